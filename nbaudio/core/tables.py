@@ -50,6 +50,9 @@ NORMALIZED = {"text_normalized": "text", "asr_text_normalized": "asr_text"}
 CORRECTED_TEXTS = "corrected_texts"
 """Name of the workspace table with texts and scores before reviewers' corrections."""
 
+LEFT_OUT = "left_out"
+"""Name of the workspace table with the segments that `select` leaves out only as they were reviewed, or rejected by hand."""
+
 EARLIER_SPLITS = "earlier_splits"
 """Name of the workspace table with the splits of the selection before the workspace last grew.
 

@@ -19,7 +19,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.proof.evidence import describe_claim
+from nbaudio.proof.evidence import PARTS, describe_claim, describe_parts
 from nbaudio.selection.leakage import CHECK_MEANINGS
 from nbaudio.storage.folders import Folder, read_object
 from nbaudio.text.characters import DELIMITER, SPECIALS
@@ -181,10 +181,16 @@ def _header(info: Mapping[str, Any], about: About, splits: Mapping[str, Any], *,
 
 
 def _evidence(facts: Mapping[str, Any] | None) -> str:
-    if not facts:
+    claim = (facts or {}).get("selection")
+    if not facts or not claim:
         return "Not known: nobody has judged a sample of it."
-    of = "Of all segments at or above the threshold on similarity, whether they are in or not; `corpus.json` has other thresholds"
-    return f"{of}.\n\n{_table(('evidence', 'value'), list(describe_claim(facts).items()))}"
+    rows = [[show(value) for value in row.values()] for row in describe_parts(facts)]
+    about = (
+        "By split, hours and words, each by itself. `corpus.json` also has the same about all segments at or above thresholds on "
+        "similarity, whether they are in or not."
+    )
+    head, *others = describe_claim(claim).items()
+    return "\n\n".join([_plain(head[1]), _table(("evidence", "value"), others), about, _table(PARTS, rows)])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -30,7 +30,7 @@ _ROWS = pl.Schema(
     }
 )
 _OUT = pl.Schema({"segment_id": pl.String, "reason": pl.String})
-_CLAIMED = ("right, estimated share", "lower bound, one-sided", "reviewed", "lowest threshold that is proven")
+_CLAIMED = ("right, estimated share", "at least", "reviewed", "target proven")
 _EXAMPLES = 3
 
 
@@ -215,5 +215,5 @@ def _shards(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]])
 
 
 def _claimed(when: str, claim: dict[str, Any]) -> dict[str, Any]:
-    described = describe_claim(claim)
+    described = describe_claim(claim.get("selection", {}))
     return {"claim": when, **{name: described.get(name) for name in _CLAIMED}}

@@ -40,6 +40,7 @@ from nbaudio.corpus.shards import in_order, name_shards, restore_records, shard_
 from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
+from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.state import reviewed_ids
 from nbaudio.sources.grow import with_earlier
 from nbaudio.storage.base import Location
@@ -163,7 +164,8 @@ def _materialize(
     for own in used.unique() if clip_format.rate is None else ():
         encoder(clip_format.encoding).check_rate(own)
     reviewed = accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height
-    claim = selection_claim(workspace)
+    proof = ProofState.load(workspace)
+    claim = selection_claim(proof)
     parameters = run.parameters.to_json()
     selected = workspace.report("select")
     identity = {**parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
@@ -181,6 +183,7 @@ def _materialize(
         with progress("publish", 1, "corpus", show=False) as advance:
             info = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
             info |= {"identity": identity, "parameters": parameters, "versions": codec_versions()}
+            claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
             info |= {"about": about.or_of(base.info if base else {}).to_dict(), "evidence": claim}
             info |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
             info["tombstones"] = tombstones(withdrawn, base)

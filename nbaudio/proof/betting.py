@@ -3,13 +3,13 @@
 A null hypothesis says that the wrong segments of a domain are worth `m` or more. Its capital starts at 1, and each draw of the
 domain multiplies it by ``1 + mu A (c - e)``: e is 1 for a wrong segment, else 0; A is the value of the segment divided by the
 probability of drawing it next; c is the share of wrong segments that the null expects in its bin (a stratum, or several). The
-null's shares of all unseen segments add up to what the null leaves for them, so that the capital of a true null is expected not to
-grow, and exceeds 1 / alpha at any time with a probability of alpha at most (Ville's inequality). Waudby-Smith and Ramdas (2020,
+null's shares of all unseen segments add up to what the null leaves for them, so that the capital of a true null is expected not
+to grow: the probability that it ever exceeds 1 / alpha is alpha at most (Ville's inequality). Waudby-Smith and Ramdas (2020,
 2024) bet so on draws without replacement, Shekhar, Xu, Lipton, Liang and Ramdas (2023) on weighted ones. mu and c follow from
-earlier draws alone: c is the allocation of the null's wrong segments to bins which, by the rates seen so far, is hardest to refute.
+earlier draws alone: c is the allocation of the null's wrong segments to bins that is hardest to refute by the rates so far.
 
-Values are in segments, hours or words. Segments that no draw could reach count as wrong in upper bounds and as right in lower ones,
-and so do unsure ones. docs/evidence.md explains the method; benchmarks/evidence.py tests it.
+Values are in segments, hours or words. Segments that no draw could reach count as wrong in upper bounds and as right in lower
+ones, and so do unsure ones. docs/evidence.md explains the method; benchmarks/evidence.py tests it.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,10 @@ _MOST_BINS = 24
 _GRID, _REFINED = 24, 12
 _FIRST_NULL = 1e-4  # of the total
 _MOST_STAKED = 0.999
-_PRIOR_RATE, _PRIOR_ROWS = 0.007, 150.0  # the rate of wrong segments before there are verdicts, and how many rows it counts for
-_LEAST_PRIOR_ROWS = 5.0  # of a bin
-_HALVINGS = 36
+# Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at least, and their own weights.
+_PRIOR_RATES, _PRIOR_ROWS = np.array([0.007, 0.1]), np.array([150.0, 5.0])
+_LEAST_PRIOR_ROWS, _PRIOR_WEIGHTS = np.array([5.0, 1.0]), np.array([0.9, 0.1])
+_HALVINGS = 16
 _TINY = 1e-12
 
 
@@ -132,18 +133,20 @@ class Path:
     fastest: float  # its gain at the next draw if that is right, on average
 
 
-def most(draws: Draws, value: Array, alpha: float) -> float:
-    """Return an upper bound of the value that is wrong, unsure or out of reach; it is too low at any time with error `alpha`."""
+def most(draws: Draws, value: Array, alpha: float, *, also: float = 0.0) -> float:
+    """Return an upper bound of the value that is wrong, unsure or out of reach, at any time with error `alpha`.
+
+    The value is below the bound unless that is the total. `also` is one of the values that are tried.
+    """
     total, (_, wrong, unsure) = float(value.sum()), draws.seen(value)
-    level, nulls = -np.log(alpha), np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
-    nulls = np.append(wrong + unsure, nulls[nulls > wrong + unsure])
+    level, grid = -np.log(alpha), np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
+    nulls = np.unique(np.append(wrong + unsure, grid[(grid > wrong + unsure) & (grid <= total)]))
     for _ in range(2):
         kept = np.flatnonzero(bet(draws, value, nulls).peak < level)
-        if not len(kept):
-            return float(nulls[0])
-        if kept[-1] + 1 == len(nulls):
+        if len(kept) and kept[-1] + 1 == len(nulls):
             return total
-        nulls = np.linspace(nulls[kept[-1]], nulls[kept[-1] + 1], _REFINED)
+        bound = kept[-1] + 1 if len(kept) else 0
+        nulls = np.linspace(nulls[max(bound - 1, 0)], nulls[bound], _REFINED)
     return float(nulls[-1])
 
 
@@ -186,10 +189,10 @@ def bet(draws: Draws, value: Array, nulls: Array, *, upper: bool = True, level: 
         expected = np.maximum((share @ book.value)[:, None] - gone, _TINY)
         scale = np.maximum(now, 0.0) / expected
         # No draw may cost all of the capital, whichever item it is.
-        risk = 1 - share * scale.max(axis=1)[:, None] if upper else share * scale.max(axis=1)[:, None]
-        risk = 1 - share * scale.min(axis=1)[:, None] if upper else risk
-        staked = np.minimum(stake, _MOST_STAKED / np.maximum((risk * book.largest).max(axis=1), _TINY))
-        factor = 1 + sign * (staked[:, None] * draws.inverse[places] * own) * (shares * scale - fault[places])
+        chance = share[:, None, :] * scale[:, :, None]
+        risk = ((1 - chance if upper else chance) * book.largest).max(axis=2)
+        staked = np.minimum(stake[:, None], _MOST_STAKED / np.maximum(risk, _TINY))
+        factor = 1 + sign * staked * draws.inverse[places] * own * (shares * scale - fault[places])
         gains = np.where((now > 0) & (own > 0), np.log(np.maximum(factor, _TINY)), 0.0)
         # A null is impossible if it wants more wrong items than are left, or fewer than were seen.
         after = rest[:, None] - np.cumsum(wrong)
@@ -199,7 +202,7 @@ def bet(draws: Draws, value: Array, nulls: Array, *, upper: bool = True, level: 
         hit = np.maximum(peak, steps.max(axis=1)) >= level
         crossed = np.where((crossed < 0) & hit, start + 1 + (steps >= level).argmax(axis=1), crossed)
         capital, peak = steps[:, -1], np.maximum(peak, steps.max(axis=1))
-        growth, fastest = book.growth(rates, staked[0], share[0], sign)
+        growth, fastest = book.growth(rates, staked[0, -1], share[0], sign)
         for each in books:
             each.see(places, own, wrong)
         rest, left = after[:, -1], float(unseen_after[-1])
@@ -238,29 +241,44 @@ class _Book:
         self.of_draws = np.where(strata >= 0, frame.bins[strata], 0)
         self._held, self._ours = strata >= 0, (strata >= 0) & frame.valid[items]
         self._wrong, self._seen = np.zeros(number), np.zeros(number)
+        self._log_weight = np.log(_PRIOR_WEIGHTS)
 
     def see(self, places: slice, value: Array, wrong: Array) -> None:
         """Count draws, which may be those of another round."""
         bins, number, ours = self.of_draws[places], len(self.value), self._ours[places]
         self._size = self._size - np.bincount(bins, weights=self._held[places], minlength=number)
         self.value = np.maximum(self.value - np.bincount(bins, weights=value * ours, minlength=number), 0.0)
-        self._seen += np.bincount(bins, weights=value * ours, minlength=number) / self._mean
-        self._wrong += np.bincount(bins, weights=wrong * ours, minlength=number) / self._mean
+        seen, faulty = (np.bincount(bins, weights=each * ours, minlength=number) / self._mean for each in (value, wrong))
+        rates = self._predicted()
+        self._log_weight = self._log_weight + np.log(rates) @ faulty + np.log1p(-rates) @ (seen - faulty)
+        self._seen, self._wrong = self._seen + seen, self._wrong + faulty
 
     @property
     def _scale(self) -> Array:
         """A (see the module) of an average item of each bin."""
         return np.maximum(self._size, 1.0) / self._chance * self._mean
 
+    def _predicted(self) -> Array:
+        """Return the rates of wrong items by prior and bin."""
+        # The other bins, each weighted by what it stands for, are the prior of a bin.
+        scaled = float(self._scale @ self._seen)
+        weight = self._scale * (self._seen.sum() / scaled if scaled else 1.0)
+        wrong, seen = weight * self._wrong, weight * self._seen
+        rows = _PRIOR_ROWS[:, None]
+        others = (wrong.sum() - wrong + (_PRIOR_RATES * _PRIOR_ROWS)[:, None]) / (seen.sum() - seen + rows)
+        rows = np.maximum(rows / len(wrong), _LEAST_PRIOR_ROWS[:, None])
+        found: Array = (self._wrong + rows * others) / (self._seen + rows)
+        return found
+
+    def _rates(self) -> Array:
+        """Return the rates of wrong items by bin: those of the priors, weighted by how well they have predicted so far."""
+        weight = np.exp(self._log_weight - self._log_weight.max())
+        found: Array = weight / weight.sum() @ self._predicted()
+        return found
+
     def solve(self, rest: Array, sign: float) -> tuple[Array, Array, Array]:
         """Return the predicted rates of wrong items by bin, and for each null its stake mu and its rates c by bin."""
-        # The other bins, each weighted by what it stands for, are the prior of a bin.
-        seen_scale = float(self._scale @ self._seen)
-        weight = self._scale * (self._seen.sum() / seen_scale if seen_scale else 1.0)
-        wrong, seen = weight * self._wrong, weight * self._seen
-        others = (wrong.sum() - wrong + _PRIOR_RATE * _PRIOR_ROWS) / (seen.sum() - seen + _PRIOR_ROWS)
-        prior = max(_PRIOR_ROWS / len(wrong), _LEAST_PRIOR_ROWS)
-        rates = (self._wrong + prior * others) / (self._seen + prior)
+        rates = self._rates()
         scale, total = self._scale, self.value.sum()
         wants = (sign * (rest - self.value @ rates) > 0) & (rest > 0) & (rest < total)
         low, high = np.full(len(rest), -30.0) - np.log(scale.max()), np.full(len(rest), 30.0) - np.log(scale.min())

@@ -1,9 +1,8 @@
-"""The command `evidence`: report what the verdicts of a workspace prove, and what to review next."""
+"""The command `evidence`: report how right the labels of what ships are, as far as verdicts prove it, and what to review next."""
 
+import math
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,71 +10,26 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, show
-from nbaudio.core.tables import seconds_column
-from nbaudio.proof.precision_curves import curve, min_sample_size
-from nbaudio.proof.sampling_weights import Sample, weigh_rounds
-from nbaudio.review.corrections import uncorrected
-from nbaudio.review.rounds import JUDGED, Round, rounds
-from nbaudio.review.sampling import draw, reviewable_segments
-from nbaudio.review.state import ReviewState
+from nbaudio.proof.claims import THRESHOLDS, Part, above, check_target, curve, min_sample_size, parts, rule_error
+from nbaudio.proof.judged_draws import ProofState
+from nbaudio.review.rounds import Round
+from nbaudio.review.sampling import draw
 from nbaudio.storage.workspace import Workspace
 
 METHOD = (
-    "Horvitz-Thompson estimate over all rounds; gamma intervals after Fay and Feuer (1997) with the variance of the strata; "
-    "thresholds tested from above in a fixed order; unsure counts as wrong, except in upper bounds. See docs/evidence.md"
+    "bets on verdicts in drawn order; bounds hold whenever one looks; those of splits, hours and words each by itself; "
+    "unsure counts as wrong, except in upper bounds. See docs/evidence.md"
 )
-#: Thresholds on similarity that tables show.
-THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
-_LABELS = {
-    "threshold": "threshold on similarity",
-    "segments": "segments at or above it",
-    "hours": "hours",
-    "reviewed": "reviewed",
-    "wrong": "of them wrong",
-    "unsure": "of them unsure",
-    "precision": "right, estimated share",
-    "low": "lower bound",
-    "high": "upper bound",
-    "at_least": "lower bound, one-sided",
-    "wanted": "wanted",
-    "lowest proven": "lowest threshold that is proven",
-    "method": "method",
-}
-_TOLD = ("threshold", "segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
-_NEEDED = (*JUDGED, "speaker_id", "source_channel", "similarity", "decision", "reason")
-_BANDS = (-1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
+_NO_SELECTION = {"min_similarity": 0.8}
+#: Columns of `describe_parts`.
+PARTS = ("part", "by", "clips", "reviewed", "right", "at least", "at most")
+_BANDS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _FIRST_ROUND = 300
-_MOST_NEXT = 2000
-_SHOWN_NEXT = 5
+_MOST_NEXT, _LEAST_NEXT = 2000, 5
+_SHOWN = 5
 _NEARLY = 1e-6
-
-
-@dataclass(frozen=True)
-class ProofState(ReviewState):
-    """Review state with the weighted sample of the reviews, computed once."""
-
-    @cached_property
-    def parts(self) -> tuple[list[Round], pl.DataFrame, str, Sample]:
-        """The rounds, the segments that can be reviewed, the fingerprint of the corpus, and the sample of all durations."""
-        suspicious = any(record.strategy == "suspicious" for record in self.records.values())
-        # Only the strategy `suspicious` looks at word times, which are large.
-        segments = tables.read(self.workspace, (*_NEEDED, *(["word_times"] if suspicious else [])))
-        segments = uncorrected(self, segments)
-        known, corpus = rounds(self, segments), self.workspace.fingerprint(segments["segment_id"])
-        pool, _ = reviewable_segments(self.workspace, segments.drop("asr_text"))
-        pool = pool.with_columns(seconds_column()).join(self.growth.select("segment_id", "added_in"), on="segment_id", how="left")
-        pool = pool.with_columns(pl.col("added_in").fill_null(1))
-        return known, pool, corpus, weigh_rounds(pool, known, corpus=corpus)
-
-    def sample(self, min_duration: float = 0.0, max_duration: float = 20.0) -> Sample:
-        """Return the sample of the segments of these durations."""
-        _, pool, _, sample = self.parts
-        fit = pool.filter(pl.col("duration_s").is_between(min_duration - _NEARLY, max_duration + _NEARLY))["segment_id"]
-        population = sample.population.filter(pl.col("segment_id").is_in(fit.implode()))
-        return Sample(population, sample.judged.join(population, on="segment_id", how="semi", maintain_order="left"))
 
 
 def evidence(
@@ -86,19 +40,22 @@ def evidence(
     min_duration: float = 0.0,
     max_duration: float = 20.0,
 ) -> Report:
-    """Estimate the share of right labels above each threshold on similarity, as far as the reviews prove it.
+    """Report how right the labels of the clips that ship are, as far as the reviews prove it.
+
+    Claims hold however often one looks, and whenever one stops. The selection is that of the last `select`; without one, it is
+    all segments with a similarity of 0.8 or more. Selections with other parameters are counted: see `nbaudio.proof.claims`.
 
     Args:
         workspace: the workspace or its folder.
         precision: the target share of right segments, in (0, 1).
         confidence: of the proof, in (0, 1).
-        min_duration: shorter segments do not count, as in `select`; seconds.
-        max_duration: longer segments do not count; seconds.
+        min_duration: for the curve over thresholds, which then is about segments of at least this duration; seconds.
+        max_duration: the longest for the curve; seconds.
 
     Returns:
-        What was reviewed; precision at the threshold of the last `select`, or 0.8; the lowest threshold proven to reach the
-        target precision; how many more reviews a lower one takes, and which. The whole curve is in ``W/reports/evidence.json``.
-        Its warnings say if the reviews prove nothing.
+        Answers in this order: how right what ships is; whether the target is proven, and since when; how many more reviews are
+        expected, and the least possible; where most is wrong. Then the claims, as in ``corpus.json``: `selection`, each split,
+        and `curve` over thresholds on similarity. Its warnings say if the reviews prove nothing.
 
     Raises:
         InputError: there is no workspace, or a parameter is not usable.
@@ -113,65 +70,135 @@ def evidence(
         ['nothing has been judged yet: the quality of the labels is unknown']
     """
     state = ProofState.load(workspace)
-    workspace = state.workspace
+    check_target(precision, confidence)
     if not 0 <= min_duration <= max_duration:
         given = f"min_duration={min_duration:g}, max_duration={max_duration:g}"
         raise InputError(f"{given}: must be 0 or more, and the second larger")
-    known, pool, *_ = state.parts
-    sample = state.sample(min_duration, max_duration)
-    found = curve(sample, precision=precision, confidence=confidence)
-    now, lowest = selection_threshold(workspace.report("select").get("facts", {})), _lowest(found)
-    n, threshold = _next(found, now, precision=precision, confidence=confidence)
-    upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
-    options = f"--strategy stratified --n {len(upcoming)} --threshold {threshold:g}"
-    advice = f"nbaudio review export {shlex.quote(str(workspace.path))} --out NEXT.xlsx {options}"
-    # Not all thresholds of a selection are on the grid of the curve.
-    shown = [one for one in dict.fromkeys((now, lowest)) if one is not None]
-    rows = curve(sample, precision=precision, confidence=confidence, thresholds=np.array(sorted(shown))).select(_TOLD)
+    asked = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
+    claims = selection_claim(state, asked=asked)
+    selection, shown = claims["selection"], parts(state)
+    whole = shown.get("selection") or above(state, _threshold(state))
+    progress = selection["progress"]
+    n = _next_round(progress, judged=len(state.lines), precision=precision, confidence=confidence)
+    threshold = _threshold(state)
+    upcoming = draw(state.pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=state.rounds)
+    keys = upcoming["segment_id"].to_list()
+    options = f"--strategy stratified --n {len(keys)} --threshold {threshold:g}"
+    advice = f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
     facts: dict[str, Any] = {
-        "wanted": _wanted(precision, confidence),
+        "how_right": selection["statement"],
+        "target": _wanted(precision, confidence),
+        "target_proven": describe_progress(selection),
+        "weakest": weakest(whole),
+        "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
+        "reviewed": {word: int((state.segments["label"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "rounds": [
             {"round": one.name, "strategy": one.strategy, "rows": len(one.rows), "reviewed": one.rows["verdict"].count()}
-            for one in known
+            for one in state.rounds
         ],
-        "reviewed": {word: int((sample.judged["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
-        "of": {"segments": len(sample.population), "hours": sample.population["hours"].sum()},
-        "reviewed_by_similarity": _by_similarity(sample),
-        "thresholds": [rows.row(by_predicate=pl.col("threshold") == one, named=True) for one in shown],
-        "lowest_proven": lowest,
-        "review_next": advice if upcoming else "nothing: all segments have been drawn",
-        "first_of_them": upcoming[:_SHOWN_NEXT],
-        "method": METHOD,
+        **claims,
+        "review_next": advice if keys else "nothing: all segments have been drawn",
+        "first_of_them": keys[:_SHOWN],
     }
-    least = min_sample_size(precision=precision, confidence=confidence)
-    report = Report("evidence", facts, warnings=_warnings(state, sample, found, least=least))
-    parameters = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
-    workspace.save_report("evidence", {**report.to_dict(), "asked": parameters, "curve": found.to_dicts(), "next": upcoming})
+    report = Report("evidence", facts, warnings=_warnings(state, whole))
+    state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
     return report
 
 
-def selection_claim(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
-    """Return what the verdicts prove at or above the threshold of the last `select`, by the parameters of the last `evidence`."""
+def selection_claim(
+    workspace: Workspace | str | Path | ProofState,
+    *,
+    without: Sequence[str] = (),
+    asked: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Return what verdicts prove about the selection, its splits, and all segments above thresholds, as in ``corpus.json``.
+
+    `without` are accepted segments that do not ship. `asked` has the parameters of `evidence`; by default those of its last call.
+    """
     state = ProofState.load(workspace)
-    workspace = state.workspace
-    if state.verdicts.is_empty():
-        return {}
-    parameters = dict(workspace.report("evidence").get("asked", {}))
-    lengths = {name: parameters.pop(name) for name in ("min_duration", "max_duration") if name in parameters}
-    sample = state.sample(**lengths)
-    if sample.judged.is_empty():
-        return {}
-    used = selection_threshold(workspace.report("select").get("facts", {}))
-    at = curve(sample, **parameters, thresholds=np.array([used])).filter(pl.col("segments") > 0).to_dicts()
-    found = curve(sample, **parameters)
-    few = found.filter(pl.col("threshold").round(2).is_in(THRESHOLDS) & (pl.col("segments") > 0))
-    claim = {"wanted": _wanted(**parameters), "lowest proven": _lowest(found), "method": METHOD}
-    return {**next(iter(at), {}), **claim, "curve": few.to_dicts()}
+    asked = dict(state.workspace.report("evidence").get("asked", {}) if asked is None else asked)
+    target, confidence = asked.get("precision", 0.98), asked.get("confidence", 0.95)
+    used = state.workspace.report("select").get("facts", {}).get("parameters") or _NO_SELECTION
+    found = parts(state, without=without)
+    whole = found.pop("selection", None) or above(state, _threshold(state))
+    rule = dict(used)
+    if rule.get("gold"):  # what it takes depends on verdicts
+        rule["test"] = sorted(state.segments.filter(pl.col("split") == "test")["segment_id"])[:1]
+    number, of, error = rule_error(state, rule, confidence)
+    claim = whole.claim(target=target, error=error, high_error=(1 - confidence) - error)
+    side = (1 - confidence) / 2
+    fits = state.segments["seconds"].is_between(
+        asked.get("min_duration", 0.0) - _NEARLY, asked.get("max_duration", 20.0) + _NEARLY
+    )
+    claim |= {
+        "confidence": confidence,
+        "statement": _statement(claim, confidence, selected=bool(state.accepted.any())),
+        "rule": {"number": number, "of": of, "error": error},
+        "progress": whole.progress(target=target, error=error),
+        "method": METHOD,
+    }
+    by_split = {name: part.claim(target=target, error=side, high_error=side) for name, part in found.items()}
+    thresholds = sorted({*THRESHOLDS, _threshold(state)})
+    rows = curve(state, thresholds, precision=target, confidence=confidence, where=fits.to_numpy())
+    return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
 
 
-def describe_claim(claimed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a `selection_claim`, or a row of its curve, under readable names, the most important first."""
-    return {label: claimed[name] for name, label in _LABELS.items() if name in claimed}
+def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the claim about a selection under readable names, the answers first; empty if there is none."""
+    if not claim:
+        return {}
+    names = {"precision": "right, estimated share", "low": "at least", "high": "at most", "reviewed": "reviewed"}
+    answers = {"how right": claim["statement"], "target proven": describe_progress(claim)}
+    return answers | {label: claim[name] for name, label in names.items()}
+
+
+def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for the selection and each split, by segments, hours and words."""
+    measured = [
+        (name, measure, facts)
+        for name, claim in claims.items()
+        if name != "curve"
+        for measure, facts in (("segments", claim), ("hours", claim["by_hours"]), ("words", claim["by_words"]))
+    ]
+    names = {"segments": "clips", "reviewed": "reviewed", "precision": "right", "low": "at least", "high": "at most"}
+    return [{"part": part, "by": by, **{label: facts[key] for key, label in names.items()}} for part, by, facts in measured]
+
+
+def describe_progress(claim: Mapping[str, Any]) -> str:
+    """Say whether the target of a claim is proven and since when, or how many more reviews that is expected to take."""
+    rule, progress = claim["rule"], claim["progress"]
+    errors = f"rule {rule['number']} of {rule['of']} that were asked about, error {rule['error']:.2g}; all verdicts count"
+    target = f"{claim['target']:.4g} right"
+    if claim["proven"]:
+        since = f" since verdict {progress['verdicts']:,} ({progress['since']})" if "since" in progress else ""
+        return f"yes, {target}{since}; {errors}"
+    expected, least = progress.get("expected"), progress.get("least")
+    more = (
+        "more reviews are not expected to prove it" if expected is None else f"{expected:,} more reviews are expected to prove it"
+    )
+    few = "" if least is None else f", {least:,} if all of them are right"
+    return f"no, {target} is not proven; {more}{few}; {errors}"
+
+
+def weakest(part: Part) -> list[dict[str, Any]]:
+    """Return where most of what was judged is wrong: bands of similarity, and the speakers and recordings with most faults."""
+    state = part.state
+    judged = state.segments.filter(pl.Series(part.inside)).filter(pl.col("label").is_not_null())
+    names = [f"below {_BANDS[0]:g}", *(f"{low:g} to {high:g}" for low, high in pairwise(_BANDS)), "1", "none"]
+    places = np.searchsorted(_BANDS, judged["similarity"].fill_null(2.0).to_numpy(), "right")
+    bands = pl.Series(
+        [names[place + (value is None)] for place, value in zip(places.tolist(), judged["similarity"], strict=True)]
+    )
+    groups = {"similarity": bands, "speaker": judged["speaker_id"], "recording": judged["recording_id"]}
+    wrong = (pl.col("label") != "right").sum()
+    rows: list[dict[str, Any]] = []
+    for kind, key in groups.items():
+        found = judged.with_columns(name=key).drop_nulls("name").group_by("name").agg(reviewed=pl.len(), wrong=wrong)
+        worst = found.filter(pl.col("wrong") > 0).sort("wrong", "reviewed", "name", descending=[True, False, False]).head(3)
+        rows += worst.select(
+            where=pl.format("{} {}", pl.lit(kind), "name"), reviewed="reviewed", wrong_or_unsure="wrong"
+        ).to_dicts()
+    return rows
 
 
 def selection_threshold(selection: Mapping[str, Any]) -> float:
@@ -179,69 +206,67 @@ def selection_threshold(selection: Mapping[str, Any]) -> float:
     return float(selection.get("parameters", {}).get("min_similarity", 0.8))
 
 
-def _wanted(precision: float = 0.98, confidence: float = 0.95) -> str:
+def _threshold(state: ProofState) -> float:
+    return selection_threshold(state.workspace.report("select").get("facts", {}))
+
+
+def _wanted(precision: float, confidence: float) -> str:
     return f"{precision:.4g} right, with confidence {confidence:.4g}"
 
 
-def _lowest(found: pl.DataFrame) -> float | None:
-    """Return the lowest threshold that is proven."""
-    return next(iter(found.filter("proven")["threshold"]), None)
+def _statement(claim: Mapping[str, Any], confidence: float, *, selected: bool) -> str:
+    what = "clips that ship" if selected else "segments with a similarity of 0.8 or more (nothing is selected yet)"
+    if claim["low"] is None:
+        return "Nothing ships."
+    if not claim["reviewed"]:
+        return f"Of the {claim['segments']:,} {what}, none was reviewed: how many are right is not known."
+    low = math.floor(1000 * claim["low"] + _NEARLY) / 10
+    return f"Of the {claim['segments']:,} {what}, at least {low:g} % are right ({100 * confidence:g} %)."
 
 
-def _by_similarity(sample: Sample) -> list[dict[str, Any]]:
-    """Return how many segments of how many were reviewed, in a few bands of similarity."""
-
-    def counts(frame: pl.DataFrame) -> list[int]:
-        score = frame["similarity"]
-        return [*np.histogram(score.drop_nulls(), [*_BANDS, np.inf])[0].tolist(), score.null_count()]
-
-    names = [*(f"{low:g} to {high:g}" for low, high in pairwise(_BANDS)), "1", "none"]
-    reviewed, there = counts(sample.judged), counts(sample.population)
-    rows = zip(names, reviewed, there, strict=True)
-    return [{"similarity": name, "reviewed": done, "segments": of} for name, done, of in rows if of]
+def _next_round(progress: Mapping[str, Any], *, judged: int, precision: float, confidence: float) -> int:
+    """Return how many reviews to suggest."""
+    if not judged:
+        return max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
+    return min(_MOST_NEXT, max(_LEAST_NEXT, progress.get("expected") or _FIRST_ROUND))
 
 
-def _next(found: pl.DataFrame, now: float, *, precision: float, confidence: float) -> tuple[int, float]:
-    """Return how many reviews to suggest, and at which threshold: near the lowest one that is not proven and might be."""
-    if not found["reviewed"].sum():
-        return max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence)), now
-    proven = _lowest(found)
-    hopeful = found.filter(pl.col("more").is_not_null() & (pl.col("threshold") < (2.0 if proven is None else proven)))
-    if hopeful.is_empty():
-        return _FIRST_ROUND, now if proven is None else proven
-    # A slightly lower threshold may cost far more reviews: take the cheapest one that loses at most 2 % of the hours.
-    most_hours = hopeful.row(0, named=True)["hours"]
-    best = hopeful.filter(pl.col("hours") >= 0.98 * most_hours).sort("more", "threshold").row(0, named=True)
-    return min(_MOST_NEXT, max(_SHOWN_NEXT, best["more"])), best["threshold"]
-
-
-def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: int) -> list[str]:
-    known, _, corpus, _ = state.parts
+def _warnings(state: ProofState, whole: Part) -> list[str]:
+    usable = {one.name for one in state.usable}
     warnings = []
-    if sample.judged.is_empty():
+    if state.segments["label"].null_count() == len(state.segments) and not len(state.lines):
         warnings.append("nothing has been judged yet: the quality of the labels is unknown")
-    elif not found["proven"].any():
-        best = found.sort("at_least", "threshold", descending=True, nulls_last=True).row(0, named=True)
+    if stale := [one.name for one in state.rounds if one.name not in usable]:
         warnings.append(
-            f"no threshold is proven to reach the target precision; {best['threshold']:g}, the best, taken by itself keeps at "
-            f"least {best['at_least']:.3f}. Even without an error {least:,} reviews are needed above a threshold"
+            f"drawn by an earlier version, or from segments that were replaced: they prove nothing: {', '.join(stale)}"
         )
-    if stale := [one.name for one in known if one.corpus != corpus and one.generation is None]:
-        warnings.append(f"drawn from segments that have been replaced since, so they prove nothing: {', '.join(stale)}")
-    skipped = "rows before the last judged one were skipped; they count as unsure"
-    warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]
+    warnings += [_jump(one) for one in state.rounds if one.rows["skipped"].any()]
     changed = "judged rows have other words or times now; they count as unsure until they are judged again"
-    warnings += [f"{one.name}: {one.changed:,} {changed}" for one in known if one.changed]
-    if others := len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known))):
+    warnings += [f"{one.name}: {one.changed:,} {changed}" for one in state.rounds if one.changed]
+    drawn = {key for one in state.rounds for key in one.judged_ids}
+    if others := len(set(state.verdicts["segment_id"]) - drawn):
         warnings.append(
-            f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped: their verdicts prove nothing"
+            f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped: they are no sample of others"
         )
-    unseen = int((sample.population["rate"] <= 0).sum())
-    if len(sample.judged) and unseen:
-        warnings.append(
-            f"{unseen:,} of {len(sample.population):,} segments could not be drawn by any round that has verdicts: "
-            "lower bounds count them as wrong, estimates leave them out"
-        )
-    if unsure := int((sample.judged["verdict"] == "unsure").sum()):
+    if len(state.lines):
+        covered = sum((frame.valid for frame in state.draws.frames), start=state.draws.frames[0].valid)[: len(whole.inside)]
+        if unseen := int((whole.inside & ~covered & ~state.labelled("right", "wrong", "unsure")).sum()):
+            warnings.append(
+                f"{unseen:,} of {int(whole.inside.sum()):,} segments could not be drawn by any round that has verdicts: "
+                "lower bounds count them as wrong, estimates leave them out"
+            )
+    if unsure := int((state.segments["label"] == "unsure").sum()):
         warnings.append(f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right")
     return warnings
+
+
+def _jump(one: Round) -> str:
+    """Say what rows that were skipped do to the share of right ones among those that were reached."""
+    reached = one.rows.filter(pl.col("line").is_not_null()).sort("line", maintain_order=True)
+    right = (reached["verdict"] == "right").to_numpy()
+    first = int(reached["skipped"].to_numpy().argmax())
+    before = f"{right[:first].mean():.3f} of the rows before them, " if first else ""
+    return (
+        f"{one.name}: {reached['skipped'].sum():,} rows before the last judged one were skipped; they count as unsure until they "
+        f"are judged. Right are {before}{right.mean():.3f} of all rows up to the last judged one"
+    )

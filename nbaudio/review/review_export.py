@@ -20,11 +20,21 @@ from nbaudio.review.cell_escaping import SEPARATORS, write_delimited
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
 from nbaudio.review.rounds import DISAGREEMENTS, PICKED, rounds, undecided_ids
-from nbaudio.review.sampling import STRATEGIES, draw, reviewable_segments
+from nbaudio.review.sampling import STRATEGIES, draw_from, reviewable_segments, sampling_frame
 from nbaudio.review.sheet_clips import ENCODINGS, write_clips
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
-from nbaudio.review.state import EXPORTS, VERDICTS, ReviewRecord, ReviewState, content_hashes, reviewed_ids, word_hashes
+from nbaudio.review.state import (
+    EXPORTS,
+    VERDICTS,
+    ReviewRecord,
+    ReviewState,
+    content_hashes,
+    frame_contents,
+    reviewed_ids,
+    word_hashes,
+    write_frame,
+)
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import normalization_steps
 
@@ -121,13 +131,17 @@ def export(
     blind = blind if blind is not None else record.blind if record else True
     options: dict[str, Any] = {"name": out.stem, "strategy": strategy, "n": n, "seed": seed, "threshold": threshold}
     options |= {"reviewers": list(reviewers), "overlap": overlap, "verdicts": list(verdicts), "blind": blind}
-    record = record or _new_record(options, state, segments=segments, pool=pool, silent=silent, picked=picked)
+    frame: pl.DataFrame | None = None
+    if record is None:
+        record, frame = _new_record(options, state, segments=segments, pool=pool, silent=silent, picked=picked)
     record.check_parameters(options)
     if picked is not None and set(record.segment_ids) - set(picked):
         raise ExistsError(f"review {record.name} was exported with other segments; these need another name")
     rows = _drawn_rows(record, state, pool, encoding=clips)
     made = _make(rows, record, workspace, out, encoding=clips, tables=tables, zip=zip)
     kept = [path for path, data in made.files.items() if _is_filled_in(path, data, record)]
+    if frame is not None:
+        write_frame(workspace, record.name, frame)
     # The record first: a sheet must never exist while its segments can still go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     exports = workspace.path / EXPORTS
@@ -248,21 +262,23 @@ def _new_record(
     pool: pl.DataFrame,
     silent: pl.DataFrame,
     picked: Sequence[str] | None,
-) -> ReviewRecord:
-    """Take what was picked, or draw from the part of the pool that earlier reviews left; raise InputError if nothing is left."""
-    before = rounds(state, segments)
+) -> tuple[ReviewRecord, pl.DataFrame | None]:
+    """Take what was picked, or draw from what earlier reviews left, with the frame; raise InputError if nothing is left."""
+    before, frame = rounds(state, segments), None
     if picked is not None:
         there = pl.DataFrame({"segment_id": picked}).join(pool, on="segment_id", how="semi", maintain_order="left")
         drawn = there.with_columns(probability=pl.lit(1.0), stratum=pl.lit(PICKED))
         if drawn.is_empty():
             raise InputError(f"{state.workspace.path}: none of the {len(picked):,} picked segments can be reviewed")
     else:
-        drawn = draw(pool, **{option: options[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
+        frame = sampling_frame(pool, strategy=options["strategy"], threshold=options["threshold"], rounds=before)
+        drawn = draw_from(frame, n=options["n"], seed=options["seed"], rounds=before)
+        frame = frame.with_columns(content=frame_contents(pool))
     if drawn.is_empty():
         given = "have been given to reviewers: " + ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
         raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
-    return ReviewRecord(
+    record = ReviewRecord(
         **options,
         corpus=state.workspace.fingerprint(segments["segment_id"]),
         segment_ids=drawn["segment_id"].to_list(),
@@ -273,6 +289,7 @@ def _new_record(
         after=[one.name for one in before],
         missing=silent["recording_id"].unique().sort().to_list(),
     )
+    return record, frame
 
 
 def _drawn_rows(record: ReviewRecord, state: ReviewState, pool: pl.DataFrame, *, encoding: str) -> pl.DataFrame:

@@ -4,7 +4,8 @@ A segment is ``right`` if more than half of the reviewers who judged it say ``ok
 ``unsure``; if an adjudicator judged it, it is what the adjudicator said last.
 Rows that were left empty before the last judged row of a sheet are ``unsure`` too, and so are rows that have changed since they
 were judged. Rows after the last judged one have not been reached: that part of the sheet counts as not drawn. How far reviewers
-have come follows from their verdicts in that review; verdicts on its segments from elsewhere count within that part.
+have come follows from their verdicts in that review; verdicts on its segments from elsewhere count within that part. Rows are in
+order as reviewers reached them: by the line of the log that first judged them or a row after them, then by their place.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,11 @@ JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
     *("text_corrected", "corrected_by"),
 )
-_DRAWN = {"segment_id": pl.String, "content": pl.String, "shown": pl.String, "probability": pl.Float64, "stratum": pl.String}
+_DRAWN = {
+    "segment_id": pl.String,
+    "content": pl.String,
+    "shown": pl.String,
+}
 
 
 @dataclass(frozen=True)
@@ -34,22 +39,14 @@ class Round:
 
     name: str  # of the review
     strategy: str  # a key of `sampling.STRATEGIES`
-    n: int  # how many segments were requested
-    threshold: float  # the similarity at which the decision was expected
-    # `segment_id`, `stratum`, `probability` (given the rounds in `after`) and `verdict` (right, wrong, unsure; null if not
-    # reached), in the order of the sheet
+    # `segment_id`, `verdict` (right, wrong, unsure; null if not reached), `line` (of the verdict log, which reached it) and
+    # `skipped` (reached, and judged by nobody), in the order of the sheet
     rows: pl.DataFrame
     corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
     generation: int | None = None  # of the workspace at the time; None if these segments have been replaced
     after: tuple[str, ...] = ()  # names of the earlier rounds, whose segments were not drawn again
     missing: tuple[str, ...] = ()  # recordings without audio, of which nothing could be drawn
-    passed: int = 0  # how many rows were skipped
     changed: int = 0  # how many rows have changed since they were judged
-
-    @property
-    def reached(self) -> float:
-        """The share of rows that reviewers have reached, in [0, 1]."""
-        return self.rows["verdict"].count() / max(len(self.rows), 1)
 
     @property
     def judged_ids(self) -> pl.Series:
@@ -96,7 +93,11 @@ def undecided_ids(state: ReviewState) -> list[str]:
 
 def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[str]:
     """Return the segments that are right with these words, whatever case and punctuation are now."""
-    state = ReviewState.load(workspace)
+    return set(current_labels(ReviewState.load(workspace), segments).filter(verdict="right")["segment_id"])
+
+
+def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return `segment_id` and `verdict` (right, wrong, unsure) of segments that were judged with the words that they have now."""
     said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
     corrected = text_column(judged, "corrected_by").is_not_null() | text_column(judged, "text_corrected").is_not_null()
@@ -112,7 +113,7 @@ def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[
     known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
     last = known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    return set(consensus(last, state.adjudicators).filter(verdict="right")["segment_id"])
+    return consensus(last, state.adjudicators)
 
 
 def _drawn(record: ReviewRecord) -> pl.DataFrame:
@@ -121,9 +122,6 @@ def _drawn(record: ReviewRecord) -> pl.DataFrame:
         "segment_id": record.segment_ids,
         "content": record.contents,
         "shown": record.words or [None] * len(record.segment_ids),
-        "probability": record.probabilities,
-        # Of a record without strata, every segment is a stratum of its own, which is the cautious reading.
-        "stratum": record.strata or record.segment_ids,
     }
     return pl.DataFrame(columns, schema=_DRAWN)
 
@@ -136,35 +134,38 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
     votes = valid.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     rows = rows.join(consensus(votes, state.adjudicators), on="segment_id", how="left", maintain_order="left")
-    own = state.verdicts_ever.filter(pl.col("review") == record.name, pl.col("segment_id").is_in(rows["segment_id"].implode()))
-    reached = pl.col("segment_id").is_in(list(_reached(record, own)))
-    empty, judged = pl.col("verdict").is_null(), pl.col("segment_id").is_in(own["segment_id"].implode())
-    verdict = pl.when(reached).then(pl.col("verdict").fill_null("unsure"))
+    lines = _lines(record, state)
+    rows = rows.with_columns(line=pl.Series([lines.get(key) for key in rows["segment_id"]], dtype=pl.Int64))
+    reached, empty = pl.col("line").is_not_null(), pl.col("verdict").is_null()
+    judged = pl.col("segment_id").is_in(state.verdicts_ever.filter(review=record.name)["segment_id"].implode())
+    rows = rows.with_columns(skipped=reached & empty & ~judged, changed=reached & empty & judged)
     return Round(
         name=record.name,
         strategy=record.strategy,
-        n=record.n,
-        threshold=record.threshold,
         corpus=record.corpus,
         generation=state.generations.get(record.corpus),
-        rows=rows.select("segment_id", "stratum", "probability", verdict=verdict),
+        rows=rows.select("segment_id", "line", "skipped", verdict=pl.when(reached).then(pl.col("verdict").fill_null("unsure"))),
         after=tuple(record.after),
         missing=tuple(record.missing),
-        passed=rows.select((reached & empty & ~judged).sum()).item(),
-        changed=rows.select((reached & empty & judged).sum()).item(),
+        changed=int(rows["changed"].sum()),
     )
 
 
-def _reached(record: ReviewRecord, own: pl.DataFrame) -> set[str]:
-    """Return the segments up to the last one that each reviewer judged in this review."""
+def _lines(record: ReviewRecord, state: ReviewState) -> dict[str, int]:
+    """Return the segments that reviewers have reached, each with the line of the log which reached it."""
     shares = record.shares()
-    reached: set[str] = set()
-    for (reviewer,), judged in own.group_by("reviewer"):
-        ids = set(judged["segment_id"])
-        for rows in _rows_of(str(reviewer), ids, shares):
-            places = [place for place, key in enumerate(rows) if key in ids]
-            reached.update(rows[: max(places, default=-1) + 1])
-    return reached
+    held = state.verdicts_ever.filter(pl.col("review") == record.name).select("reviewer", "segment_id").unique()
+    log = state.verdict_log.with_row_index("line").filter(pl.col("review") == record.name)
+    log = log.join(held, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
+    lines: dict[str, int] = {}
+    for (reviewer,), said in log.group_by("reviewer", maintain_order=True):
+        for rows in _rows_of(str(reviewer), set(said["segment_id"]), shares):
+            place, done = {key: number for number, key in enumerate(rows)}, 0
+            for line, key in said.select("line", "segment_id").iter_rows():
+                for before in rows[done : place.get(key, -1) + 1]:
+                    lines[before] = min(line, lines.get(before, line))
+                done = max(done, place.get(key, -1) + 1)
+    return lines
 
 
 def _rows_of(reviewer: str, ids: set[str], shares: Mapping[str, Sequence[str]]) -> Iterator[Sequence[str]]:

@@ -1,10 +1,10 @@
-"""Sampling of segments for review, with the inclusion probability of each segment.
+"""Sampling of segments for review, row by row.
 
-Every strategy is a stratified random sample. It gives each segment a stratum and a size (above 0, the same within a stratum); `n`
-is allocated to the strata by size, and each stratum gets a simple random sample without replacement. A stratum's share is rounded
-up or down by one random start for all of them (systematic rounding: Tillé, Sampling Algorithms, 2006, section 7.1), so that the
-inclusion probability is the share exactly. No segment has probability 0. A later round draws from what earlier rounds left. Every
-beginning of a sheet is a smaller sample of the same kind. Nothing depends on the order of the pool; see docs/evidence.md.
+A strategy gives each segment a stratum, and each stratum a weight. Each row of a sheet first picks a stratum, with a probability
+in proportion to the weights of those that have segments left, then one of the segments that are left in it, each with the same
+probability. Hence every beginning of a sheet is a smaller sample of the same kind, and a larger `n` only adds rows. No segment
+has probability 0. Strata and weights are fixed when a round is planned, and stored with it: later plans and verdicts do not
+change them. A later round draws from what earlier rounds left. Nothing depends on the order of the pool; see docs/evidence.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,32 +66,51 @@ def draw(
 ) -> pl.DataFrame:
     """Draw `n` segments, or all that earlier `rounds` left, from a pool of all that can be reviewed, in the order of the sheet.
 
-    Return `segment_id`, `probability` (given the earlier rounds) and `stratum`.
+    Return `segment_id`, `probability` (of being drawn first) and `stratum`.
     """
+    frame = sampling_frame(pool, strategy=strategy, threshold=threshold, rounds=rounds)
+    return draw_from(frame, n=n, seed=seed, rounds=rounds)
+
+
+def sampling_frame(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8, rounds: Sequence[Round] = ()) -> pl.DataFrame:
+    """Return `segment_id`, `stratum` and `weight` (the probability of its stratum at the first row) of each segment of a pool."""
     pool = pool.join(_known(rounds), on="segment_id", how="left", maintain_order="left")
-    frame = pool.select("segment_id", "given").hstack(_wanted(pool, strategy=strategy, threshold=threshold))
-    frame = frame.filter(pl.col("given").is_null())
-    strata = _shares(frame, n)
+    wanted = get_by_name(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
+    left = pl.when(pl.col("given").is_null()).then("size").otherwise(0.0)
+    frame = pool.select("segment_id", "given").hstack(wanted)
+    frame = frame.with_columns(size=left.sum().over("stratum"), every=left.sum())
+    return frame.select("segment_id", "stratum", weight=pl.col("size") / pl.max_horizontal("every", 1e-300))
+
+
+def draw_from(frame: pl.DataFrame, *, n: int, seed: int, rounds: Sequence[Round] = ()) -> pl.DataFrame:
+    """Draw as `draw` does from a `sampling_frame`, without what earlier `rounds` drew."""
+    left = frame.join(_known(rounds), on="segment_id", how="anti", maintain_order="left")
     salt = f"review {seed}" if not rounds else f"review {seed} after {len(rounds)}"
-    ends = np.round(strata["share"].cum_sum().to_numpy(), 9) + _unit(pl.Series(["start"]), salt)[0]
-    strata = strata.with_columns(drawn=np.diff(np.floor(ends), prepend=0.0))
-    frame = frame.with_columns(hash=hash_column(frame["segment_id"], salt)).join(strata, on="stratum")
-    frame = frame.with_columns(rank=pl.struct("hash", "segment_id").rank("ordinal").over("stratum") - 1)
-    frame = frame.filter(pl.col("rank") < pl.col("drawn"))
-    # Each stratum is spread evenly over the sheet, slightly shuffled, so that no pattern shows.
-    frame = frame.with_columns(place=(pl.col("rank") + _unit(frame["segment_id"], f"{salt} place")) / pl.col("drawn"))
-    return frame.sort("place", "segment_id").select("segment_id", "probability", "stratum")
+    strata = left.group_by("stratum").agg(pl.col("weight").first(), count=pl.len()).sort("stratum")
+    picks = _pick_strata(strata["weight"].to_numpy(), strata["count"].to_numpy(), min(n, len(left)), salt)
+    rows = strata[picks].select("stratum", "weight", "count").with_row_index("row")
+    rows = rows.with_columns(rank=pl.int_range(pl.len(), dtype=pl.UInt32).over("stratum"))
+    left = left.with_columns(hash=hash_column(left["segment_id"], salt))
+    left = left.with_columns(rank=pl.struct("hash", "segment_id").rank("ordinal").over("stratum").cast(pl.UInt32) - 1)
+    drawn = rows.join(left.select("segment_id", "stratum", "rank"), on=("stratum", "rank"), how="left", maintain_order="left")
+    return drawn.select("segment_id", pl.col("stratum"), probability=pl.col("weight") / pl.col("count"))
 
 
-def inclusion_probabilities(pool: pl.DataFrame, *, strategy: str, n: int, threshold: float = 0.8) -> pl.Series:
-    """Return the inclusion probability of every segment of the pool in a first round, before any verdict."""
-    frame = _wanted(pool.with_columns(wrong=pl.lit(None, dtype=pl.Boolean)), strategy=strategy, threshold=threshold)
-    return frame.join(_shares(frame, n), on="stratum", how="left", maintain_order="left")["probability"]
-
-
-def _wanted(pool: pl.DataFrame, *, strategy: str, threshold: float) -> pl.DataFrame:
-    """Return stratum and size of each segment of the pool, which has a column `wrong`."""
-    return get_by_name(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
+def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: int, salt: str) -> NDArray[np.int64]:
+    """Return the stratum of each row; a stratum is left out when its segments are used up."""
+    number = _unit(pl.Series(map(str, range(n)), dtype=pl.String), f"{salt} row")
+    left, picks = counts.astype(np.int64), np.zeros(n, dtype=np.int64)
+    start = 0
+    while start < n:
+        ends = np.cumsum(np.where(left > 0, weights, 0.0))
+        some = np.searchsorted(ends / ends[-1], number[start:], "right")
+        rank = pl.DataFrame({"pick": some}).select(pl.int_range(pl.len()).over("pick")).to_series().to_numpy()
+        used_up = np.flatnonzero(rank + 1 >= left[some])
+        size = int(used_up[0]) + 1 if len(used_up) else n - start
+        picks[start : start + size] = some[:size]
+        left -= np.bincount(some[:size], minlength=len(left))
+        start += size
+    return picks
 
 
 def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
@@ -131,25 +150,6 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         "suspicious": lambda pool, _: _focus(anomaly_reasons(pool), pl.col("reason")),
     }
 )
-
-
-def allocate(sizes: NDArray[np.float64], counts: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-    """Allocate `n` in proportion to sizes, at most the count of each; the shares sum to `n`, or to all if there are fewer."""
-    full = np.zeros(len(counts), dtype=bool)
-    while True:
-        left = max(0.0, n - counts[full].sum())
-        shares = np.where(full, counts, left * sizes / (sizes[~full].sum() or 1.0))
-        over = ~full & (shares >= counts)
-        if not over.any():
-            return shares
-        full |= over
-
-
-def _shares(frame: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Return the `share` of n and the `probability` of a segment for each stratum."""
-    strata = frame.group_by("stratum").agg(count=pl.len(), size=pl.col("size").sum()).sort("stratum")
-    share = pl.Series(allocate(strata["size"].to_numpy(), strata["count"].to_numpy().astype(np.int64), n))
-    return strata.select("stratum", share=share, probability=share / strata["count"])
 
 
 def _known(rounds: Sequence[Round]) -> pl.DataFrame:

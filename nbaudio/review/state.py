@@ -20,10 +20,10 @@ import msgspec
 import polars as pl
 
 from nbaudio.core import input_guards
-from nbaudio.core.atomic import append_lines, read_lines
+from nbaudio.core.atomic import append_lines, atomic_write, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import CORRECTED_TEXTS, table_path
+from nbaudio.core.tables import CORRECTED_TEXTS, read_parquet, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
@@ -50,6 +50,7 @@ EXPORTS = "exports.json"
 #: What separates the words of a verdict in the log, as in ``cut off, noise``.
 SEPARATOR = ", "
 
+_FRAME = ".frame.parquet"
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
 
@@ -102,7 +103,7 @@ class ReviewRecord:
     seed: int  # the seed of the draw
     corpus: str  # the `fingerprint` of the segments table
     segment_ids: list[str]  # what was drawn, in the order of the sheet
-    probabilities: list[float]  # the inclusion probability of each
+    probabilities: list[float]  # the probability of each of being drawn first
     contents: list[str]  # the content hash of each (`content_hashes`)
     verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))  # the words to choose from
     reviewers: list[str] = field(default_factory=list)  # who gets a sheet; empty for one sheet without a name
@@ -327,6 +328,24 @@ def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
     """Return the last note on each segment, in the order made: the attributes of `Note`; an empty note removes the last one."""
     lines = read_lines(Workspace.open(workspace).path / NOTE_LOG, msgspec.json.Decoder(Note).decode, "a note")
     return _frame(lines, Note).unique("segment_id", keep="last", maintain_order=True).filter(pl.col("note") != "")
+
+
+def write_frame(workspace: Workspace, name: str, frame: pl.DataFrame) -> None:
+    """Store what a review could draw: `segment_id`, `stratum`, `weight` and `content` (`frame_contents`) of all segments."""
+    with atomic_write(workspace.path / "reviews" / f"{name}{_FRAME}") as partial:
+        frame.write_parquet(partial)
+
+
+def read_frame(workspace: Workspace, name: str) -> pl.DataFrame | None:
+    """Return what a review could draw; None for a review of an earlier version."""
+    path = workspace.path / "reviews" / f"{name}{_FRAME}"
+    return read_parquet(path) if path.exists() else None
+
+
+def frame_contents(segments: pl.DataFrame) -> pl.Series:
+    """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
+    parts = pl.concat_str(*_TIMING[1:], sentences(pl.col("text")), separator="\t", ignore_nulls=True)
+    return hash_column(segments.select(parts).to_series(), "content")
 
 
 def _listed(value: object) -> str:

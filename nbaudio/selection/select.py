@@ -21,7 +21,16 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import in_training, split_role
-from nbaudio.core.tables import EARLIER_SPLITS, RECORDINGS, SEGMENTS, conform, segment_failures, whole_recording, without_audio
+from nbaudio.core.tables import (
+    EARLIER_SPLITS,
+    LEFT_OUT,
+    RECORDINGS,
+    SEGMENTS,
+    conform,
+    segment_failures,
+    whole_recording,
+    without_audio,
+)
 from nbaudio.core.times import to_samples_column
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.rounds import JUDGED, gold_ids
@@ -127,7 +136,7 @@ def select(
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
     reviewed = set().union(*reviews.values())
-    chosen, grouping = decide(recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed)
+    chosen, grouping, left_out = _decide(recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed)
     report = select_report(
         workspace.path,
         recordings,
@@ -143,6 +152,7 @@ def select(
         report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
     elif tuned is not None and tuned != min_similarity:
         report.warnings.append(f"similarity {tuned:g} was chosen in the tuner, but {least:g} was given and is used")
+    workspace.save(**{LEFT_OUT: left_out})
     tables.replace_columns(workspace, chosen.select("split", "decision", "reason"))
     workspace.save_report("select", report.to_dict())
     return report
@@ -178,12 +188,26 @@ def decide(
     `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they judged right. `by_hand` has
     `segment_id`, `decision` and `reason` of what people accept or reject, `fixed` the splits that are fixed for `segments`.
     """
+    return _decide(recordings, segments, reviewed, parameters, gold=gold, by_hand=by_hand, fixed=fixed)[:2]
+
+
+def _decide(
+    recordings: Frame,
+    segments: Frame,
+    reviewed: Collection[str],
+    parameters: Parameters,
+    *,
+    gold: Collection[str],
+    by_hand: Frame | None,
+    fixed: FixedSplits | None,
+) -> tuple[pl.DataFrame, Grouping, pl.DataFrame]:
+    """Do what `decide` does; also return the table `LEFT_OUT`: `segment_id`, `split` (null if rejected by hand) and `reason`."""
     recordings, segments = as_polars(recordings, "recordings"), conform(as_polars(segments, "segments"), SEGMENTS, "segments")
     hand = None if by_hand is None else as_polars(by_hand, "by_hand")
     frame = filtered(recordings, segments, parameters, by_hand=hand)
     fixed = fixed or fixed_splits(segments)
     frame = frame.hstack(fixed.rows[frame["row"]])
-    fit = frame.filter(pl.col("reason").is_null()).drop("reason")
+    fit = frame.filter(pl.col("reason").is_null()).drop("reason", "by_hand")
     budget, default = parameters.budget(), len(fit)
     if budget and default:
         default = default * min(budget.limit, budget.total(fit)) // budget.total(fit)
@@ -228,19 +252,20 @@ def decide(
         out = reasons_of(frame["reason"], parameters)
         raise InputError(f"{error}" + (f"; of {len(frame):,} segments the filters reject {out}" if out else "")) from error
     is_train = pl.lit(in_training(grouping.divided["split"]))
-    barred = pl.coalesce(pl.when(_in(reviewed)).then(pl.lit("reviewed")), "not_train")
     fit = pl.concat([fit, grouping.divided], how="horizontal").with_columns(
-        reason=pl.coalesce(pl.when(is_train).then(barred), "reason")
+        reason=pl.coalesce(pl.when(is_train).then("not_train"), "reason"), barred=is_train & _in(reviewed)
     )
     if budget:
         first = (pl.col("earlier").is_not_null(), _decided(hand)[0])
         kept = fit.filter(pl.col("reason").is_null())
         # An earlier version is as large as a budget that it leaves less of than the longest segment takes.
-        used = budget.total(kept.filter(~in_training(kept["split"]) | first[0]))
+        used = budget.total(kept.filter((~in_training(kept["split"]) | first[0]) & ~pl.col("barred")))
         if len(fixed.earlier) and budget.limit - used < fit.select(budget.cost.max()).item():
             budget = budget._replace(limit=min(used, budget.limit))
         over = over_budget(kept, budget, seed=parameters.seed, first=first)
         fit = fit.with_columns(reason=pl.when(_in(over)).then(pl.lit("over_budget")).otherwise("reason"))
+    fit = fit.with_columns(reason=pl.coalesce("reason", pl.when("barred").then(pl.lit("reviewed"))))
+    left_out = [fit.filter(reason="reviewed"), frame.filter("by_hand").with_columns(split=pl.lit(None, dtype=pl.String))]
     reason = pl.coalesce("reason", "later")
     decided = (
         frame.select("row", "reason")
@@ -252,7 +277,7 @@ def decide(
             reason=reason,
         )
     )
-    return segments.with_columns(decided), grouping
+    return segments.with_columns(decided), grouping, pl.concat(part.select("segment_id", "split", "reason") for part in left_out)
 
 
 def _check_gold(frame: pl.DataFrame, gold: Collection[str], parameters: Parameters, fixed: FixedSplits) -> None:
@@ -293,7 +318,10 @@ def still_needed(
 def filtered(
     recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters, *, by_hand: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Return segments sorted by id with `row` (in `segments`), `micros` (duration) and `reason`, the first filter that fails."""
+    """Return segments sorted by id with `row` (in `segments`), `micros` (duration) and `reason`, the first filter that fails.
+
+    `by_hand` is true for those that would pass the filters, had they not been rejected by hand.
+    """
     keys = GROUPS if parameters.group_by is None else parameters.group_by
     usable_keys(segments, keys)
     recordings = conform(recordings, RECORDINGS, "recordings")
@@ -331,13 +359,15 @@ def filtered(
         "too_long": ~accepted & (length > pl.col("longest")),
         "too_short": length < pl.max_horizontal(pl.when(~accepted).then("shortest"), 1),
     }
+    failed = pl.coalesce(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items())
     return frame.select(
         "row",
         *dict.fromkeys(("segment_id", "recording_id", "speaker_id", "source_channel", *keys)),
         "start_sample",
         "end_sample",
         micros=(length * MICROSECONDS + pl.col("rate") - 1) // pl.col("rate"),
-        reason=pl.coalesce(rejected, *(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items())),
+        reason=pl.coalesce(rejected, failed),
+        by_hand=rejected.is_not_null() & failed.is_null(),
     )
 
 

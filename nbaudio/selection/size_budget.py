@@ -98,8 +98,9 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequenc
     """Return the ids of train segments that exceed a budget, after dev and test.
 
     Speakers take turns, in seeded order: in each turn every speaker with segments left gives one, until one does not fit. The
-    recording stands for an unknown speaker. Segments that fulfill the first of the conditions `first` go before all others, then
-    those that fulfill the second, and so on.
+    recording stands for an unknown speaker. Those that are `barred` take their turn but nothing of the budget, so that it ends at
+    the same place whichever segments were reviewed. Segments that fulfill the first of the conditions `first` go before all
+    others, then those that fulfill the second, and so on.
     """
     in_train = pl.lit(in_training(kept["split"]))
     held_out = budget.total(kept.filter(~in_train))
@@ -116,5 +117,5 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequenc
         train.with_columns(turn=draw, place=place)
         .with_columns(turn=pl.col("turn").rank("ordinal").over(speaker))
         .sort(*(~one for one in first), "turn", "place", "segment_id")
-        .filter(budget.cost.cum_sum() > budget.limit - held_out)["segment_id"]
+        .filter(pl.when("barred").then(0).otherwise(budget.cost).cum_sum() > budget.limit - held_out)["segment_id"]
     )

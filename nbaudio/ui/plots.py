@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SPLITS
-from nbaudio.proof.evidence import ProofState
-from nbaudio.proof.precision_curves import curve as precision_curve
-from nbaudio.proof.precision_curves import min_sample_size
+from nbaudio.proof.claims import curve as precision_curve
+from nbaudio.proof.claims import min_sample_size
+from nbaudio.proof.judged_draws import ProofState
 from nbaudio.reading import open_corpus
 from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
@@ -145,14 +145,17 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
 
 
 def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
-    """Plot precision against threshold from the verdicts: the estimate, its intervals, the lowest threshold that is proven."""
-    curve = precision_curve(ProofState.load(workspace).sample(), precision=precision, confidence=confidence)
+    """Plot precision above thresholds from the verdicts: the estimate, its interval, the lowest threshold that is proven.
+
+    It is about all segments at or above a threshold, whether `select` keeps them or not.
+    """
+    grid = [*np.arange(-20, 10) / 20, *np.arange(50, 101) / 100]
+    curve = precision_curve(ProofState.load(workspace), grid, precision=precision, confidence=confidence)
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
     x = known["threshold"]
-    interval = f"{confidence:.0%} interval"
-    axes.fill_between(x, known["low_all"], known["high_all"], **_style(PALE), label=f"{interval}, all thresholds at once")
-    axes.fill_between(x, known["low"], known["high"], color=BLUE, alpha=0.45, linewidth=1, label=f"{interval}, each threshold")
+    interval = f"{confidence:.0%} interval, whenever one looks"
+    axes.fill_between(x, known["low"], known["high"], color=BLUE, alpha=0.45, linewidth=1, label=interval)
     axes.plot(x, known["precision"], color="black", label="estimate")
     axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
     for lowest in known.filter("proven")["threshold"].head(1):
@@ -162,7 +165,7 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     if known.is_empty():
         axes.set_xlim(-1, 1.02)
     shown = known.filter(pl.col("threshold").is_between(*axes.get_xlim()))
-    lowest_bound = shown.select(pl.min_horizontal(pl.col("low", "low_all", "precision").min())).item()
+    lowest_bound = shown.select(pl.min_horizontal(pl.col("low", "precision").min())).item()
     axes.set_ylim(min(precision, 0.0 if lowest_bound is None else lowest_bound) - 0.03, 1.02)
     note = _missing(curve, precision=precision, confidence=confidence)
     proven = known.filter("proven")["threshold"].head(1).to_list()
@@ -182,7 +185,7 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     if not reviewed:
         return f"No segment has been reviewed yet: the quality of the labels is unknown.\n{needed}"
     if reviewed >= least:
-        needed = "The report of evidence has the number of further reviews for each threshold."
+        needed = "The report of evidence has the number of further reviews that are expected to prove the selection."
     return f"{reviewed:,} segments have been reviewed: no threshold is proven to keep {precision:.4g} right.\n{needed}"
 
 
@@ -192,11 +195,10 @@ def claimed(curve: Frame) -> Plot:
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
     x = known["threshold"]
-    axes.vlines(x, known["low_all"], known["high_all"], color=GRAY, linewidth=10, label="interval, all thresholds at once")
-    axes.vlines(x, known["low"], known["high"], color=BLUE, linewidth=5, label="interval, each threshold")
+    axes.vlines(x, known["low"], known["high"], color=BLUE, linewidth=5, label="interval, whenever one looks")
     axes.plot(x, known["precision"], color="black", linestyle="none", marker="o", label="estimate")
-    least: float = known.select(pl.min_horizontal("precision", "low", "low_all").min()).item()
-    axes.set_ylim(max(0.0, least - 0.05), 1.005)
+    least = known.select(pl.min_horizontal("precision", "low").min()).item()
+    axes.set_ylim(max(0.0, (1.0 if least is None else least) - 0.05), 1.005)
     _explain_precision(plot, axes, known, "")
     _legend(plot)
     return plot
@@ -204,21 +206,20 @@ def claimed(curve: Frame) -> Plot:
 
 def _explain_precision(plot: Plot, axes: Axes, known: pl.DataFrame, conclusion: str) -> None:
     """Give each threshold its values on hover, and the plot an alternative text with at most five of them."""
-    names = ("threshold", "precision", "low", "high", "low_all", "high_all", "reviewed")
+    names = ("threshold", "precision", "low", "high", "reviewed")
     points = known.select(pl.col(names)).sort("threshold").rows()
     half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
     texts = {}
-    for at, estimate, low, high, low_all, high_all, reviewed in points:
+    for at, estimate, low, high, reviewed in points:
         texts[at] = f"at {at:g}: {estimate:.2%}, interval {low:.2%} to {high:.2%}"
-        further = f"{low_all:.2%} to {high_all:.2%} for all thresholds at once\n{reviewed:,} segments reviewed"
-        plot.show_on_hover(axes, f"{texts[at]}\n{further}", x=(at - half, at + half))
+        plot.show_on_hover(axes, f"{texts[at]}\n{reviewed:,} segments reviewed", x=(at - half, at + half))
     few = list(texts.values())[:: max(1, -(-len(texts) // 5))]
     plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
 
 
 def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
     plot = _plot(3.8)
-    title = f"Precision above each threshold, {max(curve['reviewed']):,} segments reviewed"
+    title = f"Precision of all segments above each threshold, {max(curve['reviewed'], default=0):,} reviewed"
     axes = _axes(plot.add_subplot(), title, x="threshold on similarity", y="share of right labels")
     # Leave out thresholds that keep nearly everything.
     all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())

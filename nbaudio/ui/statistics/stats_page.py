@@ -20,7 +20,9 @@ from nbaudio.core.source_splits import ordered_splits
 from nbaudio.corpus.base_version import find_base
 from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
-from nbaudio.proof.evidence import THRESHOLDS, ProofState, describe_claim, selection_claim, selection_threshold
+from nbaudio.proof.claims import THRESHOLDS
+from nbaudio.proof.evidence import describe_claim, describe_parts, describe_progress, selection_claim, selection_threshold
+from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
 from nbaudio.storage.folders import folder_at
@@ -123,16 +125,10 @@ def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: pl.D
 
 def _headline_precision(evidence: Mapping[str, Any]) -> tuple[str, str]:
     """Return the precision and what is proven; or what is missing, with the command that gives it."""
-    if evidence.get("precision") is None:
+    claim = evidence.get("selection", {})
+    if claim.get("precision") is None:
         return "not known", "No sample has been judged: 'nbaudio review export W --out sheet.xlsx' draws one"
-    interval = (
-        f"of the segments with a similarity of at least {evidence['threshold']:g}; interval {evidence['low']:.1%} to "
-        f"{evidence['high']:.1%} from {evidence['reviewed']:,} verdicts"
-    )
-    if evidence.get("proven"):
-        return f"{evidence['precision']:.1%}", f"{interval}; proven: {evidence.get('wanted', '')}"
-    missing = f"not proven: {evidence.get('wanted', '')}; 'nbaudio evidence W' says how many verdicts are missing"
-    return f"{evidence['precision']:.1%}", f"{interval}; {missing}"
+    return f"{claim['precision']:.1%}", f"{claim['statement']} Target proven: {describe_progress(claim)}"
 
 
 def _headline_leakage(leakage: Mapping[str, Any]) -> tuple[str, str]:
@@ -175,14 +171,16 @@ def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:
 
 def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     title = "How right the labels are"
-    if not evidence:
+    if evidence.get("selection", {}).get("precision") is None:
         return Section(title, "Unknown: no sample has been judged. 'nbaudio review export' draws one.", {}, finding="unknown")
     curve = pl.DataFrame(evidence.get("curve", []), infer_schema_length=None)
-    thresholds = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
+    tables = {"Evidence": _pairs(describe_claim(evidence["selection"]))}
+    tables["By part and measure, each by itself"] = pl.DataFrame(describe_parts(evidence), infer_schema_length=None)
+    tables["All segments at or above a threshold on similarity, kept or not"] = curve
     return Section(
         title,
-        "What the verdicts prove about all segments at or above a threshold on similarity, kept or not.",
-        {"Evidence": _pairs(describe_claim(evidence)), **({"By threshold": thresholds} if len(thresholds) else {})},
+        "What the verdicts prove about the clips that ship, whenever one looks.",
+        tables,
         plots.evidence(state) if state else plots.claimed(curve),
         " ".join(_headline_precision(evidence)),
     )

@@ -316,10 +316,10 @@ class ThresholdTuner(BaseWidget):
         workspace = self._segments.workspace
         if measure != "similarity" or not len(verdict_log(workspace)):
             return None
-        from nbaudio.proof.evidence import ProofState
-        from nbaudio.proof.precision_curves import curve
+        from nbaudio.proof.claims import curve
+        from nbaudio.proof.judged_draws import ProofState
 
-        found = curve(ProofState.load(workspace).sample(), thresholds=np.array(self._counted(measure, value).scale.grid))
+        found = curve(ProofState.load(workspace), self._counted(measure, value).scale.grid)
         return found.select("reviewed", "precision", "low", "high").to_dict(as_series=False)
 
     def static_html(self) -> str:

@@ -1,0 +1,222 @@
+"""Claims about the clips that ship, and about all segments above a threshold; docs/evidence.md has the method and its sources.
+
+Reviewed segments stay out of train. Hence bounds are about the selection as it would be with them: what ships, and what is left
+out only because it was reviewed or rejected by hand. What was found wrong among the latter is taken off, and the rest is divided
+by what ships.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from nbaudio.core.atomic import append_lines, read_lines
+from nbaudio.core.errors import InputError
+from nbaudio.proof.betting import Array, Bools, bet, fewest, most
+from nbaudio.proof.judged_draws import ProofState
+
+#: Thresholds on similarity that tables show.
+THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+RULES = "reviews/rules.jsonl"
+_AMOUNTS = {"by_hours": "hours", "by_words": "words"}
+_MOST_KNOTS = 24
+
+
+def min_sample_size(*, precision: float, confidence: float) -> int:
+    """Return how many reviews prove a precision if none of them finds a fault."""
+    return math.ceil(-math.log(1 - confidence) / -math.log(precision))
+
+
+def check_target(precision: float, confidence: float) -> None:
+    """Raise InputError unless both are between 0 and 1."""
+    for name, value in (("precision", precision), ("confidence", confidence)):
+        if isinstance(value, bool) or not 0 < value < 1:
+            raise InputError(f"{name} must be between 0 and 1, not {value}")
+
+
+class Part:
+    """What ships of a part of the corpus, with what was left out of it: bounds of the share of it that is right."""
+
+    def __init__(self, state: ProofState, ships: Bools, left_out: Bools | None = None) -> None:
+        self.state, self.ships = state, ships
+        self.out = np.zeros(len(ships), dtype=bool) if left_out is None else left_out & ~ships
+        self.inside = self.ships | self.out
+
+    def claim(self, *, target: float, error: float, high_error: float) -> dict[str, Any]:
+        """Return the claim by segments, with `by_hours` and `by_words`, whose bounds are two-sided with the same confidence."""
+        found = self.by("segments", target=target, error=error, high_error=high_error)
+        side = (error + high_error) / 2
+        return found | {key: self.by(what, target=target, error=side, high_error=side) for key, what in _AMOUNTS.items()}
+
+    def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:
+        """Return the claim by segments, hours or words."""
+        state = self.state
+        amounts = state.amounts[what]
+        ships, inside = self._sum(what, self.ships), state.value(amounts, self.inside)
+        facts = {
+            "segments": int(self.ships.sum()),
+            "hours": round(self._sum("hours", self.ships), 6),
+            "reviewed": int(state.draws.seen(state.value(state.amounts["segments"], self.inside))[0]),
+        }
+        if ships <= 0:
+            return facts | {"precision": None, "low": None, "high": None, "target": target, "proven": False}
+        wrong, faulty, right = (state.labelled(*words) for words in (("wrong",), ("wrong", "unsure"), ("right",)))
+        faulty_out, unknown_out = self._sum(what, self.out & faulty), self._sum(what, self.out & ~right)
+        bound = most(state.draws, inside, error, also=self.least_not_allowed(what, target))
+        if what == "segments" and bound < inside.sum():
+            bound = math.ceil(bound - 1e-6) - 1
+        highest = min(max(bound - faulty_out, self._sum(what, self.ships & faulty)), ships - self._sum(what, self.ships & right))
+        lowest = fewest(state.draws, inside, high_error) - unknown_out
+        lowest = min(max(lowest, self._sum(what, self.ships & wrong)), highest)
+        low, high = (min(max(1 - each / ships, 0.0), 1.0) for each in (highest, lowest))
+        share = state.draws.faulty_share(inside)
+        precision = None
+        if share is not None or facts["reviewed"]:
+            drawn = (share or 0.0) * float(inside.sum()) - faulty_out
+            precision = min(max(1 - drawn / ships, low), high)
+        return facts | {"precision": precision, "low": low, "high": high, "target": target, "proven": low >= target - 1e-12}
+
+    def least_not_allowed(self, what: str, target: float) -> float:
+        """Return the least value of wrong segments, with those left out, for which less than the target is right."""
+        allowed = (1 - target) * self._sum(what, self.ships)
+        faulty_out = self._sum(what, self.out & self.state.labelled("wrong", "unsure"))
+        return faulty_out + (math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12)
+
+    def progress(self, *, target: float, error: float) -> dict[str, Any]:
+        """Return after how many verdicts and since when the target is proven, or how many more it is expected to take."""
+        state, level = self.state, -math.log(error)
+        inside = state.value(state.amounts["segments"], self.inside)
+        path = bet(state.draws, inside, np.array([self.least_not_allowed("segments", target)]), level=level)
+        if path.crossed[0] >= 0:
+            draw = int(path.crossed[0]) - 1
+            since = state.verdict_log["time"][int(state.lines[draw])]
+            return {"verdicts": draw + 1, "since": since}
+        missing = level - float(path.capital[0])
+        if not len(state.lines):
+            least = math.ceil(level / -math.log(target))
+            return {"expected": None, "least": least}
+        rates = {"expected": path.growth, "least": path.fastest}
+        return {name: math.ceil(missing / rate) if rate > 1e-9 else None for name, rate in rates.items()}
+
+    def _sum(self, what: str, where: Bools) -> float:
+        return float(self.state.amounts[what].to_numpy()[where].sum())
+
+
+def parts(state: ProofState, *, without: Sequence[str] = ()) -> dict[str, Part]:
+    """Return `selection`, which is all that ships, and each of its splits; empty if nothing is selected.
+
+    `without` are accepted segments that do not ship, since their clips cannot be cut.
+    """
+    ships = state.accepted & ~state.segments["segment_id"].is_in(list(without)).to_numpy()
+    if not ships.any():
+        return {}
+    out = state.segments.join(state.left_out, on="segment_id", how="left", maintain_order="left", suffix="_left")
+    is_out = state.segments["segment_id"].is_in(state.left_out["segment_id"].implode()).to_numpy()
+    split, split_out = out["split"].to_numpy(), out["split_left"].to_numpy()
+    found = {"selection": Part(state, ships, is_out)}
+    for name in sorted({str(each) for each in split[ships]}):
+        by_hand = np.array([each is None for each in split_out], dtype=bool)
+        found[name] = Part(state, ships & (split == name), is_out & ((split_out == name) | by_hand))
+    return found
+
+
+def above(state: ProofState, threshold: float, where: Bools | None = None) -> Part:
+    """Return all segments at or above a threshold on similarity, and those without one, whether they ship or not."""
+    similar = state.segments.select(pl.col("similarity").fill_null(2.0) >= threshold).to_series().to_numpy()
+    return Part(state, similar & state.reviewable & (True if where is None else where))
+
+
+def rule_error(state: ProofState, rule: Mapping[str, Any], confidence: float) -> tuple[int, int, float]:
+    """Return the place of a rule among those that claims were made about, their number, and the share of errors that it gets.
+
+    The k-th rule gets 6 / (pi k)^2 of the errors, which adds up to all of them over any number of rules. A rule that is new is
+    added to the log of rules, unless there are no verdicts yet.
+    """
+    path = state.workspace.path / RULES
+    known = read_lines(path, json.loads, "a rule")
+    rules = [json.dumps(each["rule"], sort_keys=True) for each in known]
+    own = json.dumps(rule, sort_keys=True)
+    if own not in rules:
+        rules.append(own)
+        if not state.verdicts.is_empty():
+            append_lines(path, [json.dumps({"rule": rule, "verdicts": len(state.verdict_log)}, sort_keys=True).encode()])
+    number = rules.index(own) + 1
+    return number, len(rules), (1 - confidence) * 6 / (math.pi * number) ** 2
+
+
+def curve(
+    state: ProofState,
+    thresholds: Sequence[float] = THRESHOLDS,
+    *,
+    precision: float = 0.98,
+    confidence: float = 0.95,
+    where: Bools | None = None,
+) -> pl.DataFrame:
+    """Compute the claim about all segments at or above each threshold (ascending), and those without a similarity.
+
+    Of more than 24 thresholds, the bounds of some serve those between them, which is cautious. `low` and `high` hold for each
+    threshold by itself. `proven` holds for all at once: thresholds are tested from the highest to the lowest, each as long as all
+    before have passed (Maurer, Hothorn and Lehmacher, 1995), from four starts that share the errors and pass them on
+    (Wiens and Dmitrienko, 2005).
+    """
+    check_target(precision, confidence)
+    grid, side = sorted(thresholds), (1 - confidence) / 2
+    at = [above(state, one, where) for one in grid]
+    sizes = np.array([part.ships.sum() for part in at])
+    knots = np.arange(len(grid))
+    if len(grid) > _MOST_KNOTS:
+        wanted = np.linspace(sizes.max(), 0, _MOST_KNOTS)
+        knots = np.unique([0, len(grid) - 1, *(int(np.abs(sizes - each).argmin()) for each in wanted)])
+    # Thresholds that keep the same segments have the same claim.
+    by_size = {sizes[k]: at[k].by("segments", target=precision, error=side, high_error=side) for k in reversed(knots)}
+    claims = {int(k): by_size[sizes[k]] for k in knots}
+    rows = []
+    for place, part in enumerate(at):
+        below, over = (knots[np.searchsorted(knots, place, "right") - 1], knots[np.searchsorted(knots, place, "left")])
+        row = _row(part, claims, place, int(below), int(over))
+        rows.append({"threshold": grid[place], **row, "target": precision, "proven": False})
+    for place in _proven(at, sizes, precision, confidence, knots.tolist()):
+        rows[place]["proven"] = True
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _row(part: Part, claims: Mapping[int, Mapping[str, Any]], place: int, below: int, over: int) -> dict[str, Any]:
+    """Return the claim at a threshold from those at the nearest thresholds with bounds."""
+    state, size = part.state, int(part.ships.sum())
+    value = state.value(state.amounts["segments"], part.ships)
+    seen, wrong, unsure = state.draws.seen(value)
+    names = {"segments": size, "hours": round(part._sum("hours", part.ships), 6), "reviewed": int(seen)}
+    names |= {"wrong": int(wrong), "unsure": int(unsure)}
+    if place in claims:
+        return names | {name: claims[place][name] for name in ("precision", "low", "high")}
+    low, high, share = None, None, state.draws.faulty_share(value)
+    if size:
+        # What is wrong above a threshold is no more than above a lower one, and no less than above a higher one.
+        low = max(0.0, 1 - (1 - claims[below]["low"]) * claims[below]["segments"] / size)
+        high = 1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size if claims[over]["segments"] else 1.0
+    precision = None if share is None or low is None else min(max(1 - share, low), high or 1.0)
+    return names | {"precision": precision, "low": low, "high": high}
+
+
+def _proven(at: Sequence[Part], sizes: Array, precision: float, confidence: float, knots: Sequence[int]) -> list[int]:
+    """Return the thresholds that are proven to keep the target precision, all of them with the confidence."""
+    order = [place for place in reversed(knots) if sizes[place]]
+    if not order or not len(at[0].state.lines):
+        return []
+    starts = [next(n for n, place in enumerate(order) if sizes[place] >= sizes.max() / 2**power) for power in (3, 2, 1, 0)]
+    found, error = [], 0.0
+    for start, end in pairwise([*sorted(set(starts)), len(order)]):
+        error += (1 - confidence) / len(set(starts))
+        for place in order[start:end]:
+            part = at[place]
+            value = part.state.value(part.state.amounts["segments"], part.ships)
+            path = bet(part.state.draws, value, np.array([part.least_not_allowed("segments", precision)]))
+            if path.peak[0] < -math.log(error):
+                error = 0.0
+                break
+            found.append(place)
+    return found
