@@ -62,41 +62,59 @@ class Frame:
 
 @dataclass(frozen=True)
 class Draws:
-    """Judged items of a population in the order in which they were reached."""
+    """Judged items of a population in the order in which they were reached.
+
+    A *replaced* item has changed since it was drawn, or is gone and was wrong or unsure. Such a draw keeps standing for others,
+    as a fault in upper bounds, since changes may follow from verdicts.
+    """
 
     frames: tuple[Frame, ...]
     round: Ints  # of each draw, the place of its frame
     item: Ints  # of each draw, its place in the population
     wrong: Bools
     unsure: Bools
+    replaced: Bools
+    first: Bools  # of each draw: no draw before it is of the same item
     known: Ints  # items that were judged as they are now and that no frame holds as they are now
     known_wrong: Bools
     known_unsure: Bools
 
     @cached_property
     def valid(self) -> Bools:
-        """Which draws are of items that have not changed since."""
+        """Which draws are the first of items that have not changed since."""
         found = np.zeros(len(self.item), dtype=bool)
         for number, frame in enumerate(self.frames):
             own = self.round == number
             found[own] = frame.valid[self.item[own]]
+        return found & self.first
+
+    @cached_property
+    def is_replaced(self) -> Bools:
+        """Which items of the population are replaced."""
+        found = np.zeros(len(self.frames[0].stratum) if self.frames else 0, dtype=bool)
+        found[self.item[self.replaced]] = True
         return found
 
     @cached_property
     def inverse(self) -> Array:
-        """One over the probability of each draw, given all draws before it."""
+        """One over the probability of each draw, given all draws before it.
+
+        A round passes over items that another one has reached before.
+        """
         found = np.ones(len(self.item))
         for number, frame in enumerate(self.frames):
-            left, weights = frame.sizes.copy(), frame.weights
-            total = weights[left > 0].sum()
-            strata = frame.stratum[self.item].tolist()
-            for place in np.flatnonzero(frame.stratum[self.item] >= 0).tolist():
+            undrawn, unseen = frame.sizes.copy(), frame.sizes.copy()
+            strata, own = frame.stratum[self.item].tolist(), (self.round == number).tolist()
+            for place, first in enumerate(self.first.tolist()):
                 stratum = strata[place]
-                if self.round[place] == number:
-                    found[place] = left[stratum] * total / weights[stratum]
-                left[stratum] -= 1
-                if left[stratum] <= 0:
-                    total = weights[left > 0].sum()
+                if own[place]:
+                    if first:
+                        left = undrawn > 0
+                        chance = frame.weights[left] / undrawn[left]
+                        found[place] = chance @ unseen[left] * undrawn[stratum] / frame.weights[stratum]
+                    undrawn[stratum] -= 1
+                if first and stratum >= 0:
+                    unseen[stratum] -= 1
         return found
 
     @cached_property
@@ -108,18 +126,30 @@ class Draws:
             found[own] = (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
         return found
 
-    def seen(self, value: Array) -> tuple[float, float, float]:
-        """Return the value that is judged, of it wrong, and of it unsure."""
-        items = np.concatenate([self.item[self.valid], self.known])
-        wrong = np.concatenate([self.wrong[self.valid], self.known_wrong])
-        unsure = np.concatenate([self.unsure[self.valid], self.known_unsure])
-        return float(value[items].sum()), float(value[items[wrong]].sum()), float(value[items[unsure]].sum())
+    def worth(self, value: Array, *, upper: bool) -> Array:
+        """Return what each draw counts for: for lower bounds, replaced items count for nothing."""
+        return np.where(self.valid | (self.replaced & self.first) if upper else self.valid, value[self.item], 0.0)
+
+    def faults(self, *, upper: bool) -> Bools:
+        """Return which draws count as wrong."""
+        return self.wrong | self.unsure | self.replaced if upper else self.wrong
+
+    def known_items(self, *, upper: bool) -> tuple[Ints, Ints]:
+        """Return the known items that bounds take as judged, and those of them that count as wrong."""
+        kept = ~self.is_replaced[self.known] if upper and self.frames else np.ones(len(self.known), dtype=bool)
+        faulty = self.known_wrong | self.known_unsure if upper else self.known_wrong
+        return self.known[kept], self.known[kept & faulty]
+
+    def found(self, value: Array, *, upper: bool) -> float:
+        """Return the value that was found wrong."""
+        known = value[self.known_items(upper=upper)[1]].sum()
+        return float((self.worth(value, upper=upper) * self.faults(upper=upper)).sum() + known)
 
     def faulty_share(self, value: Array) -> float | None:
         """Return the estimated share of the value that is wrong or unsure (Hajek, 1971); None if nothing of it was drawn."""
-        weight = self.average_weight * np.where(self.valid, value[self.item], 0.0)
+        weight = self.average_weight * self.worth(value, upper=True)
         every = float(weight.sum())
-        return float(weight[self.wrong | self.unsure].sum()) / every if every > 0 else None
+        return float(weight[self.faults(upper=True)].sum()) / every if every > 0 else None
 
 
 @dataclass(frozen=True)
@@ -138,9 +168,9 @@ def most(draws: Draws, value: Array, alpha: float, *, also: float = 0.0) -> floa
 
     The value is below the bound unless that is the total. `also` is one of the values that are tried.
     """
-    total, (_, wrong, unsure) = float(value.sum()), draws.seen(value)
+    total, found = float(value.sum()), draws.found(value, upper=True)
     level, grid = -np.log(alpha), np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
-    nulls = np.unique(np.append(wrong + unsure, grid[(grid > wrong + unsure) & (grid <= total)]))
+    nulls = np.unique(np.append(found, grid[(grid > found) & (grid <= total)]))
     for _ in range(2):
         kept = np.flatnonzero(bet(draws, value, nulls).peak < level)
         if len(kept) and kept[-1] + 1 == len(nulls):
@@ -152,7 +182,7 @@ def most(draws: Draws, value: Array, alpha: float, *, also: float = 0.0) -> floa
 
 def fewest(draws: Draws, value: Array, alpha: float) -> float:
     """Return a lower bound of the value that is wrong; it is too high at any time with error `alpha`."""
-    total, (_, wrong, _) = float(value.sum()), draws.seen(value)
+    total, wrong = float(value.sum()), draws.found(value, upper=False)
     level, nulls = -np.log(alpha), np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])
     for _ in range(2):
@@ -168,13 +198,12 @@ def fewest(draws: Draws, value: Array, alpha: float) -> float:
 def bet(draws: Draws, value: Array, nulls: Array, *, upper: bool = True, level: float = np.inf) -> Path:
     """Bet against the nulls "the wrong value is m or more", or without `upper` "it is m or less"."""
     sign = 1.0 if upper else -1.0
-    fault = draws.wrong | draws.unsure if upper else draws.wrong
-    worth = np.where(draws.valid, value[draws.item], 0.0)
-    known = draws.known_wrong | draws.known_unsure if upper else draws.known_wrong
-    rest = nulls - value[draws.known[known]].sum()  # what each null leaves for unseen items
+    fault, worth = draws.faults(upper=upper), draws.worth(value, upper=upper)
+    known, known_faults = draws.known_items(upper=upper)
+    rest = nulls - value[known_faults].sum()  # what each null leaves for unseen items
     unseen = value.copy()
-    unseen[draws.known] = 0.0
-    books = [_Book(frame, unseen, draws.item) for frame in draws.frames]
+    unseen[known] = 0.0
+    books = [_Book(frame, unseen, draws, frame.valid | draws.is_replaced if upper else frame.valid) for frame in draws.frames]
     left = float(unseen.sum())
     capital, peak, crossed = np.zeros(len(nulls)), np.zeros(len(nulls)), np.full(len(nulls), -1)
     growth = fastest = 0.0
@@ -223,9 +252,9 @@ def _blocks(rounds: Ints) -> Iterator[tuple[int, int]]:
 class _Book:
     """What is known about the bins of a frame in one domain, draw by draw."""
 
-    def __init__(self, frame: Frame, value: Array, items: Ints) -> None:
+    def __init__(self, frame: Frame, value: Array, draws: Draws, valid: Bools) -> None:
         number = int(frame.bins.max(initial=-1)) + 1
-        inside = (frame.stratum >= 0) & frame.valid & (value > 0)
+        inside = (frame.stratum >= 0) & valid & (value > 0)
         bins = frame.bins[frame.stratum[inside]]
         self.value = np.bincount(bins, weights=value[inside], minlength=number)  # unseen
         hits = np.maximum(np.bincount(bins, minlength=number), 1)
@@ -237,9 +266,9 @@ class _Book:
         rate = np.zeros(number)
         np.maximum.at(rate, frame.bins, frame.sizes / frame.weights)
         self.largest *= rate
-        strata = frame.stratum[items]
+        strata = frame.stratum[draws.item]
         self.of_draws = np.where(strata >= 0, frame.bins[strata], 0)
-        self._held, self._ours = strata >= 0, (strata >= 0) & frame.valid[items]
+        self._held, self._ours = (strata >= 0) & draws.first, (strata >= 0) & valid[draws.item]
         self._wrong, self._seen = np.zeros(number), np.zeros(number)
         self._log_weight = np.log(_PRIOR_WEIGHTS)
 

@@ -55,46 +55,59 @@ class Part:
     def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, hours or words."""
         state = self.state
-        amounts = state.amounts[what]
-        ships, inside = self._sum(what, self.ships), state.value(amounts, self.inside)
+        ships, inside = self._sum(what, self.ships), self.value(what)
         facts = {
             "segments": int(self.ships.sum()),
             "hours": round(self._sum("hours", self.ships), 6),
-            "reviewed": int(state.draws.seen(state.value(state.amounts["segments"], self.inside))[0]),
+            "reviewed": int((self.inside & state.judged).sum()),
         }
         if ships <= 0:
             return facts | {"precision": None, "low": None, "high": None, "target": target, "proven": False}
         wrong, faulty, right = (state.labelled(*words) for words in (("wrong",), ("wrong", "unsure"), ("right",)))
-        faulty_out, unknown_out = self._sum(what, self.out & faulty), self._sum(what, self.out & ~right)
+        found, unknown_out = self._found(what), self._sum(what, self.out & ~right)
         bound = most(state.draws, inside, error, also=self.least_not_allowed(what, target))
         if what == "segments" and bound < inside.sum():
             bound = math.ceil(bound - 1e-6) - 1
-        highest = min(max(bound - faulty_out, self._sum(what, self.ships & faulty)), ships - self._sum(what, self.ships & right))
-        lowest = fewest(state.draws, inside, high_error) - unknown_out
+        highest = min(max(bound - found, self._sum(what, self.ships & faulty)), ships - self._sum(what, self.ships & right))
+        lowest = fewest(state.draws, self.value(what, upper=False), high_error) - unknown_out
         lowest = min(max(lowest, self._sum(what, self.ships & wrong)), highest)
         low, high = (min(max(1 - each / ships, 0.0), 1.0) for each in (highest, lowest))
         share = state.draws.faulty_share(inside)
         precision = None
         if share is not None or facts["reviewed"]:
-            drawn = (share or 0.0) * float(inside.sum()) - faulty_out
-            precision = min(max(1 - drawn / ships, low), high)
+            precision = min(max(1 - ((share or 0.0) * float(inside.sum()) - found) / ships, low), high)
         return facts | {"precision": precision, "low": low, "high": high, "target": target, "proven": low >= target - 1e-12}
 
+    def value(self, what: str, *, upper: bool = True) -> Array:
+        """Return what each item of the population counts for."""
+        return self.state.value(self.state.amounts[what], self.inside, upper=upper)
+
     def least_not_allowed(self, what: str, target: float) -> float:
-        """Return the least value of wrong segments, with those left out, for which less than the target is right."""
+        """Return the least value that is wrong, with what does not ship, for which less than the target is right."""
         allowed = (1 - target) * self._sum(what, self.ships)
-        faulty_out = self._sum(what, self.out & self.state.labelled("wrong", "unsure"))
-        return faulty_out + (math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12)
+        return self._found(what) + (math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12)
+
+    def _found(self, what: str) -> float:
+        """Return the part of an upper bound that is no fault of what ships: faults left out or gone, and what was mended since."""
+        state, size = self.state, len(self.ships)
+        replaced, value = state.draws.is_replaced, self.value(what)
+        if not len(replaced):
+            return self._sum(what, self.out & state.labelled("wrong"))
+        drawn = np.zeros(len(replaced), dtype=bool)
+        drawn[state.draws.item] = True
+        # What is unsure and was not drawn may be right: a bound does not count it as wrong.
+        faulty_out = self.out & (state.labelled("wrong") | (drawn[:size] & state.labelled("unsure")))
+        mended = self.inside & replaced[:size] & state.labelled("right")
+        return self._sum(what, faulty_out | mended) + float(value[size:].sum())
 
     def progress(self, *, target: float, error: float) -> dict[str, Any]:
         """Return after how many verdicts and since when the target is proven, or how many more it is expected to take."""
         state, level = self.state, -math.log(error)
-        inside = state.value(state.amounts["segments"], self.inside)
-        path = bet(state.draws, inside, np.array([self.least_not_allowed("segments", target)]), level=level)
+        path = bet(state.draws, self.value("segments"), np.array([self.least_not_allowed("segments", target)]), level=level)
         if path.crossed[0] >= 0:
-            draw = int(path.crossed[0]) - 1
-            since = state.verdict_log["time"][int(state.lines[draw])]
-            return {"verdicts": draw + 1, "since": since}
+            number = int(path.crossed[0])
+            since = state.verdict_log["time"][int(state.lines[number - 1])]
+            return {"verdicts": int(state.draws.first[:number].sum()), "since": since}
         missing = level - float(path.capital[0])
         if not len(state.lines):
             least = math.ceil(level / -math.log(target))
@@ -187,13 +200,16 @@ def curve(
 def _row(part: Part, claims: Mapping[int, Mapping[str, Any]], place: int, below: int, over: int) -> dict[str, Any]:
     """Return the claim at a threshold from those at the nearest thresholds with bounds."""
     state, size = part.state, int(part.ships.sum())
-    value = state.value(state.amounts["segments"], part.ships)
-    seen, wrong, unsure = state.draws.seen(value)
-    names = {"segments": size, "hours": round(part._sum("hours", part.ships), 6), "reviewed": int(seen)}
-    names |= {"wrong": int(wrong), "unsure": int(unsure)}
+    judged = {word: int((part.ships & state.labelled(word)).sum()) for word in ("wrong", "unsure")}
+    names = {
+        "segments": size,
+        "hours": round(part._sum("hours", part.ships), 6),
+        "reviewed": int((part.ships & state.judged).sum()),
+    }
+    names |= judged
     if place in claims:
         return names | {name: claims[place][name] for name in ("precision", "low", "high")}
-    low, high, share = None, None, state.draws.faulty_share(value)
+    low, high, share = None, None, state.draws.faulty_share(part.value("segments"))
     if size:
         # What is wrong above a threshold is no more than above a lower one, and no less than above a higher one.
         low = max(0.0, 1 - (1 - claims[below]["low"]) * claims[below]["segments"] / size)
@@ -213,8 +229,7 @@ def _proven(at: Sequence[Part], sizes: Array, precision: float, confidence: floa
         error += (1 - confidence) / len(set(starts))
         for place in order[start:end]:
             part = at[place]
-            value = part.state.value(part.state.amounts["segments"], part.ships)
-            path = bet(part.state.draws, value, np.array([part.least_not_allowed("segments", precision)]))
+            path = bet(part.state.draws, part.value("segments"), np.array([part.least_not_allowed("segments", precision)]))
             if path.peak[0] < -math.log(error):
                 error = 0.0
                 break

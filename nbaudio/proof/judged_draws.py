@@ -96,31 +96,47 @@ class ProofState(ReviewState):
     def draws(self) -> Draws:
         """The draws of all rounds; what is not in `segments` any more follows them in the population."""
         own = self.segments["segment_id"]
-        gone = [frame["segment_id"] for frame in self._frames.values()]
-        ids = pl.concat([own, *gone]).unique(maintain_order=True)
+        drawn = self._drawn
+        frames = [self._held(one) for one in self.usable]
+        ids = pl.concat([own, *(frame["segment_id"] for frame in frames), drawn["segment_id"]]).unique(maintain_order=True)
         places = pl.DataFrame({"segment_id": ids}).with_row_index("place")
-        frames = tuple(self._frame(one, places) for one in self.usable)
-        drawn = self._drawn.join(places, on="segment_id", how="left", maintain_order="left")
-        item = drawn["place"].to_numpy().astype(np.int64)
+        drawn = drawn.join(places, on="segment_id", how="left", maintain_order="left")
+        item, number = (drawn[name].to_numpy().astype(np.int64) for name in ("place", "round"))
+        found = tuple(self._frame(one, frame, places) for one, frame in zip(self.usable, frames, strict=True))
+        valid = np.array([found[which].valid[place] for which, place in zip(number, item, strict=True)], dtype=bool)
+        wrong, unsure = (drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure"))
         label = self.segments["label"].to_list() + [None] * (len(ids) - len(own))
-        in_frame = np.any([frame.valid for frame in frames], axis=0) if frames else np.zeros(len(ids), dtype=bool)
+        in_frame = np.any([frame.valid for frame in found], axis=0) if found else np.zeros(len(ids), dtype=bool)
         known = np.array([place for place, word in enumerate(label) if word and not in_frame[place]], dtype=np.int64)
         words = np.array([label[place] for place in known], dtype=object)
         return Draws(
-            frames,
-            round=drawn["round"].to_numpy().astype(np.int64),
+            found,
+            round=number,
             item=item,
-            wrong=(drawn["verdict"] == "wrong").to_numpy(),
-            unsure=(drawn["verdict"] == "unsure").to_numpy(),
+            wrong=wrong,
+            unsure=unsure,
+            replaced=~valid & ((item < len(own)) | wrong | unsure),
+            first=drawn["segment_id"].is_first_distinct().to_numpy(),
             known=known,
             known_wrong=words == "wrong",
             known_unsure=words == "unsure",
         )
 
-    def value(self, amounts: pl.Series, where: Bools) -> Array:
-        """Return an amount by item of the population, 0 elsewhere."""
-        found = np.zeros(len(self.draws.frames[0].stratum) if self.draws.frames else len(self.segments))
+    @cached_property
+    def judged(self) -> Bools:
+        """Which segments were drawn and judged, or judged and could not be drawn."""
+        found = np.zeros(len(self.segments), dtype=bool)
+        places = np.concatenate([self.draws.item, self.draws.known])
+        found[places[places < len(found)]] = True
+        return found & self.labelled("right", "wrong", "unsure")
+
+    def value(self, amounts: pl.Series, where: Bools, *, upper: bool) -> Array:
+        """Return an amount by item of the population, 0 elsewhere; in upper bounds, replaced items that are gone are average."""
+        replaced = self.draws.is_replaced
+        found = np.zeros(max(len(replaced), len(where)))
         found[: len(where)] = np.where(where, amounts.to_numpy(), 0.0)
+        if upper and where.any():
+            found[len(where) :] = np.where(replaced[len(where) :], found.sum() / where.sum(), 0.0)
         return found
 
     def labelled(self, *words: str) -> Bools:
@@ -133,32 +149,45 @@ class ProofState(ReviewState):
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:
-        parts = [one.rows.with_columns(round=pl.lit(number)).with_row_index("row") for number, one in enumerate(self.usable)]
-        schema = {"line": pl.Int64, "round": pl.Int32, "segment_id": pl.String, "verdict": pl.String, "row": pl.UInt32}
-        reached = pl.concat(
-            [
-                pl.DataFrame(schema=schema),
-                *(part.select(pl.col(name).cast(dtype) for name, dtype in schema.items()) for part in parts),
-            ]
-        )
-        reached = reached.filter(pl.col("line").is_not_null()).sort("line", "round", "row")
-        return reached.unique("segment_id", keep="first", maintain_order=True)
+        """The rows of all rounds that were reached, in that order; a segment of several rounds is in each of them."""
+        schema = {"line": pl.Int64, "round": pl.Int32, "segment_id": pl.String, "verdict": pl.String}
+        parts = [pl.DataFrame(schema=schema)]
+        for number, one in enumerate(self.usable):
+            rows = one.rows.join(
+                self._held(one).select("segment_id", "stratum", "size"), on="segment_id", how="left", maintain_order="left"
+            )
+            rows = rows.with_columns(rank=pl.int_range(1, pl.len() + 1).over("stratum"))
+            # Once a stratum is used up, the others are drawn more often: then rows count if all before them were reached.
+            late = (pl.col("rank") >= pl.col("size")).fill_null(value=False).cum_max().shift(1, fill_value=False)
+            missing = pl.col("line").is_null().cum_max()
+            line = pl.when(~late).then("line").when(~missing).then(pl.col("line").cum_max())
+            rows = rows.with_columns(line=line, round=pl.lit(number)).drop_nulls("line")
+            parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
+        return pl.concat(parts).sort("line", "round", maintain_order=True)
 
-    def _frame(self, one: Round, places: pl.DataFrame) -> Frame:
-        """Return what a round could draw; of an earlier version's random review, all that was there and could be reviewed."""
+    def _held(self, one: Round) -> pl.DataFrame:
+        """Return what a round could draw: `segment_id`, `stratum`, its `weight` and `size`, and `content`.
+
+        Of a random review of an earlier version, this is all that was there and could be reviewed.
+        """
         frame = self._frames.get(one.name)
-        content = pl.DataFrame({"segment_id": self.segments["segment_id"], "now": frame_contents(self.segments)})
         if frame is None:
             there = ~pl.col("recording_id").is_in(list(one.missing)) & (pl.col("added_in").fill_null(1) <= one.generation)
             there |= pl.col("segment_id").is_in(one.rows["segment_id"].implode())
             frame = self.pool.filter(there).select("segment_id", stratum=pl.lit("all"), weight=pl.lit(1.0))
-            frame = frame.join(content.rename({"now": "content"}), on="segment_id", how="left")
-        strata = frame.group_by("stratum").agg(pl.col("weight").first()).sort("stratum").with_row_index("number")
-        held = frame.join(strata.select("stratum", "number"), on="stratum", how="left")
-        held = places.join(held, on="segment_id", how="left", maintain_order="left").join(
-            content, on="segment_id", how="left", maintain_order="left"
-        )
+            frame = frame.join(self._contents, on="segment_id", how="left", maintain_order="left")
+        return frame.with_columns(size=pl.len().over("stratum"))
+
+    @cached_property
+    def _contents(self) -> pl.DataFrame:
+        return pl.DataFrame({"segment_id": self.segments["segment_id"], "content": frame_contents(self.segments)})
+
+    def _frame(self, one: Round, held: pl.DataFrame, places: pl.DataFrame) -> Frame:
+        strata = held.group_by("stratum").agg(pl.col("weight").first()).sort("stratum").with_row_index("number")
+        held = held.join(strata.select("stratum", "number"), on="stratum", how="left")
+        held = places.join(held, on="segment_id", how="left", maintain_order="left")
+        held = held.join(self._contents.rename({"content": "now"}), on="segment_id", how="left", maintain_order="left")
         same = (pl.col("content") == pl.col("now")) & ~pl.col("segment_id").is_in(self.later(one.corpus).implode())
         weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
         valid = held.select(same.fill_null(value=False)).to_series().to_numpy()
-        return Frame(held["number"].cast(pl.Int64).fill_null(-1).to_numpy(), valid, weights)
+        return Frame(held["number"].cast(pl.Int64).fill_null(-1).to_numpy(), valid, weights / weights.sum())

@@ -20,7 +20,7 @@ from nbaudio.review.cell_escaping import SEPARATORS, write_delimited
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
 from nbaudio.review.rounds import DISAGREEMENTS, PICKED, rounds, undecided_ids
-from nbaudio.review.sampling import STRATEGIES, draw_from, reviewable_segments, sampling_frame
+from nbaudio.review.sampling import STRATEGIES, draw_from, reviewable_segments, salt_of, sampling_frame
 from nbaudio.review.sheet_clips import ENCODINGS, write_clips
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
@@ -272,8 +272,9 @@ def _new_record(
             raise InputError(f"{state.workspace.path}: none of the {len(picked):,} picked segments can be reviewed")
     else:
         frame = sampling_frame(pool, strategy=options["strategy"], threshold=options["threshold"], rounds=before)
-        drawn = draw_from(frame, n=options["n"], seed=options["seed"], rounds=before)
-        frame = frame.with_columns(content=frame_contents(pool))
+        drawn = draw_from(frame, n=options["n"], salt=salt_of(options["seed"], before))
+        contents = pool.select("segment_id", content=frame_contents(pool))
+        frame = frame.join(contents, on="segment_id", how="left", maintain_order="left")
     if drawn.is_empty():
         given = "have been given to reviewers: " + ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
         raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")

@@ -26,11 +26,7 @@ JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
     *("text_corrected", "corrected_by"),
 )
-_DRAWN = {
-    "segment_id": pl.String,
-    "content": pl.String,
-    "shown": pl.String,
-}
+_DRAWN = {"segment_id": pl.String, "content": pl.String, "shown": pl.String}
 
 
 @dataclass(frozen=True)
@@ -39,19 +35,19 @@ class Round:
 
     name: str  # of the review
     strategy: str  # a key of `sampling.STRATEGIES`
-    # `segment_id`, `verdict` (right, wrong, unsure; null if not reached), `line` (of the verdict log, which reached it) and
+    # `segment_id`, `verdict` (right, wrong, unsure; null if not reached, or withdrawn), `line` (of the verdict log, which reached it) and
     # `skipped` (reached, and judged by nobody), in the order of the sheet
     rows: pl.DataFrame
     corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
     generation: int | None = None  # of the workspace at the time; None if these segments have been replaced
-    after: tuple[str, ...] = ()  # names of the earlier rounds, whose segments were not drawn again
+    after: tuple[str, ...] = ()  # names of the earlier rounds; what had been reached in them was not drawn again
     missing: tuple[str, ...] = ()  # recordings without audio, of which nothing could be drawn
     changed: int = 0  # how many rows have changed since they were judged
 
     @property
     def judged_ids(self) -> pl.Series:
         """The segments that reviewers have reached."""
-        return self.rows.filter(pl.col("verdict").is_not_null())["segment_id"]
+        return self.rows.filter(pl.col("line").is_not_null())["segment_id"]
 
 
 def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
@@ -59,7 +55,7 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
 
     A verdict counts for a review if the drawn content was judged, and the segment still has these times and words (normalization
     does not change them). What `ingest --add` changed after the draw stays unsure in that review: a change may follow from the
-    verdicts, so that changed segments stand for no others. `segments` is the result of `uncorrected`, with the columns `JUDGED`.
+    verdicts. What is gone keeps the verdict on what was drawn. `segments` is the result of `uncorrected`, with the columns `JUDGED`.
     """
     drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
     kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
@@ -70,8 +66,9 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
         content_now=pl.Series(content_hashes(there), dtype=pl.String),
         words=pl.Series(word_hashes(there), dtype=pl.String),
     ).unique("segment_id")
-    later = {corpus: state.later(corpus) for corpus in {record.corpus for record in kept}}
-    return [_round(record, state, now.filter(~pl.col("segment_id").is_in(later[record.corpus].implode()))) for record in kept]
+    later = {corpus: state.later(corpus).implode() for corpus in {record.corpus for record in kept}}
+    as_they_were = {corpus: now.filter(~pl.col("segment_id").is_in(ids)) for corpus, ids in later.items()}
+    return [_round(record, state, as_they_were[record.corpus], now["segment_id"]) for record in kept]
 
 
 def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
@@ -126,17 +123,21 @@ def _drawn(record: ReviewRecord) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=_DRAWN)
 
 
-def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round:
-    """Return the outcome of a draw; `now` has `segment_id`, `content_now` and `words` of segments that are as they were."""
+def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: pl.Series) -> Round:
+    """Return the outcome of a draw.
+
+    `now` has `segment_id`, `content_now` and `words` of segments that are as they were, `there` the ids of all that are there.
+    """
     rows = _drawn(record).join(now, on="segment_id", how="left", maintain_order="left")
+    rows = rows.with_columns(gone=~pl.col("segment_id").is_in(there.implode()))
     about = state.verdicts.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
-    as_drawn = (pl.col("content") == pl.col("drawn")) & (pl.col("shown") == pl.col("words"))
+    as_drawn = (pl.col("content") == pl.col("drawn")) & ((pl.col("shown") == pl.col("words")) | pl.col("gone"))
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
     votes = valid.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     rows = rows.join(consensus(votes, state.adjudicators), on="segment_id", how="left", maintain_order="left")
     lines = _lines(record, state)
     rows = rows.with_columns(line=pl.Series([lines.get(key) for key in rows["segment_id"]], dtype=pl.Int64))
-    reached, empty = pl.col("line").is_not_null(), pl.col("verdict").is_null()
+    reached, empty = pl.col("line").is_not_null(), pl.col("verdict").is_null() & ~pl.col("gone")
     judged = pl.col("segment_id").is_in(state.verdicts_ever.filter(review=record.name)["segment_id"].implode())
     rows = rows.with_columns(skipped=reached & empty & ~judged, changed=reached & empty & judged)
     return Round(
@@ -144,7 +145,12 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round
         strategy=record.strategy,
         corpus=record.corpus,
         generation=state.generations.get(record.corpus),
-        rows=rows.select("segment_id", "line", "skipped", verdict=pl.when(reached).then(pl.col("verdict").fill_null("unsure"))),
+        rows=rows.select(
+            "segment_id",
+            "line",
+            "skipped",
+            verdict=pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict")),
+        ),
         after=tuple(record.after),
         missing=tuple(record.missing),
         changed=int(rows["changed"].sum()),

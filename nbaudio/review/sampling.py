@@ -4,7 +4,8 @@ A strategy gives each segment a stratum, and each stratum a weight. Each row of 
 in proportion to the weights of those that have segments left, then one of the segments that are left in it, each with the same
 probability. Hence every beginning of a sheet is a smaller sample of the same kind, and a larger `n` only adds rows. No segment
 has probability 0. Strata and weights are fixed when a round is planned, and stored with it: later plans and verdicts do not
-change them. A later round draws from what earlier rounds left. Nothing depends on the order of the pool; see docs/evidence.md.
+change them. A later round draws from all that nobody has reached yet. Nothing depends on the order of the pool; see
+docs/evidence.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,35 +65,39 @@ def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[p
 def draw(
     pool: pl.DataFrame, *, strategy: str, n: int, seed: int, threshold: float = 0.8, rounds: Sequence[Round] = ()
 ) -> pl.DataFrame:
-    """Draw `n` segments, or all that earlier `rounds` left, from a pool of all that can be reviewed, in the order of the sheet.
+    """Draw `n` segments, or all that nobody has reached in earlier `rounds`, in the order of the sheet.
 
-    Return `segment_id`, `probability` (of being drawn first) and `stratum`.
+    The pool has all segments that can be reviewed. Return `segment_id`, `probability` (of being drawn first) and `stratum`.
     """
-    frame = sampling_frame(pool, strategy=strategy, threshold=threshold, rounds=rounds)
-    return draw_from(frame, n=n, seed=seed, rounds=rounds)
+    return draw_from(sampling_frame(pool, strategy=strategy, threshold=threshold, rounds=rounds), n=n, salt=salt_of(seed, rounds))
 
 
 def sampling_frame(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8, rounds: Sequence[Round] = ()) -> pl.DataFrame:
-    """Return `segment_id`, `stratum` and `weight` (the probability of its stratum at the first row) of each segment of a pool."""
-    pool = pool.join(_known(rounds), on="segment_id", how="left", maintain_order="left")
+    """Return what can be drawn: `segment_id`, `stratum` and `weight` (the probability of its stratum at the first row).
+
+    What an earlier round holds and nobody has reached can be drawn again, so that a sheet that is never finished biases nothing.
+    """
+    pool = pool.join(_reached(rounds), on="segment_id", how="left", maintain_order="left")
     wanted = get_by_name(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
-    left = pl.when(pl.col("given").is_null()).then("size").otherwise(0.0)
-    frame = pool.select("segment_id", "given").hstack(wanted)
-    frame = frame.with_columns(size=left.sum().over("stratum"), every=left.sum())
-    return frame.select("segment_id", "stratum", weight=pl.col("size") / pl.max_horizontal("every", 1e-300))
+    frame = pool.select("segment_id", "reached").hstack(wanted).filter(pl.col("reached").is_null())
+    size = pl.col("size")
+    return frame.select("segment_id", "stratum", weight=size.sum().over("stratum") / pl.max_horizontal(size.sum(), 1e-300))
 
 
-def draw_from(frame: pl.DataFrame, *, n: int, seed: int, rounds: Sequence[Round] = ()) -> pl.DataFrame:
-    """Draw as `draw` does from a `sampling_frame`, without what earlier `rounds` drew."""
-    left = frame.join(_known(rounds), on="segment_id", how="anti", maintain_order="left")
-    salt = f"review {seed}" if not rounds else f"review {seed} after {len(rounds)}"
-    strata = left.group_by("stratum").agg(pl.col("weight").first(), count=pl.len()).sort("stratum")
-    picks = _pick_strata(strata["weight"].to_numpy(), strata["count"].to_numpy(), min(n, len(left)), salt)
+def salt_of(seed: int, rounds: Sequence[Round]) -> str:
+    """Return what a draw after earlier rounds is hashed with."""
+    return f"review {seed} after {len(rounds)}" if rounds else f"review {seed}"
+
+
+def draw_from(frame: pl.DataFrame, *, n: int, salt: str) -> pl.DataFrame:
+    """Draw as `draw` does from a `sampling_frame`."""
+    strata = frame.group_by("stratum").agg(pl.col("weight").first(), count=pl.len()).sort("stratum")
+    picks = _pick_strata(strata["weight"].to_numpy(), strata["count"].to_numpy(), min(n, len(frame)), salt)
     rows = strata[picks].select("stratum", "weight", "count").with_row_index("row")
     rows = rows.with_columns(rank=pl.int_range(pl.len(), dtype=pl.UInt32).over("stratum"))
-    left = left.with_columns(hash=hash_column(left["segment_id"], salt))
-    left = left.with_columns(rank=pl.struct("hash", "segment_id").rank("ordinal").over("stratum").cast(pl.UInt32) - 1)
-    drawn = rows.join(left.select("segment_id", "stratum", "rank"), on=("stratum", "rank"), how="left", maintain_order="left")
+    frame = frame.with_columns(hash=hash_column(frame["segment_id"], salt))
+    frame = frame.with_columns(rank=pl.struct("hash", "segment_id").rank("ordinal").over("stratum").cast(pl.UInt32) - 1)
+    drawn = rows.join(frame.select("segment_id", "stratum", "rank"), on=("stratum", "rank"), how="left", maintain_order="left")
     return drawn.select("segment_id", pl.col("stratum"), probability=pl.col("weight") / pl.col("count"))
 
 
@@ -152,13 +157,13 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 )
 
 
-def _known(rounds: Sequence[Round]) -> pl.DataFrame:
-    """Return the segments of earlier rounds and their verdicts: `segment_id`, `given` (true), `wrong`."""
+def _reached(rounds: Sequence[Round]) -> pl.DataFrame:
+    """Return what reviewers have reached in earlier rounds, and their verdicts: `segment_id`, `reached` (true), `wrong`."""
     schema = {"segment_id": pl.String, "wrong": pl.Boolean}
     wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
-    rows = [one.rows.select("segment_id", wrong=wrong) for one in rounds]
+    rows = [one.rows.drop_nulls("line").select("segment_id", wrong=wrong) for one in rounds]
     known = pl.concat([pl.DataFrame(schema=schema), *rows]).unique("segment_id", keep="last")
-    return known.with_columns(given=pl.lit(value=True))
+    return known.with_columns(reached=pl.lit(value=True))
 
 
 def _cut(score: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray[np.int64]:
