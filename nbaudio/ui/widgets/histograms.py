@@ -10,7 +10,7 @@ import traitlets
 
 from nbaudio.core.errors import InputError
 from nbaudio.ui.filters import INTERNAL_COLUMNS, Order
-from nbaudio.ui.widgets.base import BaseWidget, Handler, Response, esm
+from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import (
     Density,
     NumberBins,
@@ -47,15 +47,7 @@ class Histograms(BaseWidget):
         self._picked: dict[str, list[Any]] = {}  # the values chosen, by column
         self._searched: dict[str, str] = {}
         self._columns = list(columns)
-        calls: dict[str, Handler] = {
-            "histograms.state": self._state,
-            "histograms.show": self._show,
-            "histograms.find": self._find,
-            "histograms.brush": self._brush,
-            "histograms.pick": self._pick,
-            "histograms.clear": self._clear,
-        }
-        super().__init__(calls)
+        super().__init__(handlers(self, "histograms", "state", "show", "find", "brush", "pick", "clear"))
 
     @property
     def conditions(self) -> list[str]:
@@ -214,13 +206,8 @@ class Scatter(BaseWidget):
         self._axes = (first[0], first[-1]) if first else None
         self._box: Box | None = None  # first and last cell across, first and last cell up
         self._density: Density | None = None
-        calls: dict[str, Handler] = {
-            "scatter.state": self._state,
-            "scatter.axes": self._set_axes,
-            "scatter.box": self._choose,
-            "scatter.nearest": self._nearest,
-        }
-        super().__init__(calls)
+        calls = handlers(self, "scatter", "state", "nearest")
+        super().__init__({**calls, "scatter.axes": self._set_axes, "scatter.box": self._choose})
 
     @property
     def conditions(self) -> list[str]:

@@ -33,7 +33,7 @@ from nbaudio.review.state import (
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.ui.filters import INTERNAL_COLUMNS
-from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
+from nbaudio.ui.widgets.base import BaseWidget, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments, utc_now
 from nbaudio.ui.widgets.static_html import Table, saved_clips
 from nbaudio.ui.widgets.table_view import TableView
@@ -136,15 +136,8 @@ class ReviewPanel(BaseWidget):
         self._load(reviewer)
         self._rows = TableView(self._judged(frame), columns, where=where, sort=sort, descending=descending)
         self._rows.cursor = self._unjudged_after(-1) or 0
-        calls: dict[str, Handler] = {
-            "review.open": self._open,
-            "review.give": self._give,
-            "review.undo": self._undo,
-            "review.next": self._next,
-            "review.said": self._said,
-            "review.switch": self._switch,
-        }
-        super().__init__({**calls, **self._rows.calls, **self._playback.calls})
+        calls = handlers(self, "review", "open", "give", "undo", "next", "said", "switch")
+        super().__init__(calls | self._rows.calls | self._playback.calls)
 
     def _load(self, reviewer: str) -> None:
         """Load the verdicts of a reviewer, and forget what this session did."""
