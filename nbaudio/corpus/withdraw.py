@@ -24,7 +24,7 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, NORMALIZED, SEGMENTS, table_path, with_durations
-from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, tombstone
+from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
 from nbaudio.review.sheet_clips import ENCODINGS
@@ -94,9 +94,7 @@ def withdraw(
     held = workspace.withdrawn
     _check_known(workspace, named, rows, set(held["sha256"]))
     marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
-    held = pl.concat([held, pl.DataFrame(marks, schema=TOMBSTONES, orient="row")])
-    # A second withdrawal keeps the first reason.
-    held = held.unique(["kind", "sha256"], keep="first", maintain_order=True).sort("kind", "sha256")
+    held = merged(held, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
     gone = rows.filter(is_withdrawn(rows, held))
     recordings = workspace.recordings
     left = set(rows["recording_id"]).difference(rows.join(gone, on="segment_id", how="anti")["recording_id"])

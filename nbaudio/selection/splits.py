@@ -118,8 +118,13 @@ def assign_splits(
     for name, target in filled.items():
         within = np.equal(split, SPLITS.index(name))
         unfit |= within & ~allowed[name]
-        # A split that needs nothing more is full for all.
-        beyond |= _beyond(segments, within & allowed[name], target, f"{name} trim {seed}") | (within & (target.amount == 0))
+        # Members beyond the target, in seeded order; a split that needs nothing more is full for all.
+        rows = np.flatnonzero(within & allowed[name])
+        order = rows[
+            np.argsort(hash_column(segments["segment_id"].gather(rows), f"{name} trim {seed}").to_numpy(), kind="stable")
+        ]
+        beyond[order[np.cumsum(division.weights[target.unit][order]) > target.amount]] = True
+        beyond |= within & (target.amount == 0)
     division.release(kept=~beyond & ~unfit & (split > _TRAIN))
     split = division.split_of_rows()
     out = (split > _TRAIN) & (beyond | unfit)
@@ -130,16 +135,6 @@ def assign_splits(
         split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.String),
         reason=pl.coalesce(pl.when(pl.Series(hit)).then(pl.lit(reason)) for reason, hit in reasons.items()),
     )
-
-
-def _beyond(segments: pl.DataFrame, members: Flags, target: Target, salt: str) -> Flags:
-    """Return the members beyond the target, in seeded order."""
-    rows = np.flatnonzero(members)
-    order = rows[np.argsort(hash_column(segments["segment_id"].gather(rows), salt).to_numpy(), kind="stable")]
-    weights = np.ones(len(rows), dtype=np.int64) if target.unit == "segments" else segments["micros"].to_numpy()[order]
-    beyond = np.zeros(len(segments), dtype=bool)
-    beyond[order[np.cumsum(weights) > target.amount]] = True
-    return beyond
 
 
 class _Division:
