@@ -86,13 +86,8 @@ def convert(
         for name in TABLES[1:]:
             with side_files.new(name) as path:
                 shutil.copyfile(origin / name, path)
-        info |= {
-            "identity": info["identity"] | changed,
-            "parameters": parameters | changed,
-            "shards": [shard.to_json() for shard in results],
-            "tables": side_files.hashes,
-            "table_bytes": side_files.sizes,
-        }
+        info |= {"identity": info["identity"] | changed, "parameters": parameters | changed}
+        info |= {"shards": [shard.to_json() for shard in results], "tables": side_files.hashes, "table_bytes": side_files.sizes}
         publish_card(layout.folder, info, before=card)
         layout.finish(info)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)

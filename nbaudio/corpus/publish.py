@@ -76,18 +76,10 @@ def publish(
             raise ExistsError(f"{url}: is public, not --private; make it private on its settings page, or choose another name")
         changed = dataset.changed(uploads)
         removed = sorted(_earlier_files(dataset, url, info, notes, replaces_card=CARD in changed) - uploads.keys())
-        facts = {
-            "corpus": str(folder),
-            "dataset": url,
-            "private": dataset.private if dataset.exists else private,
-            "license": license_,
-            "consent": basis or None,
-            "dry_run": dry_run,
-            "files_uploaded": len(changed),
-            "files_unchanged": len(uploads) - len(changed),
-            "files_removed": len(removed),
-            "bytes": sum(each.num_bytes for each in changed.values()),
-        }
+        facts = {"corpus": str(folder), "dataset": url, "private": dataset.private if dataset.exists else private}
+        facts |= {"license": license_, "consent": basis or None, "dry_run": dry_run}
+        facts |= {"files_uploaded": len(changed), "files_unchanged": len(uploads) - len(changed), "files_removed": len(removed)}
+        facts["bytes"] = sum(each.num_bytes for each in changed.values())
         if dry_run:
             planned = [{"file": name, "bytes": each.num_bytes} for name, each in changed.items()]
             return Report("publish", {**facts, "uploads": planned, "removals": removed}, notes)
@@ -123,9 +115,8 @@ def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
     uploads: dict[str, Upload] = {}
     for name, num_bytes, sha256 in listed:
         path = root / name
-        parts = (
-            sorted(part.relative_to(root).as_posix() for part in path.rglob("*") if part.is_file()) if path.is_dir() else [name]
-        )
+        inside = sorted(part.relative_to(root).as_posix() for part in path.rglob("*") if part.is_file())
+        parts = inside if path.is_dir() else [name]
         held = {part: folder.size(part) for part in parts}
         if num_bytes not in (None, sum(held.values())):
             raise InputError(f"{path}: {sum(held.values()):,} bytes instead of {num_bytes:,}; run 'nbaudio verify {folder}'")

@@ -58,20 +58,11 @@ def next_step(corpus: object, *, failed: int) -> str:
 
 def _finished(folder: Folder) -> Report:
     info = read_corpus_info(folder)
-    splits, rejected = info["splits"].values(), info["rejected"]
-    failures = rejected.get(UNREADABLE_AUDIO, 0)
-    facts = {
-        "corpus": str(folder),
-        "state": "finished",
-        "alive": False,
-        "kept": sum(split["segments"] for split in splits),
-        "hours": round(sum(split["hours"] for split in splits), 6),
-        "rejected": sum(rejected.values()),
-        "failures": failures,
-        "shards": len(info["shards"]),
-        "next": next_step(folder, failed=failures),
-    }
-    return Report("status", facts)
+    kept, hours = (sum(split[what] for split in info["splits"].values()) for what in ("segments", "hours"))
+    rejected, failures = sum(info["rejected"].values()), info["rejected"].get(UNREADABLE_AUDIO, 0)
+    facts = {"corpus": str(folder), "state": "finished", "alive": False, "kept": kept, "hours": round(hours, 6)}
+    facts |= {"rejected": rejected, "failures": failures, "shards": len(info["shards"])}
+    return Report("status", {**facts, "next": next_step(folder, failed=failures)})
 
 
 def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Report:

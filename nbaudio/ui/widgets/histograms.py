@@ -89,14 +89,9 @@ class Histograms(BaseWidget):
         picked, searched = self._chosen.get(column, []), self._searched.get(column, "")
         places, more = found.found(searched, MOST_VALUES, picked)
         values = [
-            {
-                "place": place,
-                "name": value_name(found.values[place]),
-                "all": int(every[place]),
-                "passing": int(passing[place]),
-                "picked": found.values[place] in picked,
-            }
-            for place in places
+            {"place": place, "name": value_name(value), "picked": value in picked}
+            | {"all": int(every[place]), "passing": int(passing[place])}
+            for place, value in zip(places, found.values[places], strict=True)
         ]
         facts = {"more": more, "kinds": len(found.values), "find": searched, "most": int(every.max(initial=1))}
         return {"column": column, "values": values, **facts, "chosen": bool(picked)}

@@ -203,17 +203,10 @@ class ReviewPanel(BaseWidget):
         # A segment counts once, however many words were added to its verdict.
         times = sorted({each.number: each.at for each in self._done[-_RECENT:]}.values())
         rate, left_s = rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done) if times else (None, None)
-        return {
-            "done": done,
-            "total": total,
-            "counts": dict(counts),
-            "per_hour": 3600 * rate if rate else None,
-            "left_s": left_s,
-            "undo": bool(self._done),
-            "reviewer": self._reviewer,
-            "reviewers": self._reviewers,
-            "next": next_step(ReviewState.load(self._segments.workspace), self._review) if done == total > 0 else "",
-        }
+        then = next_step(ReviewState.load(self._segments.workspace), self._review) if done == total > 0 else ""
+        amounts = {"done": done, "total": total, "counts": dict(counts), "per_hour": 3600 * rate if rate else None}
+        people = {"reviewer": self._reviewer, "reviewers": self._reviewers}
+        return {**amounts, "left_s": left_s, "undo": bool(self._done), **people, "next": then}
 
     @property
     def selected(self) -> pl.DataFrame:
