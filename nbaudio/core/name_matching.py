@@ -157,10 +157,9 @@ def _spell(name: str) -> _Spelling:
 
 def _level(a: _Spelling, b: _Spelling) -> str | None:
     """Return the strictest comparison at which two names agree."""
-    for level in ("exact", "unicode", "extension", "blanks"):
-        if _agree(getattr(a, level), getattr(b, level)):
-            return level
-    return "id" if a.id and a.id == b.id else None
+    levels = ("exact", "unicode", "extension", "blanks")
+    by_id = "id" if a.id and a.id == b.id else None
+    return next((level for level in levels if _agree(getattr(a, level), getattr(b, level))), by_id)
 
 
 def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:

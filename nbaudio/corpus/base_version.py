@@ -156,28 +156,21 @@ class Base:
         rows = before.filter(pl.col("split").is_in(out)).with_columns(sentence).collect()
         rows = rows.filter(~is_withdrawn(rows, withdrawn))
         others = before.filter(~pl.col("split").is_in(out)).select("segment_id").collect()["segment_id"]
-        now = (
-            pl.scan_parquet(table, glob=False)
-            .filter(pl.col("decision") == "accept")
-            .with_columns(pl.col("split").cast(pl.String))
-        )
+        now = pl.scan_parquet(table, glob=False).filter(pl.col("decision") == "accept")
+        now = now.with_columns(pl.col("split").cast(pl.String))
         splits = now.select(pl.col("split").unique()).collect().to_series()
         train = now.filter(~pl.col("split").is_in([*filter(is_held_out, splits)])).with_columns(sentence)
-        found: list[str | None] = []
-        for columns, entered in ((("segment_id",), train), ((*grouped, "sentence"), train.filter(~_among("segment_id", others)))):
-            hits = (
-                (column, entered.filter(_among(column, rows[column])).select("segment_id", value=column).head(1).collect())
-                for column in columns
-            )
-            column, hit = next(((column, hit) for column, hit in hits if len(hit)), ("", pl.DataFrame()))
-            if not column:
-                found.append(None)
-                continue
-            segment, value = hit.row(0)
-            split = rows.filter(pl.col(column) == value)["split"][0]
-            what = "which is" if column == "segment_id" else f"which has the {column} {value!r} of a segment"
-            found.append(f"segment {segment!r} of train, {what} in {split} of the base {self}")
-        return found[0], found[1]
+
+        def first(entered: pl.LazyFrame, *columns: str) -> str | None:
+            for column in columns:
+                hits = entered.filter(_among(column, rows[column])).select("segment_id", value=column).head(1).collect()
+                for segment, value in hits.iter_rows():
+                    split = rows.filter(pl.col(column) == value)["split"][0]
+                    what = "which is" if column == "segment_id" else f"which has the {column} {value!r} of a segment"
+                    return f"segment {segment!r} of train, {what} in {split} of the base {self}"
+            return None
+
+        return first(train, "segment_id"), first(train.filter(~_among("segment_id", others)), *grouped, "sentence")
 
 
 def _among(column: str, values: pl.Series) -> pl.Expr:

@@ -114,18 +114,11 @@ def publish(
         write_json(path, vocabulary(sorted(characters)).to_json())
     used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
-    return {
-        "format": "nbaudio corpus 1",
-        "nbaudio": __version__,
-        "selection": selection.get("facts", {}),
-        "splits": {split: amounts(inside.filter(pl.col("split") == split)) for split in listed_splits(inside["split"])},
-        "leakage": leakage,
-        "rejected": dict(sorted(reasons.items())),
-        "sources": JsonRows(used.select(facts)),
-        "shards": [shard.to_json() for shard in shards],
-        "tables": side_files.hashes,
-        "table_bytes": side_files.sizes,
-    }
+    splits = {split: amounts(inside.filter(pl.col("split") == split)) for split in listed_splits(inside["split"])}
+    info = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection.get("facts", {}), "splits": splits}
+    info |= {"leakage": leakage, "rejected": dict(sorted(reasons.items())), "sources": JsonRows(used.select(facts))}
+    info["shards"] = [shard.to_json() for shard in shards]
+    return {**info, "tables": side_files.hashes, "table_bytes": side_files.sizes}
 
 
 class SideFileWriter:

@@ -120,19 +120,11 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         problems += sorted(found)
         leaks, unproved = _check_splits(tables["segments.parquet"], info, decoded)
     problems += unproved
-    facts = {
-        "corpus": str(folder),
-        "whole": not problems,
-        "clips_decoded": len(decoded),
-        "hours": round(float(segments["duration_s"].sum()) / 3600, 6),
-        "splits": {split: int((segments["split"] == split).sum()) for split in ordered_splits(info["splits"])},
-        "kept_and_rejected": segments.height + rejected.height,
-        "shards": len(info["shards"]),
-        "version": info.get("version", 1),
-        "withdrawn": len(info.get("tombstones", [])),
-        "data_card": card,
-        "leakage": {fact_key(check): shared for check, shared in leaks.items()},
-    }
+    splits = {split: int((segments["split"] == split).sum()) for split in ordered_splits(info["splits"])}
+    facts = {"corpus": str(folder), "whole": not problems, "clips_decoded": len(decoded), "hours": amounts(segments)["hours"]}
+    facts |= {"splits": splits, "kept_and_rejected": segments.height + rejected.height, "shards": len(info["shards"])}
+    facts |= {"version": info.get("version", 1), "withdrawn": len(info.get("tombstones", [])), "data_card": card}
+    facts["leakage"] = {fact_key(check): shared for check, shared in leaks.items()}
     return Report("verify", facts, notes, problems=first_lines(problems, "the files named", most=50))
 
 

@@ -141,6 +141,8 @@ class _Division:
     """Units and values as arrays, the split of each value so far, and pairs of a unit and a value that it holds."""
 
     def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int, preset: Mapping[str, pl.DataFrame]) -> None:
+        from scipy.sparse import csgraph, csr_array  # takes 0.1 s to import
+
         columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
         alone = np.logical_and.reduce([c.is_null().to_numpy() for c in columns.values()] or [np.ones(len(segments), bool)])
         # A row without values is a group of its own.
@@ -172,7 +174,12 @@ class _Division:
         self.weights = {"segments": np.ones(len(unit)), "micros": segments["micros"].to_numpy()}
         self.split = np.concatenate(split)
         self.preset = self.split != _OPEN
-        self.group = _connected(self.pair_unit, self.pair_value, self.num_units, num_values)
+        # Values that share a unit, directly or through others, are in one group.
+        linked = np.full(self.num_units, -1, dtype=np.int64)
+        linked[self.pair_unit[::-1]] = self.pair_value[::-1]
+        pairs = (np.ones(len(self.pair_unit), dtype=np.bool_), (linked[self.pair_unit], self.pair_value))
+        links = csr_array(pairs, shape=(num_values, num_values))
+        self.group = np.asarray(csgraph.connected_components(links, directed=False)[1], dtype=np.int64)
         self.visits = 0
         self.shuffle = np.uint64(0)  # another number is another order of groups
 
@@ -323,13 +330,3 @@ class _Division:
 def _sums(number: Integers, weight: NDArray[np.generic], length: int) -> Floats:
     """Sum the weights of each number from 0 to `length`; exact, as they are whole and their sum is below 2^53."""
     return np.asarray(np.bincount(number, weight.astype(np.float64), minlength=length), dtype=np.float64)
-
-
-def _connected(pair_unit: Integers, pair_value: Integers, num_units: int, num_values: int) -> Integers:
-    """Return the group of each value: values that share a unit, directly or through others, are in one."""
-    from scipy.sparse import csgraph, csr_array  # takes 0.1 s to import
-
-    first = np.full(num_units, -1, dtype=np.int64)
-    first[pair_unit[::-1]] = pair_value[::-1]
-    links = csr_array((np.ones(len(pair_unit), dtype=np.bool_), (first[pair_unit], pair_value)), shape=(num_values, num_values))
-    return np.asarray(csgraph.connected_components(links, directed=False)[1], dtype=np.int64)

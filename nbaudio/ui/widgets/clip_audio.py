@@ -61,7 +61,7 @@ class Sound(NamedTuple):
 def read_window(
     root: LocationLike | None, row: Row, *, longest_s: float, channel: str | None = None, **context: float
 ) -> tuple[NDArray[np.int16], int, int]:
-    """Read at most `longest_s` seconds of a segment at `RATE` with the context of `_window`; without `channel` its own, or the mix.
+    """Read at most `longest_s` seconds of a segment at `RATE` with the context of `_window`; by default its channel, or the mix.
 
     Also returns the first sample of the window and the sample where the segment ends or is cut, at the recording's rate.
     """
