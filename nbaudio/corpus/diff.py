@@ -22,12 +22,9 @@ from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
 
 _ROWS = pl.Schema(
-    {
-        **dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text"), pl.String),
-        **dict.fromkeys(("start_sample", "end_sample"), pl.Int64),
-        "duration_s": pl.Float64,
-        **dict.fromkeys(("audio_sha256", "sha256"), pl.String),
-    }
+    dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text"), pl.String)
+    | {"start_sample": pl.Int64, "end_sample": pl.Int64, "duration_s": pl.Float64}
+    | dict.fromkeys(("audio_sha256", "sha256"), pl.String)
 )
 _OUT = pl.Schema({"segment_id": pl.String, "reason": pl.String})
 _CLAIMED = ("right, estimated share", "at least", "reviewed", "target proven")
@@ -89,7 +86,9 @@ def diff(a: str | Path, b: str | Path) -> Report:
     if before.shards and after.shards:
         facts["shards"] = _shards(before.shards, after.shards)
     if before.claim or after.claim:
-        facts["evidence"] = [_claimed("before", before.claim), _claimed("after", after.claim)]
+        claims = {"before": before.claim, "after": after.claim}
+        described = {when: describe_claim(claim.get("selection", {})) for when, claim in claims.items()}
+        facts["evidence"] = [{"claim": when, **{name: one.get(name) for name in _CLAIMED}} for when, one in described.items()]
     return Report("diff", facts)
 
 
@@ -191,8 +190,3 @@ def _shards(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]])
     counts = {"equal": len(equal), "new": len(after) - len(both), "rewritten": len(both) - len(equal)}
     same, other = (sum(after[name]["bytes"] for name in names) for names in (equal, after.keys() - equal))
     return {**counts, "gone": len(before) - len(both), "bytes_equal": same, "bytes_other": other}
-
-
-def _claimed(when: str, claim: dict[str, Any]) -> dict[str, Any]:
-    described = describe_claim(claim.get("selection", {}))
-    return {"claim": when, **{name: described.get(name) for name in _CLAIMED}}

@@ -107,10 +107,10 @@ def withdraw(
     _forget_reports(workspace, ids | set(lost["recording_id"]))
     sheets = _forget_review_clips(workspace, ids)
     _forget_recordings(workspace, lost)
-    facts = recording_facts(recordings)
+    sources = recording_facts(recordings)
     remaining = tables.read(workspace, ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel"))
     remaining = remaining.join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
-    packs, unread = _forget_clips(workspace, remaining.with_columns(source_channel(remaining)), facts, formats)
+    packs, unread = _forget_clips(workspace, remaining.with_columns(source_channel(remaining)), sources, formats)
     emptied = _emptied_columns(workspace, ids)
     # Reviews hold for the segments that are left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
@@ -122,21 +122,13 @@ def withdraw(
     )
 
     version = f"nbaudio materialize {shlex.quote(str(workspace.path))} --base CORPUS --out NEW"
-    report = Report(
-        "withdraw",
-        {
-            "segments": len(gone),
-            "hours": tables.amounts(timed)["hours"],
-            "recordings": len(lost),
-            "splits": dict(gone["split"].cast(pl.String).drop_nulls().value_counts().sort("split").iter_rows()),
-            "clips_removed_from_packs": packs,
-            "withdrawn_in_all": dict(held["kind"].value_counts().sort("kind").iter_rows()),
-            "corpora_of_this_workspace": corpora,
-            "next": version,
-        },
-        ["sources outside of the workspace are not changed, and corpora hold what is withdrawn until their next version"],
-        first_lines([*sheets, *unread], "the folders named"),
-    )
+    facts = {"segments": len(gone), "hours": tables.amounts(timed)["hours"], "recordings": len(lost)}
+    facts["splits"] = dict(gone["split"].cast(pl.String).drop_nulls().value_counts().sort("split").iter_rows())
+    facts |= {"clips_removed_from_packs": packs}
+    facts["withdrawn_in_all"] = dict(held["kind"].value_counts().sort("kind").iter_rows())
+    facts |= {"corpora_of_this_workspace": corpora, "next": version}
+    note = "sources outside of the workspace are not changed, and corpora hold what is withdrawn until their next version"
+    report = Report("withdraw", facts, [note], first_lines([*sheets, *unread], "the folders named"))
     workspace.save_report("withdraw", {**report.to_dict(), "problems": []})
     return report
 
