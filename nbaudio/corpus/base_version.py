@@ -140,8 +140,11 @@ class Base:
     def earlier_splits(self) -> pl.DataFrame:
         """Return the splits as the table `EARLIER_SPLITS` has them."""
         grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
-        held = pl.scan_parquet(self.table, glob=False)
-        return held.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
+        return (
+            pl.scan_parquet(self.table, glob=False)
+            .select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped)
+            .collect()
+        )
 
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
         """Describe a held-out segment of the base that is in train now, and a new one of train that shares something with one.

@@ -121,9 +121,8 @@ def _workspace(workspace: Workspace) -> _Side:
     names = [name for name in _ROWS if name not in ("duration_s", "audio_sha256", "sha256")]
     rows = tables.read(workspace, (*names, "source_start", "source_end", "decision", "reason"))
     recordings = workspace.recordings
-    rows = with_durations(rows, recordings).join(
-        recordings.select("recording_id", "sha256"), on="recording_id", how="left", maintain_order="left"
-    )
+    hashes = recordings.select("recording_id", "sha256")
+    rows = with_durations(rows, recordings).join(hashes, on="recording_id", how="left", maintain_order="left")
     decided = (rows["decision"] == "accept").any()
     is_kept = pl.col("decision") == "accept" if decided else pl.col("decision").ne_missing("reject")
     kept = tables.conform(rows.filter(is_kept), _ROWS, str(workspace.path)).select(_ROWS.names())

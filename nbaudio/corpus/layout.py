@@ -107,9 +107,8 @@ def shard_names(folder: Folder) -> set[str]:
 
 def _object(**fields: Any) -> Any:
     """Return the type of an object with these fields; one whose type is in a tuple may be absent."""
-    return msgspec.defstruct(
-        "_", [(name, *kind, None) if isinstance(kind, tuple) else (name, kind) for name, kind in fields.items()]
-    )
+    described = [(key, *kind, None) if isinstance(kind, tuple) else (key, kind) for key, kind in fields.items()]
+    return msgspec.defstruct("_", described)
 
 
 _list_of, _dict_of = list.__class_getitem__, dict.__class_getitem__

@@ -120,9 +120,8 @@ def assign_splits(
         unfit |= within & ~allowed[name]
         # Members beyond the target, in seeded order; a split that needs nothing more is full for all.
         rows = np.flatnonzero(within & allowed[name])
-        order = rows[
-            np.argsort(hash_column(segments["segment_id"].gather(rows), f"{name} trim {seed}").to_numpy(), kind="stable")
-        ]
+        hashes = hash_column(segments["segment_id"].gather(rows), f"{name} trim {seed}").to_numpy()
+        order = rows[np.argsort(hashes, kind="stable")]
         beyond[order[np.cumsum(division.weights[target.unit][order]) > target.amount]] = True
         beyond |= within & (target.amount == 0)
     division.release(kept=~beyond & ~unfit & (split > _TRAIN))

@@ -61,11 +61,8 @@ def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[
     mark, other = f"[{re.escape(marks)}]", f"[^\\s{re.escape(marks)}]"
     # The class comes first, so that the search runs from mark to mark; marks to keep are recognized from the position after them.
     kept = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
-    return (
-        re.compile(f"['’＇](?<={other}.)(?={other})"),
-        re.compile(f"[-‐‑](?<={other}.)(?={other})"),
-        re.compile(f"(?:{mark}(?!{kept}))++"),
-    )
+    apostrophe, hyphen = (re.compile(f"{each}(?<={other}.)(?={other})") for each in ("['’＇]", "[-‐‑]"))
+    return apostrophe, hyphen, re.compile(f"(?:{mark}(?!{kept}))++")
 
 
 def blanks(text: str) -> str:

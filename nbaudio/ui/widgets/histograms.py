@@ -29,6 +29,7 @@ _SAVED_HEIGHT = 60
 # Cells of a scatter across and up: a few kilobytes, whatever the number of rows.
 SIZE = (80, 56)
 
+Rows = Callable[[], Order]
 Box = tuple[int, int, int, int]
 
 
@@ -38,9 +39,7 @@ class Histograms(BaseWidget):
     _esm = esm("core", "range_handles", "histograms")
     version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the counts
 
-    def __init__(
-        self, frame: pl.DataFrame, columns: Sequence[str], rows: Callable[[], Order], changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, frame: pl.DataFrame, columns: Sequence[str], rows: Rows, changed: Callable[[], None]) -> None:
         self._frame, self._rows, self._changed = frame, rows, changed
         self._known: dict[str, NumberBins | ValueCounts] = {}
         self._chosen: dict[str, tuple[int, int] | list[Any]] = {}  # by column, the first and last bin or the values chosen
@@ -177,9 +176,7 @@ class Scatter(BaseWidget):
     _esm = esm("core", "range_handles", "scatter")
     version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the densities
 
-    def __init__(
-        self, frame: pl.DataFrame, rows: Callable[[], Order], changed: Callable[[], None], found: Callable[[int], None]
-    ) -> None:
+    def __init__(self, frame: pl.DataFrame, rows: Rows, changed: Callable[[], None], found: Callable[[int], None]) -> None:
         self._frame, self._rows, self._changed, self._found = frame, rows, changed, found
         self.columns = [name for name, dtype in frame.schema.items() if dtype.is_numeric() and name not in INTERNAL_COLUMNS]
         likely = [name for name in ("duration_s", "similarity", "wer", "start_sample") if name in self.columns]
