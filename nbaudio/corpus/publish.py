@@ -128,15 +128,10 @@ def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
 
 def _missing_permission(folder: Folder, license_: str | None, consent: str) -> list[str]:
     """Return what must be stated before anything is published."""
-    remedies = []
-    if not license_:
-        remedies.append(f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0")
-    if not consent:
-        remedies.append(
-            f"{folder}: recordings of people are personal data; state on which basis they may be published with --consent, "
-            "such as --consent 'signed consent forms of all speakers'"
-        )
-    return remedies
+    no_license = f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0"
+    no_consent = f"{folder}: recordings of people are personal data; state on which basis they may be published with --consent, "
+    no_consent += "such as --consent 'signed consent forms of all speakers'"
+    return [remedy for remedy, given in ((no_license, license_), (no_consent, consent)) if not given]
 
 
 def _look(dataset: HubDataset, *, dry_run: bool) -> list[str]:
