@@ -105,9 +105,9 @@ def test_each_value_has_the_rows_of_its_condition(values):
     counts = found.counts()
     assert sum(counts) == len(values)
     for place in range(min(8, len(found.values))):
-        kept = sort_and_filter(frame, where=found.condition([found.values[place]]))
+        kept = sort_and_filter(frame, where=found.condition(found.values[place]))
         assert (len(kept), frame[int(kept[0]), 0]) == (counts[place], found.values[place])
-    both = found.condition(found.values[:2].to_list())
+    both = found.condition(*found.values[:2])
     assert len(sort_and_filter(frame, where=both)) == counts[:2].sum()
 
 
@@ -115,7 +115,7 @@ def test_each_value_has_the_rows_of_its_condition(values):
 def test_a_picked_text_stands_for_itself(values):
     frame = pl.DataFrame({"x": values})
     found = value_counts(frame["x"])
-    kept = sort_and_filter(frame, where=found.condition([values[0]]))
+    kept = sort_and_filter(frame, where=found.condition(values[0]))
     assert kept.tolist() == [i for i, value in enumerate(values) if value == values[0]]
 
 

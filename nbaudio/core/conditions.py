@@ -41,15 +41,9 @@ _LONGEST_SHOWN = 200
 
 
 def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl.Expr:
-    """Parse a condition over a table.
+    """Parse an SQL condition over a table with this schema, in which ``==`` works as well as ``=``; messages name `columns`.
 
-    Args:
-        where: the condition, as in SQL; ``==`` works as well as ``=``.
-        schema: types of the table's columns.
-        columns: columns that messages name.
-
-    Raises:
-        InputError: it is not valid, gives something else than true or false, or exceeds a limit.
+    Raises InputError where it is not valid, gives something else than true or false, or exceeds a limit.
     """
     if problem := _problem(where):
         raise InputError(f"filter {_short(where)}: {problem}")

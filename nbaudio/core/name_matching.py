@@ -95,13 +95,9 @@ def _resolve_plain(wanted: Sequence[str] | pl.Series, available: Sequence[str] |
     if found["id"].null_count() or found["id"].is_duplicated().any() or not (there.all() or not len(available)):
         return None
     path = pl.when(pl.lit(len(available) > 0)).then("name")
-    return found.select(
-        "name",
-        decision=pl.lit("exact" if len(available) else "missing").cast(AUDIT["decision"]),
-        path=path,
-        candidates=pl.concat_list(path).list.drop_nulls(),
-        recording_id="id",
-    )
+    decision = pl.lit("exact" if len(available) else "missing").cast(AUDIT["decision"])
+    candidates = pl.concat_list(path).list.drop_nulls()
+    return found.select("name", decision=decision, path=path, candidates=candidates, recording_id="id")
 
 
 def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:
@@ -146,21 +142,15 @@ def _spell(name: str) -> _Spelling:
     exact = tuple(part for part in PurePosixPath(name).parts if part not in ("/", "..")) or ("",)
     *folders, base = (unicodedata.normalize("NFC", part) for part in exact)
     stem, extension = _split_extension(base)
-    return _Spelling(
-        exact,
-        (*folders, base),
-        (*folders, stem if extension == extension.strip() else base),
-        (*map(_tidy, folders), _tidy(stem)),
-        youtube_id(base),
-    )
+    bare = (*folders, stem if extension == extension.strip() else base)
+    return _Spelling(exact, (*folders, base), bare, (*map(_tidy, folders), _tidy(stem)), youtube_id(base))
 
 
 def _level(a: _Spelling, b: _Spelling) -> str | None:
     """Return the strictest comparison at which two names agree."""
-    for level in ("exact", "unicode", "extension", "blanks"):
-        if _agree(getattr(a, level), getattr(b, level)):
-            return level
-    return "id" if a.id and a.id == b.id else None
+    levels = ("exact", "unicode", "extension", "blanks")
+    by_id = "id" if a.id and a.id == b.id else None
+    return next((level for level in levels if _agree(getattr(a, level), getattr(b, level))), by_id)
 
 
 def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:

@@ -70,6 +70,7 @@ class _SilentHosts:
 
     @contextmanager
     def waiting(self, host: str) -> Iterator[None]:
+        """Show the host's name once it has been silent for a while in this context, one request or pause."""
         key = object()
         with self._lock:
             self._since[key] = (host, time.monotonic())
@@ -83,12 +84,14 @@ class _SilentHosts:
                 del self._since[key]
 
     def on_message(self, host: str) -> None:
+        """Record that a host has sent something."""
         now = time.monotonic()
         with self._lock:
             self._since.update({key: (host, now) for key, (other, _) in self._since.items() if other == host})
 
     @contextmanager
     def named_on(self, bar: Callable[[str], object]) -> Iterator[None]:
+        """Name silent hosts on a bar, given as a function of its postfix."""
         with self._lock:
             self._bars.append(bar)
         try:
@@ -121,12 +124,7 @@ class _SilentHosts:
 
 
 _silent_hosts = _SilentHosts()
-#: Context of one request or pause: shows the host's name once it has been silent for a while.
-waiting = _silent_hosts.waiting
-#: Record that a host has sent something.
-on_message = _silent_hosts.on_message
-#: Context in which a bar, given as a function of its postfix, names silent hosts.
-naming_hosts = _silent_hosts.named_on
+waiting, on_message, naming_hosts = _silent_hosts.waiting, _silent_hosts.on_message, _silent_hosts.named_on
 
 
 @contextmanager

@@ -168,9 +168,7 @@ def size(num_bytes: float) -> str:
 # Nested facts with names as in tables or calls.
 _FORMATS: Mapping[str, Callable[[str, Any], str]] = {
     "parameters": lambda name, value: f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}",
-    "rejected": lambda name, count: f"{show(count)} {name}",
-    "reasons": lambda name, count: f"{show(count)} {name}",
-    "names": lambda name, count: f"{show(count)} {name}",
+    **dict.fromkeys(("rejected", "reasons", "names"), lambda name, count: f"{show(count)} {name}"),
 }
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "hours": lambda hours: duration(3600 * hours),

@@ -43,7 +43,7 @@ def split_role(name: str) -> Role | None:
 @lru_cache(maxsize=4096)
 def split_in(path: str) -> str | None:
     """Return the outermost part of a path that names a split; the path has only folders, or a file without its extension."""
-    return next((part for part in PurePosixPath(path).parts if split_role(part)), None)
+    return next(filter(split_role, PurePosixPath(path).parts), None)
 
 
 def is_held_out(name: str) -> bool:

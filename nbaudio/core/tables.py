@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -154,15 +155,10 @@ def table_schema(workspace: WorkspacePath, table: str = "segments") -> pl.Schema
 
 
 def scan(workspace: WorkspacePath, columns: Iterable[str] | None = None, *, table: str = "segments") -> pl.LazyFrame:
-    """Scan a table of a workspace lazily.
+    """Scan some columns of a table of a workspace, or all; names that neither the file nor the schema has are left out.
 
-    Args:
-        workspace: the folder of the workspace.
-        columns: names of columns, by default all; names that neither the file nor the schema has are left out.
-        table: name of the table. `recordings` and `segments` have the columns and types of their schema, null where absent.
-
-    Raises:
-        InputError: the table is missing or damaged, or its key column is missing. Later errors are raised by `collect`.
+    `recordings` and `segments` have the columns and types of their schema, null where absent. Raises InputError where the table
+    is missing or damaged, or its key column is missing; later errors are raised by `collect`.
 
     Examples:
         >>> import tempfile
@@ -208,16 +204,10 @@ def _expected(held: pl.Schema, columns: Iterable[str] | None, table: str) -> pl.
 def write(
     workspace: WorkspacePath, batches: pl.DataFrame | pl.LazyFrame | Iterable[pl.DataFrame], *, table: str = "segments"
 ) -> None:
-    """Replace a table of a workspace atomically.
+    """Replace a table of a workspace, which is created if needed, atomically: on a full disk the table stays as it was.
 
-    Args:
-        workspace: the folder of the workspace; it is created if it does not exist.
-        batches: one frame, a lazy frame, which is streamed, or frames with the same columns, taken one after the other.
-        table: name of the table.
-
-    Raises:
-        InputError: a file that is read on the way is not usable.
-        DiskFullError: the disk is full; the table stays as it was.
+    `batches` are one frame, a lazy frame, which is streamed, or frames with the same columns, taken one after the other. Raises
+    InputError where a file that is read on the way is not usable.
     """
     path, failed = table_path(workspace, table), list[Exception]()
     rows = batches.lazy() if isinstance(batches, pl.DataFrame | pl.LazyFrame) else _stream(iter(batches), failed)
@@ -248,10 +238,9 @@ def _stream(batches: Iterator[pl.DataFrame], failed: list[Exception]) -> pl.Lazy
 
 def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
     """Replace columns of the segments table, row by row; stream the other columns from file to file."""
-    new = columns.lazy()
     kept = scan(workspace).drop(columns.columns, strict=False)
     order = dict.fromkeys((*SEGMENTS, *table_schema(workspace), *columns.columns))
-    write(workspace, pl.concat([kept, new], how="horizontal").select(*order))
+    write(workspace, pl.concat([kept, columns.lazy()], how="horizontal").select(*order))
 
 
 def read_batches(workspace: WorkspacePath, table: str = "segments") -> Iterator[pl.DataFrame]:
@@ -292,6 +281,13 @@ def with_durations(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
     """Join `sampling_rate` (Hz, null without audio) and `duration_s` (seconds) to segments, in order."""
     rates = recordings.select("recording_id", "sampling_rate")
     return segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(seconds_column())
+
+
+def amounts(segments: pl.DataFrame) -> dict[str, Any]:
+    """Count segments, hours (of `duration_s`), speakers and recordings."""
+    hours = round(float(segments["duration_s"].sum()) / 3600, 6)
+    speakers, recordings = segments["speaker_id"].drop_nulls().n_unique(), segments["recording_id"].n_unique()
+    return {"segments": len(segments), "hours": hours, "speakers": speakers, "recordings": recordings}
 
 
 def without_audio(recordings: pl.DataFrame) -> bool:

@@ -16,6 +16,11 @@ def tombstone(kind: str, key: str) -> str:
     return hashlib.sha256(f"{kind} {key}".encode("utf8", "surrogatepass")).hexdigest()
 
 
+def merged(*parts: pl.DataFrame) -> pl.DataFrame:
+    """Return tables of `TOMBSTONES` as one, sorted; a second withdrawal keeps the first reason."""
+    return pl.concat(parts).unique(["kind", "sha256"], keep="first", maintain_order=True).sort("kind", "sha256")
+
+
 def has_tombstone(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
     """Return whether each id was withdrawn; `withdrawn` are `TOMBSTONES`."""
     known = set(withdrawn.filter(pl.col("kind") == kind)["sha256"])
@@ -25,10 +30,8 @@ def has_tombstone(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Seri
 
 def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
     """Return whether each row (`segment_id`, `recording_id`, `speaker_id`) has a tombstone."""
-    segment, recording, speaker = (
-        has_tombstone(kind, rows[f"{kind}_id"], withdrawn) for kind in ("segment", "recording", "speaker")
-    )
-    return segment | recording | speaker
+    found = [has_tombstone(kind, rows[f"{kind}_id"], withdrawn) for kind in ("segment", "recording", "speaker")]
+    return found[0] | found[1] | found[2]
 
 
 def withdrawal_reasons(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:

@@ -17,7 +17,7 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import is_held_out
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
-from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
+from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
 from nbaudio.corpus.containers.base import Shard, check_locations
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
 from nbaudio.corpus.plan import ShardLimits
@@ -140,8 +140,11 @@ class Base:
     def earlier_splits(self) -> pl.DataFrame:
         """Return the splits as the table `EARLIER_SPLITS` has them."""
         grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
-        held = pl.scan_parquet(self.table, glob=False)
-        return held.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
+        return (
+            pl.scan_parquet(self.table, glob=False)
+            .select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped)
+            .collect()
+        )
 
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
         """Describe a held-out segment of the base that is in train now, and a new one of train that shares something with one.
@@ -156,28 +159,21 @@ class Base:
         rows = before.filter(pl.col("split").is_in(out)).with_columns(sentence).collect()
         rows = rows.filter(~is_withdrawn(rows, withdrawn))
         others = before.filter(~pl.col("split").is_in(out)).select("segment_id").collect()["segment_id"]
-        now = (
-            pl.scan_parquet(table, glob=False)
-            .filter(pl.col("decision") == "accept")
-            .with_columns(pl.col("split").cast(pl.String))
-        )
+        now = pl.scan_parquet(table, glob=False).filter(pl.col("decision") == "accept")
+        now = now.with_columns(pl.col("split").cast(pl.String))
         splits = now.select(pl.col("split").unique()).collect().to_series()
         train = now.filter(~pl.col("split").is_in([*filter(is_held_out, splits)])).with_columns(sentence)
-        found: list[str | None] = []
-        for columns, entered in ((("segment_id",), train), ((*grouped, "sentence"), train.filter(~_among("segment_id", others)))):
-            hits = (
-                (column, entered.filter(_among(column, rows[column])).select("segment_id", value=column).head(1).collect())
-                for column in columns
-            )
-            column, hit = next(((column, hit) for column, hit in hits if len(hit)), ("", pl.DataFrame()))
-            if not column:
-                found.append(None)
-                continue
-            segment, value = hit.row(0)
-            split = rows.filter(pl.col(column) == value)["split"][0]
-            what = "which is" if column == "segment_id" else f"which has the {column} {value!r} of a segment"
-            found.append(f"segment {segment!r} of train, {what} in {split} of the base {self}")
-        return found[0], found[1]
+
+        def first(entered: pl.LazyFrame, *columns: str) -> str | None:
+            for column in columns:
+                hits = entered.filter(_among(column, rows[column])).select("segment_id", value=column).head(1).collect()
+                for segment, value in hits.iter_rows():
+                    split = rows.filter(pl.col(column) == value)["split"][0]
+                    what = "which is" if column == "segment_id" else f"which has the {column} {value!r} of a segment"
+                    return f"segment {segment!r} of train, {what} in {split} of the base {self}"
+            return None
+
+        return first(train, "segment_id"), first(train.filter(~_among("segment_id", others)), *grouped, "sentence")
 
 
 def _among(column: str, values: pl.Series) -> pl.Expr:
@@ -197,9 +193,4 @@ def find_base(folder: Folder) -> str | None:
 def tombstones(withdrawn: pl.DataFrame, base: Base | None) -> list[dict[str, str]]:
     """Return the tombstones of a corpus: those of its workspace and of its base, sorted."""
     held = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
-    return (
-        pl.concat([withdrawn, held])
-        .unique(["kind", "sha256"], keep="first", maintain_order=True)
-        .sort("kind", "sha256")
-        .to_dicts()
-    )
+    return merged(withdrawn, held).to_dicts()

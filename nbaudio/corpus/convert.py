@@ -86,27 +86,15 @@ def convert(
         for name in TABLES[1:]:
             with side_files.new(name) as path:
                 shutil.copyfile(origin / name, path)
-        info |= {
-            "identity": info["identity"] | changed,
-            "parameters": parameters | changed,
-            "shards": [shard.to_json() for shard in results],
-            "tables": side_files.hashes,
-            "table_bytes": side_files.sizes,
-        }
+        info |= {"identity": info["identity"] | changed, "parameters": parameters | changed}
+        info |= {"shards": [shard.to_json() for shard in results], "tables": side_files.hashes, "table_bytes": side_files.sizes}
         publish_card(layout.folder, info, before=card)
         layout.finish(info)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
-    facts = {
-        "corpus": str(layout),
-        "container": container,
-        "clips": sum(result.segments for result in results),
-        "shards": len(results),
-        "shards_of_train": shard_advice(results),
-        "bytes": num_bytes,
-        "shards_kept_from_before": sum(result.kept for result in results),
-        "seconds": round(took, 1),
-        "megabytes_per_second": round(num_bytes / 1e6 / took),
-    }
+    clips, kept = sum(result.segments for result in results), sum(result.kept for result in results)
+    facts = {"corpus": str(layout), "container": container, "clips": clips, "shards": len(results)}
+    facts |= {"shards_of_train": shard_advice(results), "bytes": num_bytes, "shards_kept_from_before": kept}
+    facts |= {"seconds": round(took, 1), "megabytes_per_second": round(num_bytes / 1e6 / took)}
     return Report("convert", facts, short_windows(read_parquet(table, ["split", "recording_id"]), window))
 
 

@@ -17,7 +17,7 @@ from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import listed_splits
-from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, parquet_slices
+from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, amounts, conform, parquet_slices
 from nbaudio.core.version import __version__
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import Container
@@ -114,18 +114,11 @@ def publish(
         write_json(path, vocabulary(sorted(characters)).to_json())
     used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
-    return {
-        "format": "nbaudio corpus 1",
-        "nbaudio": __version__,
-        "selection": selection.get("facts", {}),
-        "splits": {split: split_facts(inside.filter(pl.col("split") == split)) for split in listed_splits(inside["split"])},
-        "leakage": leakage,
-        "rejected": dict(sorted(reasons.items())),
-        "sources": JsonRows(used.select(facts)),
-        "shards": [shard.to_json() for shard in shards],
-        "tables": side_files.hashes,
-        "table_bytes": side_files.sizes,
-    }
+    splits = {split: amounts(inside.filter(pl.col("split") == split)) for split in listed_splits(inside["split"])}
+    info = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection.get("facts", {}), "splits": splits}
+    info |= {"leakage": leakage, "rejected": dict(sorted(reasons.items())), "sources": JsonRows(used.select(facts))}
+    info["shards"] = [shard.to_json() for shard in shards]
+    return {**info, "tables": side_files.hashes, "table_bytes": side_files.sizes}
 
 
 class SideFileWriter:
@@ -174,13 +167,3 @@ def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
     with pq.ParquetWriter(target, first.schema, compression="ZSTD") as writer:
         for arrow in filter(len, chain([first], tables)):
             writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
-
-
-def split_facts(segments: pl.DataFrame) -> dict[str, Any]:
-    """Count the segments of a split as corpus.json does."""
-    return {
-        "segments": segments.height,
-        "hours": round(float(segments["duration_s"].sum()) / 3600, 6),
-        "speakers": segments["speaker_id"].drop_nulls().n_unique(),
-        "recordings": segments["recording_id"].n_unique(),
-    }

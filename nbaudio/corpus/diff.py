@@ -14,7 +14,7 @@ from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import read_parquet, with_durations
+from nbaudio.core.tables import amounts, read_parquet, with_durations
 from nbaudio.core.tombstones import TOMBSTONES, withdrawal_reasons
 from nbaudio.corpus.layout import CORPUS_JSON, intact_table, read_corpus_info
 from nbaudio.proof.evidence import describe_claim, selection_claim
@@ -22,12 +22,9 @@ from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
 
 _ROWS = pl.Schema(
-    {
-        **dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text"), pl.String),
-        **dict.fromkeys(("start_sample", "end_sample"), pl.Int64),
-        "duration_s": pl.Float64,
-        **dict.fromkeys(("audio_sha256", "sha256"), pl.String),
-    }
+    dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text"), pl.String)
+    | {"start_sample": pl.Int64, "end_sample": pl.Int64, "duration_s": pl.Float64}
+    | dict.fromkeys(("audio_sha256", "sha256"), pl.String)
 )
 _OUT = pl.Schema({"segment_id": pl.String, "reason": pl.String})
 _CLAIMED = ("right, estimated share", "at least", "reviewed", "target proven")
@@ -69,6 +66,7 @@ def diff(a: str | Path, b: str | Path) -> Report:
     moved = both.filter(pl.col("split").ne_missing(pl.col("split_after")))
     changes = _changes(comparable=before.clips is not None and before.clips == after.clips)
     changed = both.filter(pl.any_horizontal(changes.values()))
+    way = pl.format("{} to {}", *(pl.col(name).fill_null("none") for name in ("split", "split_after")))
     facts: dict[str, Any] = {
         "before": {"of": before.name, **_amounts(before.kept)},
         "after": {"of": after.name, **_amounts(after.kept)},
@@ -77,13 +75,7 @@ def diff(a: str | Path, b: str | Path) -> Report:
         "removed": _amounts(removed),
         **_table("removed_because", removed, _reasons(removed, after, "no longer in the source")),
         "moved": _amounts(moved),
-        **_table(
-            "moved_between",
-            moved,
-            moved.select(
-                pl.format("{} to {}", *(pl.col(name).fill_null("none") for name in ("split", "split_after")))
-            ).to_series(),
-        ),
+        **_table("moved_between", moved, moved.select(way).to_series()),
         "changed": {**_amounts(changed), **{name: changed.filter(is_changed).height for name, is_changed in changes.items()}},
         "speakers": {
             "added": _new_values(after.kept, before.kept, "speaker_id"),
@@ -94,7 +86,9 @@ def diff(a: str | Path, b: str | Path) -> Report:
     if before.shards and after.shards:
         facts["shards"] = _shards(before.shards, after.shards)
     if before.claim or after.claim:
-        facts["evidence"] = [_claimed("before", before.claim), _claimed("after", after.claim)]
+        claims = {"before": before.claim, "after": after.claim}
+        described = {when: describe_claim(claim.get("selection", {})) for when, claim in claims.items()}
+        facts["evidence"] = [{"claim": when, **{name: one.get(name) for name in _CLAIMED}} for when, one in described.items()]
     return Report("diff", facts)
 
 
@@ -127,9 +121,8 @@ def _workspace(workspace: Workspace) -> _Side:
     names = [name for name in _ROWS if name not in ("duration_s", "audio_sha256", "sha256")]
     rows = tables.read(workspace, (*names, "source_start", "source_end", "decision", "reason"))
     recordings = workspace.recordings
-    rows = with_durations(rows, recordings).join(
-        recordings.select("recording_id", "sha256"), on="recording_id", how="left", maintain_order="left"
-    )
+    hashes = recordings.select("recording_id", "sha256")
+    rows = with_durations(rows, recordings).join(hashes, on="recording_id", how="left", maintain_order="left")
     decided = (rows["decision"] == "accept").any()
     is_kept = pl.col("decision") == "accept" if decided else pl.col("decision").ne_missing("reject")
     kept = tables.conform(rows.filter(is_kept), _ROWS, str(workspace.path)).select(_ROWS.names())
@@ -151,12 +144,9 @@ def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
 
 def _reasons(rows: pl.DataFrame, other: _Side, default: str) -> pl.Series:
     """Return why each segment is not in `other`: its rule there, or the reason of its withdrawal."""
-    why = rows.select("segment_id").join(other.out.unique("segment_id"), on="segment_id", how="left", maintain_order="left")[
-        "reason"
-    ]
+    why = rows.select("segment_id").join(other.out.unique("segment_id"), on="segment_id", how="left", maintain_order="left")
     withdrawn = "withdrawn: " + withdrawal_reasons(rows, other.withdrawn)
-    why = withdrawn.zip_with(withdrawn.is_not_null(), why)
-    return why.fill_null(default)
+    return withdrawn.zip_with(withdrawn.is_not_null(), why["reason"]).fill_null(default)
 
 
 def _table(name: str, rows: pl.DataFrame, reasons: pl.Series) -> dict[str, Any]:
@@ -177,8 +167,7 @@ def _table(name: str, rows: pl.DataFrame, reasons: pl.Series) -> dict[str, Any]:
 
 
 def _amounts(rows: pl.DataFrame) -> dict[str, Any]:
-    hours = round(float(rows["duration_s"].sum()) / 3600, 6)
-    return {"segments": rows.height, "hours": hours, "speakers": rows["speaker_id"].drop_nulls().n_unique()}
+    return {name: amount for name, amount in amounts(rows).items() if name != "recordings"}
 
 
 def _new_values(rows: pl.DataFrame, others: pl.DataFrame, column: str) -> int:
@@ -186,34 +175,17 @@ def _new_values(rows: pl.DataFrame, others: pl.DataFrame, column: str) -> int:
 
 
 def _by_split(before: pl.DataFrame, after: pl.DataFrame) -> list[dict[str, Any]]:
-    names = ordered_splits([*before["split"].unique(), *after["split"].unique()])
-    return [
-        {
-            "split": name,
-            **{
-                f"{when}_{what}": amount
-                for when, rows in (("before", before), ("after", after))
-                for what, amount in _amounts(rows.filter(pl.col("split") == name)).items()
-            },
-        }
-        for name in names
-    ]
+    found = []
+    for name in ordered_splits([*before["split"].unique(), *after["split"].unique()]):
+        found.append({"split": name})
+        for when, rows in (("before", before), ("after", after)):
+            found[-1] |= {f"{when}_{what}": n for what, n in _amounts(rows.filter(pl.col("split") == name)).items()}
+    return found
 
 
 def _shards(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, int]:
     both = before.keys() & after.keys()
     equal = {name for name in both if before[name]["sha256"] == after[name]["sha256"]}
-    num_bytes = {name: shard["bytes"] for name, shard in after.items()}
-    return {
-        "equal": len(equal),
-        "new": len(after) - len(both),
-        "rewritten": len(both) - len(equal),
-        "gone": len(before) - len(both),
-        "bytes_equal": sum(num_bytes[name] for name in equal),
-        "bytes_other": sum(num_bytes[name] for name in after.keys() - equal),
-    }
-
-
-def _claimed(when: str, claim: dict[str, Any]) -> dict[str, Any]:
-    described = describe_claim(claim.get("selection", {}))
-    return {"claim": when, **{name: described.get(name) for name in _CLAIMED}}
+    counts = {"equal": len(equal), "new": len(after) - len(both), "rewritten": len(both) - len(equal)}
+    same, other = (sum(after[name]["bytes"] for name in names) for names in (equal, after.keys() - equal))
+    return {**counts, "gone": len(before) - len(both), "bytes_equal": same, "bytes_other": other}

@@ -105,60 +105,14 @@ def shard_names(folder: Folder) -> set[str]:
     return {name for name in folder.names() if SHARD_NAME.fullmatch(name)}
 
 
+def _object(**fields: Any) -> Any:
+    """Return the type of an object with these fields; one whose type is in a tuple may be absent."""
+    described = [(key, *kind, None) if isinstance(kind, tuple) else (key, kind) for key, kind in fields.items()]
+    return msgspec.defstruct("_", described)
+
+
+_list_of, _dict_of = list.__class_getitem__, dict.__class_getitem__
 _SplitName = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w{0,63}$")]
-
-
-class _Base(msgspec.Struct):
-    version: int
-    sha256: str
-
-
-class _Tombstone(msgspec.Struct):
-    kind: str
-    sha256: str
-    reason: str
-
-
-class _Parameters(msgspec.Struct):
-    container: str
-    rate: int | None
-    channel: str
-    encoding: str
-
-
-class _Split(msgspec.Struct):
-    segments: int
-    hours: float
-    speakers: int
-    recordings: int
-
-
-class _Shard(msgspec.Struct):
-    name: str
-    split: _SplitName
-    segments: int
-    bytes: int
-    sha256: str
-    plan: str
-
-
-class _Check(msgspec.Struct):
-    shared: int
-    segments: int
-
-
-class _SelectParameters(msgspec.Struct):
-    group_by: list[str] = []
-
-
-class _Shared(msgspec.Struct):
-    check: str
-    shared: int
-
-
-class _Selection(msgspec.Struct):
-    parameters: _SelectParameters = msgspec.field(default_factory=_SelectParameters)
-    shared_by_fixed_splits: list[_Shared] = []
 
 
 class _About(msgspec.Struct, forbid_unknown_fields=True):
@@ -167,24 +121,27 @@ class _About(msgspec.Struct, forbid_unknown_fields=True):
     licence: str | None = None  # the key in corpora since the first version
 
 
-class _CorpusInfo(msgspec.Struct):
-    nbaudio: str
-    identity: dict[str, Any]
-    parameters: _Parameters
-    splits: dict[_SplitName, _Split]
-    shards: list[_Shard]
-    tables: dict[str, str]
-    rejected: dict[str, int]
-    selection: _Selection
-    leakage: dict[str, _Check] = {}
-    sources: list[dict[str, Any]] = []
-    table_bytes: dict[str, int] = {}
-    card: str = ""
-    evidence: dict[str, Any] | None = None
-    about: _About | None = None
-    version: Annotated[int, msgspec.Meta(ge=1)] = 1
-    base: _Base | None = None
-    tombstones: list[_Tombstone] = []
+_CorpusInfo = _object(
+    nbaudio=str,
+    identity=dict[str, Any],
+    parameters=_object(container=str, rate=int | None, channel=str, encoding=str),
+    splits=_dict_of((_SplitName, _object(segments=int, hours=float, speakers=int, recordings=int))),
+    shards=_list_of(_object(name=str, split=_SplitName, segments=int, bytes=int, sha256=str, plan=str)),
+    tables=dict[str, str],
+    rejected=dict[str, int],
+    selection=_object(
+        parameters=(_object(group_by=(list[str],)),), shared_by_fixed_splits=(_list_of(_object(check=str, shared=int)),)
+    ),
+    leakage=(_dict_of((str, _object(shared=int, segments=int))),),
+    sources=(list[dict[str, Any]],),
+    table_bytes=(dict[str, int],),
+    card=(str,),
+    evidence=(dict[str, Any] | None,),
+    about=(_About | None,),
+    version=(Annotated[int, msgspec.Meta(ge=1)],),
+    base=(_object(version=int, sha256=str) | None,),
+    tombstones=(_list_of(_object(kind=str, sha256=str, reason=str)),),
+)
 
 
 def read_corpus_info(folder: Folder) -> dict[str, Any]:

@@ -39,16 +39,8 @@ _OPEN_PACKS = 200
 _READERS = 16
 _AHEAD = 64
 
-_INDEX = pl.Schema(
-    {
-        "clip_key": pl.String,
-        "offset": pl.Int64,
-        "length": pl.Int64,
-        "clip_samples": pl.Int64,
-        "clip_sha256": pl.String,
-        "pack": pl.String,
-    }
-)
+_COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
+_INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
 
 
 class CutResult(NamedTuple):

@@ -189,13 +189,9 @@ def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
     """Make the source of some windows of one recording, which carry its facts."""
     first = windows.row(0, named=True)
     path = (audio_root / first["path"]).with_sha256(first["sha256"])
-    return Source(
-        recording_id=first["recording_id"],
-        path=path,
-        version=first["mtime_ns" if path.local else "version"],
-        **{name: first[name] for name in ("num_samples", "sha256", "num_bytes")},
-        windows=tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows()),
-    )
+    facts = {name: first[name] for name in ("recording_id", "num_samples", "sha256", "num_bytes")}
+    own = tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows())
+    return Source(path=path, version=first["mtime_ns" if path.local else "version"], windows=own, **facts)
 
 
 @dataclass(frozen=True)

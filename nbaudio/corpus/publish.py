@@ -76,18 +76,10 @@ def publish(
             raise ExistsError(f"{url}: is public, not --private; make it private on its settings page, or choose another name")
         changed = dataset.changed(uploads)
         removed = sorted(_earlier_files(dataset, url, info, notes, replaces_card=CARD in changed) - uploads.keys())
-        facts = {
-            "corpus": str(folder),
-            "dataset": url,
-            "private": dataset.private if dataset.exists else private,
-            "license": license_,
-            "consent": basis or None,
-            "dry_run": dry_run,
-            "files_uploaded": len(changed),
-            "files_unchanged": len(uploads) - len(changed),
-            "files_removed": len(removed),
-            "bytes": sum(each.num_bytes for each in changed.values()),
-        }
+        facts = {"corpus": str(folder), "dataset": url, "private": dataset.private if dataset.exists else private}
+        facts |= {"license": license_, "consent": basis or None, "dry_run": dry_run}
+        facts |= {"files_uploaded": len(changed), "files_unchanged": len(uploads) - len(changed), "files_removed": len(removed)}
+        facts["bytes"] = sum(each.num_bytes for each in changed.values())
         if dry_run:
             planned = [{"file": name, "bytes": each.num_bytes} for name, each in changed.items()]
             return Report("publish", {**facts, "uploads": planned, "removals": removed}, notes)
@@ -123,9 +115,8 @@ def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
     uploads: dict[str, Upload] = {}
     for name, num_bytes, sha256 in listed:
         path = root / name
-        parts = (
-            sorted(part.relative_to(root).as_posix() for part in path.rglob("*") if part.is_file()) if path.is_dir() else [name]
-        )
+        inside = sorted(part.relative_to(root).as_posix() for part in path.rglob("*") if part.is_file())
+        parts = inside if path.is_dir() else [name]
         held = {part: folder.size(part) for part in parts}
         if num_bytes not in (None, sum(held.values())):
             raise InputError(f"{path}: {sum(held.values()):,} bytes instead of {num_bytes:,}; run 'nbaudio verify {folder}'")
@@ -137,15 +128,10 @@ def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
 
 def _missing_permission(folder: Folder, license_: str | None, consent: str) -> list[str]:
     """Return what must be stated before anything is published."""
-    remedies = []
-    if not license_:
-        remedies.append(f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0")
-    if not consent:
-        remedies.append(
-            f"{folder}: recordings of people are personal data; state on which basis they may be published with --consent, "
-            "such as --consent 'signed consent forms of all speakers'"
-        )
-    return remedies
+    no_license = f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0"
+    no_consent = f"{folder}: recordings of people are personal data; state on which basis they may be published with --consent, "
+    no_consent += "such as --consent 'signed consent forms of all speakers'"
+    return [remedy for remedy, given in ((no_license, license_), (no_consent, consent)) if not given]
 
 
 def _look(dataset: HubDataset, *, dry_run: bool) -> list[str]:

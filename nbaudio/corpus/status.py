@@ -58,20 +58,11 @@ def next_step(corpus: object, *, failed: int) -> str:
 
 def _finished(folder: Folder) -> Report:
     info = read_corpus_info(folder)
-    splits, rejected = info["splits"].values(), info["rejected"]
-    failures = rejected.get(UNREADABLE_AUDIO, 0)
-    facts = {
-        "corpus": str(folder),
-        "state": "finished",
-        "alive": False,
-        "kept": sum(split["segments"] for split in splits),
-        "hours": round(sum(split["hours"] for split in splits), 6),
-        "rejected": sum(rejected.values()),
-        "failures": failures,
-        "shards": len(info["shards"]),
-        "next": next_step(folder, failed=failures),
-    }
-    return Report("status", facts)
+    kept, hours = (sum(split[what] for split in info["splits"].values()) for what in ("segments", "hours"))
+    rejected, failures = sum(info["rejected"].values()), info["rejected"].get(UNREADABLE_AUDIO, 0)
+    facts = {"corpus": str(folder), "state": "finished", "alive": False, "kept": kept, "hours": round(hours, 6)}
+    facts |= {"rejected": rejected, "failures": failures, "shards": len(info["shards"])}
+    return Report("status", {**facts, "next": next_step(folder, failed=failures)})
 
 
 def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Report:
@@ -82,19 +73,12 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
     ended = run[-1] if run[-1].get("event") == "ended" else {}
     alive = run_log.alive(log)
     state = "running" if alive else ended.get("how", "killed")
-    facts: dict[str, Any] = {
-        "corpus": str(folder),
-        "state": state,
-        "alive": alive,
-        "step": began.get("step"),
-        **(_progress(run[stage:]) if stage else {"stage": "begins"}),
-        "failures": max(len(failures), *(line.get("failures", 0) for line in run)),
-        "process": f"{began.get('pid')} on {began.get('host')}",
-        "began": began.get("at"),
-        "last_heard_of": run[-1].get("at"),
-        "log": str(log),
-        "next": f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _RESUME,
-    }
+    facts: dict[str, Any] = {"corpus": str(folder), "state": state, "alive": alive, "step": began.get("step")}
+    facts |= _progress(run[stage:]) if stage else {"stage": "begins"}
+    facts["failures"] = max(len(failures), *(line.get("failures", 0) for line in run))
+    facts |= {"process": f"{began.get('pid')} on {began.get('host')}", "began": began.get("at")}
+    facts |= {"last_heard_of": run[-1].get("at"), "log": str(log)}
+    facts["next"] = f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _RESUME
     problems = first_lines(list(dict.fromkeys(failures)), str(log))
     if not alive:
         killed = f"the run was killed, not before {facts['last_heard_of']}"

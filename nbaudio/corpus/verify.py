@@ -16,11 +16,10 @@ from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import read_parquet
+from nbaudio.core.tables import amounts, read_parquet
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
-from nbaudio.corpus.corpus_tables import split_facts
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, TABLES, read_corpus_info, shard_names
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
@@ -121,19 +120,11 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         problems += sorted(found)
         leaks, unproved = _check_splits(tables["segments.parquet"], info, decoded)
     problems += unproved
-    facts = {
-        "corpus": str(folder),
-        "whole": not problems,
-        "clips_decoded": len(decoded),
-        "hours": round(float(segments["duration_s"].sum()) / 3600, 6),
-        "splits": {split: int((segments["split"] == split).sum()) for split in ordered_splits(info["splits"])},
-        "kept_and_rejected": segments.height + rejected.height,
-        "shards": len(info["shards"]),
-        "version": info.get("version", 1),
-        "withdrawn": len(info.get("tombstones", [])),
-        "data_card": card,
-        "leakage": {fact_key(check): shared for check, shared in leaks.items()},
-    }
+    splits = {split: int((segments["split"] == split).sum()) for split in ordered_splits(info["splits"])}
+    facts = {"corpus": str(folder), "whole": not problems, "clips_decoded": len(decoded), "hours": amounts(segments)["hours"]}
+    facts |= {"splits": splits, "kept_and_rejected": segments.height + rejected.height, "shards": len(info["shards"])}
+    facts |= {"version": info.get("version", 1), "withdrawn": len(info.get("tombstones", [])), "data_card": card}
+    facts["leakage"] = {fact_key(check): shared for check, shared in leaks.items()}
     return Report("verify", facts, notes, problems=first_lines(problems, "the files named", most=50))
 
 
@@ -186,9 +177,9 @@ def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
 
 def _check_numbers(info: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
     problems = []
-    none = split_facts(segments.clear())
+    none = amounts(segments.clear())
     for split in ordered_splits([*info["splits"], *segments["split"].unique()]):
-        found, noted = split_facts(segments.filter(pl.col("split") == split)), info["splits"].get(split, none)
+        found, noted = amounts(segments.filter(pl.col("split") == split)), info["splits"].get(split, none)
         if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
             other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
             problems.append(f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {other}")

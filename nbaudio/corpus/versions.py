@@ -50,9 +50,8 @@ def next_version(workspace: str | Path | Workspace, corpus: str | Path) -> tuple
 def _is_current(workspace: Workspace, held: Base) -> bool:
     """Return whether a corpus has the selection of the workspace, with equal rows, from recordings with equal audio."""
     text = held.info["parameters"].get("text")
-    if text is not None and f"text_{text}" not in tables.table_schema(workspace):
-        return False
-    if held.info["identity"].get("selection") != selection_hash(workspace, text):
+    lacks_text = text is not None and f"text_{text}" not in tables.table_schema(workspace)
+    if lacks_text or held.info["identity"].get("selection") != selection_hash(workspace, text):
         return False
     recordings = workspace.recordings.select(_AUDIO)
     sources = pl.DataFrame(held.info["sources"], schema={name: recordings.schema[name] for name in _AUDIO})

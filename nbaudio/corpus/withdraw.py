@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +23,7 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, NORMALIZED, SEGMENTS, table_path, with_durations
-from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, tombstone
+from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
 from nbaudio.review.sheet_clips import ENCODINGS
@@ -94,9 +93,7 @@ def withdraw(
     held = workspace.withdrawn
     _check_known(workspace, named, rows, set(held["sha256"]))
     marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
-    held = pl.concat([held, pl.DataFrame(marks, schema=TOMBSTONES, orient="row")])
-    # A second withdrawal keeps the first reason.
-    held = held.unique(["kind", "sha256"], keep="first", maintain_order=True).sort("kind", "sha256")
+    held = merged(held, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
     gone = rows.filter(is_withdrawn(rows, held))
     recordings = workspace.recordings
     left = set(rows["recording_id"]).difference(rows.join(gone, on="segment_id", how="anti")["recording_id"])
@@ -110,13 +107,11 @@ def withdraw(
     _forget_reports(workspace, ids | set(lost["recording_id"]))
     sheets = _forget_review_clips(workspace, ids)
     _forget_recordings(workspace, lost)
-    facts = recording_facts(recordings)
+    sources = recording_facts(recordings)
     remaining = tables.read(workspace, ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel"))
-    remaining = (
-        remaining.with_columns(source_channel(remaining)).join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
-    )
-    packs, unread = _forget_clips(workspace, remaining, facts, formats)
-    emptied = _emptied_columns(workspace, set(gone["segment_id"]))
+    remaining = remaining.join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
+    packs, unread = _forget_clips(workspace, remaining.with_columns(source_channel(remaining)), sources, formats)
+    emptied = _emptied_columns(workspace, ids)
     # Reviews hold for the segments that are left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
     workspace.save_together(
@@ -127,21 +122,13 @@ def withdraw(
     )
 
     version = f"nbaudio materialize {shlex.quote(str(workspace.path))} --base CORPUS --out NEW"
-    report = Report(
-        "withdraw",
-        {
-            "segments": len(gone),
-            "hours": round(float(timed["duration_s"].sum()) / 3600, 6),
-            "recordings": len(lost),
-            "splits": dict(gone["split"].cast(pl.String).drop_nulls().value_counts().sort("split").iter_rows()),
-            "clips_removed_from_packs": packs,
-            "withdrawn_in_all": dict(held["kind"].value_counts().sort("kind").iter_rows()),
-            "corpora_of_this_workspace": corpora,
-            "next": version,
-        },
-        ["sources outside of the workspace are not changed, and corpora hold what is withdrawn until their next version"],
-        first_lines([*sheets, *unread], "the folders named"),
-    )
+    facts = {"segments": len(gone), "hours": tables.amounts(timed)["hours"], "recordings": len(lost)}
+    facts["splits"] = dict(gone["split"].cast(pl.String).drop_nulls().value_counts().sort("split").iter_rows())
+    facts |= {"clips_removed_from_packs": packs}
+    facts["withdrawn_in_all"] = dict(held["kind"].value_counts().sort("kind").iter_rows())
+    facts |= {"corpora_of_this_workspace": corpora, "next": version}
+    note = "sources outside of the workspace are not changed, and corpora hold what is withdrawn until their next version"
+    report = Report("withdraw", facts, [note], first_lines([*sheets, *unread], "the folders named"))
     workspace.save_report("withdraw", {**report.to_dict(), "problems": []})
     return report
 
@@ -207,18 +194,14 @@ def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
 
 def _other_tables(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return all other tables that have rows of segments and recordings, without these rows."""
-    changed = {}
-    for name in (*_BY_SEGMENT, "problems", "names"):
-        if table_path(workspace, name).exists():
-            table = workspace.table(name)
-            column = {"problems": "item", "names": "recording_id"}.get(name, "segment_id")
-            out = (
-                lost["recording_id"]
-                if name == "names"
-                else pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
-            )
-            changed[name] = table.filter(~pl.col(column).is_in(out.implode()).fill_null(value=False))
-    return changed
+    gone = pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
+    columns = {**dict.fromkeys(_BY_SEGMENT, ("segment_id", gone)), "problems": ("item", gone)}
+    columns["names"] = ("recording_id", lost["recording_id"])
+    return {
+        name: workspace.table(name).filter(~pl.col(column).is_in(out.implode()).fill_null(value=False))
+        for name, (column, out) in columns.items()
+        if table_path(workspace, name).exists()
+    }
 
 
 def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
@@ -270,16 +253,15 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
 
 def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
     """Remove recordings that the workspace holds itself: fetched ones, embedded ones, and transcripts that are fetched anew."""
-    root = workspace.audio
-    for row in lost.filter(pl.col("path").is_not_null()).iter_rows(named=True) if root else ():
-        place = root / row["path"] if root else None
-        if place is not None and place.local is None:
-            place.forget(row.get("num_bytes"), row.get("version"))
-        elif place is not None and place.local is not None and place.local.is_relative_to(workspace.path / "audio"):
-            place.local.unlink(missing_ok=True)
+    if root := workspace.audio:
+        for row in lost.drop_nulls("path").iter_rows(named=True):
+            place = root / row["path"]
+            if place.local is None:
+                place.forget(row.get("num_bytes"), row.get("version"))
+            elif place.local.is_relative_to(workspace.path / "audio"):
+                place.local.unlink(missing_ok=True)
     shutil.rmtree(workspace.path / "source", ignore_errors=True)
-    with suppress(FileNotFoundError):
-        (workspace.path / "probes.jsonl").unlink()
+    (workspace.path / "probes.jsonl").unlink(missing_ok=True)
 
 
 def _forget_clips(

@@ -60,6 +60,12 @@ CSS</style>
 """.replace("CSS", CSS).replace("PLACE", LINKS_MARKER)
 # The kernel name in the notebooks; every Jupyter knows it when they are opened by hand.
 _KERNEL = "python3"
+_OPTIONS = {
+    **{"kernel_name": _KERNEL, "language": "python", "progress_bar": False, "store_widget_state": False},
+    "coalesce_streams": True,  # only the last state of a progress bar
+    # Kernels log only that a local connection is not encrypted, or that they were stopped.
+    "extra_arguments": ["--log-level=CRITICAL"],
+}
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -69,19 +75,7 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
     working = final.with_name(f".{source.name}")
     try:
         with _own_kernel():
-            papermill.execute_notebook(
-                _verbatim(source),
-                _verbatim(working),
-                values,
-                kernel_name=_KERNEL,
-                language="python",
-                progress_bar=False,
-                cwd=str(out),
-                # Kernels log only that a local connection is not encrypted, or that they were stopped.
-                extra_arguments=["--log-level=CRITICAL"],
-                store_widget_state=False,
-                coalesce_streams=True,  # only the last state of a progress bar
-            )
+            papermill.execute_notebook(_verbatim(source), _verbatim(working), values, cwd=str(out), **_OPTIONS)
     except papermill.PapermillExecutionError as error:
         last = " ".join(f"{error.ename}: {error.evalue}".split())
         raise NbaudioError(f"{source.stem}, cell {error.exec_count}: {last} (kept: {final})") from error

@@ -19,23 +19,14 @@ class ManifestHandler:
     """Handler of `papermill.iorw` that resolves manifests and delegates all else to the handlers registered before it."""
 
     def __init__(self) -> None:
-        self._others = copy.deepcopy(papermill_io)
+        others = self._others = copy.deepcopy(papermill_io)
+        self.write = lambda text, path: others.get_handler(path).write(text, path)
+        self.listdir = lambda path: others.get_handler(path).listdir(path)
+        self.pretty_path = lambda path: others.get_handler(path).pretty_path(path)
 
     def __getattr__(self, name: str) -> Any:
         """Delegate further methods of the handler of local files, such as `cwd`."""
         return getattr(self._others.get_handler("local"), name)
-
-    def write(self, text: str, path: str) -> Any:
-        """Write a notebook."""
-        return self._others.get_handler(path).write(text, path)
-
-    def listdir(self, path: str) -> Any:
-        """List the files of a folder."""
-        return self._others.get_handler(path).listdir(path)
-
-    def pretty_path(self, path: str) -> Any:
-        """Return a path as papermill logs it."""
-        return self._others.get_handler(path).pretty_path(path)
 
     def read(self, path: str) -> Any:
         """Return the text of a file; for a manifest, the YAML of its resolved parameters."""

@@ -71,7 +71,9 @@ def run(
         **{name: folder for name, folder in made.items() if Path(folder).is_dir()},
     }
     new = {step: report for step, (stamp, report) in after.items() if before.get(step, (None,))[0] != stamp}
-    facts |= {step: _counts(report["facts"]) for step, report in new.items()} | {"open": str(index)}
+    for step, report in new.items():
+        facts[step] = {name: value for name, value in report["facts"].items() if type(value) in (int, float) and name != "seed"}
+    facts["open"] = str(index)
     warnings, problems = (
         [f"{step}: {line}" for step, report in new.items() for line in report[kind]] for kind in ("warnings", "problems")
     )
@@ -83,7 +85,3 @@ def _reports(workspace: Path) -> dict[str, tuple[int, dict[str, Any]]]:
     paths = {path.stem: path for path in sorted((workspace / "reports").glob("*.json"))}
     order = [*(step for step in _STEPS if step in paths), *(step for step in paths if step not in _STEPS)]
     return {step: (paths[step].stat().st_mtime_ns, json.loads(paths[step].read_text(encoding="utf8"))) for step in order}
-
-
-def _counts(facts: Mapping[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in facts.items() if type(value) in (int, float) and name != "seed"}

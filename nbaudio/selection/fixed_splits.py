@@ -23,13 +23,11 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class FixedSplits:
-    """Fixed splits and what follows from them for each segment of a table.
+    """Fixed splits and what follows from them for each of the `segments`.
 
-    Attributes:
-        segments: the table.
-        rows: in its order `fixed` (the split, or null), `is_given`, `earlier` (its split in an earlier version, or null),
-            `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null.
-        earlier: the segments of earlier versions, as in the table `EARLIER_SPLITS`.
+    `rows` has in their order `fixed` (the split, or null), `is_given`, `earlier` (its split in an earlier version, or null),
+    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null. `earlier` are the segments of
+    earlier versions, as in the table `EARLIER_SPLITS`.
     """
 
     segments: pl.DataFrame
@@ -115,15 +113,9 @@ class FixedSplits:
 
 
 def fixed_splits(segments: pl.DataFrame, *, given: pl.Series | None = None, earlier: pl.DataFrame | None = None) -> FixedSplits:
-    """Fix the splits of segments.
+    """Fix the splits of segments: the `given` one of each, or null, and those of `earlier` versions (as `EARLIER_SPLITS`).
 
-    Args:
-        segments: the segments table.
-        given: the given split of each segment, or null.
-        earlier: the segments of earlier versions, as in the table `EARLIER_SPLITS`.
-
-    Raises:
-        InputError: a given split contradicts an earlier one.
+    Raises InputError where a given split contradicts an earlier one.
     """
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:
@@ -135,8 +127,7 @@ def fixed_splits(segments: pl.DataFrame, *, given: pl.Series | None = None, earl
         .with_columns(given=pl.lit(None, dtype=pl.String) if given is None else given)
         .join(known.select("segment_id", earlier="split", before="sentence"), on="segment_id", how="left", maintain_order="left")
     )
-    both = rows.filter(pl.col("given") != pl.col("earlier"))
-    both = both.filter(~(in_training(both["given"]) & in_training(both["earlier"])))
+    both = rows.filter((pl.col("given") != pl.col("earlier")) & ~(in_training(rows["given"]) & in_training(rows["earlier"])))
     for segment_id, now, before in both.sort("segment_id").head(1).select("segment_id", "given", "earlier").iter_rows():
         more = f" ({len(both):,} such segments)" if len(both) > 1 else ""
         raise InputError(

@@ -41,16 +41,10 @@ def splits_name(splits: Splits | None) -> str | None:
 
 
 def given_splits(segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None) -> GivenSplits:
-    """Read the splits that are given to segments.
+    """Read the splits that are given to segments; raise InputError if they contradict each other, or name no segment.
 
-    Args:
-        segments: the segments table.
-        splits: `SOURCE`; a path or URL of a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with `split` and one of `KEYS`, or of a
-            corpus; or such a table in memory.
-        earlier: splits of earlier versions, whose names the sets of a source keep.
-
-    Raises:
-        InputError: the splits cannot be read, contradict each other, or name no segment.
+    `splits` is `SOURCE`; a path or URL of a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with `split` and one of `KEYS`, or of a
+    corpus; or such a table in memory. The sets of a source keep the names of `earlier` versions.
     """
     if isinstance(splits, str) and splits == SOURCE:
         return _of_source(segments, earlier)

@@ -44,17 +44,11 @@ def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
 def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
     """List every held-out segment that shares something with a segment of another split, once per check.
 
-    Args:
-        segments: a segments table, of pandas or polars, or a scan of one; rows without a split do not count. Audio is compared if
-            there is a column `audio_sha256`.
-        keys: columns none of whose values should be in two splits.
+    `segments` are a segments table or a scan of one; rows without a split do not count, audio is compared if there is a column
+    `audio_sha256`. No value of a column of `keys` should be in two splits; raises InputError for one that is no column.
 
-    Returns:
-        As `EXCEPTIONS`: the held-out segment, its value, and the segment of another split that shares it: the nearest, then the
-        first by split (train, dev, test, others) and by id. Sorted by check and segment.
-
-    Raises:
-        InputError: a key is no column of `segments`.
+    Returns `EXCEPTIONS`, sorted by check and segment: the held-out segment, its value, and the segment of another split that
+    shares it: the nearest, then the first by split (train, dev, test, others) and by id.
 
     Examples:
         >>> rows = {"segment_id": ["a", "b"], "split": ["train", "test"], "text": ["Hvala  lijepa!", "hvala lijepa"]}

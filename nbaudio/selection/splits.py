@@ -118,8 +118,12 @@ def assign_splits(
     for name, target in filled.items():
         within = np.equal(split, SPLITS.index(name))
         unfit |= within & ~allowed[name]
-        # A split that needs nothing more is full for all.
-        beyond |= _beyond(segments, within & allowed[name], target, f"{name} trim {seed}") | (within & (target.amount == 0))
+        # Members beyond the target, in seeded order; a split that needs nothing more is full for all.
+        rows = np.flatnonzero(within & allowed[name])
+        hashes = hash_column(segments["segment_id"].gather(rows), f"{name} trim {seed}").to_numpy()
+        order = rows[np.argsort(hashes, kind="stable")]
+        beyond[order[np.cumsum(division.weights[target.unit][order]) > target.amount]] = True
+        beyond |= within & (target.amount == 0)
     division.release(kept=~beyond & ~unfit & (split > _TRAIN))
     split = division.split_of_rows()
     out = (split > _TRAIN) & (beyond | unfit)
@@ -132,20 +136,12 @@ def assign_splits(
     )
 
 
-def _beyond(segments: pl.DataFrame, members: Flags, target: Target, salt: str) -> Flags:
-    """Return the members beyond the target, in seeded order."""
-    rows = np.flatnonzero(members)
-    order = rows[np.argsort(hash_column(segments["segment_id"].gather(rows), salt).to_numpy(), kind="stable")]
-    weights = np.ones(len(rows), dtype=np.int64) if target.unit == "segments" else segments["micros"].to_numpy()[order]
-    beyond = np.zeros(len(segments), dtype=bool)
-    beyond[order[np.cumsum(weights) > target.amount]] = True
-    return beyond
-
-
 class _Division:
     """Units and values as arrays, the split of each value so far, and pairs of a unit and a value that it holds."""
 
     def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int, preset: Mapping[str, pl.DataFrame]) -> None:
+        from scipy.sparse import csgraph, csr_array  # takes 0.1 s to import
+
         columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
         alone = np.logical_and.reduce([c.is_null().to_numpy() for c in columns.values()] or [np.ones(len(segments), bool)])
         # A row without values is a group of its own.
@@ -177,7 +173,12 @@ class _Division:
         self.weights = {"segments": np.ones(len(unit)), "micros": segments["micros"].to_numpy()}
         self.split = np.concatenate(split)
         self.preset = self.split != _OPEN
-        self.group = _connected(self.pair_unit, self.pair_value, self.num_units, num_values)
+        # Values that share a unit, directly or through others, are in one group.
+        linked = np.full(self.num_units, -1, dtype=np.int64)
+        linked[self.pair_unit[::-1]] = self.pair_value[::-1]
+        pairs = (np.ones(len(self.pair_unit), dtype=np.bool_), (linked[self.pair_unit], self.pair_value))
+        links = csr_array(pairs, shape=(num_values, num_values))
+        self.group = np.asarray(csgraph.connected_components(links, directed=False)[1], dtype=np.int64)
         self.visits = 0
         self.shuffle = np.uint64(0)  # another number is another order of groups
 
@@ -328,13 +329,3 @@ class _Division:
 def _sums(number: Integers, weight: NDArray[np.generic], length: int) -> Floats:
     """Sum the weights of each number from 0 to `length`; exact, as they are whole and their sum is below 2^53."""
     return np.asarray(np.bincount(number, weight.astype(np.float64), minlength=length), dtype=np.float64)
-
-
-def _connected(pair_unit: Integers, pair_value: Integers, num_units: int, num_values: int) -> Integers:
-    """Return the group of each value: values that share a unit, directly or through others, are in one."""
-    from scipy.sparse import csgraph, csr_array  # takes 0.1 s to import
-
-    first = np.full(num_units, -1, dtype=np.int64)
-    first[pair_unit[::-1]] = pair_value[::-1]
-    links = csr_array((np.ones(len(pair_unit), dtype=np.bool_), (first[pair_unit], pair_value)), shape=(num_values, num_values))
-    return np.asarray(csgraph.connected_components(links, directed=False)[1], dtype=np.int64)

@@ -38,8 +38,7 @@ def align_words(
     place, end = 0, 0.0
     for pair in pairs:
         if pair.reference is not None:
-            start, end = times[place]
-            place += 1
+            (start, end), place = times[place], place + 1
             timed.append(pair._replace(start=start, end=end))
         else:
             later = times[place][0] if place < len(times) else end

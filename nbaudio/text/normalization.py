@@ -7,7 +7,7 @@ idempotent.
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache, reduce
 from types import MappingProxyType
 
 import polars as pl
@@ -61,11 +61,8 @@ def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[
     mark, other = f"[{re.escape(marks)}]", f"[^\\s{re.escape(marks)}]"
     # The class comes first, so that the search runs from mark to mark; marks to keep are recognized from the position after them.
     kept = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
-    return (
-        re.compile(f"['’＇](?<={other}.)(?={other})"),
-        re.compile(f"[-‐‑](?<={other}.)(?={other})"),
-        re.compile(f"(?:{mark}(?!{kept}))++"),
-    )
+    apostrophe, hyphen = (re.compile(f"{each}(?<={other}.)(?={other})") for each in ("['’＇]", "[-‐‑]"))
+    return apostrophe, hyphen, re.compile(f"(?:{mark}(?!{kept}))++")
 
 
 def blanks(text: str) -> str:
@@ -86,7 +83,7 @@ def normalize(text: str, steps: Sequence[str] = DEFAULT_STEPS) -> str:
         >>> normalize("Uvaženi  kolega, EVO: 5. točka.")
         'uvaženi kolega evo 5. točka'
     """
-    return _apply(text, _checked(steps))
+    return _normalizer(steps)(text)
 
 
 def normalize_column(texts: Column, steps: Sequence[str] = DEFAULT_STEPS) -> pl.Series:
@@ -96,17 +93,10 @@ def normalize_column(texts: Column, steps: Sequence[str] = DEFAULT_STEPS) -> pl.
         >>> normalize_column(pl.Series(["Da.", None]), ["lower"]).to_list()
         ['da.', None]
     """
-    normalized = partial(_apply, steps=_checked(steps))
-    return as_series(texts).cast(pl.String).map_elements(normalized, return_dtype=pl.String)
+    return as_series(texts).cast(pl.String).map_elements(_normalizer(steps), return_dtype=pl.String)
 
 
-def _apply(text: str, steps: Sequence[Callable[[str], str]]) -> str:
-    for step in steps:
-        text = step(text)
-    return text
-
-
-def _checked(steps: Sequence[str]) -> list[Callable[[str], str]]:
+def _normalizer(steps: Sequence[str]) -> Callable[[str], str]:
     if unknown := [step for step in steps if step not in NORMALIZERS]:
         raise InputError(f"unknown normalization step {unknown[0]!r}; known steps are {', '.join(NORMALIZERS)}")
-    return [NORMALIZERS[step] for step in steps]
+    return lambda text: reduce(lambda done, step: NORMALIZERS[step](done), steps, text)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -87,17 +88,11 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
         for c, code, name, count in odd.select("character", "code_point", "name", "count").rows()
     ]
     hidden = len(named) - _SHOWN_ODD
-    facts = {
-        "segments": len(segments),
-        "scored": scored,
-        "without_hypothesis": segments["asr_text"].null_count(),
-        "mean_similarity": similarity.mean(),
-        "median_similarity": similarity.median(),
-        "above_0_8": int((similarity > 0.8).sum()),
-        "word_error_rate": edits / words if words else None,
-        "odd_characters": named[:_SHOWN_ODD] + ([f"and {hidden} more"] if hidden > 0 else []),
-        "normalized_by": list(steps),
-    }
+    facts: dict[str, Any] = {"segments": len(segments), "scored": scored, "without_hypothesis": segments["asr_text"].null_count()}
+    facts |= {"mean_similarity": similarity.mean(), "median_similarity": similarity.median()}
+    facts |= {"above_0_8": int((similarity > 0.8).sum()), "word_error_rate": edits / words if words else None}
+    facts["odd_characters"] = named[:_SHOWN_ODD] + ([f"and {hidden} more"] if hidden > 0 else [])
+    facts["normalized_by"] = list(steps)
     warnings = []
     if not segments["text"].count():
         warnings.append("no segment has a transcript: nothing can be compared, only audio can be cut")

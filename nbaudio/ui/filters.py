@@ -41,10 +41,8 @@ def sort_and_filter(
         return kept
     if sort not in frame.columns:
         near = get_close_matches(sort, frame.columns, n=3)
-        raise InputError(
-            f"sort: no column {sort!r}; "
-            + (f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(_columns(frame))}")
-        )
+        hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(_columns(frame))}"
+        raise InputError(f"sort: no column {sort!r}; {hint}")
     column = frame[sort]
     if column.dtype.is_float():
         column = column.fill_nan(None)

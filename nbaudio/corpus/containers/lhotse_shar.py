@@ -42,11 +42,5 @@ def _cut(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recording(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": _cut_id(row),
-        "sources": [{"type": "shar", "channels": [0], "source": ""}],
-        "sampling_rate": row["sampling_rate"],
-        "num_samples": row["num_samples"],
-        "duration": row["duration_s"],
-        "channel_ids": [0],
-    }
+    facts = {"sampling_rate": row["sampling_rate"], "num_samples": row["num_samples"], "duration": row["duration_s"]}
+    return {"id": _cut_id(row), "sources": [{"type": "shar", "channels": [0], "source": ""}], **facts, "channel_ids": [0]}

@@ -15,23 +15,15 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
 
-_COLUMNS = {
-    "compression": None,
-    "format": "mds",
-    "hashes": [],
-    "size_limit": None,
-    "version": 2,
-    "column_names": ["audio", "json"],
-    "column_encodings": ["bytes", "json"],
-    "column_sizes": [None, None],
-}
+_COLUMNS = {"column_names": ["audio", "json"], "column_encodings": ["bytes", "json"], "column_sizes": [None, None]}
+_FORMAT = {"compression": None, "format": "mds", "hashes": [], "size_limit": None, "version": 2, **_COLUMNS}
 _SIZES = struct.Struct("<II")
 _MAX_BYTES = 1 << 32  # of a shard: offsets are uint32
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object) -> list[ClipLocation]:
     """Write one MDS file; see `registry.WriteShard`."""
-    described = as_json(_COLUMNS)
+    described = as_json(_FORMAT)
     offsets = np.zeros(len(metadata) + 1, dtype="<u4")
     places = []
     with path.open("wb") as file:
@@ -57,5 +49,5 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
         listed = []
         for shard in own:
             file = {"basename": Path(shard.name).name, "bytes": shard.num_bytes, "hashes": {}}
-            listed.append({**_COLUMNS, "raw_data": file, "zip_data": None, "samples": shard.segments})
+            listed.append({**_FORMAT, "raw_data": file, "zip_data": None, "samples": shard.segments})
         yield f"{split}/index.json", [as_json({"version": 2, "shards": listed})]

@@ -38,13 +38,9 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     leaves = [plain, "audio.path", *(columns.column(i).path for i in range(2, len(columns)))]
     heads: list[tuple[int, bytes]] = []
     clips = iter(audio)
-    with pq.ParquetWriter(
-        path,
-        schema,
-        compression={name: "NONE" if name == plain else "ZSTD" for name in leaves},
-        use_dictionary=False,
-        write_statistics=[name for name in leaves if name != plain],
-    ) as writer:
+    codecs = {name: "NONE" if name == plain else "ZSTD" for name in leaves}
+    described = [name for name in leaves if name != plain]
+    with pq.ParquetWriter(path, schema, compression=codecs, use_dictionary=False, write_statistics=described) as writer:
         for part in metadata.iter_slices(_ROW_GROUP):
             data = list(islice(clips, len(part)))
             names = [f"{escape_key(key)}.{extension}" for key in part["segment_id"]]

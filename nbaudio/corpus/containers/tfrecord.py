@@ -10,6 +10,7 @@ checksum. Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow'
 `record_writer.h`.
 """
 
+import math
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,13 +105,9 @@ def _integer(number: int | None) -> bytes:
     return _field(3, _field(1, _varint(-1 if number is None else number)))
 
 
-def _float(number: float | None) -> bytes:
-    return _floats([float("nan") if number is None else number])
-
-
 _TEXT = _Kind({"": _text}, {"pythonClassName": f"{_MODULES}.text_feature.Text", "text": {}})
 _INTEGER = _Kind({"": _integer}, _tensor("int64"))
-_FLOAT = _Kind({"": _float}, _tensor("float32"))
+_FLOAT = _Kind({"": lambda number: _floats([math.nan if number is None else number])}, _tensor("float32"))
 _TIMES = _Kind(
     {f"/{side}": _times(side) for side in ("start", "end")},
     {

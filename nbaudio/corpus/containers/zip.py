@@ -5,7 +5,7 @@ fixed, so equal clips give equal files.
 """
 
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +18,9 @@ _UNIX = 3
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object) -> list[ClipLocation]:
     """Write one zip; see `registry.WriteShard`."""
-    names = list(_member_names(metadata, extension))
+    plain = clip_file_names(metadata["segment_id"].to_list(), extension)
+    folders = hash_column(metadata["segment_id"], "folder")  # one of 256, by a hash of the segment
+    names = [f"{n >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}" for n, name in zip(folders, plain, strict=True)]
     rows = zip(names, metadata.iter_rows(named=True), strict=True)
     places = []
     with path.open("wb") as file, zipfile.ZipFile(file, "w") as archive:
@@ -28,13 +30,6 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
             archive.writestr(_member(name), clip)
             places.append(ClipLocation(file.tell() - len(clip), len(clip)))
     return places
-
-
-def _member_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:
-    """Name the clips' files, safely on every system, in one of 256 folders by a hash of the segment."""
-    names = clip_file_names(metadata["segment_id"].to_list(), extension)
-    for number, name in zip(hash_column(metadata["segment_id"], "folder"), names, strict=True):
-        yield f"{number >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}"
 
 
 def _member(name: str) -> zipfile.ZipInfo:

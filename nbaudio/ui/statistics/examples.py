@@ -50,18 +50,17 @@ def choose_examples(segments: pl.DataFrame, state: ReviewState | None) -> dict[s
         found = frame.filter(pl.col("similarity").is_finite()).sort("similarity", "segment_id").head(_MOST_WORST)
         return dict.fromkeys(found["segment_id"], "")
 
-    def of_each(column: str, values: pl.Series) -> dict[str, str]:
-        found = dict(segments_of[column].group_by(column).agg(one).iter_rows())
+    def of_each(column: str, frame: pl.DataFrame, values: pl.Series) -> dict[str, str]:
+        found = dict(frame.group_by(column).agg(one).iter_rows())
         return {found[value]: f"{column}: {value}" for value in values if value in found}
 
-    segments_of = {"speaker_id": kept, "reason": segments, "verdict": faults}
     wrong = faults["verdict"].unique().sort() if len(faults) else pl.Series(dtype=pl.String)
     found = {
         NEAREST: lowest(kept),
         WORST: lowest(segments),
-        REASONS: of_each("reason", reasons),
-        SPEAKERS: dict.fromkeys(of_each("speaker_id", spoken), ""),
-        FAULTS: of_each("verdict", wrong) if len(wrong) else {},
+        REASONS: of_each("reason", segments, reasons),
+        SPEAKERS: dict.fromkeys(of_each("speaker_id", kept, spoken), ""),
+        FAULTS: of_each("verdict", faults, wrong) if len(wrong) else {},
     }
     return {title: wanted for title, wanted in found.items() if wanted}
 

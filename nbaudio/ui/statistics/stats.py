@@ -9,6 +9,7 @@ from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits
+from nbaudio.core.tables import amounts
 from nbaudio.ui import views
 
 PAGE_SUFFIXES = (".html", ".xlsx")
@@ -52,7 +53,7 @@ def count(segments: pl.DataFrame) -> dict[str, Any]:
     kept = segments.filter(pl.col("decision").ne_missing("reject"))
     reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     facts = {"segments_kept": kept.height, "segments_rejected": rejected.height, "reasons": dict(reasons.iter_rows())}
-    in_all = _amounts(kept)
+    in_all = amounts(kept)
     facts |= {name: in_all[name] for name in ("hours", "recordings", "speakers")}
     for name in ("duration_s", "similarity", "wer"):
         values = kept[name].drop_nulls()
@@ -61,11 +62,5 @@ def count(segments: pl.DataFrame) -> dict[str, Any]:
     for split in ordered_splits(kept["split"].unique()):
         part = kept.filter(pl.col("split") == split)
         if part.height:
-            facts[split] = _amounts(part)
+            facts[split] = amounts(part)
     return facts
-
-
-def _amounts(segments: pl.DataFrame) -> dict[str, Any]:
-    hours, speakers = segments["duration_s"].sum() / 3600, segments["speaker_id"].drop_nulls().n_unique()
-    recordings = segments["recording_id"].n_unique()
-    return {"segments": segments.height, "hours": round(hours, 6), "speakers": speakers, "recordings": recordings}

@@ -13,17 +13,5 @@ from nbaudio.ui.widgets.segment_table import SegmentTable
 from nbaudio.ui.widgets.static_html import Clips, Table
 from nbaudio.ui.widgets.threshold_tuner import ThresholdTuner
 
-__all__ = [
-    "Clips",
-    "Explorer",
-    "JobPanel",
-    "MaterializePanel",
-    "Player",
-    "ReviewPanel",
-    "SegmentTable",
-    "Table",
-    "ThresholdTuner",
-    "TranscriptDiff",
-    "corpus_player",
-    "table",
-]
+__all__ = ["Clips", "Explorer", "JobPanel", "MaterializePanel", "Player", "ReviewPanel", "SegmentTable", "Table"]
+__all__ += ["ThresholdTuner", "TranscriptDiff", "corpus_player", "table"]

@@ -35,6 +35,11 @@ def esm(*names: str) -> str:
     return f"{front_end(*names)}\nexport default {{ render }};\n"
 
 
+def handlers(owner: object, group: str, *names: str) -> dict[str, Handler]:
+    """Return the handlers ``GROUP.NAME``, the methods `_NAME` of their owner."""
+    return {f"{group}.{name}": getattr(owner, f"_{name}") for name in names}
+
+
 class BaseWidget(anywidget.AnyWidget):
     """Widget that answers requests with `calls`, handlers by name; subclasses set `_esm`."""
 

@@ -46,6 +46,9 @@ _LEVELS = 16
 _LEAST = 0.25
 
 
+Row = dict[str, Any]
+
+
 class Sound(NamedTuple):
     """Audio that a player plays, at `rate` Hz; its segment lasts from `start` to `end`, seconds."""
 
@@ -56,27 +59,21 @@ class Sound(NamedTuple):
 
 
 def read_window(
-    root: LocationLike | None,
-    row: dict[str, Any],
-    *,
-    longest_s: float,
-    before: float = 0.0,
-    after: float = 0.0,
-    channel: str | None = None,
+    root: LocationLike | None, row: Row, *, longest_s: float, channel: str | None = None, **context: float
 ) -> tuple[NDArray[np.int16], int, int]:
-    """Read at most `longest_s` seconds of a segment with context (seconds) at `RATE`; without `channel` its own, or the mix.
+    """Read at most `longest_s` seconds of a segment at `RATE` with the context of `_window`; by default its channel, or the mix.
 
     Also returns the first sample of the window and the sample where the segment ends or is cut, at the recording's rate.
     """
-    place, first, shown_end, last = _window(root, row, longest_s, before, after)
+    place, first, shown_end, last = _window(root, row, longest_s, **context)
     channel = channel or row.get("source_channel") or "mix"
     return read_clip(place, first, last, num_samples=row["num_samples"], rate=RATE, channel=channel), first, shown_end
 
 
 def _window(
-    root: LocationLike | None, row: dict[str, Any], longest_s: float, before: float, after: float
+    root: LocationLike | None, row: Row, longest_s: float, before: float = 0.0, after: float = 0.0
 ) -> tuple[Location, int, int, int]:
-    """Return the recording of a segment, the first sample of its window, where the segment ends in it, and where it ends."""
+    """Return a segment's recording, the first sample of its window with context (seconds), where segment and window end."""
     path, start, end, rate, length = (
         row[name] for name in ("recording_path", "start_sample", "end_sample", "sampling_rate", "num_samples")
     )
@@ -90,13 +87,7 @@ def _window(
 
 
 def read_sound(
-    root: LocationLike | None,
-    row: dict[str, Any],
-    *,
-    before: float = 0.0,
-    after: float = 0.0,
-    channel: str | None = None,
-    even: bool = True,
+    root: LocationLike | None, row: Row, *, before: float = 0.0, after: float = 0.0, channel: str | None = None, even: bool = True
 ) -> Sound:
     """Read a segment with its context, see `read_window`; `even` normalizes its loudness."""
     if not (0 <= before <= MOST_CONTEXT_S and 0 <= after <= MOST_CONTEXT_S):
@@ -108,14 +99,13 @@ def read_sound(
     return Sound(samples, RATE, start, end)
 
 
-def read_lanes(root: LocationLike | None, row: dict[str, Any], *, before: float = 0.0, after: float = 0.0) -> NDArray[np.int16]:
+def read_lanes(root: LocationLike | None, row: Row, *, before: float = 0.0, after: float = 0.0) -> NDArray[np.int16]:
     """Read the window of `read_sound` at its own rate: (samples, channels), at most `MOST_LANES`, the peak at full scale."""
     place, first, _, last = _window(root, row, LONGEST_S, before, after)
     with open_recording(place, windows=1, share=(last - first) / row["num_samples"]) as recording:
         if (last - first) * recording.num_channels > MOST_SAMPLES:
-            raise AudioError(
-                f"{recording.num_channels} channels of {(last - first) / recording.sampling_rate:.0f} s are too many"
-            )
+            seconds = (last - first) / recording.sampling_rate
+            raise AudioError(f"{recording.num_channels} channels of {seconds:.0f} s are too many")
         window = np.nan_to_num(recording.read(first, last)[:, :MOST_LANES].astype(np.float32))
     loudest = float(np.abs(window).max(initial=0))
     return (window * np.float32(32767 / loudest)).astype(np.int16) if loudest else np.zeros(window.shape, dtype=np.int16)

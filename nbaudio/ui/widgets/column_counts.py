@@ -65,7 +65,7 @@ class ValueCounts:
         held = [place for value in picked for place in self.values.eq_missing(value).arg_true().head(1)]
         return list(dict.fromkeys([*held, *places[:most]])), max(0, len(places) - most)
 
-    def condition(self, picked: Sequence[object]) -> str:
+    def condition(self, *picked: object) -> str:
         """Return the condition for some values; empty for none."""
         literals = [_literal(value) for value in picked if value is not None]
         column = quoted(self.column)

@@ -10,7 +10,7 @@ import traitlets
 
 from nbaudio.core.errors import InputError
 from nbaudio.ui.filters import INTERNAL_COLUMNS, Order
-from nbaudio.ui.widgets.base import BaseWidget, Handler, Response, esm
+from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import (
     Density,
     NumberBins,
@@ -29,6 +29,7 @@ _SAVED_HEIGHT = 60
 # Cells of a scatter across and up: a few kilobytes, whatever the number of rows.
 SIZE = (80, 56)
 
+Rows = Callable[[], Order]
 Box = tuple[int, int, int, int]
 
 
@@ -38,30 +39,19 @@ class Histograms(BaseWidget):
     _esm = esm("core", "range_handles", "histograms")
     version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the counts
 
-    def __init__(
-        self, frame: pl.DataFrame, columns: Sequence[str], rows: Callable[[], Order], changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, frame: pl.DataFrame, columns: Sequence[str], rows: Rows, changed: Callable[[], None]) -> None:
         self._frame, self._rows, self._changed = frame, rows, changed
         self._known: dict[str, NumberBins | ValueCounts] = {}
-        self._bins: dict[str, tuple[int, int]] = {}  # the first and last bin chosen, by column
-        self._picked: dict[str, list[Any]] = {}  # the values chosen, by column
+        self._chosen: dict[str, tuple[int, int] | list[Any]] = {}  # by column, the first and last bin or the values chosen
         self._searched: dict[str, str] = {}
         self._columns = list(columns)
-        calls: dict[str, Handler] = {
-            "histograms.state": self._state,
-            "histograms.show": self._show,
-            "histograms.find": self._find,
-            "histograms.brush": self._brush,
-            "histograms.pick": self._pick,
-            "histograms.clear": self._clear,
-        }
-        super().__init__(calls)
+        super().__init__(handlers(self, "histograms", "state", "show", "find", "brush", "pick", "clear"))
 
     @property
     def conditions(self) -> list[str]:
         """The SQL conditions of the choices, one per column."""
-        by_bins = (self._numbers(column).condition(*chosen) for column, chosen in self._bins.items())
-        return [*filter(None, by_bins), *(self._values(column).condition(chosen) for column, chosen in self._picked.items())]
+        ranges_first = sorted(self._chosen.items(), key=lambda item: isinstance(item[1], list))
+        return [part for column, chosen in ranges_first if (part := self._distribution(column).condition(*chosen))]
 
     def refresh(self, frame: pl.DataFrame | None = None, changed: Sequence[str] = ()) -> None:
         """Count again. `frame` replaces the present one, with other values in the columns `changed` only."""
@@ -79,25 +69,13 @@ class Histograms(BaseWidget):
             self._known[column] = number_bins(values) if values.dtype.is_numeric() else value_counts(values)
         return self._known[column]
 
-    def _numbers(self, column: str) -> NumberBins:
-        found = self._distribution(column)
-        if not isinstance(found, NumberBins):
-            raise InputError(f"{column} holds no numbers: pick values")
-        return found
-
-    def _values(self, column: str) -> ValueCounts:
-        found = self._distribution(column)
-        if not isinstance(found, ValueCounts):
-            raise InputError(f"{column} holds numbers: brush a range")
-        return found
-
     def _countable(self) -> list[str]:
         return [name for name, dtype in self._frame.schema.items() if name not in INTERNAL_COLUMNS and is_countable(dtype)]
 
     def _state(self) -> dict[str, Any]:
         rows = self._rows()
         items = [self._item(column, rows) for column in self._columns]
-        return {"columns": self._countable(), "items": items, "chosen": len(self._bins) + len(self._picked)}
+        return {"columns": self._countable(), "items": items, "chosen": len(self._chosen)}
 
     def _item(self, column: str, rows: Order) -> dict[str, Any]:
         """Return what the front end draws of a column: counts of all rows and of those that pass every filter."""
@@ -106,18 +84,13 @@ class Histograms(BaseWidget):
         if isinstance(found, NumberBins):
             bins = len(found.edges) - 1
             counts = {"all": every[:bins].tolist(), "passing": passing[:bins].tolist(), "without": int(every[bins])}
-            return {"column": column, "edges": found.edges.tolist(), **counts, "chosen": self._bins.get(column)}
-        picked, searched = self._picked.get(column, []), self._searched.get(column, "")
+            return {"column": column, "edges": found.edges.tolist(), **counts, "chosen": self._chosen.get(column)}
+        picked, searched = self._chosen.get(column, []), self._searched.get(column, "")
         places, more = found.found(searched, MOST_VALUES, picked)
         values = [
-            {
-                "place": place,
-                "name": value_name(found.values[place]),
-                "all": int(every[place]),
-                "passing": int(passing[place]),
-                "picked": found.values[place] in picked,
-            }
-            for place in places
+            {"place": place, "name": value_name(value), "picked": value in picked}
+            | {"all": int(every[place]), "passing": int(passing[place])}
+            for place, value in zip(places, found.values[places], strict=True)
         ]
         facts = {"more": more, "kinds": len(found.values), "find": searched, "most": int(every.max(initial=1))}
         return {"column": column, "values": values, **facts, "chosen": bool(picked)}
@@ -126,8 +99,7 @@ class Histograms(BaseWidget):
         for column in columns:
             self._distribution(column)
         self._columns = list(columns)
-        gone = [column for column in (*self._bins, *self._picked) if column not in columns]
-        if gone:
+        if gone := [column for column in self._chosen if column not in columns]:
             self._choose(dict.fromkeys(gone))
         self.refresh()
 
@@ -136,33 +108,33 @@ class Histograms(BaseWidget):
         self.refresh()
 
     def _brush(self, *, column: str, first: int, last: int) -> None:
-        self._choose({column: (first, last) if self._numbers(column).condition(first, last) else None})
+        found = self._distribution(column)
+        if not isinstance(found, NumberBins):
+            raise InputError(f"{column} holds no numbers: pick values")
+        self._choose({column: (first, last) if found.condition(first, last) else None})
 
     def _pick(self, *, column: str, place: int) -> None:
         """Pick a value, or drop it if it is picked."""
-        values, picked = self._values(column).values, self._picked.get(column, [])
-        if not 0 <= place < len(values):
-            raise InputError(f"{column}: there are only {len(values):,} values")
-        value = values[place]
+        found, picked = self._distribution(column), self._chosen.get(column, [])
+        if not isinstance(found, ValueCounts):
+            raise InputError(f"{column} holds numbers: brush a range")
+        if not 0 <= place < len(found.values):
+            raise InputError(f"{column}: there are only {len(found.values):,} values")
+        value = found.values[place]
         self._choose({column: [one for one in picked if one != value] if value in picked else [*picked, value]})
 
     def _clear(self, *, column: str | None = None) -> None:
-        self._choose(dict.fromkeys((*self._bins, *self._picked) if column is None else (column,)))
+        self._choose(dict.fromkeys(self._chosen if column is None else (column,)))
 
     def _choose(self, chosen: Mapping[str, tuple[int, int] | list[Any] | None]) -> None:
         """Replace the choice of columns, None for no choice; the choices stay as they were if the filter fails."""
-        before = self._bins.copy(), self._picked.copy()
-        for column, choice in chosen.items():
-            self._bins.pop(column, None)
-            self._picked.pop(column, None)
-            if isinstance(choice, tuple):
-                self._bins[column] = choice
-            elif choice:
-                self._picked[column] = choice
+        before = self._chosen
+        kept = {column: choice for column, choice in before.items() if column not in chosen}
+        self._chosen = kept | {column: choice for column, choice in chosen.items() if choice}
         try:
             self._changed()
         except InputError:
-            self._bins, self._picked = before
+            self._chosen = before
             raise
 
     def static_html(self) -> str:
@@ -204,9 +176,7 @@ class Scatter(BaseWidget):
     _esm = esm("core", "range_handles", "scatter")
     version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the densities
 
-    def __init__(
-        self, frame: pl.DataFrame, rows: Callable[[], Order], changed: Callable[[], None], found: Callable[[int], None]
-    ) -> None:
+    def __init__(self, frame: pl.DataFrame, rows: Rows, changed: Callable[[], None], found: Callable[[int], None]) -> None:
         self._frame, self._rows, self._changed, self._found = frame, rows, changed, found
         self.columns = [name for name, dtype in frame.schema.items() if dtype.is_numeric() and name not in INTERNAL_COLUMNS]
         likely = [name for name in ("duration_s", "similarity", "wer", "start_sample") if name in self.columns]
@@ -214,13 +184,8 @@ class Scatter(BaseWidget):
         self._axes = (first[0], first[-1]) if first else None
         self._box: Box | None = None  # first and last cell across, first and last cell up
         self._density: Density | None = None
-        calls: dict[str, Handler] = {
-            "scatter.state": self._state,
-            "scatter.axes": self._set_axes,
-            "scatter.box": self._choose,
-            "scatter.nearest": self._nearest,
-        }
-        super().__init__(calls)
+        calls = handlers(self, "scatter", "state", "nearest")
+        super().__init__({**calls, "scatter.axes": self._set_axes, "scatter.box": self._choose})
 
     @property
     def conditions(self) -> list[str]:

@@ -167,15 +167,10 @@ class JobPanel(BaseWidget):
         """Return status, stages, last lines of the ledger, their number in all, error and corpus folder, for the front end."""
         with self._lock:
             corpus = str(self._report.facts.get("corpus", "")) if self._report else ""
-            return {
-                "status": self._status,
-                "stages": [stage.state() for stage in self._stages],
-                "lines": self._lines,
-                "noted": self._noted,
-                "error": self._error,
-                # Relative to the notebook's folder, which is the kernel's: the front end makes a link of it.
-                "corpus": Path(os.path.relpath(corpus)).as_posix() if corpus and Path(corpus).is_dir() else "",
-            }
+            # Relative to the notebook's folder, which is the kernel's: the front end makes a link of it.
+            link = Path(os.path.relpath(corpus)).as_posix() if corpus and Path(corpus).is_dir() else ""
+            ledger = {"lines": self._lines, "noted": self._noted, "error": self._error, "corpus": link}
+            return {"status": self._status, "stages": [stage.state() for stage in self._stages], **ledger}
 
 
 class MaterializePanel(JobPanel):

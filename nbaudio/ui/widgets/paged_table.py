@@ -21,15 +21,10 @@ class PagedTable(BaseWidget):
         """Return a page (the last one if `number` is past the end): number from 0, number of pages, columns, rows as texts."""
         last = (len(self.frame) - 1) // self._limit
         number = max(0, min(number, last))
-        rows = self.frame.slice(number * self._limit, self._limit).iter_rows()
-        return {
-            "number": number,
-            "pages": last + 1,
-            "first": number * self._limit + 1,
-            "all": len(self.frame),
-            "columns": [{"name": name, "number": dtype.is_numeric()} for name, dtype in self.frame.schema.items()],
-            "rows": [[cell_text(value) for value in row] for row in rows],
-        }
+        columns = [{"name": name, "number": dtype.is_numeric()} for name, dtype in self.frame.schema.items()]
+        rows = [[*map(cell_text, row)] for row in self.frame.slice(number * self._limit, self._limit).iter_rows()]
+        place = {"number": number, "pages": last + 1, "first": number * self._limit + 1, "all": len(self.frame)}
+        return {**place, "columns": columns, "rows": rows}
 
     def static_html(self) -> str:
         """Return the first page and the number of rows after it."""

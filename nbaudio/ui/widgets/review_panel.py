@@ -33,7 +33,7 @@ from nbaudio.review.state import (
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.ui.filters import INTERNAL_COLUMNS
-from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
+from nbaudio.ui.widgets.base import BaseWidget, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments, utc_now
 from nbaudio.ui.widgets.static_html import Table, saved_clips
 from nbaudio.ui.widgets.table_view import TableView
@@ -136,15 +136,8 @@ class ReviewPanel(BaseWidget):
         self._load(reviewer)
         self._rows = TableView(self._judged(frame), columns, where=where, sort=sort, descending=descending)
         self._rows.cursor = self._unjudged_after(-1) or 0
-        calls: dict[str, Handler] = {
-            "review.open": self._open,
-            "review.give": self._give,
-            "review.undo": self._undo,
-            "review.next": self._next,
-            "review.said": self._said,
-            "review.switch": self._switch,
-        }
-        super().__init__({**calls, **self._rows.calls, **self._playback.calls})
+        calls = handlers(self, "review", "open", "give", "undo", "next", "said", "switch")
+        super().__init__(calls | self._rows.calls | self._playback.calls)
 
     def _load(self, reviewer: str) -> None:
         """Load the verdicts of a reviewer, and forget what this session did."""
@@ -210,17 +203,10 @@ class ReviewPanel(BaseWidget):
         # A segment counts once, however many words were added to its verdict.
         times = sorted({each.number: each.at for each in self._done[-_RECENT:]}.values())
         rate, left_s = rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done) if times else (None, None)
-        return {
-            "done": done,
-            "total": total,
-            "counts": dict(counts),
-            "per_hour": 3600 * rate if rate else None,
-            "left_s": left_s,
-            "undo": bool(self._done),
-            "reviewer": self._reviewer,
-            "reviewers": self._reviewers,
-            "next": next_step(ReviewState.load(self._segments.workspace), self._review) if done == total > 0 else "",
-        }
+        then = next_step(ReviewState.load(self._segments.workspace), self._review) if done == total > 0 else ""
+        amounts = {"done": done, "total": total, "counts": dict(counts), "per_hour": 3600 * rate if rate else None}
+        people = {"reviewer": self._reviewer, "reviewers": self._reviewers}
+        return {**amounts, "left_s": left_s, "undo": bool(self._done), **people, "next": then}
 
     @property
     def selected(self) -> pl.DataFrame:

@@ -87,16 +87,8 @@ class SegmentPlayback(Playback):
 
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words (with the number of characters that are cut) and correction of a segment."""
-        row = self.segments.row(number)
-        return {
-            "segment_id": row["segment_id"],
-            "facts": segment_facts(row),
-            "words": [pair._asdict() for pair in self.segments.words(number)],
-            "unshown": max(0, len(row["text"] or "") - MOST_CHARACTERS),
-            "correction": self._correction(row),
-            "rate": RATE,
-            "channels": row["recording_channels"],
-        }
+        row, words = self.segments.row(number), self.segments.words(number)
+        return described(row, words, correction=self._correction(row), rate=RATE, channels=row["recording_channels"])
 
     def read(self, number: int, **options: Any) -> Sound:
         """Read the audio of a segment, see `read_sound`."""
@@ -151,6 +143,13 @@ class SegmentPlayback(Playback):
             "start_ms": rescale(found["start_sample"] - found["was_start"], rate, _MS),
             "end_ms": rescale(found["end_sample"] - found["was_end"], rate, _MS),
         }
+
+
+def described(row: dict[str, Any], words: list[WordPair], *further: str, **facts: Any) -> dict[str, Any]:
+    """Return what a player shows of a segment: id, facts and `further` ones, words, and how many characters of them are cut."""
+    unshown = max(0, len(row["text"] or "") - MOST_CHARACTERS)
+    shown = {"segment_id": row["segment_id"], "facts": [*segment_facts(row), *further], "unshown": unshown}
+    return {**shown, "words": [pair._asdict() for pair in words], **facts}
 
 
 def segment_facts(row: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.ui.filters import INTERNAL_COLUMNS, Order, similar_values, sort_and_filter
-from nbaudio.ui.widgets.base import Handler
+from nbaudio.ui.widgets.base import handlers
 
 # Rows of a page, and characters of a cell: more is never seen at once.
 MOST_ROWS = 500
@@ -57,17 +57,8 @@ class TableView:
         self.changed: Callable[[], None] = lambda: None  # called when other rows are shown or marked
         self.order: Order = sort_and_filter(frame, **self.arrangement)
         row_page(frame, self.order, 0, 1, self.columns)  # checks the columns
-        self.calls: dict[str, Handler] = {
-            "table.open": self._open,
-            "table.arrange": self._arrange,
-            "table.rows": self._page,
-            "table.layout": self._arrange_columns,
-            "table.distribution": self._distribution,
-            "table.cell": self._cell,
-            "table.cursor": self._move_cursor,
-            "table.position": self.go_to,
-            "table.mark": self._mark,
-        }
+        names = ("open", "arrange", "rows", "layout", "distribution", "cell", "cursor", "mark")
+        self.calls = {**handlers(self, "table", *names), "table.position": self.go_to}
 
     def _open(self) -> dict[str, Any]:
         names = [name for name in self.frame.columns if name not in INTERNAL_COLUMNS]
@@ -109,7 +100,7 @@ class TableView:
         parts = [part for part in (self.arrangement["where"].strip(), self.narrowed.strip()) if part]
         return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
 
-    def _page(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
+    def _rows(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
         found = row_page(self.frame, self.order, first, last, columns)
         rows = [{"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in found]
         return {"rows": rows, "version": self.version}
@@ -127,7 +118,7 @@ class TableView:
         self.cursor = max(0, min(len(self.order) - 1, self.cursor + rows))
         return self.current
 
-    def _arrange_columns(self, *, shown: list[str], **layout: Any) -> None:
+    def _layout(self, *, shown: list[str], **layout: Any) -> None:
         """Keep which columns are shown and in which order, `widths` in pixels by name, `wrap` and `charts` (booleans)."""
         self.columns, self.layout = shown, layout
 
@@ -139,7 +130,7 @@ class TableView:
         value = self.frame[column][number]
         return "" if value is None else value[:_MOST_COPIED] if isinstance(value, str) else str(cell(value))
 
-    def _move_cursor(self, *, position: int, version: int) -> None:
+    def _cursor(self, *, position: int, version: int) -> None:
         if version == self.version and 0 <= position < len(self.order):
             self.cursor = position
 
