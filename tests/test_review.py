@@ -20,7 +20,7 @@ from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review import cell_escaping, sheet_writer
 from nbaudio.review.sampling import reviewable_segments
-from nbaudio.review.state import ReviewRecord
+from nbaudio.review.state import ReviewRecord, ReviewState, Verdict, append_verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import word_diff
 
@@ -151,7 +151,7 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     assert workspace.reviewed_ids() == heard
     kept = json.loads((workspace.path / "reviews" / "sheet.json").read_text())
     assert kept["segment_ids"] == [row["segment_id"].value for row in rows]
-    assert (kept["strategy"], kept["n"], kept["seed"], kept["probabilities"]) == ("random", 15, 42, [1.0] * 10)
+    assert (kept["strategy"], kept["n"], kept["seed"], kept["probabilities"]) == ("random", 15, 42, [1 / 10] * 10)
     assert [path.name for path in out.parent.iterdir() if path.name.startswith(".")] == []
 
 
@@ -197,8 +197,8 @@ def test_origin_of_every_row_is_in_the_hidden_sheet(workspace, tmp_path):
         ("reviewer", None),
     ]
     assert [row[:2] for row in origin[8:]] == list(zip(kept["segment_ids"], kept["contents"], strict=True))
-    assert [row[2] for row in origin[8:]] == pytest.approx([4 / 10] * 4)
-    assert kept["probabilities"] == [4 / 10] * 4
+    assert [row[2] for row in origin[8:]] == pytest.approx([1 / 10] * 4)
+    assert kept["probabilities"] == [1 / 10] * 4
     assert len(set(kept["contents"])) == 4
 
 
@@ -299,7 +299,9 @@ def test_without_a_number_a_later_round_takes_a_tenth_of_the_rest_and_the_same_c
     workspace = many(workspace, 200)
     review.export(workspace, out=tmp_path / "one.xlsx", n=100)
     second = review.export(workspace, out=tmp_path / "two.xlsx")
-    assert (second.facts["drawn"], second.facts["left_for_train"]["segments"]) == (10, 90)
+    both = len(set.intersection(*(set(record.segment_ids) for record in ReviewState.load(workspace).records.values())))
+    assert (second.facts["drawn"], second.facts["left_for_train"]["segments"]) == (10, 90 + both)
+    assert any(f"{both:,} of them are also in an earlier review" in line for line in second.warnings) == bool(both)
     before = (tmp_path / "two.xlsx").read_bytes()
     again = review.export(workspace, out=tmp_path / "two.xlsx")
     assert (tmp_path / "two.xlsx").read_bytes() == before
@@ -312,12 +314,25 @@ def test_a_number_is_honored_up_to_all_and_what_is_left_for_training_is_reported
     [line] = [line for line in report.warnings if "stay out of train" in line]
     assert line.startswith("150 of 200 segments that can be reviewed were given to reviewers")
     assert line.endswith("left for training are 50 segments (3 min 20 s)")
+
+    def records():
+        return ReviewState.load(workspace).records
+
+    judge_all(workspace, records()["one"])
     review.export(workspace, out=tmp_path / "two.xlsx", n=1000)
+    assert not set(records()["one"].segment_ids) & set(records()["two"].segment_ids)
     assert len(workspace.reviewed_ids()) == 200
-    with pytest.raises(
-        InputError, match="all 200 segments that can be reviewed have been given to reviewers: 150 in one, 50 in two"
-    ):
-        review.export(workspace, out=tmp_path / "three.xlsx")
+    review.export(workspace, out=tmp_path / "three.xlsx", n=1000)
+    assert sorted(records()["three"].segment_ids) == sorted(records()["two"].segment_ids)
+    judge_all(workspace, records()["two"])
+    with pytest.raises(InputError, match="all 200 segments that can be reviewed have been judged or passed: 150 in one, 50 in"):
+        review.export(workspace, out=tmp_path / "four.xlsx")
+
+
+def judge_all(workspace, record):
+    rows = zip(record.segment_ids, record.contents, strict=True)
+    time = "2026-11-21T03:00:00Z"
+    append_verdicts(workspace, [Verdict(key, content, "ok", "", None, "ana", time, record.name) for key, content in rows])
 
 
 def test_bad_audio_is_a_problem_and_a_row_without_link(workspace, tmp_path):

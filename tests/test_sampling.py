@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal, assert_series_equal
 
 from nbaudio.core.errors import InputError
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import STRATEGIES, allocate, anomaly_reasons, draw, inclusion_probabilities
+from nbaudio.review.sampling import STRATEGIES, anomaly_reasons, draw, sampling_frame
 
 EVERY = pytest.mark.parametrize("strategy", STRATEGIES)
 
@@ -33,10 +33,19 @@ def pool_of(count, seed=1):
     )
 
 
-def as_round(drawn, verdicts=None, **further):
-    verdict = pl.Series("verdict", verdicts or ["right"] * len(drawn))
-    options = {"name": "one", "strategy": "random", "n": len(drawn), "threshold": 0.8} | further
-    return Round(rows=drawn.with_columns(verdict).select("segment_id", "stratum", "probability", "verdict"), **options)
+def as_round(drawn, verdicts=None, reached=None, **further):
+    rows = drawn.select("segment_id", verdict=pl.Series(verdicts or ["right"] * len(drawn))).with_row_index("row")
+    line = pl.when(pl.col("row") < (len(drawn) if reached is None else reached)).then("row").cast(pl.Int64)
+    rows = rows.with_columns(line=line, skipped=pl.lit(value=False))
+    rows = rows.with_columns(verdict=pl.when(pl.col("line").is_not_null()).then("verdict"))
+    return Round(**({"name": "one", "strategy": "random"} | further), rows=rows)
+
+
+def first_chances(pool, **options):
+    """The probability of each segment of being drawn first."""
+    frame = sampling_frame(pool, **options)
+    chances = frame.with_columns(chance=pl.col("weight") / pl.len().over("stratum"))
+    return pool.join(chances, on="segment_id", how="left", maintain_order="left")["chance"]
 
 
 @EVERY
@@ -50,18 +59,17 @@ def test_a_draw_depends_on_seed_and_segments_and_not_on_their_order(strategy):
 
 @pytest.mark.slow
 @EVERY
-def test_stored_probabilities_are_those_with_which_segments_are_drawn(strategy):
-    pool, seeds, n = pool_of(30), 150, 10
-    expected = inclusion_probabilities(pool, strategy=strategy, n=n)
+def test_stored_probabilities_are_those_with_which_segments_are_drawn_first(strategy):
+    pool, seeds = pool_of(30), 600
+    expected = first_chances(pool, strategy=strategy)
     assert expected.min() > 0
-    assert expected.max() <= 1
-    assert expected.sum() == pytest.approx(n)
+    assert expected.sum() == pytest.approx(1)
     chance = dict(zip(pool["segment_id"], expected, strict=True))
     counts = Counter()
     for seed in range(seeds):
-        drawn = draw(pool, strategy=strategy, n=n, seed=seed)
+        drawn = draw(pool, strategy=strategy, n=3, seed=seed)
         assert drawn["probability"].to_list() == pytest.approx([chance[key] for key in drawn["segment_id"]])
-        counts.update(drawn["segment_id"])
+        counts[drawn["segment_id"][0]] += 1
     for key, probability in chance.items():
         spread = np.sqrt(seeds * probability * (1 - probability))
         assert abs(counts[key] - seeds * probability) <= 5 * spread + 1e-9, key
@@ -77,7 +85,7 @@ def test_as_many_as_requested_or_all_that_there_are(strategy, count, n):
 
 
 @EVERY
-def test_later_rounds_draw_what_no_earlier_one_has_given_away(strategy):
+def test_later_rounds_draw_what_nobody_has_reached_in_earlier_ones(strategy):
     pool = pool_of(60)
     rounds, seen = [], set()
     for number in range(3):
@@ -87,16 +95,18 @@ def test_later_rounds_draw_what_no_earlier_one_has_given_away(strategy):
         rounds.append(as_round(drawn, name=str(number), strategy=strategy))
     assert len(seen) == 60
     assert draw(pool, strategy=strategy, n=20, seed=1, rounds=rounds).is_empty()
+    unfinished = [*rounds[:2], as_round(drawn, name="2", strategy=strategy, reached=5)]
+    assert set(draw(pool, strategy=strategy, n=60, seed=1, rounds=unfinished)["segment_id"]) == set(drawn["segment_id"][5:])
 
 
-def test_a_second_round_is_as_random_as_the_first():
+def test_a_sheet_that_is_never_finished_takes_nothing_from_a_later_sample():
+    """It holds nearly all of a small stratum, and nobody has opened it."""
     pool, counts = pool_of(12).with_columns(similarity=pl.lit(0.9)), Counter()
-    for seed in range(200):
-        first = as_round(draw(pool, strategy="speaker", n=4, seed=seed))
+    for seed in range(400):
+        first = as_round(draw(pool, strategy="speaker", n=6, seed=seed), reached=0)
         counts.update(draw(pool, strategy="random", n=4, seed=seed, rounds=[first])["segment_id"])
-    expected = 200 * 4 / 8 * (1 - inclusion_probabilities(pool, strategy="speaker", n=4).to_numpy())
     found = np.array([counts[key] for key in pool["segment_id"]])
-    assert np.abs(found - expected).max() < 5 * np.sqrt(200 * 0.25)
+    assert np.abs(found - 400 * 4 / 12).max() < 5 * np.sqrt(400 * 2 / 9)
 
 
 @given(n=st.integers(1, 30), seed=st.integers())
@@ -108,7 +118,7 @@ def test_a_larger_random_sample_only_adds_rows(n, seed):
 def test_every_beginning_of_a_sheet_is_a_sample_of_the_same_kind():
     drawn = draw(pool_of(3000), strategy="speaker", n=300, seed=1)
     whole, half = (Counter(part["stratum"]) for part in (drawn, drawn.head(150)))
-    assert max(abs(half[stratum] - whole[stratum] / 2) for stratum in whole) <= 2
+    assert max(abs(half[stratum] - whole[stratum] / 2) / np.sqrt(whole[stratum]) for stratum in whole) <= 2
 
 
 @pytest.mark.parametrize("wrong_below", [0.9, 0.97])
@@ -117,42 +127,30 @@ def test_stratified_looks_where_verdicts_say_that_errors_are(wrong_below):
     score = dict(zip(pool["segment_id"], pool["similarity"], strict=True))
     first = draw(pool, strategy="stratified", n=400, seed=1)
     verdicts = ["wrong" if score[key] < wrong_below and int(key[1:]) % 2 else "right" for key in first["segment_id"]]
-    second = draw(pool, strategy="stratified", n=400, seed=1, rounds=[as_round(first, verdicts)])
-    shares = [(drawn["segment_id"].replace_strict(score) < wrong_below).mean() for drawn in (first, second)]
-    assert shares[1] > shares[0]
+    below = pool["similarity"] < wrong_below
+    odds = []
+    for rounds in ([], [as_round(first, verdicts)]):
+        chance = first_chances(pool, strategy="stratified", rounds=rounds)
+        odds.append(chance.filter(below).mean() / chance.filter(~below).mean())
+    assert odds[1] > 1.2 * odds[0]
 
 
 def test_stratified_draws_a_tenth_at_most_from_below_the_threshold():
     pool = pool_of(4000).with_columns(pl.col("similarity").fill_null(1.0))
     for threshold in (0.8, 0.9):
-        chance = inclusion_probabilities(pool, strategy="stratified", n=400, threshold=threshold)
-        assert chance.filter(pool["similarity"] < threshold - 0.02).sum() == pytest.approx(40, abs=2)
+        chance = first_chances(pool, strategy="stratified", threshold=threshold)
+        assert chance.filter(pool["similarity"] < threshold - 0.02).sum() == pytest.approx(0.1, abs=0.005)
         assert chance.min() > 0
 
 
 def test_what_near_and_suspicious_look_at_is_three_quarters_of_the_sample():
     pool = pool_of(4000)
-    near = inclusion_probabilities(pool, strategy="near", n=100, threshold=0.9)
-    assert near.filter(((pool["similarity"] - 0.9).abs() <= 0.05).fill_null(value=False)).sum() == pytest.approx(75)
+    near = first_chances(pool, strategy="near", threshold=0.9)
+    assert near.filter(((pool["similarity"] - 0.9).abs() <= 0.05).fill_null(value=False)).sum() == pytest.approx(0.75)
     pool = pool.with_columns(text=pl.when(pl.int_range(4000) < 100).then(pl.lit("dvaput isti tekst, i dulji")).otherwise("text"))
     why = anomaly_reasons(pool)["reason"]
-    suspicious = inclusion_probabilities(pool, strategy="suspicious", n=40)
-    assert suspicious.filter(why.is_not_null()).sum() == pytest.approx(30)
-
-
-@given(
-    st.lists(st.tuples(st.floats(0.01, 100), st.integers(1, 20)), min_size=1, max_size=8),
-    st.integers(1, 100),
-)
-def test_allocation_is_proportional_where_nothing_is_exhausted(strata, n):
-    sizes, counts = (np.array(values) for values in zip(*strata, strict=True))
-    shares = allocate(sizes.astype(float), counts, n)
-    # Slowly: the factor at which capped shares sum to n.
-    low, high = 0.0, 1e6
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (low, middle) if np.minimum(middle * sizes, counts).sum() >= n else (middle, high)
-    assert shares == pytest.approx(np.minimum(high * sizes, counts), rel=1e-6, abs=1e-6)
+    suspicious = first_chances(pool, strategy="suspicious")
+    assert suspicious.filter(why.is_not_null()).sum() == pytest.approx(0.75)
 
 
 def test_an_unknown_strategy_names_those_that_are_known():

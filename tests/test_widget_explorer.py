@@ -317,7 +317,7 @@ def test_picked_segments_are_no_evidence_and_can_be_drawn_later(many, tmp_path):
     drawn = ReviewState.load(many).records["drawn"]
     assert drawn.after == []
     assert 30 <= len(set(right) & set(drawn.segment_ids)) <= 70
-    assert drawn.probabilities == pytest.approx([1 / 3] * 100)
+    assert drawn.probabilities == pytest.approx([1 / 300] * 100)
 
 
 # saved

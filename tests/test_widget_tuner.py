@@ -13,8 +13,8 @@ from test_widgets import Page, sounds
 
 from nbaudio import review
 from nbaudio.core.errors import InputError
-from nbaudio.proof.evidence import ProofState
-from nbaudio.proof.precision_curves import curve
+from nbaudio.proof.claims import curve
+from nbaudio.proof.judged_draws import ProofState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import threshold_tuner
@@ -234,7 +234,7 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
         word = "ok" if panel._rows.frame["similarity"][number] > 0.7 else "wrong words"
         ask(panel, "review.give", number=number, verdict=word, comment="", corrected_text=None)
     proof, _ = ask(tuner, "tuner.evidence", measure="similarity")
-    row = curve(ProofState.load(workspace).sample(), thresholds=np.array([0.8])).row(0, named=True)
+    row = curve(ProofState.load(workspace), [0.8]).row(0, named=True)
     at = tuner._counted("similarity").scale.position(0.8)
     assert {name: proof[name][at] for name in proof} == {name: row[name] for name in proof}
     assert proof["precision"][at] == 1.0

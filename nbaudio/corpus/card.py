@@ -182,7 +182,7 @@ def _header(info: Mapping[str, Any], about: About, splits: Mapping[str, Any], *,
 
 def _evidence(facts: Mapping[str, Any] | None) -> str:
     claim = (facts or {}).get("selection")
-    if not facts or not claim:
+    if not facts or not claim or claim["low"] is None or not claim["reviewed"]:
         return "Not known: nobody has judged a sample of it."
     rows = [[show(value) for value in row.values()] for row in describe_parts(facts)]
     about = (

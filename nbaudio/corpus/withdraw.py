@@ -22,19 +22,28 @@ from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, NORMALIZED, SEGMENTS, table_path, with_durations
+from nbaudio.core.tables import (
+    CORRECTED_TEXTS,
+    EARLIER_SPLITS,
+    GROWTH,
+    LEFT_OUT,
+    NORMALIZED,
+    SEGMENTS,
+    table_path,
+    with_durations,
+)
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
 from nbaudio.review.sheet_clips import ENCODINGS
-from nbaudio.review.state import CORRECTION_LOG, EXPORTS, VERDICT_LOG, ReviewState
+from nbaudio.review.state import CORRECTION_LOG, EXPORTS, VERDICT_LOG, ReviewState, frame_table
 from nbaudio.storage import run_log
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace
 
 _KINDS = ("speaker", "recording", "segment")
 # Beside segments and recordings, the tables with rows of segments.
-_BY_SEGMENT = ("decisions", CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH)
+_BY_SEGMENT = ("decisions", CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, LEFT_OUT)
 _EMPTY_LINES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         VERDICT_LOG: {"segment_id": "", "content": "", "verdict": None, "comment": "", "corrected_text": None},
@@ -104,6 +113,7 @@ def withdraw(
     workspace.save(**{WITHDRAWN: held})  # first: whatever happens then, nothing comes back
     ids = set(gone["segment_id"])
     _forget_logs(workspace, ids)
+    _forget_frames(workspace, ids)
     _forget_reports(workspace, ids | set(lost["recording_id"]))
     sheets = _forget_review_clips(workspace, ids)
     _forget_recordings(workspace, lost)
@@ -212,6 +222,18 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
             lines = [{**line, **empty} if line.get("segment_id") in ids else line for line in parse_lines(path.read_bytes())]
             with atomic_write(path) as partial:
                 partial.write_bytes(b"".join(_encode(line) + b"\n" for line in lines))
+
+
+def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
+    """Replace segments by their tombstones where reviews could draw them: how likely others were drawn stays known."""
+    for review in sorted(path.stem for path in (workspace.path / "reviews").glob("*.json")):
+        if table_path(workspace, frame_table(review)).exists():
+            frame = workspace.table(frame_table(review))
+            gone = pl.col("segment_id").is_in(list(ids))
+            hashes = {key: tombstone("segment", key) for key in frame.filter(gone)["segment_id"]}
+            content = pl.when(~gone).then("content")
+            frame = frame.with_columns(pl.col("segment_id").replace(hashes), content=content)
+            tables.write(workspace, frame, table=frame_table(review))
 
 
 def _forget_reports(workspace: Workspace, names: Set[str]) -> None:

@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _MOST_BINS = 24
-_GRID, _REFINED = 24, 12
+_GRID, _REFINED, _PASSES = 24, 12, 3
 _FIRST_NULL = 1e-4  # of the total
 _MOST_STAKED = 0.999
 # Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at least, and their own weights.
@@ -171,7 +171,7 @@ def most(draws: Draws, value: Array, alpha: float, *, also: float = 0.0) -> floa
     total, found = float(value.sum()), draws.found(value, upper=True)
     level, grid = -np.log(alpha), np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
     nulls = np.unique(np.append(found, grid[(grid > found) & (grid <= total)]))
-    for _ in range(2):
+    for _ in range(_PASSES):
         kept = np.flatnonzero(bet(draws, value, nulls).peak < level)
         if len(kept) and kept[-1] + 1 == len(nulls):
             return total
@@ -185,7 +185,7 @@ def fewest(draws: Draws, value: Array, alpha: float) -> float:
     total, wrong = float(value.sum()), draws.found(value, upper=False)
     level, nulls = -np.log(alpha), np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])
-    for _ in range(2):
+    for _ in range(_PASSES):
         kept = np.flatnonzero(bet(draws, value, nulls, upper=False).peak < level)
         if not len(kept):
             return float(nulls[-1])

@@ -88,7 +88,7 @@ class Part:
         return self._found(what) + (math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12)
 
     def _found(self, what: str) -> float:
-        """Return the part of an upper bound that is no fault of what ships: faults left out or gone, and what was mended since."""
+        """Return the part of an upper bound that is no fault of what ships: faults left out or gone, and those mended since."""
         state, size = self.state, len(self.ships)
         replaced, value = state.draws.is_replaced, self.value(what)
         if not len(replaced):
@@ -200,13 +200,10 @@ def curve(
 def _row(part: Part, claims: Mapping[int, Mapping[str, Any]], place: int, below: int, over: int) -> dict[str, Any]:
     """Return the claim at a threshold from those at the nearest thresholds with bounds."""
     state, size = part.state, int(part.ships.sum())
-    judged = {word: int((part.ships & state.labelled(word)).sum()) for word in ("wrong", "unsure")}
-    names = {
-        "segments": size,
-        "hours": round(part._sum("hours", part.ships), 6),
-        "reviewed": int((part.ships & state.judged).sum()),
-    }
-    names |= judged
+    judged, right, wrong = part.ships & state.judged, state.labelled("right"), state.labelled("wrong")
+    counts = {"reviewed": judged, "wrong": judged & wrong, "unsure": judged & ~right & ~wrong}
+    names = {"segments": size, "hours": round(part._sum("hours", part.ships), 6)}
+    names |= {name: int(where.sum()) for name, where in counts.items()}
     if place in claims:
         return names | {name: claims[place][name] for name in ("precision", "low", "high")}
     low, high, share = None, None, state.draws.faulty_share(part.value("segments"))

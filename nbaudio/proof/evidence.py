@@ -25,6 +25,7 @@ METHOD = (
 _NO_SELECTION = {"min_similarity": 0.8}
 #: Columns of `describe_parts`.
 PARTS = ("part", "by", "clips", "reviewed", "right", "at least", "at most")
+_DRAWN = {"segment_id": pl.String, "verdict": pl.String}
 _BANDS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT, _LEAST_NEXT = 2000, 5
@@ -85,13 +86,15 @@ def evidence(
     keys = upcoming["segment_id"].to_list()
     options = f"--strategy stratified --n {len(keys)} --threshold {threshold:g}"
     advice = f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
+    drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)])
+    drawn = drawn.drop_nulls().unique("segment_id")
     facts: dict[str, Any] = {
         "how_right": selection["statement"],
         "target": _wanted(precision, confidence),
         "target_proven": describe_progress(selection),
         "weakest": weakest(whole),
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
-        "reviewed": {word: int((state.segments["label"] == word).sum()) for word in ("right", "wrong", "unsure")},
+        "reviewed": {word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "rounds": [
             {"round": one.name, "strategy": one.strategy, "rows": len(one.rows), "reviewed": one.rows["verdict"].count()}
             for one in state.rounds

@@ -8,11 +8,12 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.tables import LEFT_OUT, table_path, with_durations
+from nbaudio.core.tombstones import tombstone
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
 from nbaudio.review.sampling import reviewable_segments
-from nbaudio.review.state import ReviewState, frame_contents, read_frame
+from nbaudio.review.state import ReviewState, frame_contents, frame_table
 
 _NEEDED = (*JUDGED, "speaker_id", "source_channel", "similarity", "split", "decision", "reason")
 _RANDOM = "random"
@@ -84,8 +85,8 @@ class ProofState(ReviewState):
 
     @cached_property
     def _frames(self) -> dict[str, pl.DataFrame]:
-        found = {one.name: read_frame(self.workspace, one.name) for one in self.rounds}
-        return {name: frame for name, frame in found.items() if frame is not None}
+        found = {one.name: frame_table(one.name) for one in self.rounds}
+        return {name: self.workspace.table(table) for name, table in found.items() if table_path(self.workspace, table).exists()}
 
     @cached_property
     def lines(self) -> Ints:
@@ -124,11 +125,11 @@ class ProofState(ReviewState):
 
     @cached_property
     def judged(self) -> Bools:
-        """Which segments were drawn and judged, or judged and could not be drawn."""
+        """Which segments reviewers reached in a round, or judged although no round could draw them."""
         found = np.zeros(len(self.segments), dtype=bool)
         places = np.concatenate([self.draws.item, self.draws.known])
         found[places[places < len(found)]] = True
-        return found & self.labelled("right", "wrong", "unsure")
+        return found
 
     def value(self, amounts: pl.Series, where: Bools, *, upper: bool) -> Array:
         """Return an amount by item of the population, 0 elsewhere; in upper bounds, replaced items that are gone are average."""
@@ -153,9 +154,10 @@ class ProofState(ReviewState):
         schema = {"line": pl.Int64, "round": pl.Int32, "segment_id": pl.String, "verdict": pl.String}
         parts = [pl.DataFrame(schema=schema)]
         for number, one in enumerate(self.usable):
-            rows = one.rows.join(
-                self._held(one).select("segment_id", "stratum", "size"), on="segment_id", how="left", maintain_order="left"
-            )
+            held = self._held(one).select("segment_id", "stratum", "size")
+            gone = one.rows.join(held, on="segment_id", how="anti")["segment_id"]
+            rows = one.rows.with_columns(pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone}))
+            rows = rows.join(held, on="segment_id", how="left", maintain_order="left")
             rows = rows.with_columns(rank=pl.int_range(1, pl.len() + 1).over("stratum"))
             # Once a stratum is used up, the others are drawn more often: then rows count if all before them were reached.
             late = (pl.col("rank") >= pl.col("size")).fill_null(value=False).cum_max().shift(1, fill_value=False)

@@ -31,9 +31,9 @@ from nbaudio.review.state import (
     ReviewState,
     content_hashes,
     frame_contents,
+    frame_table,
     reviewed_ids,
     word_hashes,
-    write_frame,
 )
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import normalization_steps
@@ -141,7 +141,7 @@ def export(
     made = _make(rows, record, workspace, out, encoding=clips, tables=tables, zip=zip)
     kept = [path for path, data in made.files.items() if _is_filled_in(path, data, record)]
     if frame is not None:
-        write_frame(workspace, record.name, frame)
+        workspace.save(**{frame_table(record.name): frame})
     # The record first: a sheet must never exist while its segments can still go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     exports = workspace.path / EXPORTS
@@ -263,7 +263,7 @@ def _new_record(
     silent: pl.DataFrame,
     picked: Sequence[str] | None,
 ) -> tuple[ReviewRecord, pl.DataFrame | None]:
-    """Take what was picked, or draw from what earlier reviews left, with the frame; raise InputError if nothing is left."""
+    """Take what was picked, or draw from what nobody has reached, with the frame; raise InputError if nothing is left."""
     before, frame = rounds(state, segments), None
     if picked is not None:
         there = pl.DataFrame({"segment_id": picked}).join(pool, on="segment_id", how="semi", maintain_order="left")
@@ -276,7 +276,7 @@ def _new_record(
         contents = pool.select("segment_id", content=frame_contents(pool))
         frame = frame.join(contents, on="segment_id", how="left", maintain_order="left")
     if drawn.is_empty():
-        given = "have been given to reviewers: " + ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
+        given = "have been judged or passed: " + ", ".join(f"{len(one.judged_ids):,} in {one.name}" for one in before)
         raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     record = ReviewRecord(
@@ -376,10 +376,13 @@ def _report(
     warnings = [f"{path}: exists and has been filled in or saved since: not overwritten" for path in kept]
     warnings += made.warnings
     if record.n > len(rows):
-        others = " and have not been given to reviewers yet" if record.after else ""
+        others = " and have not been judged yet" if record.after else ""
         warnings.append(
             f"{record.n:,} were requested, only {len(rows):,} segments can be reviewed{others}: all are in the {what}"
         )
+    earlier = [key for one in state.records.values() if one.name in record.after for key in one.segment_ids]
+    if twice := int(rows["segment_id"].is_in(earlier).sum()) if record.strategy != PICKED else 0:
+        warnings.append(f"{twice:,} of them are also in an earlier review, where nobody had judged them yet: each counts once")
     if len(silent):
         names = silent["recording_id"].unique().sort()
         shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])

@@ -35,7 +35,7 @@ class Round:
 
     name: str  # of the review
     strategy: str  # a key of `sampling.STRATEGIES`
-    # `segment_id`, `verdict` (right, wrong, unsure; null if not reached, or withdrawn), `line` (of the verdict log, which reached it) and
+    # `segment_id`, `verdict` (right, wrong, unsure; null if not reached), `line` (of the verdict log, which reached it) and
     # `skipped` (reached, and judged by nobody), in the order of the sheet
     rows: pl.DataFrame
     corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
@@ -55,7 +55,8 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
 
     A verdict counts for a review if the drawn content was judged, and the segment still has these times and words (normalization
     does not change them). What `ingest --add` changed after the draw stays unsure in that review: a change may follow from the
-    verdicts. What is gone keeps the verdict on what was drawn. `segments` is the result of `uncorrected`, with the columns `JUDGED`.
+    verdicts. What is gone keeps the verdict on what was drawn. `segments` is the result of `uncorrected`, with the columns
+    `JUDGED`.
     """
     drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
     kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))

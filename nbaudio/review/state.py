@@ -20,10 +20,10 @@ import msgspec
 import polars as pl
 
 from nbaudio.core import input_guards
-from nbaudio.core.atomic import append_lines, atomic_write, read_lines
+from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import CORRECTED_TEXTS, read_parquet, table_path
+from nbaudio.core.tables import CORRECTED_TEXTS, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
@@ -50,7 +50,6 @@ EXPORTS = "exports.json"
 #: What separates the words of a verdict in the log, as in ``cut off, noise``.
 SEPARATOR = ", "
 
-_FRAME = ".frame.parquet"
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
 
@@ -330,16 +329,12 @@ def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
     return _frame(lines, Note).unique("segment_id", keep="last", maintain_order=True).filter(pl.col("note") != "")
 
 
-def write_frame(workspace: Workspace, name: str, frame: pl.DataFrame) -> None:
-    """Store what a review could draw: `segment_id`, `stratum`, `weight` and `content` (`frame_contents`) of all segments."""
-    with atomic_write(workspace.path / "reviews" / f"{name}{_FRAME}") as partial:
-        frame.write_parquet(partial)
+def frame_table(review: str) -> str:
+    """Return the table with what a review could draw, which reviews of earlier versions lack.
 
-
-def read_frame(workspace: Workspace, name: str) -> pl.DataFrame | None:
-    """Return what a review could draw; None for a review of an earlier version."""
-    path = workspace.path / "reviews" / f"{name}{_FRAME}"
-    return read_parquet(path) if path.exists() else None
+    Its columns are `segment_id` (of a withdrawn segment, its tombstone), `stratum`, `weight` and `content` (`frame_contents`).
+    """
+    return f"reviews/{review}.frame"
 
 
 def frame_contents(segments: pl.DataFrame) -> pl.Series:
