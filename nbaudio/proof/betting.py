@@ -12,7 +12,7 @@ Values are in segments, hours or words. Segments that no draw could reach count 
 ones, and so do unsure ones. docs/evidence.md explains the method; benchmarks/evidence.py tests it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -145,11 +145,19 @@ class Draws:
         known = value[self.known_items(upper=upper)[1]].sum()
         return float((self.worth(value, upper=upper) * self.faults(upper=upper)).sum() + known)
 
-    def faulty_share(self, value: Array) -> float | None:
-        """Return the estimated share of the value that is wrong or unsure (Hajek, 1971); None if nothing of it was drawn."""
+    def faulty_share(self, value: Array, rounds: Sequence[int] | None = None) -> tuple[float, float] | None:
+        """Return the estimated share of the value that is wrong or unsure (Hajek, 1971), and its standard error.
+
+        `rounds` are the places of the frames whose draws count, by default all; None if nothing of the value was drawn.
+        """
         weight = self.average_weight * self.worth(value, upper=True)
+        weight = weight if rounds is None else weight * np.isin(self.round, rounds)
         every = float(weight.sum())
-        return float(weight[self.faults(upper=True)].sum()) / every if every > 0 else None
+        if every <= 0:
+            return None
+        faults = self.faults(upper=True)
+        share = float(weight[faults].sum()) / every
+        return share, float(np.linalg.norm(weight * (faults - share))) / every
 
 
 @dataclass(frozen=True)

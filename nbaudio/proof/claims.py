@@ -75,7 +75,7 @@ class Part:
         share = state.draws.faulty_share(inside)
         precision = None
         if share is not None or facts["reviewed"]:
-            precision = min(max(1 - ((share or 0.0) * float(inside.sum()) - found) / ships, low), high)
+            precision = min(max(1 - ((share[0] if share else 0.0) * float(inside.sum()) - found) / ships, low), high)
         return facts | {"precision": precision, "low": low, "high": high, "target": target, "proven": low >= target - 1e-12}
 
     def value(self, what: str, *, upper: bool = True) -> Array:
@@ -211,7 +211,7 @@ def _row(part: Part, claims: Mapping[int, Mapping[str, Any]], place: int, below:
         # What is wrong above a threshold is no more than above a lower one, and no less than above a higher one.
         low = max(0.0, 1 - (1 - claims[below]["low"]) * claims[below]["segments"] / size)
         high = 1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size if claims[over]["segments"] else 1.0
-    precision = None if share is None or low is None else min(max(1 - share, low), high or 1.0)
+    precision = None if share is None or low is None else min(max(1 - share[0], low), high or 1.0)
     return names | {"precision": precision, "low": low, "high": high}
 
 

@@ -26,6 +26,7 @@ _NO_SELECTION = {"min_similarity": 0.8}
 #: Columns of `describe_parts`.
 PARTS = ("part", "by", "clips", "reviewed", "right", "at least", "at most")
 _DRAWN = {"segment_id": pl.String, "verdict": pl.String}
+_PERFECT = "taken as perfect: no segment was judged by two of them (--reviewers NAME,NAME --overlap N lets them judge the same)"
 _BANDS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT, _LEAST_NEXT = 2000, 5
@@ -88,6 +89,7 @@ def evidence(
     advice = f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
     drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)])
     drawn = drawn.drop_nulls().unique("segment_id")
+    twice = state.verdicts.filter(pl.len().over("segment_id", "content") > 1)["segment_id"].n_unique()
     facts: dict[str, Any] = {
         "how_right": selection["statement"],
         "target": _wanted(precision, confidence),
@@ -95,6 +97,7 @@ def evidence(
         "weakest": weakest(whole),
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
         "reviewed": {word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
+        "reviewers": f"{twice:,} segments were judged by two or more: nbaudio.review.agreement(W)" if twice else _PERFECT,
         "rounds": [
             {"round": one.name, "strategy": one.strategy, "rows": len(one.rows), "reviewed": one.rows["verdict"].count()}
             for one in state.rounds
@@ -251,9 +254,10 @@ def _warnings(state: ProofState, whole: Part) -> list[str]:
         warnings.append(
             f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped: they are no sample of others"
         )
+    warnings += _blindness(state, whole)
     if len(state.lines):
         covered = sum((frame.valid for frame in state.draws.frames), start=state.draws.frames[0].valid)[: len(whole.inside)]
-        if unseen := int((whole.inside & ~covered & ~state.labelled("right", "wrong", "unsure")).sum()):
+        if unseen := int((whole.inside & ~covered & ~state.judged).sum()):
             warnings.append(
                 f"{unseen:,} of {int(whole.inside.sum()):,} segments could not be drawn by any round that has verdicts: "
                 "lower bounds count them as wrong, estimates leave them out"
@@ -261,6 +265,21 @@ def _warnings(state: ProofState, whole: Part) -> list[str]:
     if unsure := int((state.segments["label"] == "unsure").sum()):
         warnings.append(f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right")
     return warnings
+
+
+def _blindness(state: ProofState, whole: Part) -> list[str]:
+    """Compare rounds whose reviewers saw hypothesis and similarity with blind ones; empty unless there are both."""
+    blind = [state.records[one.name].blind for one in state.usable]
+    of = {kind: [place for place, each in enumerate(blind) if each is kind] for kind in (True, False)}
+    found = {kind: state.draws.faulty_share(whole.value("segments"), places) for kind, places in of.items() if places}
+    if len(pairs := [each for each in found.values() if each]) < 2:
+        return []
+    (hidden, error), (shown, other) = pairs
+    half = 1.96 * math.hypot(error, other)
+    return [
+        f"right are {1 - hidden:.3f} by blind reviews and {1 - shown:.3f} by reviews that showed the hypothesis: "
+        f"a difference of {hidden - shown:+.3f} ({hidden - shown - half:+.3f} to {hidden - shown + half:+.3f}, 95 %)"
+    ]
 
 
 def _jump(one: Round) -> str:
