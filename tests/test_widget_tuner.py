@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nbaudio.proof.precision_curves import curve
 from test_widget_tables import ask
 from test_widgets import Page, sounds
 
 from nbaudio import review
 from nbaudio.core.errors import InputError
 from nbaudio.proof.evidence import ProofState
-from nbaudio.proof.precision_curves import curve
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import threshold_tuner

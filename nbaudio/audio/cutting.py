@@ -53,34 +53,31 @@ def resample_window(
         AudioError: the window cannot be decoded or has no sample at `rate`, or the channel does not exist.
         InputError: an unknown channel.
     """
-    own = recording.sampling_rate
+    own, new = recording.sampling_rate, rate or recording.sampling_rate
     if (stop - start) * recording.num_channels > MOST_SAMPLES:
         raise AudioError(
             f"samples {start} to {stop} are {(stop - start) / own / 60:,.0f} minutes, too many for one clip; "
             f"at most {MOST_SAMPLES / own / 60 / recording.num_channels:,.0f} of such a recording are taken"
         )
-    if rescale(start, own, rate or own) >= rescale(stop, own, rate or own):
-        raise AudioError(f"samples {start} to {stop} are less than one sample at {rate or own:,} Hz")
-    if rate is None or rate == own:
-        window = recording.read(start, stop)
-        _check_length(start + len(window), start, stop)
-        return _to_int16(*_one_channel(window, channel))
-    # Blocks of `own_block` samples become whole blocks of `new_block` samples: cutting at blocks keeps the output grid.
-    own_block, new_block = own // gcd(own, rate), rate // gcd(own, rate)
-    context = int(CONTEXT_S * own) + own_block
-    first_block = max(0, start - context) // own_block
-    end = stop + context if num_samples is None else min(num_samples, stop + context)
-    window = recording.read(first_block * own_block, end)
-    _check_length(first_block * own_block + len(window), start, stop)
+    first, last = rescale(start, own, new), rescale(stop, own, new)
+    if first >= last:
+        raise AudioError(f"samples {start} to {stop} are less than one sample at {new:,} Hz")
+    begin, end, offset = start, stop, 0
+    if new != own:
+        # Blocks of `own_block` samples become whole blocks of `new_block` samples: cutting at blocks keeps the output grid.
+        own_block, new_block = own // gcd(own, new), new // gcd(own, new)
+        context = int(CONTEXT_S * own) + own_block
+        first_block = max(0, start - context) // own_block
+        begin, offset = first_block * own_block, first_block * new_block
+        end = stop + context if num_samples is None else min(num_samples, stop + context)
+    window = recording.read(begin, end)
+    if begin + len(window) < stop:
+        raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {begin + len(window)}")
     mono, scale = _one_channel(window, channel)
-    resampled = soxr.resample(mono.astype(np.float32, copy=False), own, rate, quality="HQ")
-    offset = first_block * new_block
-    return _to_int16(resampled[rescale(start, own, rate) - offset : rescale(stop, own, rate) - offset], scale)
-
-
-def _check_length(end: int, start: int, stop: int) -> None:
-    if end < stop:
-        raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {end}")
+    if new != own:
+        resampled = soxr.resample(mono.astype(np.float32, copy=False), own, new, quality="HQ")
+        mono = resampled[first - offset : last - offset]
+    return _to_int16(mono, scale)
 
 
 def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
