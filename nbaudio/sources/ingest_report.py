@@ -11,7 +11,7 @@ from nbaudio.core.name_matching import DECISIONS
 from nbaudio.core.report import Report, duration, first_lines, size
 from nbaudio.core.tables import GROWTH, segment_failures, table_path, with_durations
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
-from nbaudio.sources.merge_segments import KINDS, Merge, is_, merge_segments
+from nbaudio.sources.place_segments import KINDS, Merge, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.storage.base import Location
 from nbaudio.storage.workspace import Workspace
