@@ -150,7 +150,6 @@ class AvRecording:
                 raise AudioError(f"{self.path}: damaged: samples {first} to {last} cannot be decoded")
 
     def _read(self, start: int, stop: int) -> _Decoded:
-        """Decode samples [start, stop) from a run-up before them."""
         try:
             return self._decode_window(start, stop)
         except _WrongPacketError:
@@ -352,7 +351,6 @@ class AvRecording:
         return (max(0, position) if self.codec in _STATEFUL else position) - self._origin
 
     def _samples(self, frame: av.AudioFrame, to_packed: AudioResampler) -> list[NDArray[np.float32]]:
-        """Return a frame's samples, arrays of shape (channels, n)."""
         # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in 18.1).
         if frame.format.name == "fltp" and self.num_channels < 8:
             return [cast(NDArray[np.float32], frame.to_ndarray())]

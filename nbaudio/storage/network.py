@@ -284,7 +284,6 @@ def _retry_after_of(error: BaseException) -> float | None:
 
 
 def _permanent_error(place: "Remote", error: BaseException, done: str) -> AudioError | None:
-    """Return the error to raise if a retry does not help, else None."""
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'location'}")

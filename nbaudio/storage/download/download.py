@@ -149,7 +149,7 @@ class _Worker:
     """Downloads the files of a queue, in any number of threads."""
 
     queue: RateLimitedQueue
-    bar: "ByteProgress"
+    bar: "_ByteProgress"
     fetcher: Fetcher
     seed: int
 
@@ -250,7 +250,7 @@ class _Worker:
         self.queue.finish(task)
 
 
-class ByteProgress:
+class _ByteProgress:
     """Progress in bytes, for threads, over files; a length that is not known yet counts as the mean of the known ones."""
 
     def __init__(self, bar: Any, num_files: int) -> None:
@@ -261,20 +261,17 @@ class ByteProgress:
         self._finished = self._waiting = ""
 
     def expect(self, name: str, num_bytes: int) -> None:
-        """Set how many bytes of a file will come."""
         with self._lock:
             self._num_known += name not in self._left
             self._left[name] = num_bytes
             self._update_total()
 
     def advance(self, name: str, num_bytes: int) -> None:
-        """Count bytes of a file that have come."""
         with self._lock:
             self._left[name] -= num_bytes
             self._bar.update(num_bytes)
 
     def finish(self, name: str) -> None:
-        """Count a file as finished."""
         with self._lock:
             self._left.pop(name, None)
             self._num_done += 1
@@ -283,7 +280,6 @@ class ByteProgress:
             self._update_total()
 
     def show_waiting(self, hosts: str) -> None:
-        """Show the hosts that are waited for; an empty text shows none."""
         with self._lock:
             self._waiting = hosts
             self._show(refresh=True)
@@ -298,9 +294,9 @@ class ByteProgress:
 
 
 @contextmanager
-def byte_progress(num_files: int) -> Iterator[ByteProgress]:
+def byte_progress(num_files: int) -> Iterator[_ByteProgress]:
     """Show progress in bytes, with rate, time left and silent hosts."""
     with open_bar(total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT) as bar:
-        shown = ByteProgress(bar, num_files)
+        shown = _ByteProgress(bar, num_files)
         with naming_hosts(shown.show_waiting):
             yield shown
