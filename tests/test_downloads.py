@@ -24,12 +24,11 @@ import nbaudio
 from nbaudio import Workspace, download
 from nbaudio.cli import app
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError
-from nbaudio.storage import retry
+from nbaudio.storage import network
 from nbaudio.storage.download.download import pause_seconds
-from nbaudio.storage.download.ledger import DownloadItem
-from nbaudio.storage.download.lists import read_list
+from nbaudio.storage.download.ledger import DownloadItem, read_list
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
-from nbaudio.storage.retry import retry_after
+from nbaudio.storage.network import retry_after
 
 BODY = bytes(i * i % 251 for i in range(300_000))
 
@@ -163,7 +162,7 @@ def web():
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.01)
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 

@@ -24,7 +24,7 @@ from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError, WorkerLostError
 from nbaudio.core.progress import listen_to_progress, progress, progress_note
 from nbaudio.corpus import packs, plan
-from nbaudio.storage import retry, run_log
+from nbaudio.storage import network, run_log
 from nbaudio.storage.remote import remote
 
 SIZE = "100kB"
@@ -145,7 +145,7 @@ def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(workspace
 
 @pytest.mark.slow
 def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
     made(workspace, tmp_path / "quiet")
     with serving(workspace.audio_root) as web:

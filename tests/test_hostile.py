@@ -596,7 +596,7 @@ def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
 
 
 def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):
-    monkeypatch.setattr("nbaudio.audio.cutting.MOST_SAMPLES", 1000)
+    monkeypatch.setattr("nbaudio.audio.recordings.MOST_SAMPLES", 1000)
     with open_recording(place / "audio/a.wav") as recording:
         assert len(resample_window(recording, 0, 1000, rate=None)) == 1000
         with pytest.raises(AudioError, match="samples 0 to 1001 are 0 minutes, too many for one clip"):

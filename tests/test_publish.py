@@ -19,7 +19,7 @@ from hub import NAME, SIGNATURE, TOKEN, URL, serving_hub
 from nbaudio import materialize, publish, verify
 from nbaudio.core.errors import ExistsError, InputError, MissingExtraError, NbaudioError
 from nbaudio.reading import open_corpus
-from nbaudio.storage import retry
+from nbaudio.storage import network
 from nbaudio.storage.location import location
 
 # As huggingface_hub uploads.
@@ -41,7 +41,7 @@ def hub(monkeypatch, tmp_path):
             monkeypatch.setattr(constants, name, getattr(constants, name).replace(constants.ENDPOINT, served.url))
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setattr(_http, "time", types.SimpleNamespace(sleep=lambda _: None))
-        monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+        monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield served
         huggingface_hub.close_session()

@@ -24,7 +24,7 @@ from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
 from nbaudio.reading import open_corpus
 from nbaudio.reading.order import Epoch, Partition
-from nbaudio.storage import retry
+from nbaudio.storage import network
 from nbaudio.storage.workspace import Workspace
 
 RATE = 8000
@@ -410,7 +410,7 @@ def test_leaving_early_fetches_little_more(corpus):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
 
 
 def test_a_stream_from_afar_fetches_each_byte_once(corpus, source):

@@ -16,7 +16,7 @@ from web import serving
 from nbaudio import materialize, stats, verify
 from nbaudio.core.errors import AudioError, ExistsError, InputError, MissingExtraError, NbaudioError
 from nbaudio.reading import open_corpus
-from nbaudio.storage import folders, retry
+from nbaudio.storage import folders, network
 from nbaudio.ui.widgets import corpus_player
 
 SIZE = "40kB"
@@ -24,7 +24,7 @@ SIZE = "40kB"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
 
 
 @pytest.fixture

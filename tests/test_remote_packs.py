@@ -9,14 +9,14 @@ from stores import Bucket
 
 from nbaudio import Workspace, materialize
 from nbaudio.core.errors import InputError
-from nbaudio.storage import retry
+from nbaudio.storage import network
 
 PACKS = "gs://bucket/packs"
 
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
     stores.register(tmp_path / "store")
     (tmp_path / "store/bucket/packs").mkdir(parents=True)
     yield tmp_path / "store/bucket"

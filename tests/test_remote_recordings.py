@@ -21,9 +21,9 @@ from web import serving
 from nbaudio import ingest, materialize, review, select
 from nbaudio.audio import open_recording, read_clip
 from nbaudio.core.errors import AudioError, InputError, MissingExtraError
-from nbaudio.storage import retry
+from nbaudio.storage import network
+from nbaudio.storage.base import RangeFile
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.range_file import RangeFile
 from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import check_url
 from nbaudio.storage.workspace import Workspace
@@ -34,7 +34,7 @@ NAMES = ("7. sjednica  [HlauTe_NK6U].wav", "č & 100%.flac", "x#y?.mp3")
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_what_is_transient_is_retried_and_leaves_no_trace(archive, web, local, t
 
 def test_pauses_that_a_server_asks_for_are_kept_to(archive, web, local, tmp_path, monkeypatch):
     pauses = []
-    monkeypatch.setattr(retry.time, "sleep", pauses.append)
+    monkeypatch.setattr(network.time, "sleep", pauses.append)
     monkeypatch.setenv("NBAUDIO_MAX_WAIT", "300")
     web.busy.update({NAMES[0]: 2, NAMES[1]: 1})
     web.after.update({NAMES[0]: "7", NAMES[1]: format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)})
@@ -153,7 +153,7 @@ def test_pauses_that_a_server_asks_for_are_kept_to(archive, web, local, tmp_path
 
 
 def test_a_server_that_asks_for_too_long_a_pause_is_given_up_at_once(archive, web, tmp_path, monkeypatch):
-    monkeypatch.setattr(retry.time, "sleep", lambda _: pytest.fail("waits"))
+    monkeypatch.setattr(network.time, "sleep", lambda _: pytest.fail("waits"))
     web.busy[NAMES[0]] = 9
     web.after[NAMES[0]] = "90000"
     problems = ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w").problems
@@ -181,7 +181,7 @@ def test_a_file_that_changes_while_a_broken_transfer_goes_on_is_refused(web, tmp
         large.write_bytes(b"b" * 4_000_000)
         os.utime(large, ns=(0, 0))
 
-    monkeypatch.setattr(retry.time, "sleep", change)
+    monkeypatch.setattr(network.time, "sleep", change)
     place = remote(web.url, Cache(tmp_path / "cache")) / "large.wav"
     with pytest.raises(AudioError, match="changed while it was read"), place.fetched():
         pass

@@ -24,7 +24,7 @@ from nbaudio import Workspace
 from nbaudio.cli import app
 from nbaudio.core.errors import AudioError, DiskFullError, InputError
 from nbaudio.sources import recordings
-from nbaudio.storage import retry
+from nbaudio.storage import network
 from nbaudio.storage.network import Network, environment
 from nbaudio.storage.remote import remote
 
@@ -35,7 +35,7 @@ ABSURD = 2**62
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "5")
 
 
@@ -245,7 +245,7 @@ def test_a_host_that_only_fails_is_given_up_and_retried_in_the_next_run(fetch, d
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")
     if dead == "refusing":
-        monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.2)
+        monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.2)
 
     def run(bad):
         names = [f"{bad}/{number}.wav" for number in range(60)] + [f"{web.url}/a.wav"]
@@ -302,7 +302,7 @@ def test_a_host_with_bad_files_is_not_given_up(web, tmp_path, monkeypatch):
 @BOTH
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "gopher://127.0.0.1/x", "/b.wav", "/loop/b.wav"])
 def test_redirects_to_nowhere_fail_at_once(fetch, target, web, tmp_path, monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 60.0)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 60.0)
     for name in ("b.wav", "HEAD b.wav"):
         web.acts[name] = answers(302, Content_Length=0, Location=target)
     reason = only_b_fails(fetch, web, tmp_path)

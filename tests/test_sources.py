@@ -11,13 +11,13 @@ from web import serving
 
 from nbaudio import ingest, materialize, select
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.storage import retry
+from nbaudio.storage import network
 from nbaudio.storage.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
 
 
 @pytest.fixture

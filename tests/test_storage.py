@@ -23,10 +23,10 @@ from nbaudio.core.atomic import (
 )
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.locks import lock
-from nbaudio.storage import retry
+from nbaudio.storage import network
 from nbaudio.storage.archives import is_in_archive
 from nbaudio.storage.base import read_whole
-from nbaudio.storage.download.lists import display_url
+from nbaudio.storage.download.ledger import display_url
 from nbaudio.storage.filesystems import filter_names
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.http import HttpFiles
@@ -128,16 +128,16 @@ def test_stored_names_have_no_secret_and_stay_apart():
 
 
 def test_pauses_between_tries():
-    assert [retry.backoff_seconds(*each) for each in ((1, 0.5), (3, 0.0), (50, 0.5))] == [0.5, 1.5, 60.0]
+    assert [network.backoff_seconds(*each) for each in ((1, 0.5), (3, 0.0), (50, 0.5))] == [0.5, 1.5, 60.0]
     date = {"Retry-After": "Sat, 21 Nov 2026 01:00:30 GMT", "Date": "Sat, 21 Nov 2026 01:00:00 GMT"}
-    assert [retry.retry_after(headers) for headers in ({"Retry-After": "120"}, {}, date)] == [120.0, None, 30.0]
+    assert [network.retry_after(headers) for headers in ({"Retry-After": "120"}, {}, date)] == [120.0, None, 30.0]
 
 
 def test_errors_of_libraries_and_of_the_disk_are_read():
     error = OSError("slow down")
     error.__cause__ = type("ClientError", (Exception,), {"response": {"ResponseMetadata": {"HTTPStatusCode": 503}}})()
-    assert (retry.http_status(error), retry.http_status(OSError("no route"))) == (503, None)
-    assert retry.one_line_error(OSError("cannot reach https://host/?key=secret")) == "cannot reach ..."
+    assert (network.http_status(error), network.http_status(OSError("no route"))) == (503, None)
+    assert network.one_line_error(OSError("cannot reach https://host/?key=secret")) == "cannot reach ..."
     full = (OSError(28, "No space left on device"), OSError(5, "Input/output error"))
     assert [disk_full_reason(each) for each in full] == ["No space left on device", None]
 
@@ -169,7 +169,7 @@ def test_locks_are_shared_or_exclusive(tmp_path):
 
 @pytest.fixture
 def served(tmp_path, monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
     (tmp_path / "www/sub").mkdir(parents=True)
     (tmp_path / "www/a.wav").write_bytes(b"0123456789")
     with serving(tmp_path / "www") as web:
@@ -226,7 +226,7 @@ def test_an_idle_connection_that_the_server_closed_costs_no_try(served, monkeypa
 
 @pytest.fixture(params=["local", "remote"])
 def place(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
     return location(tmp_path / "folder" if request.param == "local" else f"memory://{tmp_path.name}/folder")
 
 

@@ -7,11 +7,10 @@ where the source has at most 16 bits, else float32 in [-1, 1]. A clip is one cha
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from nbaudio.audio.cutting import read_clip, resample_window
 from nbaudio.audio.encoding import ENCODERS, Encoding, codec_versions, decode_clip, decode_levels, encode_clip, encoder
 from nbaudio.audio.probing import Probe, probe
 from nbaudio.audio.quantization import dequantize, quantize
-from nbaudio.audio.recordings import Recording, open_recording
+from nbaudio.audio.recordings import Recording, open_recording, read_clip, resample_window
 
 __all__ = ["ENCODERS", "Encoding", "Probe", "Recording", "codec_versions", "decode_clip", "decode_levels", "dequantize"]
 __all__ += ["encode_clip", "encoder", "open_recording", "probe", "quantize", "read_clip", "resample_window"]

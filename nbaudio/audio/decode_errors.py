@@ -10,10 +10,9 @@ MAX_CHANNELS = 64
 _HEAD_BYTES = 4096
 _SHORTENED = "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
 _NAMES = {b"fLaC": "FLAC", b"OggS": "Ogg", b"FORM": "AIFF", b"\x1aE\xdf\xa3": "Matroska or WebM", b"ID3": "MP3"}
-_NO_FORMAT = "a WAV file whose format chunk is missing or damaged"
 # What is wrong with a file that begins with these bytes and cannot be opened.
 _DAMAGED = {start: f"begins like {name} and is damaged or truncated there" for start, name in _NAMES.items()}
-_DAMAGED |= dict.fromkeys((b"RIFF", b"RIFX", b"RF64"), _NO_FORMAT)
+_DAMAGED |= dict.fromkeys((b"RIFF", b"RIFX", b"RF64"), "a WAV file whose format chunk is missing or damaged")
 
 
 def implausible_header(rate: int, channels: int) -> str | None:

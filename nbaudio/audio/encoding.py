@@ -86,13 +86,12 @@ def _encode_levels(samples: NDArray[np.int16], _rate: int, *, law: str) -> bytes
 def decode_levels(data: bytes) -> NDArray[np.uint8]:
     """Return the levels of a quantized clip: uint8, shape (samples,); raise AudioError for anything else."""
     try:
-        levels = np.load(io.BytesIO(data), allow_pickle=False)
+        levels: NDArray[np.uint8] = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise AudioError(f"{len(data)} bytes are not the levels of a clip ({error})") from error
     if levels.dtype != np.uint8 or levels.ndim != 1:
         raise AudioError(f"levels of a clip are uint8 of shape (samples,), not {levels.dtype} of shape {levels.shape}")
-    found: NDArray[np.uint8] = levels
-    return found
+    return levels
 
 
 def _decode_levels(data: bytes, *, law: str) -> tuple[NDArray[np.int16], int | None]:

@@ -1,6 +1,7 @@
 """Recordings read by FFmpeg (PyAV): formats that libsndfile cannot read, or reads slowly or inexactly; see `recordings`."""
 
 import sys
+import zlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from nbaudio.audio import mp3
 from nbaudio.audio.decode_errors import implausible_header, no_samples_reason, unknown_format_reason
 from nbaudio.audio.ogg import first_packet, index_packets_of_ogg
-from nbaudio.audio.packets import AudioPacket, PacketIndex, index_packets, opus_samples, packet_crc, packet_time
+from nbaudio.audio.packets import AudioPacket, PacketIndex, index_packets, opus_samples, packet_time
 from nbaudio.core.errors import AudioError
 
 # Run-up: seconds decoded and discarded before a window after a seek. AAC and Vorbis converge in a frame or two. Opus converges in
@@ -94,17 +95,14 @@ class AvRecording:
         # PyAV's types exclude an unknown codec, which is None.
         context: AudioCodecContext | None = self._stream.codec_context
         if context is None:
-            self.close()
-            raise AudioError(f"{path}: its codec is unknown, or its header is damaged")
+            raise self._refused("its codec is unknown, or its header is damaged")
         self.sampling_rate: int = context.sample_rate
         self.num_channels: int = context.channels
         self.codec: str = context.name.removesuffix("float").removeprefix("lib")
         if not self.sampling_rate or not self.num_channels or not self._stream.time_base:
-            self.close()
-            raise AudioError(f"{path}: {no_samples_reason(path)}")
+            raise self._refused(no_samples_reason(path))
         if problem := implausible_header(self.sampling_rate, self.num_channels):
-            self.close()
-            raise AudioError(f"{path}: {problem}")
+            raise self._refused(problem)
         self._ticks: Fraction = self._stream.time_base * self.sampling_rate
         self._run_up = self._find_run_up()
         container = self._container.format.name
@@ -152,7 +150,6 @@ class AvRecording:
                 raise AudioError(f"{self.path}: damaged: samples {first} to {last} cannot be decoded")
 
     def _read(self, start: int, stop: int) -> _Decoded:
-        """Decode samples [start, stop) from a run-up before them."""
         try:
             return self._decode_window(start, stop)
         except _WrongPacketError:
@@ -215,9 +212,12 @@ class AvRecording:
             reason = getattr(error, "strerror", None) or error
             raise AudioError(f"{self.path}: {unknown_format_reason(self.path)} ({reason})") from error
         if not self._container.streams.audio:
-            self.close()
-            raise AudioError(f"{self.path}: has no audio stream, only pictures or text")
+            raise self._refused("has no audio stream, only pictures or text")
         self._stream = self._container.streams.audio[0]
+
+    def _refused(self, reason: str) -> AudioError:
+        self.close()
+        return AudioError(f"{self.path}: {reason}")
 
     @cached_property
     def _index(self) -> PacketIndex:
@@ -240,13 +240,11 @@ class AvRecording:
         return all(entries[number].timestamp == first + number * step for number in (*checked, last))
 
     def _begin(self) -> tuple[Iterator[AudioPacket], AudioCodecContext]:
-        """Reopen the file and return all packets and a decoder."""
         self._container.close()
         self._open()
         return self._demux(), self._stream.codec_context
 
     def _demux(self) -> Iterator[AudioPacket]:
-        """Yield packets from the container's current position."""
         # PyAV raises IndexError, at random, where new streams appear after the beginning (`demux`, seen in 18.1); by then all
         # packets have been read.
         with suppress(IndexError):
@@ -270,7 +268,7 @@ class AvRecording:
             if packet_time(packet) is None:
                 yield packet, index.num_samples
             elif number < len(index.ends):
-                if self._jumps and first and packet_crc(packet) != index.checks[number]:
+                if self._jumps and first and zlib.crc32(packet) != index.checks[number]:
                     raise _WrongPacketError
                 yield packet, int(index.ends[number])
 
@@ -287,7 +285,7 @@ class AvRecording:
                 at = packet_time(packet)
                 if at is None or at > wanted[0]:
                     return None
-                if (at, packet_crc(packet)) == wanted:
+                if (at, zlib.crc32(packet)) == wanted:
                     return chain([packet], packets)
         return None
 
@@ -348,13 +346,11 @@ class AvRecording:
                     position = cast(int, position) + samples.shape[1]
 
     def _time_of(self, frame: av.AudioFrame) -> int:
-        """Return the position of a frame by the container's clock."""
         position = int((frame.pts or 0) * self._ticks)
         # A new decoder drops the samples before 0 as the container says, but does not change the time of the frame.
         return (max(0, position) if self.codec in _STATEFUL else position) - self._origin
 
     def _samples(self, frame: av.AudioFrame, to_packed: AudioResampler) -> list[NDArray[np.float32]]:
-        """Return a frame's samples, arrays of shape (channels, n)."""
         # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in 18.1).
         if frame.format.name == "fltp" and self.num_channels < 8:
             return [cast(NDArray[np.float32], frame.to_ndarray())]

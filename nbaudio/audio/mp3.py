@@ -83,7 +83,6 @@ def _last_frame(descriptor: int, at: int, size: int, kind: bytes) -> tuple[int, 
 
 
 def _after_id3(head: bytes) -> int:
-    """Return the end of an ID3v2 tag."""
     if not head.startswith(b"ID3") or len(head) < 10:
         return 0
     size = 0

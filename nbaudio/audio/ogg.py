@@ -124,7 +124,6 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
 def _packet_samples(
     file: BinaryIO, codec: str, begin: bytes, starts: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the samples that each packet completes."""
     data = np.memmap(file, np.uint8, "r")
     at = np.append(offsets, len(data))[starts[:-1]]
     first, second = (data[np.minimum(at + by, len(data) - 1)].astype(np.int64) for by in (0, 1))

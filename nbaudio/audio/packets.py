@@ -61,11 +61,6 @@ def packet_time(packet: AudioPacket) -> int | None:
     return packet.pts if packet.pts is not None else packet.dts
 
 
-def packet_crc(packet: AudioPacket) -> int:
-    """Return the CRC-32 of a packet's bytes."""
-    return zlib.crc32(memoryview(packet))
-
-
 def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
     """Index a stream, which `begin` restarts, of `ticks` samples per tick; `skipped` is the pre-skip of Opus, if known better."""
     packets, decoder = begin()
@@ -82,7 +77,7 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
             at = packet_time(packet)
             if at is not None:
                 stamps.append(at)
-                checks.append(packet_crc(packet))
+                checks.append(zlib.crc32(packet))
                 if opus and packet.has_sidedata("skip_samples"):
                     trims.append(struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples"))))
                 if callable(count):

@@ -25,8 +25,8 @@ from nbaudio.corpus.plan import CutTask, Source, cut_task
 from nbaudio.engine import RunTasks
 from nbaudio.storage.base import Location, LocationLike
 from nbaudio.storage.location import location
+from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.remote import CHANGED_MESSAGE
-from nbaudio.storage.retry import RemoteNotFoundError
 from nbaudio.storage.urls import is_url
 
 _TRAILER = struct.Struct("<Q32s8s")

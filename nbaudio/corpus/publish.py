@@ -16,8 +16,8 @@ from nbaudio.corpus.card import CARD, About
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, read_corpus_info
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.hub import HubDataset, Upload
+from nbaudio.storage.network import RemoteNotFoundError, convert_error
 from nbaudio.storage.remote import remote
-from nbaudio.storage.retry import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import redact_url
 
 # So many shards of the first version are committed together; those of a killed upload are not sent again either.

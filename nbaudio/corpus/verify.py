@@ -24,7 +24,7 @@ from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, TABLES, read_corpus_inf
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
-from nbaudio.storage.retry import RemoteNotFoundError
+from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.workspace import Workspace
 
 _LOCATION = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]

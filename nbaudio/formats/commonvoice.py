@@ -69,7 +69,6 @@ def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem
 
 
 def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]] | Problem]:
-    """Yield the number of each line and its fields by the names in the header."""
     header: list[str] = []
     for number, line in numbered_lines(path):
         fields = line.split("\t")

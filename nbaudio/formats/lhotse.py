@@ -84,7 +84,6 @@ def read(source: Path) -> Transcripts:
 
 
 def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
-    """List the manifests of each split by kind."""
     if source.is_file():
         found = _MANIFEST.fullmatch(source.name)
         return {found[2] if found and split_role(found[2] or "") else None: {"cuts": source}}

@@ -102,7 +102,6 @@ def _items(files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str,
 
 
 def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Problem]:
-    """Yield the utterances of one chapter."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -25,6 +25,8 @@ from nbaudio.formats.base import BATCH_ROWS, PROBLEMS, TRANSCRIPTS, Problem, Tra
 from nbaudio.formats.source_columns import batches, choose, schema_of
 
 _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_channel", "source_duration", "duration_s"))
+# Parameters of `read` that do not name a column.
+_NOT_COLUMNS = ("source", "separator", "quotes", "sheet")
 _YES_NO = {"yes": True, "no": False, None: None}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -68,24 +70,13 @@ def read(
     recording, and its audio is checked against the duration. A .csv has commas and quotes, a .tsv tabs and no quotes, unless
     `separator` (such as ``;`` or ``tab``) and `quotes` (``yes`` or ``no``) are given.
     """
+    chosen: dict[str, str | None] = {name: column for name, column in locals().items() if name not in _NOT_COLUMNS}
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
     cells = read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
     if cells.frame.is_empty():
         first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
         raise InputError(f"{source}: no readable rows{first}")
-    chosen = {
-        "name": name,
-        "start": start,
-        "end": end,
-        "duration": duration,
-        "text": text,
-        "asr_text": asr_text,
-        "speaker_id": speaker_id,
-        "segment_id": segment_id,
-        "split": split,
-        "source_channel": source_channel,
-    }
     columns, notes = _columns(source, cells.frame, chosen)
     ours = _timed(
         {key: cell_texts(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
@@ -105,7 +96,6 @@ def read(
 
 
 def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
-    """Find the column of each field, with notes for the report."""
     has = f"it has {', '.join(frame.columns)}"
     columns, guessed, notes = choose(source, frame.columns, chosen)
     for key in ("name", "text"):

@@ -144,7 +144,6 @@ class ClipReader:
 
     @cached_property
     def _columns(self) -> list[list[Any]]:
-        """Columns by the number of the clip."""
         names = ("segment_id", "shard", "offset", "length", "audio_sha256", "sampling_rate")
         return [self.frame[name].to_list() for name in names]
 

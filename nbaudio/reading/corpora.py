@@ -26,7 +26,6 @@ from nbaudio.corpus.layout import read_corpus_info
 from nbaudio.reading.clips import Clip, ClipReader, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Partition
 from nbaudio.reading.streams import Stream
-from nbaudio.storage import fork_guard
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.folders import Folder, folder_at
 
@@ -70,13 +69,13 @@ class Corpus:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return `segments` as a pandas frame."""
-        fork_guard.check_not_forked("Corpus.to_pandas")
+        _check_not_forked("Corpus.to_pandas")
         return self.segments.to_pandas()
 
     @property
     def shards(self) -> pl.DataFrame:
         """`name`, `split`, `segments`, `bytes` and `sha256` of each shard."""
-        fork_guard.check_not_forked("Corpus.shards")
+        _check_not_forked("Corpus.shards")
         return pl.DataFrame(self.info["shards"]).select("name", "split", "segments", "bytes", "sha256")
 
     @property
@@ -218,7 +217,6 @@ class Corpus:
         return self.folder.read(name, start, stop)
 
     def _cached(self, cache: Cache, name: str, start: int, stop: int) -> bytes:
-        """Read the bytes [start, stop) of a file through the cache."""
         found = []
         for identity, first, end in self._pieces(name, start, stop):
 
@@ -262,7 +260,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         Traceback (most recent call last):
         nbaudio.core.errors.InputError: .../no such folder/segments.parquet: ...
     """
-    fork_guard.check_not_forked(f"open_corpus({str(where)!r})")
+    _check_not_forked(f"open_corpus({str(where)!r})")
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # concurrently: from a URL each takes several round trips
         pending = pool.submit(read_corpus_info, folder)
@@ -290,3 +288,28 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
 
 def _samples(data: bytes, *, encoding: str) -> NDArray[np.int16]:
     return decode_clip(data, encoding)[0]
+
+
+# A process that was forked after polars ran lacks the threads of polars, and most calls would hang.
+_forked = {"ran": False, "lost": False}
+
+
+def _check_not_forked(what: str) -> None:
+    if _forked["lost"]:
+        raise InputError(
+            f"{what}: cannot run in a process that was forked after polars was used, since it would hang; "
+            "open the corpus before the fork and hand it over, or start processes by 'spawn' or 'forkserver'"
+        )
+
+
+def _before_fork() -> None:
+    # Only Linux shows the names of threads; elsewhere processes are spawned by default.
+    names = (path.read_bytes() for path in Path("/proc/self/task").glob("*/comm"))
+    _forked["ran"] = any(name.startswith(b"polars-0") for name in names)
+
+
+def _after_fork_in_child() -> None:
+    _forked["lost"] |= _forked["ran"]
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

@@ -125,7 +125,6 @@ class Stream:
             raise InputError(f"the state is at step {taken:,} of {len(self._steps):,}")
 
     def _blocks(self) -> list[Groups]:
-        """Return the steps that are left, by the block."""
         edges = [max(edge, self._taken) for edge in self._edges.tolist()]
         return [self._steps[start:end] for start, end in pairwise(edges) if end > start]
 

@@ -14,7 +14,7 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.source_splits import is_held_out
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWN, GROWTH, conform, table_path
-from nbaudio.sources.merge_segments import Merge, is_
+from nbaudio.sources.place_segments import Merge, is_
 from nbaudio.storage.base import Location
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace

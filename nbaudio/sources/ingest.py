@@ -228,7 +228,6 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
 
 
 def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None) -> Resolved:
-    """Redact names, list the recordings, and find the recording of each name."""
     fetches = root is not None and root.is_scheme
     transcripts, mapping = redact_names(transcripts, mapping, fetches=fetches)
     named = transcripts.frame["name"].unique()

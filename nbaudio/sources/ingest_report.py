@@ -11,7 +11,7 @@ from nbaudio.core.name_matching import DECISIONS
 from nbaudio.core.report import Report, duration, first_lines, size
 from nbaudio.core.tables import GROWTH, segment_failures, table_path, with_durations
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
-from nbaudio.sources.merge_segments import KINDS, Merge, is_, merge_segments
+from nbaudio.sources.place_segments import KINDS, Merge, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.storage.base import Location
 from nbaudio.storage.workspace import Workspace
@@ -78,7 +78,6 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
 
 
 def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:
-    """Count what is new, changed, unchanged and removed."""
     counts = {} if placed.status is None else dict(placed.status["status"].value_counts().iter_rows())
     kinds = {kind: int(merge.rows.select(is_(kind).sum()).item()) for kind in KINDS}
     new = kinds.pop("new")
@@ -126,7 +125,6 @@ def _problems(placed: Placed, source: str, segments: pl.DataFrame) -> dict[str, 
 
 
 def _repeated_ids(source: str, transcripts: pl.DataFrame) -> pl.DataFrame:
-    """List the source's own ids that occur more than once."""
     if "segment_id" not in transcripts.columns:
         return pl.DataFrame(schema=_PROBLEMS)
     counts = transcripts.select("segment_id").filter(pl.col("segment_id") != "").group_by("segment_id", maintain_order=True).len()
@@ -180,7 +178,6 @@ def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataF
 
 
 def _other_durations(segments: pl.DataFrame, present: pl.DataFrame) -> list[str]:
-    """List recordings whose duration differs from the source's."""
     if "source_duration" not in segments.columns:
         return []
     stated = pl.col("source_duration").cast(pl.Float64, strict=False)

@@ -20,8 +20,8 @@ from nbaudio.core import input_guards
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.storage.base import Location
 from nbaudio.storage.filesystems import filter_names
+from nbaudio.storage.network import convert_error
 from nbaudio.storage.remote import Content, Remote, remote
-from nbaudio.storage.retry import convert_error
 from nbaudio.storage.urls import is_url
 
 _SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")

@@ -1,11 +1,76 @@
-"""The storage protocol: what steps do with a file or folder, whether it is on this machine or remote."""
+"""The storage protocol: what steps do with a file or folder, whether it is on this machine or remote; and range reads."""
 
+import io
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
-from nbaudio.storage.range_file import RangeFile
+from nbaudio.core.errors import AudioError
+
+_BLOCK_BYTES = 1 << 18
+# At least two blocks are kept, and at most so many bytes.
+_CACHED_BYTES = 4 << 20
+
+
+class RangeFile(io.RawIOBase):
+    """A readable file over a function that returns the bytes [start, stop) or raises AudioError.
+
+    Decoders call it from C, where an exception is lost: a failed read looks like the end of the file, and `settle` raises it.
+    `check` raises AudioError if the file is no longer the one that was opened.
+    """
+
+    def __init__(
+        self, read: Callable[[int, int], bytes], check: Callable[[], None], size: int, block_bytes: int = _BLOCK_BYTES
+    ) -> None:
+        super().__init__()
+        self._check, self._size, self._block_bytes, self._position = check, size, block_bytes, 0
+        self._block = lru_cache(max(2, _CACHED_BYTES // block_bytes))(
+            lambda number: read(number * block_bytes, min((number + 1) * block_bytes, size))
+        )
+        self._error: AudioError | None = None
+        self._num_checked = 0
+
+    def settle(self) -> None:
+        """Raise AudioError unless all reads so far succeeded, and read the same file."""
+        if self._error is not None:
+            raise self._error
+        if (num_read := self._block.cache_info().misses) != self._num_checked:
+            self._check()
+            self._num_checked = num_read
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
+        wanted = min(len(buffer), max(0, self._size - self._position))
+        done = 0
+        while done < wanted:
+            number, offset = divmod(self._position, self._block_bytes)
+            try:
+                block = self._block(number)[offset : offset + wanted - done]
+            except AudioError as error:
+                self._error = error
+                break
+            if not block:
+                break
+            buffer[done : done + len(block)] = block
+            done += len(block)
+            self._position += len(block)
+        return done
+
 
 #: Names of files, of many as a column, and names with reasons of files that are refused.
 Listing: TypeAlias = tuple[Collection[str], list[tuple[str, str]]]

@@ -58,7 +58,6 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
 
 
 def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, str]:
-    """Return a filesystem of fsspec and the path in it."""
     archive = address.rpartition("::")[2]
     try:
         from fsspec.core import filesystem, url_to_fs

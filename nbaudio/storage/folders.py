@@ -19,7 +19,7 @@ from nbaudio.core.input_guards import check_regular
 from nbaudio.core.threads import ordered_map
 from nbaudio.storage.base import FileStatus, Location
 from nbaudio.storage.location import location
-from nbaudio.storage.retry import RemoteNotFoundError, convert_error
+from nbaudio.storage.network import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import check_writable, is_url, stays_inside
 
 # Small files that are transferred at once.
@@ -141,7 +141,6 @@ class Folder:
 
     @contextmanager
     def _upload(self, name: str) -> Iterator[Path]:
-        """Yield a path on the desk; upload what is written there."""
         if self.desk is None:
             raise NbaudioError(f"{self}: was opened for reading")
         written = self.desk / "new" / name
@@ -199,17 +198,12 @@ class Folder:
 def _are_linked(source: Path, target: Path) -> bool:
     """Return whether a file, or each file of a folder, is a hard link to the other one."""
     if source.is_dir():
-        names = {path.name for path in source.iterdir()}
-        return (
-            target.is_dir()
-            and names == {path.name for path in target.iterdir()}
-            and all((target / name).samefile(source / name) for name in names)
-        )
+        names, others = ({path.name for path in folder.glob("*")} for folder in (source, target))
+        return target.is_dir() and names == others and all((target / name).samefile(source / name) for name in names)
     return target.exists() and target.samefile(source)
 
 
 def _link(source: Path, target: Path) -> None:
-    """Make a hard link, or a copy where there can be none."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)

@@ -22,9 +22,8 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import MAX_TEXT_BYTES
 from nbaudio.core.progress import on_message
 from nbaudio.core.version import __version__
-from nbaudio.storage.network import Network
-from nbaudio.storage.range_file import RangeFile
-from nbaudio.storage.retry import RETRYABLE, RedirectError, RemoteRefusedError, convert_error
+from nbaudio.storage.base import RangeFile
+from nbaudio.storage.network import RETRYABLE, Network, RedirectError, RemoteRefusedError, convert_error
 from nbaudio.storage.urls import WEB, redact_log
 
 if TYPE_CHECKING:
@@ -168,15 +167,15 @@ class HttpFiles:
 
     def info(self, url: str) -> dict[str, Any]:
         """Return what a server reports about a file: `size` (or None), `mimetype`, and the headers that identify its version."""
-        # Some servers allow only GET.
-        with suppress(ConnectionResetError), self._request("HEAD", url, raises=False) as response:
-            status = response.status
-            if status < 400 or status in RETRYABLE or (status >= 500 and status != HTTPStatus.NOT_IMPLEMENTED):
-                _check_status(response)
+        try:
+            with suppress(ConnectionResetError), self._request("HEAD", url) as response:
                 found = _file_info(response.headers)
                 response.drain_conn()
                 if found["size"] is not None:
                     return found
+        except HttpStatusError as error:  # some servers allow only GET
+            if error.status in RETRYABLE or (error.status >= 500 and error.status != HTTPStatus.NOT_IMPLEMENTED):
+                raise
         with self._request("GET", url) as response:
             return _file_info(response.headers)
 
@@ -230,25 +229,20 @@ class HttpFiles:
         return io.BufferedReader(RangeFile(read, lambda: None, size, _ARCHIVE_BLOCK_BYTES))
 
     @contextmanager
-    def _request(self, method: str, url: str, *, raises: bool = True, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
-        """Yield the response after redirects, with its body unread; `raises` HttpStatusError for an error status."""
+    def _request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
+        """Yield the response after redirects, with its body unread; raise HttpStatusError for an error status."""
         client = _client(self.network.timeout, frozenset(urllib.request.getproxies().items()))
         for _ in range(MAX_REDIRECTS + 1):
             with client.request(method, url, **_authorization(url), **headers) as response:
                 if response.status not in REDIRECTS:
-                    if raises:
-                        _check_status(response)
+                    if response.status >= 400:
+                        raise HttpStatusError(response.status, response.headers)
                     yield response
                     return
                 url = urljoin(url, response.headers.get("Location", ""))
             if urlsplit(url).scheme not in WEB:
                 break
         raise RedirectError("a redirect loop, or a redirect to an invalid URL")
-
-
-def _check_status(response: "urllib3.BaseHTTPResponse") -> None:
-    if response.status >= 400:
-        raise HttpStatusError(response.status, response.headers)
 
 
 def _chunks(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> Iterator[bytes]:

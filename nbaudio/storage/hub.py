@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, requires_extra, strip_queries
-from nbaudio.storage.network import Network
-from nbaudio.storage.retry import with_retries
+from nbaudio.storage.network import Network, with_retries
 
 if TYPE_CHECKING:
     from nbaudio.storage.remote import Remote
@@ -39,7 +38,6 @@ def _prepare(seconds: float) -> None:
 
 
 def _limit_request(request: Any) -> None:
-    """Set a timeout for each phase of a request that has none."""
     found = request.extensions.get("timeout", {})
     request.extensions["timeout"] = {name: _limits["timeout"] if value is None else value for name, value in found.items()}
 
@@ -81,14 +79,7 @@ class Upload:
 
 
 class HubDataset:
-    """A dataset at a URL without revision: its files and last commit when it was last listed, and commits on top of that.
-
-    Attributes:
-        exists: whether there is such a dataset.
-        private: whether others may not read it.
-        head: the last commit.
-        files: what it holds, by path.
-    """
+    """A dataset at a URL without revision: its `files` by path and last commit (`head`) when listed, and commits on top of it."""
 
     def __init__(self, place: "Remote") -> None:
         """Prepare requests; `refresh` sends the first one."""

@@ -67,7 +67,6 @@ class LocalPath:
         return data
 
     def fetched(self, _status: FileStatus | None = None) -> AbstractContextManager[Path]:
-        """See `Location.fetched`; it is the file itself."""
         return nullcontext(self.local)
 
     def download(self, target: Path, _status: FileStatus) -> None:

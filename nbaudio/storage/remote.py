@@ -19,12 +19,10 @@ from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
-from nbaudio.storage.base import FileStatus, Location
+from nbaudio.storage.base import FileStatus, Location, RangeFile
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
-from nbaudio.storage.network import Network
-from nbaudio.storage.range_file import RangeFile
-from nbaudio.storage.retry import RemoteNotFoundError, RemoteRefusedError, convert_error, with_retries
+from nbaudio.storage.network import Network, RemoteNotFoundError, RemoteRefusedError, convert_error, with_retries
 from nbaudio.storage.urls import ARCHIVES, WEB, check_url, is_url
 
 CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"

@@ -120,7 +120,6 @@ def _locked_log(path: Path, of: object) -> Iterator[BinaryIO]:
 
 
 def _truncate_old(file: BinaryIO) -> None:
-    """Remove the oldest lines."""
     if file.seek(0, os.SEEK_END) > _KEPT_BYTES:
         file.seek(-_KEPT_BYTES, os.SEEK_END)
         kept = file.read().partition(b"\n")[2]

@@ -8,7 +8,7 @@ import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -21,12 +21,10 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.progress import naming_hosts, open_bar, progress, waiting
 from nbaudio.core.report import Report, first_lines
 from nbaudio.storage.download.fetch import Fetcher, PermanentError, RetryableError, find_complete, partial_path
-from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Ledger, Row, open_ledger
-from nbaudio.storage.download.lists import read_list
+from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Ledger, Row, open_ledger, read_list
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.http import HttpClient
-from nbaudio.storage.network import Network
-from nbaudio.storage.retry import backoff_seconds
+from nbaudio.storage.network import Network, backoff_seconds
 from nbaudio.storage.urls import redact
 
 # Bytes from which on hashing shows progress.
@@ -95,8 +93,10 @@ def download(
         with closing(HttpClient(connections=per_host, timeout=network.timeout)) as client:
             if rest:
                 queue = RateLimitedQueue([DownloadTask(one, one.url) for one in rest], per_host=per_host, per_second=per_second)
-                fetcher = partial(Fetcher, folder, ledger, client, network)
-                _fetch_all(queue, fetcher, len(rest), connections, secrets.randbits(64) if seed is None else seed)
+                with byte_progress(len(rest)) as bar:
+                    fetcher = Fetcher(folder, ledger, client, network, queue, bar.expect, bar.advance)
+                    worker = _Worker(queue, bar, fetcher, secrets.randbits(64) if seed is None else seed)
+                    worker.work_in_threads(connections)
         rows = {one: row for one in wanted if (row := ledger.row(one))}
     done = {one: row for one, row in rows.items() if row.state == "done"}
     num_fetched = len(done.keys() & rest)
@@ -144,41 +144,30 @@ def _find_missing(folder: Path, ledger: Ledger, wanted: list[DownloadItem]) -> t
     return rest, notes
 
 
-def _fetch_all(queue: RateLimitedQueue, make: Callable[..., Fetcher], num_files: int, connections: int, seed: int) -> None:
-    """Download the files of a queue in `connections` threads; `make` gets the last two fields of the Fetcher."""
-    with byte_progress(num_files) as bar, ThreadPoolExecutor(connections) as pool:
-
-        def advance(name: str, num_bytes: int) -> None:
-            bar.advance(name, num_bytes)
-            if queue.stopped:
-                raise PermanentError("stopped")
-
-        fetcher = make(bar.expect, advance)
-        worker = _Worker(queue, bar, fetcher, seed)
-        try:
-            futures = {pool.submit(worker.work) for _ in range(connections)}
-            while futures:
-                # A timeout, so that a Ctrl-C just before the wait is noticed.
-                done, futures = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)
-                for future in done:
-                    future.result()
-        except BaseException:
-            queue.stop()
-            fetcher.client.hang_up()
-            raise
-
-
 @dataclass(frozen=True)
 class _Worker:
     """Downloads the files of a queue, in any number of threads."""
 
     queue: RateLimitedQueue
-    bar: "ByteProgress"
+    bar: "_ByteProgress"
     fetcher: Fetcher
     seed: int
 
+    def work_in_threads(self, connections: int) -> None:
+        with ThreadPoolExecutor(connections) as pool:
+            try:
+                futures = {pool.submit(self.work) for _ in range(connections)}
+                while futures:
+                    # A timeout, so that a Ctrl-C just before the wait is noticed.
+                    done, futures = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)
+                    for future in done:
+                        future.result()
+            except BaseException:
+                self.queue.stop()
+                self.fetcher.client.hang_up()
+                raise
+
     def work(self) -> None:
-        """Send requests until the queue is empty or stopped."""
         try:
             with raise_disk_full(self.fetcher.folder):
                 while (task := self.queue.take()) is not None:
@@ -261,7 +250,7 @@ class _Worker:
         self.queue.finish(task)
 
 
-class ByteProgress:
+class _ByteProgress:
     """Progress in bytes, for threads, over files; a length that is not known yet counts as the mean of the known ones."""
 
     def __init__(self, bar: Any, num_files: int) -> None:
@@ -272,20 +261,17 @@ class ByteProgress:
         self._finished = self._waiting = ""
 
     def expect(self, name: str, num_bytes: int) -> None:
-        """Set how many bytes of a file will come."""
         with self._lock:
             self._num_known += name not in self._left
             self._left[name] = num_bytes
             self._update_total()
 
     def advance(self, name: str, num_bytes: int) -> None:
-        """Count bytes of a file that have come."""
         with self._lock:
             self._left[name] -= num_bytes
             self._bar.update(num_bytes)
 
     def finish(self, name: str) -> None:
-        """Count a file as finished."""
         with self._lock:
             self._left.pop(name, None)
             self._num_done += 1
@@ -294,7 +280,6 @@ class ByteProgress:
             self._update_total()
 
     def show_waiting(self, hosts: str) -> None:
-        """Show the hosts that are waited for; an empty text shows none."""
         with self._lock:
             self._waiting = hosts
             self._show(refresh=True)
@@ -309,9 +294,9 @@ class ByteProgress:
 
 
 @contextmanager
-def byte_progress(num_files: int) -> Iterator[ByteProgress]:
+def byte_progress(num_files: int) -> Iterator[_ByteProgress]:
     """Show progress in bytes, with rate, time left and silent hosts."""
     with open_bar(total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT) as bar:
-        shown = ByteProgress(bar, num_files)
+        shown = _ByteProgress(bar, num_files)
         with naming_hosts(shown.show_waiting):
             yield shown

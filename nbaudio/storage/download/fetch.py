@@ -14,21 +14,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urljoin
+
+from urllib3 import BaseHTTPResponse
 
 from nbaudio.core.atomic import size_of
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import on_message
-from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row
-from nbaudio.storage.download.lists import check_url, display_url
-from nbaudio.storage.download.rate_limit import DownloadTask
+from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row, check_url, display_url
+from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, InvalidUrlError, content_coding, content_length
-from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, Network
-from nbaudio.storage.retry import RETRYABLE, convert_error, retry_after
-
-if TYPE_CHECKING:
-    import urllib3
+from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, RETRYABLE, Network, convert_error, retry_after
 
 _BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _CHUNK_BYTES = 1 << 16
@@ -55,12 +52,13 @@ def partial_path(folder: Path, wanted: DownloadItem) -> Path:
 
 @dataclass(frozen=True)
 class Fetcher:
-    """Sends requests for files of a folder; `expect` gets name and bytes to come, `advance` bytes that came, and may raise."""
+    """Sends requests until `queue` stops; `expect` gets the name of a file and bytes to come, `advance` bytes that came."""
 
     folder: Path
     ledger: Ledger
     client: HttpClient
     network: Network
+    queue: RateLimitedQueue
     expect: Callable[[str, int], None]
     advance: Callable[[str, int], None]
 
@@ -82,7 +80,7 @@ class Fetcher:
         except ConnectionError as error:
             raise RetryableError(f"the connection failed: {error}") from None
 
-    def _handle(self, task: DownloadTask, response: "urllib3.BaseHTTPResponse", row: Row | None, have: int) -> Row | None:
+    def _handle(self, task: DownloadTask, response: BaseHTTPResponse, row: Row | None, have: int) -> Row | None:
         status, headers = response.status, response.headers
         if status in REDIRECTS:
             _follow_redirect(task, headers.get("Location", ""))
@@ -136,7 +134,7 @@ class Fetcher:
                 return length
         return self.network.max_size or MAX_UNKNOWN_LENGTH
 
-    def _write_body(self, task: DownloadTask, response: "urllib3.BaseHTTPResponse", begun: Row, mode: Literal["ab", "wb"]) -> Row:
+    def _write_body(self, task: DownloadTask, response: BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
         most, is_over = begun.bytes, False
         with partial_path(self.folder, task.wanted).open(mode) as file:
             # First truncate, then write the row: a kill in between leaves an empty file, never one of another version.
@@ -151,6 +149,8 @@ class Fetcher:
                     break
                 file.write(chunk)
                 self.advance(task.wanted.name, len(chunk))
+                if self.queue.stopped:
+                    raise PermanentError("stopped")
             have = file.tell()
         if is_over:
             partial_path(self.folder, task.wanted).unlink()

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from nbaudio.audio import drawing, encode_clip, open_recording, read_clip
-from nbaudio.audio.cutting import MOST_SAMPLES
 from nbaudio.audio.pydub_bridge import normalize_loudness
+from nbaudio.audio.recordings import MOST_SAMPLES
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.storage.base import Location, LocationLike
 from nbaudio.storage.location import location
