@@ -81,7 +81,7 @@ class Task(NamedTuple):
 
     name: str
     first: int
-    count: int
+    corpora: int
     segments: int
     reviews: int
     seed: int
@@ -523,10 +523,10 @@ def power(rng: np.random.Generator, curve: str, strategy: str, task: Task, seed:
 def simulate(task: Task) -> list[Outcome]:
     """What the corpora of a task give, with each strategy."""
     found = []
-    for number in range(task.first, task.first + task.count):
+    for number in range(task.first, task.first + task.corpora):
         for strategy in CASES[task.name][1] if task.name in CASES else BOTH:
             rng, start = np.random.default_rng([task.seed, *task.name.encode(), number]), time.process_time()
-            seed = task.seed * 1_000_003 + number
+            seed = int(rng.integers(2**31))
             facts: dict[str, Any]
             if task.name in CASES:
                 facts = dict(zip(("false", "covered"), CASES[task.name][0](rng, strategy, task, seed), strict=True))

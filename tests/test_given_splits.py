@@ -336,7 +336,7 @@ def test_given_segments_stay_and_others_keep_away_from_them(rows, changes, names
     segments, keys = table(rows), changes["group_by"]
     fixed = fixed_splits(segments, given=pl.Series("given", names[: len(rows)], dtype=pl.String))
     try:
-        chosen, _ = decide(recordings_table([f"r{n}" for n in range(6)]), segments, (), Parameters(**changes), fixed=fixed)
+        chosen, _, _ = decide(recordings_table([f"r{n}" for n in range(6)]), segments, (), Parameters(**changes), fixed=fixed)
     except InputError:
         return
     claimed = defaultdict(set)

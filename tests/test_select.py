@@ -568,7 +568,7 @@ def test_unknown_speakers_leave_the_recordings_to_group_by(sittings):
 def test_the_default_keeps_speakers_apart_whatever_it_takes(segments, held_out):
     recordings = recordings_table([f"r{i}" for i in range(20)])
     try:
-        chosen, grouping = decide_grouping(recordings, segments, (), Parameters(dev=held_out, test=held_out))
+        chosen, grouping, _ = decide_grouping(recordings, segments, (), Parameters(dev=held_out, test=held_out))
     except InputError:
         return
     kept = chosen.filter(chosen["decision"] == "accept")

@@ -136,7 +136,7 @@ def select(
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
     reviewed = set().union(*reviews.values())
-    chosen, grouping, left_out = _decide(recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed)
+    chosen, grouping, left_out = decide(recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed)
     report = select_report(
         workspace.path,
         recordings,
@@ -182,26 +182,13 @@ def decide(
     gold: Collection[str] = (),
     by_hand: Frame | None = None,
     fixed: FixedSplits | None = None,
-) -> tuple[pl.DataFrame, Grouping]:
-    """Return `segments` with `decision`, `split` and `reason`, and what the splits were grouped by; no file is read.
-
-    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they judged right. `by_hand` has
-    `segment_id`, `decision` and `reason` of what people accept or reject, `fixed` the splits that are fixed for `segments`.
-    """
-    return _decide(recordings, segments, reviewed, parameters, gold=gold, by_hand=by_hand, fixed=fixed)[:2]
-
-
-def _decide(
-    recordings: Frame,
-    segments: Frame,
-    reviewed: Collection[str],
-    parameters: Parameters,
-    *,
-    gold: Collection[str],
-    by_hand: Frame | None,
-    fixed: FixedSplits | None,
 ) -> tuple[pl.DataFrame, Grouping, pl.DataFrame]:
-    """Do what `decide` does; also return the table `LEFT_OUT`: `segment_id`, `split` (null if rejected by hand) and `reason`."""
+    """Return `segments` with `decision`, `split` and `reason`, what the splits were grouped by, and the table `LEFT_OUT`.
+
+    No file is read. `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they judged right.
+    `by_hand` has `segment_id`, `decision` and `reason` of what people accept or reject, `fixed` the splits that are fixed for
+    `segments`. `LEFT_OUT` has `segment_id`, `split` (null if rejected by hand) and `reason`.
+    """
     recordings, segments = as_polars(recordings, "recordings"), conform(as_polars(segments, "segments"), SEGMENTS, "segments")
     hand = None if by_hand is None else as_polars(by_hand, "by_hand")
     frame = filtered(recordings, segments, parameters, by_hand=hand)
