@@ -563,12 +563,15 @@ def test_shares_lie_between_0_and_1_whatever_was_edited(data, tmp_path_factory):
             assert precision is None or low <= precision <= high
 
 
-def test_durations_are_for_the_curve(workspace):
+def test_the_curve_is_about_the_durations_that_select_takes(workspace):
     assert evidence(workspace).facts["curve"][0]["segments"] == 2000
-    assert evidence(workspace, max_duration=10).facts["curve"][0]["segments"] == 2000
-    assert evidence(workspace, min_duration=10.1).facts["curve"] == []
-    with pytest.raises(InputError, match="min_duration=5, max_duration=2"):
-        evidence(workspace, min_duration=5, max_duration=2)
+    select(workspace, max_duration=10, dev=0, test=0)
+    assert evidence(workspace).facts["curve"][0]["segments"] == 2000
+    select(workspace, max_duration=30, min_duration=9.5, dev=0, test=0)
+    first = workspace.segments["segment_id"][0]
+    changed = pl.when(pl.col("segment_id") == first).then(pl.lit("9")).otherwise("source_end")
+    workspace.save(segments=workspace.segments.with_columns(source_end=changed))
+    assert evidence(workspace).facts["curve"][0]["segments"] == 1999
 
 
 def test_a_claim_is_about_what_ships_and_of_the_verdicts_there_are_now(workspace, tmp_path):

@@ -13,6 +13,7 @@ from nbaudio.core.atomic import (
     append_lines,
     disk_full_reason,
     escapes_folder,
+    lock,
     parse_lines,
     read_json,
     read_lines,
@@ -22,7 +23,6 @@ from nbaudio.core.atomic import (
     write_lines,
 )
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.locks import lock
 from nbaudio.storage import network
 from nbaudio.storage.archives import is_in_archive
 from nbaudio.storage.base import read_whole

@@ -143,10 +143,8 @@ def evidence(
     workspace: common.Workspace,
     precision: Annotated[float, Option(help="target share of right segments, between 0 and 1")] = 0.98,
     confidence: Annotated[float, Option(help="confidence of the proof, between 0 and 1")] = 0.95,
-    min_duration: Annotated[float, Option(help="seconds; shorter segments are not counted, as in select")] = 0.0,
-    max_duration: Annotated[float, Option(help="seconds; longer segments are not counted, as in select")] = 20.0,
 ) -> Report:
-    """Estimate the precision of the labels above each threshold from the reviews, and report what to review next."""
+    """Report how right the clips that ship are, as far as the reviews prove it, and what to review next."""
     return nbaudio.evidence(**locals())
 
 

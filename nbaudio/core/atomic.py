@@ -1,9 +1,10 @@
-"""Atomic writes, JSON files, append-only logs, links, and file hashes.
+"""Atomic writes, JSON files, append-only logs, links, file hashes, and locks.
 
 A file is written beside its final name and moved there when it is complete.
 """
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -20,7 +21,6 @@ import msgspec
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import DiskFullError, InputError, one_line
-from nbaudio.core.locks import lock
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,6 +31,22 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SYNC_EVERY_S = 0.05
 # Files of a folder that are synced at once: a disk syncs many in the time of one.
 _SYNC_THREADS = 16
+
+
+def lock(file: BinaryIO | int, *, shared: bool = False, wait: bool = True, required: bool = True) -> bool:
+    """Lock an open file or folder until it is closed or the process ends; return False if it is locked and `wait` is False.
+
+    On a filesystem without locks this raises OSError, or returns True if the lock is not `required`.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        if required:
+            raise
+    return True
 
 
 def disk_full_reason(error: BaseException) -> str | None:

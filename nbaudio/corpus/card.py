@@ -19,7 +19,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.proof.evidence import PARTS, describe_claim, describe_parts
+from nbaudio.proof.evidence import describe_claim, describe_parts
 from nbaudio.selection.leakage import CHECK_MEANINGS
 from nbaudio.storage.folders import Folder, read_object
 from nbaudio.text.characters import DELIMITER, SPECIALS
@@ -184,13 +184,20 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
     claim = (facts or {}).get("selection")
     if not facts or not claim or claim["low"] is None or not claim["reviewed"]:
         return "Not known: nobody has judged a sample of it."
-    rows = [[show(value) for value in row.values()] for row in describe_parts(facts)]
+    rows = describe_parts(facts)
     about = (
         "By split, hours and words, each by itself. `corpus.json` also has the same about all segments at or above thresholds on "
         "similarity, whether they are in or not."
     )
     head, *others = describe_claim(claim).items()
-    return "\n\n".join([_plain(head[1]), _table(("evidence", "value"), others), about, _table(PARTS, rows)])
+    return "\n\n".join(
+        [
+            _plain(head[1]),
+            _table(("evidence", "value"), others),
+            about,
+            _table(list(rows[0]), [list(row.values()) for row in rows]),
+        ]
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -3,14 +3,11 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, show
 from nbaudio.proof.claims import THRESHOLDS, Part, above, check_target, curve, min_sample_size, parts, rule_error
 from nbaudio.proof.judged_draws import ProofState
@@ -23,14 +20,11 @@ METHOD = (
     "unsure counts as wrong, except in upper bounds. See docs/evidence.md"
 )
 _NO_SELECTION = {"min_similarity": 0.8}
-#: Columns of `describe_parts`.
-PARTS = ("part", "by", "clips", "reviewed", "right", "at least", "at most")
 _DRAWN = {"segment_id": pl.String, "verdict": pl.String}
 _PERFECT = "taken as perfect: no segment was judged by two of them (--reviewers NAME,NAME --overlap N lets them judge the same)"
-_BANDS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
+_BANDS = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0]
 _FIRST_ROUND = 300
 _MOST_NEXT, _LEAST_NEXT = 2000, 5
-_SHOWN = 5
 _NEARLY = 1e-6
 
 
@@ -39,8 +33,6 @@ def evidence(
     *,
     precision: float = 0.98,
     confidence: float = 0.95,
-    min_duration: float = 0.0,
-    max_duration: float = 20.0,
 ) -> Report:
     """Report how right the labels of the clips that ship are, as far as the reviews prove it.
 
@@ -51,8 +43,6 @@ def evidence(
         workspace: the workspace or its folder.
         precision: the target share of right segments, in (0, 1).
         confidence: of the proof, in (0, 1).
-        min_duration: for the curve over thresholds, which then is about segments of at least this duration; seconds.
-        max_duration: the longest for the curve; seconds.
 
     Returns:
         Answers in this order: how right what ships is; whether the target is proven, and since when; how many more reviews are
@@ -73,16 +63,13 @@ def evidence(
     """
     state = ProofState.load(workspace)
     check_target(precision, confidence)
-    if not 0 <= min_duration <= max_duration:
-        given = f"min_duration={min_duration:g}, max_duration={max_duration:g}"
-        raise InputError(f"{given}: must be 0 or more, and the second larger")
-    asked = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
+    asked = {"precision": precision, "confidence": confidence}
     claims = selection_claim(state, asked=asked)
     selection, shown = claims["selection"], parts(state)
-    whole = shown.get("selection") or above(state, _threshold(state))
+    threshold = selection_threshold(state.workspace.report("select").get("facts", {}))
+    whole = shown.get("selection") or above(state, threshold)
     progress = selection["progress"]
     n = _next_round(progress, judged=len(state.lines), precision=precision, confidence=confidence)
-    threshold = _threshold(state)
     upcoming = draw(state.pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=state.rounds)
     keys = upcoming["segment_id"].to_list()
     options = f"--strategy stratified --n {len(keys)} --threshold {threshold:g}"
@@ -92,7 +79,7 @@ def evidence(
     twice = state.verdicts.filter(pl.len().over("segment_id", "content") > 1)["segment_id"].n_unique()
     facts: dict[str, Any] = {
         "how_right": selection["statement"],
-        "target": _wanted(precision, confidence),
+        "target": f"{precision:.4g} right, with confidence {confidence:.4g}",
         "target_proven": describe_progress(selection),
         "weakest": weakest(whole),
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
@@ -104,7 +91,6 @@ def evidence(
         ],
         **claims,
         "review_next": advice if keys else "nothing: all segments have been drawn",
-        "first_of_them": keys[:_SHOWN],
     }
     report = Report("evidence", facts, warnings=_warnings(state, whole))
     state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
@@ -124,18 +110,17 @@ def selection_claim(
     state = ProofState.load(workspace)
     asked = dict(state.workspace.report("evidence").get("asked", {}) if asked is None else asked)
     target, confidence = asked.get("precision", 0.98), asked.get("confidence", 0.95)
-    used = state.workspace.report("select").get("facts", {}).get("parameters") or _NO_SELECTION
+    selection = state.workspace.report("select").get("facts", {})
+    used, threshold = selection.get("parameters") or _NO_SELECTION, selection_threshold(selection)
     found = parts(state, without=without)
-    whole = found.pop("selection", None) or above(state, _threshold(state))
+    whole = found.pop("selection", None) or above(state, threshold)
     rule = dict(used)
     if rule.get("gold"):  # what it takes depends on verdicts
         rule["test"] = sorted(state.segments.filter(pl.col("split") == "test")["segment_id"])[:1]
     number, of, error = rule_error(state, rule, confidence)
     claim = whole.claim(target=target, error=error, high_error=(1 - confidence) - error)
     side = (1 - confidence) / 2
-    fits = state.segments["seconds"].is_between(
-        asked.get("min_duration", 0.0) - _NEARLY, asked.get("max_duration", 20.0) + _NEARLY
-    )
+    fits = state.segments["seconds"].is_between(used.get("min_duration", 0.0) - _NEARLY, used.get("max_duration", 20.0) + _NEARLY)
     claim |= {
         "confidence": confidence,
         "statement": _statement(claim, confidence, selected=bool(state.accepted.any())),
@@ -144,7 +129,7 @@ def selection_claim(
         "method": METHOD,
     }
     by_split = {name: part.claim(target=target, error=side, high_error=side) for name, part in found.items()}
-    thresholds = sorted({*THRESHOLDS, _threshold(state)})
+    thresholds = sorted({*THRESHOLDS, threshold})
     rows = curve(state, thresholds, precision=target, confidence=confidence, where=fits.to_numpy())
     return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
 
@@ -160,14 +145,13 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a row for the selection and each split, by segments, hours and words."""
-    measured = [
-        (name, measure, facts)
-        for name, claim in claims.items()
-        if name != "curve"
-        for measure, facts in (("segments", claim), ("hours", claim["by_hours"]), ("words", claim["by_words"]))
-    ]
     names = {"segments": "clips", "reviewed": "reviewed", "precision": "right", "low": "at least", "high": "at most"}
-    return [{"part": part, "by": by, **{label: facts[key] for key, label in names.items()}} for part, by, facts in measured]
+    return [
+        {"part": part, "by": by, **{label: facts[key] for key, label in names.items()}}
+        for part, claim in claims.items()
+        if part != "curve"
+        for by, facts in (("segments", claim), ("hours", claim["by_hours"]), ("words", claim["by_words"]))
+    ]
 
 
 def describe_progress(claim: Mapping[str, Any]) -> str:
@@ -179,9 +163,7 @@ def describe_progress(claim: Mapping[str, Any]) -> str:
         since = f" since verdict {progress['verdicts']:,} ({progress['since']})" if "since" in progress else ""
         return f"yes, {target}{since}; {errors}"
     expected, least = progress.get("expected"), progress.get("least")
-    more = (
-        "more reviews are not expected to prove it" if expected is None else f"{expected:,} more reviews are expected to prove it"
-    )
+    more = f"{'no number of' if expected is None else f'{expected:,}'} more reviews are expected to prove it"
     few = "" if least is None else f", {least:,} if all of them are right"
     return f"no, {target} is not proven; {more}{few}; {errors}"
 
@@ -190,34 +172,20 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     """Return where most of what was judged is wrong: bands of similarity, and the speakers and recordings with most faults."""
     state = part.state
     judged = state.segments.filter(pl.Series(part.inside)).filter(pl.col("label").is_not_null())
-    names = [f"below {_BANDS[0]:g}", *(f"{low:g} to {high:g}" for low, high in pairwise(_BANDS)), "1", "none"]
-    places = np.searchsorted(_BANDS, judged["similarity"].fill_null(2.0).to_numpy(), "right")
-    bands = pl.Series(
-        [names[place + (value is None)] for place, value in zip(places.tolist(), judged["similarity"], strict=True)]
-    )
+    bands = judged["similarity"].cut(_BANDS, left_closed=True).cast(pl.String)
     groups = {"similarity": bands, "speaker": judged["speaker_id"], "recording": judged["recording_id"]}
     wrong = (pl.col("label") != "right").sum()
     rows: list[dict[str, Any]] = []
     for kind, key in groups.items():
         found = judged.with_columns(name=key).drop_nulls("name").group_by("name").agg(reviewed=pl.len(), wrong=wrong)
         worst = found.filter(pl.col("wrong") > 0).sort("wrong", "reviewed", "name", descending=[True, False, False]).head(3)
-        rows += worst.select(
-            where=pl.format("{} {}", pl.lit(kind), "name"), reviewed="reviewed", wrong_or_unsure="wrong"
-        ).to_dicts()
+        rows += worst.select(pl.format(f"{kind} {{}}", "name").alias("where"), "reviewed", wrong_or_unsure="wrong").to_dicts()
     return rows
 
 
 def selection_threshold(selection: Mapping[str, Any]) -> float:
     """Return the threshold on similarity from the facts of the report of `select`, 0.8 if there is none."""
     return float(selection.get("parameters", {}).get("min_similarity", 0.8))
-
-
-def _threshold(state: ProofState) -> float:
-    return selection_threshold(state.workspace.report("select").get("facts", {}))
-
-
-def _wanted(precision: float, confidence: float) -> str:
-    return f"{precision:.4g} right, with confidence {confidence:.4g}"
 
 
 def _statement(claim: Mapping[str, Any], confidence: float, *, selected: bool) -> str:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from nbaudio.core.atomic import atomic_write
-from nbaudio.core.locks import lock
+from nbaudio.core.atomic import atomic_write, lock
 
 #: Default limit in bytes.
 LIMIT = 20_000_000_000

@@ -10,10 +10,9 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from nbaudio.core.atomic import atomic_write, escapes_folder, raise_disk_full, remove_partials, trusted_root
+from nbaudio.core.atomic import atomic_write, escapes_folder, lock, raise_disk_full, remove_partials, trusted_root
 from nbaudio.core.errors import AudioError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
-from nbaudio.core.locks import lock
 from nbaudio.storage.base import FileStatus, Listing, Location, LocationLike
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.remote import remote

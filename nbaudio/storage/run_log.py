@@ -21,10 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nbaudio.core.atomic import atomic_write, parse_lines, raise_disk_full, write_lines
+from nbaudio.core.atomic import atomic_write, lock, parse_lines, raise_disk_full, write_lines
 from nbaudio.core.errors import DiskFullError, ExistsError
 from nbaudio.core.input_guards import check_regular
-from nbaudio.core.locks import lock
 from nbaudio.core.progress import listen_to_progress
 from nbaudio.storage.urls import redact_log
 

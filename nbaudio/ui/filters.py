@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core.atomic import read_json, write_json
+from nbaudio.core.atomic import lock, read_json, write_json
 from nbaudio.core.conditions import LONGEST_TEXT, condition_error, parse_condition
 from nbaudio.core.errors import InputError
-from nbaudio.core.locks import lock
 from nbaudio.storage.workspace import Workspace
 
 # Columns needed to find the audio of a segment, hidden from the user.

@@ -26,11 +26,10 @@ import urllib3
 import yaml
 
 from nbaudio.core import input_guards
-from nbaudio.core.atomic import atomic_write, parse_lines, write_lines
+from nbaudio.core.atomic import atomic_write, lock, parse_lines, write_lines
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
-from nbaudio.core.locks import lock
 from nbaudio.storage.urls import public_url, redact
 
 LEDGER = "downloads.jsonl"
