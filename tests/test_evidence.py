@@ -628,6 +628,7 @@ def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_pat
 def test_each_rule_spends_a_part_of_the_errors_and_keeps_it(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=300)
     say(workspace, "one", lambda _: "ok")
+    assert evidence(workspace).facts["selection"]["rule"]["number"] == 1  # nothing is selected: this is no rule yet
     errors = []
     for least in (0.5, 0.7, 0.8, 0.7):
         select(workspace, min_similarity=least, dev=0, test=0)

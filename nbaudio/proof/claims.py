@@ -147,7 +147,7 @@ def rule_error(state: ProofState, rule: Mapping[str, Any], confidence: float) ->
     """Return the place of a rule among those that claims were made about, their number, and the share of errors that it gets.
 
     The k-th rule gets 6 / (pi k)^2 of the errors, which adds up to all of them over any number of rules. A rule that is new is
-    added to the log of rules, unless there are no verdicts yet.
+    added to the log of rules, unless there are no verdicts yet, or nothing is selected by it.
     """
     path = state.workspace.path / RULES
     known = read_lines(path, json.loads, "a rule")
@@ -155,7 +155,7 @@ def rule_error(state: ProofState, rule: Mapping[str, Any], confidence: float) ->
     own = json.dumps(rule, sort_keys=True)
     if own not in rules:
         rules.append(own)
-        if not state.verdicts.is_empty():
+        if not state.verdicts.is_empty() and state.accepted.any():
             append_lines(path, [json.dumps({"rule": rule, "verdicts": len(state.verdict_log)}, sort_keys=True).encode()])
     number = rules.index(own) + 1
     return number, len(rules), (1 - confidence) * 6 / (math.pi * number) ** 2

@@ -276,7 +276,7 @@ def _write_instructions(book: Any, record: ReviewRecord) -> None:
 
 
 def _write_origin(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str) -> None:
-    """Write the hidden sheet: facts of the review, then id, content hash and inclusion probability of each row; lists."""
+    """Write the hidden sheet: facts of the review, then id, content hash and first-row probability of each row; lists."""
     sheet = book.add_worksheet("nbaudio")
     sheet.hide()
     drawn = [("strategy", record.strategy), ("seed", str(record.seed)), ("n", str(record.n))]
