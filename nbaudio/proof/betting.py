@@ -215,22 +215,26 @@ def bet(draws: Draws, value: Array, nulls: Array, *, upper: bool = True, level: 
     left = float(unseen.sum())
     capital, peak, crossed = np.zeros(len(nulls)), np.zeros(len(nulls)), np.full(len(nulls), -1)
     growth = fastest = 0.0
-    for start, end in _blocks(draws.round):
-        places, book = slice(start, end), books[draws.round[start]]
-        out_of_reach = max(left - book.value.sum(), 0.0) if upper else 0.0
-        rates, stake, share = book.solve(rest - out_of_reach, sign)
-        bins, own, wrong = book.of_draws[places], worth[places], worth[places] * fault[places]
-        shares = share[:, bins]
-        now = (rest - out_of_reach)[:, None] - (np.cumsum(wrong) - wrong)
-        gone = np.cumsum(shares * own, axis=1) - shares * own
-        expected = np.maximum((share @ book.value)[:, None] - gone, _TINY)
-        scale = np.maximum(now, 0.0) / expected
-        # No draw may cost all of the capital, whichever item it is.
-        chance = share[:, None, :] * scale[:, :, None]
-        risk = ((1 - chance if upper else chance) * book.largest).max(axis=2)
-        staked = np.minimum(stake[:, None], _MOST_STAKED / np.maximum(risk, _TINY))
-        factor = 1 + sign * staked * draws.inverse[places] * own * (shares * scale - fault[places])
-        gains = np.where((now > 0) & (own > 0), np.log(np.maximum(factor, _TINY)), 0.0)
+    for start, end in _blocks(len(draws.round)):
+        places = slice(start, end)
+        own, wrong = worth[places], worth[places] * fault[places]
+        gains = np.zeros((len(nulls), end - start))
+        for number in dict.fromkeys(draws.round[places].tolist()):
+            book, of_round = books[number], draws.round[places] == number
+            out_of_reach = max(left - book.value.sum(), 0.0) if upper else 0.0
+            rates, stake, share = book.solve(rest - out_of_reach, sign)
+            shares = share[:, book.of_draws[places]]
+            now = (rest - out_of_reach)[:, None] - (np.cumsum(wrong) - wrong)
+            taken = shares * own * book.held[places]
+            expected = np.maximum((share @ book.value)[:, None] - (np.cumsum(taken, axis=1) - taken), _TINY)
+            scale = np.maximum(now, 0.0) / expected
+            # No draw may cost all of the capital, whichever item it is.
+            chance = share[:, None, :] * scale[:, :, None]
+            risk = ((1 - chance if upper else chance) * book.largest).max(axis=2)
+            staked = np.minimum(stake[:, None], _MOST_STAKED / np.maximum(risk, _TINY))
+            factor = 1 + sign * staked * draws.inverse[places] * own * (shares * scale - fault[places])
+            gains = np.where(of_round & (now > 0) & (own > 0), np.log(np.maximum(factor, _TINY)), gains)
+            growth, fastest = book.growth(rates, staked[0, -1], share[0], sign)
         # A null is impossible if it wants more wrong items than are left, or fewer than were seen.
         after = rest[:, None] - np.cumsum(wrong)
         unseen_after = left - np.cumsum(own)
@@ -239,20 +243,17 @@ def bet(draws: Draws, value: Array, nulls: Array, *, upper: bool = True, level: 
         hit = np.maximum(peak, steps.max(axis=1)) >= level
         crossed = np.where((crossed < 0) & hit, start + 1 + (steps >= level).argmax(axis=1), crossed)
         capital, peak = steps[:, -1], np.maximum(peak, steps.max(axis=1))
-        growth, fastest = book.growth(rates, staked[0, -1], share[0], sign)
         for each in books:
             each.see(places, own, wrong)
         rest, left = after[:, -1], float(unseen_after[-1])
     return Path(peak, capital, crossed, growth, fastest)
 
 
-def _blocks(rounds: Ints) -> Iterator[tuple[int, int]]:
-    """Yield blocks of draws of one round each; bets change between blocks."""
+def _blocks(count: int) -> Iterator[tuple[int, int]]:
+    """Yield blocks of draws; bets change between blocks."""
     start = 0
-    while start < len(rounds):
-        end = start + max(4, start // 12)
-        other = np.flatnonzero(rounds[start:end] != rounds[start])
-        end = min(len(rounds), end, start + int(other[0]) if len(other) else end)
+    while start < count:
+        end = min(count, start + max(4, start // 12))
         yield start, end
         start = end
 
@@ -276,14 +277,14 @@ class _Book:
         self.largest *= rate
         strata = frame.stratum[draws.item]
         self.of_draws = np.where(strata >= 0, frame.bins[strata], 0)
-        self._held, self._ours = (strata >= 0) & draws.first, (strata >= 0) & valid[draws.item]
+        self.held, self._ours = (strata >= 0) & draws.first, (strata >= 0) & valid[draws.item]
         self._wrong, self._seen = np.zeros(number), np.zeros(number)
         self._log_weight = np.log(_PRIOR_WEIGHTS)
 
     def see(self, places: slice, value: Array, wrong: Array) -> None:
         """Count draws, which may be those of another round."""
         bins, number, ours = self.of_draws[places], len(self.value), self._ours[places]
-        self._size = self._size - np.bincount(bins, weights=self._held[places], minlength=number)
+        self._size = self._size - np.bincount(bins, weights=self.held[places], minlength=number)
         self.value = np.maximum(self.value - np.bincount(bins, weights=value * ours, minlength=number), 0.0)
         seen, faulty = (np.bincount(bins, weights=each * ours, minlength=number) / self._mean for each in (value, wrong))
         rates = self._predicted()

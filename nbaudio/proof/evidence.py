@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ METHOD = (
 _NO_SELECTION = {"min_similarity": 0.8}
 _DRAWN = {"segment_id": pl.String, "verdict": pl.String}
 _PERFECT = "taken as perfect: no segment was judged by two of them (--reviewers NAME,NAME --overlap N lets them judge the same)"
-_BANDS = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0]
+_BANDS = (1.0, 1.0, 0.95, 0.9, 0.8, 0.7, 0.5, -1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT, _LEAST_NEXT = 2000, 5
 _NEARLY = 1e-6
@@ -172,8 +173,9 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     """Return where most of what was judged is wrong: bands of similarity, and the speakers and recordings with most faults."""
     state = part.state
     judged = state.segments.filter(pl.Series(part.inside)).filter(pl.col("label").is_not_null())
-    bands = judged["similarity"].cut(_BANDS, left_closed=True).cast(pl.String)
-    groups = {"similarity": bands, "speaker": judged["speaker_id"], "recording": judged["recording_id"]}
+    score = pl.col("similarity")
+    bands = (pl.when(score >= low).then(pl.lit(f"{low:g} to {high:g}")) for high, low in pairwise(_BANDS))
+    groups = {"similarity": pl.coalesce(*bands), "speaker": pl.col("speaker_id"), "recording": pl.col("recording_id")}
     wrong = (pl.col("label") != "right").sum()
     rows: list[dict[str, Any]] = []
     for kind, key in groups.items():
