@@ -19,6 +19,7 @@ class Report:
             keys is a table; so are counts by untrusted names, which cannot be keys of facts.
         warnings: worth knowing, though nothing failed.
         problems: items that could not be used, one line each; the command line exits with 1 when there are any.
+        hidden: facts that are only for machines, as others show the same.
 
     Examples:
         >>> print(Report("score", {"segments": 2, "mean_similarity": 0.98765, "train": {"segments": 1, "hours": 0.001}}))
@@ -32,10 +33,11 @@ class Report:
     facts: dict[str, Any]
     warnings: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    hidden: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "hidden"}
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the facts as a pandas table: `fact`, with dots between the names of nested ones, and `value`.
@@ -50,9 +52,10 @@ class Report:
 
     def __str__(self) -> str:
         """Format for a terminal, one line per fact; control characters are escaped."""
-        width = max((len(fact_label(name)) for name in self.facts), default=0)
+        facts = {name: value for name, value in self.facts.items() if name not in self.hidden}
+        width = max((len(fact_label(name)) for name in facts), default=0)
         lines = [self.step]
-        for name, value in self.facts.items():
+        for name, value in facts.items():
             if table := _cells(value):
                 widths = [max(map(len, column)) for column in zip(*table, strict=True)]
                 lines += [f"  {fact_label(name)}", *("    " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table)]
@@ -69,6 +72,8 @@ class Report:
         left = "style='text-align:left'"
         rows = ""
         for name, value in self.facts.items():
+            if name in self.hidden:
+                continue
             table = _cells(value)
             cells = "".join(f"<tr>{''.join(f'<td {left}>{escape(cell)}</td>' for cell in row)}</tr>" for row in table)
             shown = f"<table>{cells}</table>" if table else escape(show(value, name))

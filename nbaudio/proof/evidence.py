@@ -10,16 +10,14 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.report import Report, show
+from nbaudio.core.source_splits import ordered_splits
 from nbaudio.proof.claims import THRESHOLDS, Part, above, check_target, curve, min_sample_size, parts, rule_error
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import draw
 from nbaudio.storage.workspace import Workspace
 
-METHOD = (
-    "bets on verdicts in drawn order; bounds hold whenever one looks; those of splits, hours and words each by itself; "
-    "unsure counts as wrong, except in upper bounds. See docs/evidence.md"
-)
+METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
 _NO_SELECTION = {"min_similarity": 0.8}
 _DRAWN = {"segment_id": pl.String, "verdict": pl.String}
 _PERFECT = "taken as perfect: no segment was judged by two of them (--reviewers NAME,NAME --overlap N lets them judge the same)"
@@ -69,10 +67,10 @@ def evidence(
     selection, shown = claims["selection"], parts(state)
     threshold = selection_threshold(state.workspace.report("select").get("facts", {}))
     whole = shown.get("selection") or above(state, threshold)
-    progress = selection["progress"]
-    n = _next_round(progress, judged=len(state.lines), precision=precision, confidence=confidence)
-    upcoming = draw(state.pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=state.rounds)
-    keys = upcoming["segment_id"].to_list()
+    n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
+    if len(state.lines):
+        n = min(_MOST_NEXT, max(_LEAST_NEXT, selection["progress"].get("expected") or _FIRST_ROUND))
+    keys = draw(state.pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=state.rounds)["segment_id"].to_list()
     options = f"--strategy stratified --n {len(keys)} --threshold {threshold:g}"
     advice = f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
     drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)])
@@ -83,6 +81,7 @@ def evidence(
         "target": f"{precision:.4g} right, with confidence {confidence:.4g}",
         "target_proven": describe_progress(selection),
         "weakest": weakest(whole),
+        "by_part": describe_parts(claims),
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
         "reviewed": {word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "reviewers": f"{twice:,} segments were judged by two or more: nbaudio.review.agreement(W)" if twice else _PERFECT,
@@ -93,7 +92,7 @@ def evidence(
         **claims,
         "review_next": advice if keys else "nothing: all segments have been drawn",
     }
-    report = Report("evidence", facts, warnings=_warnings(state, whole))
+    report = Report("evidence", facts, warnings=_warnings(state, whole), hidden=tuple(claims.keys() - {"curve"}))
     state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
     return report
 
@@ -141,18 +140,21 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     names = {"precision": "right, estimated share", "low": "at least", "high": "at most", "reviewed": "reviewed"}
     answers = {"how right": claim["statement"], "target proven": describe_progress(claim)}
-    return answers | {label: claim[name] for name, label in names.items()}
+    return answers | {label: _down(claim[name]) if name == "low" else claim[name] for name, label in names.items()}
 
 
 def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a row for the selection and each split, by segments, hours and words."""
+    """Return a row for the selection and each split, by segments, hours and words; lower bounds are rounded down."""
     names = {"segments": "clips", "reviewed": "reviewed", "precision": "right", "low": "at least", "high": "at most"}
     return [
-        {"part": part, "by": by, **{label: facts[key] for key, label in names.items()}}
-        for part, claim in claims.items()
-        if part != "curve"
-        for by, facts in (("segments", claim), ("hours", claim["by_hours"]), ("words", claim["by_words"]))
+        {"part": part, "by": by, **{label: _down(facts[key]) if key == "low" else facts[key] for key, label in names.items()}}
+        for part in ("selection", *ordered_splits(claims.keys() - {"selection", "curve"}))
+        for by, facts in (("segments", claims[part]), *((by, claims[part][f"by_{by}"]) for by in ("hours", "words")))
     ]
+
+
+def _down(bound: float | None) -> float | None:
+    return None if bound is None else math.floor(1000 * bound + _NEARLY) / 1000
 
 
 def describe_progress(claim: Mapping[str, Any]) -> str:
@@ -164,7 +166,7 @@ def describe_progress(claim: Mapping[str, Any]) -> str:
         since = f" since verdict {progress['verdicts']:,} ({progress['since']})" if "since" in progress else ""
         return f"yes, {target}{since}; {errors}"
     expected, least = progress.get("expected"), progress.get("least")
-    more = f"{'no number of' if expected is None else f'{expected:,}'} more reviews are expected to prove it"
+    more = f"{'no number of' if expected is None else f'{expected:,}'} further reviews are expected to prove it"
     few = "" if least is None else f", {least:,} if all of them are right"
     return f"no, {target} is not proven; {more}{few}; {errors}"
 
@@ -196,15 +198,8 @@ def _statement(claim: Mapping[str, Any], confidence: float, *, selected: bool) -
         return "Nothing ships."
     if not claim["reviewed"]:
         return f"Of the {claim['segments']:,} {what}, none was reviewed: how many are right is not known."
-    low = math.floor(1000 * claim["low"] + _NEARLY) / 10
-    return f"Of the {claim['segments']:,} {what}, at least {low:g} % are right ({100 * confidence:g} %)."
-
-
-def _next_round(progress: Mapping[str, Any], *, judged: int, precision: float, confidence: float) -> int:
-    """Return how many reviews to suggest."""
-    if not judged:
-        return max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
-    return min(_MOST_NEXT, max(_LEAST_NEXT, progress.get("expected") or _FIRST_ROUND))
+    low = 100 * (_down(claim["low"]) or 0.0)
+    return f"Of the {claim['segments']:,} {what}, at least {low:.4g} % are right ({100 * confidence:g} %)."
 
 
 def _warnings(state: ProofState, whole: Part) -> list[str]:

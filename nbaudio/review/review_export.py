@@ -131,7 +131,7 @@ def export(
     blind = blind if blind is not None else record.blind if record else True
     options: dict[str, Any] = {"name": out.stem, "strategy": strategy, "n": n, "seed": seed, "threshold": threshold}
     options |= {"reviewers": list(reviewers), "overlap": overlap, "verdicts": list(verdicts), "blind": blind}
-    frame: pl.DataFrame | None = None
+    frame = None
     if record is None:
         record, frame = _new_record(options, state, segments=segments, pool=pool, silent=silent, picked=picked)
     record.check_parameters(options)
