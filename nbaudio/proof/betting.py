@@ -24,13 +24,13 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _MOST_BINS = 24
-_GRID, _REFINED, _PASSES = 24, 12, 3
+_GRID, _REFINED, _PASSES = 16, 8, 3
 _FIRST_NULL = 1e-4  # of the total
 _MOST_STAKED = 0.999
 # Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at least, and their own weights.
 _PRIOR_RATES, _PRIOR_ROWS = np.array([0.007, 0.1]), np.array([150.0, 5.0])
 _LEAST_PRIOR_ROWS, _PRIOR_WEIGHTS = np.array([5.0, 1.0]), np.array([0.9, 0.1])
-_HALVINGS = 16
+_HALVINGS = 13
 _TINY = 1e-12
 
 
