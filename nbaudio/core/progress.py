@@ -14,8 +14,6 @@ from contextvars import ContextVar
 from html import escape
 from typing import Any, Protocol
 
-from tqdm import tqdm
-
 # A host is named after this many seconds of silence, and then at this interval where there is no bar.
 _SILENT_S, _REPEAT_S = 1.0, 10.0
 
@@ -156,6 +154,8 @@ def kernel_shell() -> Any:
 
 def open_bar(*, of: str = "", **options: Any) -> Any:
     """Open a `tqdm` bar for a terminal or a notebook; `of` is the unit in a notebook's final line, unless that of `options`."""
+    from tqdm import tqdm
+
     shell = kernel_shell()
     if shell is None:
         text = options | {"bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
@@ -194,6 +194,7 @@ def open_bar(*, of: str = "", **options: Any) -> Any:
 
 def summary(state: dict[str, Any]) -> str:
     """Return the final line of a bar, from its `tqdm.format_dict`."""
+    from tqdm import tqdm
 
     def amount(number: float) -> str:
         if state["unit_scale"]:
