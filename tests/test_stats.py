@@ -192,14 +192,17 @@ def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
     # What was said since counts too.
     append_verdicts(workspace, [replace(said[0], verdict="noise"), replace(said[1], verdict="noise")])
     facts = selection_claim(workspace)
-    told = str(round(facts["precision"], 3))
-    assert 0 < facts["precision"] < 1
+    claim = facts["selection"]
+    told = str(round(claim["precision"], 3))
+    assert 0 < claim["precision"] < 1
     stats(workspace.path, out=tmp_path / "p.html")
     texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
-    assert {told, "0.98 right, with confidence 0.95"} <= set(texts)
+    assert {told, claim["statement"]} <= set(texts)
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
     assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["evidence"] == facts
-    assert f"| right, estimated share | {told} |" in (tmp_path / "c/README.md").read_text(encoding="utf8")
+    card = (tmp_path / "c/README.md").read_text(encoding="utf8")
+    assert f"| right, estimated share | {told} |" in card
+    assert claim["statement"] in card
     drawn_points = plots.claimed(pl.DataFrame(facts["curve"])).axes[0].lines[-1].get_ydata().tolist()
     assert drawn_points == [row["precision"] for row in facts["curve"]]
     stats(tmp_path / "c", out=tmp_path / "p.xlsx")
