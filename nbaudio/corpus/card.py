@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.report import show
+from nbaudio.core.report import fact_label, show
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.proof.evidence import describe_claim, describe_parts
@@ -195,7 +195,7 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
             _plain(head[1]),
             _table(("evidence", "value"), others),
             about,
-            _table(list(rows[0]), [list(row.values()) for row in rows]),
+            _table([fact_label(name) for name in rows[0]], [list(row.values()) for row in rows]),
         ]
     )
 

@@ -145,7 +145,7 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a row for the selection and each split, by segments, hours and words; lower bounds are rounded down."""
-    names = {"segments": "clips", "reviewed": "reviewed", "precision": "right", "low": "at least", "high": "at most"}
+    names = {"segments": "clips", "reviewed": "reviewed", "precision": "right", "low": "at_least", "high": "at_most"}
     return [
         {"part": part, "by": by, **{label: _down(facts[key]) if key == "low" else facts[key] for key, label in names.items()}}
         for part in ("selection", *ordered_splits(claims.keys() - {"selection", "curve"}))
