@@ -265,6 +265,32 @@ WRITTEN = frozenset((*NORMALIZED, "text_corrected", "text_origin", "corrected_by
 """Names of columns that steps after ingest write, which no column of a source can have either."""
 
 
+_NO_TRANSCRIPTS = frozenset(("text_corrected", "text_normalized", "text_origin", "text_raw", "text_source"))
+_NO_HYPOTHESES = frozenset(("asr_text_normalized", "asr_text_raw"))
+
+
+def text_names(columns: Iterable[str]) -> dict[str, str]:
+    """Return the columns of further transcripts, `text_NAME`, by name, in order.
+
+    Examples:
+        >>> text_names(["text", "text_raw", "text_verbatim", "asr_text", "asr_text_large"])
+        {'verbatim': 'text_verbatim'}
+    """
+    return {name[5:]: name for name in columns if name.startswith("text_") and name not in _NO_TRANSCRIPTS}
+
+
+def hypothesis_names(columns: Iterable[str]) -> dict[str, str]:
+    """Return the columns of hypotheses by name, in order: the source's `asr_text` as `asr`, then `asr_text_NAME` as NAME.
+
+    Examples:
+        >>> hypothesis_names(["text", "asr_text_large", "asr_text", "asr_text_normalized"])
+        {'asr': 'asr_text', 'large': 'asr_text_large'}
+    """
+    columns = list(columns)
+    own = {"asr": "asr_text"} if "asr_text" in columns else {}
+    return own | {name[9:]: name for name in columns if name.startswith("asr_text_") and name not in _NO_HYPOTHESES}
+
+
 def text_column(frame: pl.DataFrame, name: str) -> pl.Series:
     """Return a text column; all null where the table lacks it."""
     return frame[name] if name in frame.columns else pl.Series(name, [None] * len(frame), dtype=pl.String)
