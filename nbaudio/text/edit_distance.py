@@ -49,7 +49,7 @@ MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
 
 @dataclass(frozen=True)
 class DiffPart:
-    """A run of words that reference and hypothesis share (``equal``), write differently (``formatting``), or in which they differ.
+    """A run of words that are the same (``equal``), or read alike (``formatting``), in reference and hypothesis, or differ.
 
     Words only in the reference are of the kind ``delete``, words only in the hypothesis ``insert``, other words ``replace``.
     """
@@ -127,7 +127,7 @@ def word_diff(
     # Kind, and numbers of the words that correspond; first the words that count.
     pairs: list[tuple[Kind, tuple[int, ...], tuple[int, ...]]]
     if formatting is None:
-        kept = [[number for number, key in enumerate(side) if key] for side in keys]
+        kept: list[list[int]] = [[number for number, key in enumerate(side) if key] for side in keys]
         pairs = [
             (op.tag, *(() if number is None else (number,) for number in pair))  # type: ignore[misc]  # tags are any text
             for op in Levenshtein.opcodes(*([side[number] for number in some] for side, some in zip(keys, kept, strict=True)))
@@ -136,10 +136,11 @@ def word_diff(
     else:
         groups = formatting.align(*sides)
         pairs = [(_kind(group, *keys), group.left, group.right) for group in groups]
-        kept = [[number for group in groups for number in group[side]] for side in (0, 1)]
+        kept = [[number for group in groups for number in (group.left, group.right)[side]] for side in (0, 1)]
     for side in (0, 1):
         for number in sorted(set(range(len(keys[side]))).difference(kept[side])):
-            behind = (place for place, pair in enumerate(pairs) if (at := pair[side + 1]) and at[0] > number)
+            places = [(left, right)[side] for _, left, right in pairs]
+            behind = (place for place, at in enumerate(places) if at and at[0] > number)
             pairs.insert(next(behind, len(pairs)), ("equal", (number,), ()) if side == 0 else ("equal", (), (number,)))
     found = []
     for (kind, *_), some in groupby(pairs, key=lambda pair: (pair[0], not pair[1], not pair[2])):

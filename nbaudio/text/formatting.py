@@ -38,6 +38,8 @@ _ABBREVIATION = re.compile(r"[^\W\d_]{1,4}\.")
 _MOST_DIGITS, _MOST_READINGS, _LONGEST_SPAN = 12, 24, 4
 # Equal words between two differences that are compared together.
 _BETWEEN = 3
+# Costs of a word too many and of another word: of alignments with as few edits, the one with more equal words.
+_EDIT, _OTHER = 1000, 1001
 
 
 class Group(NamedTuple):
@@ -317,9 +319,11 @@ def _compose(left: _Lattice, right: _Lattice) -> list[Group]:
     nobody: frozenset[str] = frozenset()
     for i, into_left in enumerate(left.edges):
         for j, into_right in enumerate(right.edges):
-            options = [(best[a][b] + one.isdisjoint(other), a, b, one, other) for a, one in into_left for b, other in into_right]
-            options += [(best[a][j] + 1, a, j, one, nobody) for a, one in into_left]
-            options += [(best[i][b] + 1, i, b, nobody, other) for b, other in into_right]
+            options = [
+                (best[a][b] + _OTHER * one.isdisjoint(other), a, b, one, other) for a, one in into_left for b, other in into_right
+            ]
+            options += [(best[a][j] + _EDIT, a, j, one, nobody) for a, one in into_left]
+            options += [(best[i][b] + _EDIT, i, b, nobody, other) for b, other in into_right]
             if options:
                 came[i, j] = min(options, key=lambda option: option[0])
                 best[i][j] = came[i, j][0]
@@ -336,7 +340,9 @@ def _compose(left: _Lattice, right: _Lattice) -> list[Group]:
             ]
             said = [_said(*step) for step in reversed(steps)]
             sides = tuple(tuple(word for pair in said if (word := pair[side])) for side in (0, 1))
-            groups.append(Group(tuple(numbers[0]), tuple(numbers[1]), (sides[0], sides[1]), best[end[0]][end[1]] - best[a][b]))
+            groups.append(
+                Group(tuple(numbers[0]), tuple(numbers[1]), (sides[0], sides[1]), (best[end[0]][end[1]] - best[a][b]) // _EDIT)
+            )
             end, steps = at, []
     return groups[::-1]
 
