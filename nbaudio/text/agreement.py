@@ -1,11 +1,10 @@
-"""Agreement of several hypotheses among themselves, and with the transcript: where all of them read it otherwise, it may be wrong."""
+"""Agreement of several hypotheses among themselves and with the transcript, which may be wrong where all have other words."""
 
 from collections.abc import Mapping
 from itertools import combinations
 
 import polars as pl
 
-from nbaudio.core.tables import AGREEMENT
 from nbaudio.text.edit_distance import similarity_column, words
 from nbaudio.text.formatting import Formatting
 
@@ -13,7 +12,7 @@ _NONE = "–"
 
 
 def with_agreement(segments: pl.DataFrame, hypotheses: Mapping[str, str], formatting: Formatting) -> pl.DataFrame:
-    """Return segments with `AGREEMENT`; `hypotheses` are two or more columns, each with that of its similarity with `text`.
+    """Return segments with the columns `tables.AGREEMENT`; `hypotheses` are columns, each with that of its similarity with `text`.
 
     A segment with fewer than two hypotheses, or without a text, has null.
 

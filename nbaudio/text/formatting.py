@@ -8,7 +8,7 @@ between what is written and its alternatives, and two texts are compared by the 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import islice, pairwise, product
 from pathlib import Path
@@ -76,7 +76,7 @@ class Formatting:
             known = sorted({*_num2words().CONVERTER_CLASSES, *_languages()})
             raise InputError(f"language {language!r}: no rules for its numbers; known are {', '.join(known)}")
         self._longest = max((len(written.split()) for written in self._spoken), default=1)
-        self._words: dict[str, tuple[str, list[Reading]]] = {}
+        self._keys = _Keys(self.alternatives)
 
     def _load(self, path: Path) -> None:
         try:
@@ -191,21 +191,24 @@ class Formatting:
 
     def align(self, left: Sequence[str], right: Sequence[str]) -> list[Group]:
         """Align the words of two texts with the fewest edits between the words that are read; those without any are left out."""
-        kept = [[number for number, word in enumerate(side) if self._word(word)[0]] for side in (left, right)]
+        kept = [[number for number, word in enumerate(side) if self._keys[word]] for side in (left, right)]
         written = [[side[number] for number in some] for side, some in zip((left, right), kept, strict=True)]
-        keys = [[self._word(word)[0] for word in side] for side in written]
+        keys = [[self._keys[word] for word in side] for side in written]
         groups: list[Group] = []
         for l0, l1, r0, r1, blocks in _regions(*keys):
-            if any(self._word(word)[1] for word in (*written[0][l0:l1], *written[1][r0:r1])):
+            if not self._keys.readings.keys().isdisjoint((*written[0][l0:l1], *written[1][r0:r1])):
                 groups += _compose(self._lattice(written[0], l0, l1), self._lattice(written[1], r0, r1))
                 continue
             for block in blocks:
                 sides = range(block.src_start, block.src_end), range(block.dest_start, block.dest_end)
-                if block.tag == "equal":
-                    groups += [Group((n,), (m,), ((keys[0][n],), (keys[1][m],)), 0) for n, m in zip(*sides, strict=True)]
+                edits = int(block.tag != "equal")
+                if all(sides):
+                    groups += [Group((n,), (m,), ((keys[0][n],), (keys[1][m],)), edits) for n, m in zip(*sides, strict=True)]
                 else:
-                    said = tuple(keys[0][n] for n in sides[0]), tuple(keys[1][n] for n in sides[1])
-                    groups.append(Group(tuple(sides[0]), tuple(sides[1]), said, max(map(len, sides))))
+                    groups += [Group((n,), (), ((keys[0][n],), ()), 1) for n in sides[0]]
+                    groups += [Group((), tuple(sides[1]), ((), tuple(keys[1][n] for n in sides[1])), len(sides[1]))] * bool(
+                        sides[1]
+                    )
         numbers = (tuple(tuple(some[n] for n in side) for some, side in zip(kept, group[:2], strict=True)) for group in groups)
         return [group._replace(left=left, right=right) for group, (left, right) in zip(groups, numbers, strict=True)]
 
@@ -213,19 +216,13 @@ class Formatting:
         """Return the ways to read some words of a text, each word or a few together."""
         paths: list[tuple[int, int, Reading]] = []
         for start in range(first, last):
-            key, readings = self._word(written[start])
-            paths += [(start, start + 1, reading) for reading in ((frozenset([key]),), *readings)]
+            readings = [(frozenset([self._keys[written[start]]]),), *self._keys.readings.get(written[start], [])]
+            paths += [(start, start + 1, reading) for reading in readings]
             for stop in range(start + 2, min(start + self._longest, last) + 1):
                 joined = " ".join(written[start:stop])
                 if joined.casefold() in self._spoken or _BLANK_THOUSANDS.fullmatch(joined):
                     paths += [(start, stop, reading) for reading in self.alternatives(joined)]
         return _Lattice.of(paths, first, last)
-
-    def _word(self, word: str) -> tuple[str, list[Reading]]:
-        found = self._words.get(word)
-        if found is None:
-            found = self._words[word] = (fold(word), self.alternatives(word))
-        return found
 
     def edits(self, left: str, right: str) -> int:
         """Return how many words differ, formatting aside."""
@@ -240,8 +237,8 @@ class Formatting:
         if left == right:
             return left, right
         sides = [words(left), words(right)]
-        keys = [[key for word in side if (key := self._word(word)[0])] for side in sides]
-        if keys[0] != keys[1] and any(self._word(word)[1] for side in sides for word in side):
+        keys = [list(filter(None, map(self._keys.__getitem__, side))) for side in sides]
+        if keys[0] != keys[1] and not all(map(self._keys.readings.keys().isdisjoint, sides)):
             groups = self.align(*sides)
             keys = [[word for group in groups for word in group.said[side]] for side in (0, 1)]
         return " ".join(keys[0]), " ".join(keys[1])
@@ -253,7 +250,7 @@ class Formatting:
             spoken = words(text) if text else []
             odd = [word for word in spoken if _UNCOVERED.search(word)]
             found.update(odd + [word for word in spoken[:-1] if _ABBREVIATION.fullmatch(word)])
-        return Counter({word: number for word, number in found.items() if not self._word(word)[1]})
+        return Counter({word: number for word, number in found.items() if not self.alternatives(word)})
 
 
 def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain: pl.DataFrame) -> pl.DataFrame:
@@ -274,6 +271,20 @@ def fold(word: str) -> str:
         if plain.isalnum()
         else "".join(c for c in plain if c.isalnum() or c in _SYMBOLS or unicodedata.category(c)[0] == "M")
     )
+
+
+class _Keys(dict[str, str]):
+    """What is compared of each word, computed once, and the `readings` of the words that have others."""
+
+    def __init__(self, alternatives: Callable[[str], list[Reading]]) -> None:
+        self._alternatives = alternatives
+        self.readings: dict[str, list[Reading]] = {}
+
+    def __missing__(self, word: str) -> str:
+        key = self[word] = fold(word)
+        if found := self._alternatives(word):
+            self.readings[word] = found
+        return key
 
 
 class _Lattice(NamedTuple):
