@@ -12,7 +12,7 @@ _NONE = "–"
 
 
 def with_agreement(segments: pl.DataFrame, hypotheses: Mapping[str, str], formatting: Formatting) -> pl.DataFrame:
-    """Return segments with the columns `tables.AGREEMENT`; `hypotheses` are columns, each with that of its similarity with `text`.
+    """Return segments with the columns `tables.AGREEMENT`; `hypotheses` are columns, each with that of its similarity.
 
     A segment with fewer than two hypotheses, or without a text, has null.
 
