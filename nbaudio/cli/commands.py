@@ -182,6 +182,9 @@ def select(
     ] = None,
     max_duration: Annotated[float, Option(help="seconds; longer segments are rejected")] = 20.0,
     min_duration: Annotated[float, Option(help="seconds; shorter segments are rejected")] = 0.0,
+    where: Annotated[
+        list[str] | None, Option(metavar="EXPR", help="SQL condition over columns, such as 'wer_large < 0.2'; repeat for more")
+    ] = None,
     splits: Annotated[
         str | None,
         Option(metavar="source|FILE|CORPUS", help="keep given splits: the source's, those of a table or an earlier corpus"),
@@ -204,7 +207,7 @@ def select(
     given = locals()
     # The report has a number of segments as a number, and hours, such as 1.5h, as text.
     counts = {name: int(size) for name, size in (("dev", dev), ("test", test)) if size and size.isascii() and size.isdigit()}
-    return nbaudio.select(**{**given, **counts, "group_by": common.split_commas(group_by)})
+    return nbaudio.select(**{**given, **counts, "group_by": common.split_commas(group_by), "where": tuple(where or ())})
 
 
 @common.command("export nemo W --out manifests")
