@@ -82,7 +82,7 @@ def test_a_transcript_that_is_not_there_is_refused(workspace, tmp_path):
     with pytest.raises(InputError, match=r"no column text_human; there are normalized, raw"):
         materialize(workspace, out=tmp_path / "c", text="human", **QUIET)
     workspace.save(segments=workspace.segments.with_columns(text_normalized=pl.lit("")))
-    with pytest.raises(InputError, match=r"accepted segments \(.*\) have no text_normalized; run select again"):
+    with pytest.raises(InputError, match=r"accepted segments \(.*\) have no text_normalized; 'nbaudio select .* --where"):
         materialize(workspace, out=tmp_path / "c", text="normalized", **QUIET)
     assert not (tmp_path / "c" / "corpus.json").exists()
 

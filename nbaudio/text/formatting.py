@@ -56,7 +56,8 @@ class Formatting:
 
     `table` is a file of tab-separated lines `language`, `written`, `spoken` that extend ``nbaudio/text/formatting.tsv``:
     alternatives are separated by ``|``, the language ``*`` is any. Languages that num2words does not know read numbers by rows
-    for 0 to 20, the tens, hundreds, 1000 and so on. Raises InputError for a language without any rule, and an unreadable table.
+    for 0 to 20, the tens, hundreds, 1000 and so on; `has_numbers` is whether there are any. Raises InputError for an unreadable
+    table. Of several languages, such as ``hr,en``, the first counts.
 
     Examples:
         >>> Formatting("hr").are_equal("25 % od 5. članka", "Dvadeset i pet posto od petog članka.")
@@ -66,15 +67,15 @@ class Formatting:
     """
 
     def __init__(self, language: str | None = None, table: str | Path | None = None) -> None:
-        self.language = language
+        self.language = language.split(",")[0].strip() if language else None
+        self._numerals = False  # whether num2words reads numbers
         self._endings: dict[str, list[str]] = {}
         self._spoken: dict[str, list[Reading]] = {}
         for path in (_TABLE, *([Path(table)] if table else [])):
             self._load(path)
-        self._numerals = language is not None and "1000" not in self._spoken
-        if self._numerals and language not in _num2words().CONVERTER_CLASSES:
-            known = sorted({*_num2words().CONVERTER_CLASSES, *_languages()})
-            raise InputError(f"language {language!r}: no rules for its numbers; known are {', '.join(known)}")
+        self.has_numbers = "1000" in self._spoken
+        if self.language is not None and not self.has_numbers:
+            self._numerals = self.has_numbers = self.language in _num2words().CONVERTER_CLASSES
         self._longest = max((len(written.split()) for written in self._spoken), default=1)
         self._keys = _Keys(self.alternatives)
 
@@ -372,8 +373,3 @@ def _num2words() -> Any:
     import num2words
 
     return num2words
-
-
-def _languages() -> set[str]:
-    """Return the languages of the table whose numbers it has."""
-    return {line.split("\t")[0] for line in _TABLE.read_text("utf8").splitlines() if "\t1000\t" in line}
