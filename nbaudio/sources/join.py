@@ -234,12 +234,12 @@ def _by_times(workspace: Workspace, located: Mapping[str, pl.Series], tolerance:
         times["end"] = [None if start is None or length is None else start + length for start, length in pairs]
     held = tables.read(workspace, ["recording_id", "source_start", "source_end"])
     bounds = [[_decimal(one) for one in held[name]] for name in ("source_start", "source_end")]
-    placed = [pl.Series([one and _written(one) for one in side], dtype=pl.String) for side in bounds]
+    placed = [pl.Series(map(_written, side), dtype=pl.String) for side in bounds]
     segments = pl.DataFrame({"recording_id": held["recording_id"], "start": placed[0], "end": placed[1]}).with_row_index(
         "segment"
     )
     unique = pl.Series([one if isinstance(one, str) else None for one in recordings], dtype=pl.String)
-    wanted = [pl.Series([one and _written(one) for one in times[side]], dtype=pl.String) for side in ("start", "end")]
+    wanted = [pl.Series(map(_written, times[side]), dtype=pl.String) for side in ("start", "end")]
     matches, reasons = _paired(pl.DataFrame({"recording_id": unique, "start": wanted[0], "end": wanted[1]}), segments)
     if tolerance:
         missed = [(row, recordings[row], times["start"][row], times["end"][row]) for row in reasons]
@@ -300,5 +300,6 @@ def _decimal(text: str | None) -> Decimal | None:
     return value if value.is_finite() and -30 <= value.adjusted() <= 12 else None
 
 
-def _written(value: Decimal) -> str:
-    return f"{value.normalize():f}"
+def _written(value: Decimal | None) -> str | None:
+    """Return a number as one text, however it was written."""
+    return None if value is None else f"{value.normalize():f}"
