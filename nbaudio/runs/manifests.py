@@ -21,8 +21,6 @@ from nbaudio.core.input_guards import read_all
 from nbaudio.storage.urls import redact_url
 
 PATHS = ("source", "audio", "names", "returned", "splits", "workspace", "corpus")
-# Mappings of names to paths.
-TABLES = ("texts", "hypotheses")
 # Deprecated names of parameters in manifests and settings.
 RENAMED = {"licence": "license"}
 
@@ -63,11 +61,6 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
         if unknown:
             raise InputError(f"{where}: unknown parameter {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         for name, value in part.items():
-            if name in TABLES:
-                values[name] = {
-                    key: str((folder / str(path)).absolute()) for key, path in _mapping(value, f"{where}: {name}").items()
-                }
-                continue
             if name in PATHS and value is not None and not isinstance(value, str):
                 raise InputError(f"{where}: {name} must be a path, not {value!r}")
             if isinstance(value, str) and redact_url(value) != value:  # notebooks hold their parameters
@@ -87,7 +80,7 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
         >>> from nbaudio.core.bundled_files import PACKAGE, bundled
         >>> values = notebook_parameters(bundled("data_manifests/demo.yaml"), bundled("notebooks/02_transcripts.ipynb"))
         >>> sorted(values), values["workspace"][-22:]
-        (['language', 'normalize', 'workspace'], '/demo-output/workspace')
+        (['hypotheses', 'language', 'normalize', 'workspace'], '/demo-output/workspace')
     """
     has = defaults(notebook)
     manifest = manifest.parent.resolve() / manifest.name
@@ -100,12 +93,6 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
         made = name in ("workspace", "corpus")
         values[name] = os.path.normpath(top / f"{manifest.stem}-output" / name if made else folder / has[name])
     return values
-
-
-def _mapping(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value or {}, dict):
-        raise InputError(f"{where} must be names with paths, such as {{large: large.csv}}, not {value!r}")
-    return value or {}
 
 
 def typed(value: Any, default: Any) -> Any:
