@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import AudioError, InputError, one_line
-from nbaudio.storage.base import Location
 from nbaudio.storage.filesystems import filter_names
+from nbaudio.storage.location import Location
 from nbaudio.storage.network import convert_error
 from nbaudio.storage.remote import Content, Remote, remote
 from nbaudio.storage.urls import is_url

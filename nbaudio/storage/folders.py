@@ -17,8 +17,8 @@ from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.core.threads import ordered_map
-from nbaudio.storage.base import FileStatus, Location
-from nbaudio.storage.location import location
+from nbaudio.storage.base import FileStatus
+from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import check_writable, is_url, stays_inside
 

@@ -37,9 +37,8 @@ from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.core.source_splits import listed_splits
-from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
-from nbaudio.storage.location import location
+from nbaudio.storage.location import Location, location
 
 if TYPE_CHECKING:
     import pandas as pd
