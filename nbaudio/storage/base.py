@@ -53,20 +53,18 @@ class RangeFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
-        wanted = min(len(buffer), max(0, self._size - self._position))
-        done = 0
-        while done < wanted:
-            number, offset = divmod(self._position, self._block_bytes)
-            try:
+        done, wanted = 0, min(len(buffer), max(0, self._size - self._position))
+        try:
+            while done < wanted:
+                number, offset = divmod(self._position, self._block_bytes)
                 block = self._block(number)[offset : offset + wanted - done]
-            except AudioError as error:
-                self._error = error
-                break
-            if not block:
-                break
-            buffer[done : done + len(block)] = block
-            done += len(block)
-            self._position += len(block)
+                if not block:
+                    break
+                buffer[done : done + len(block)] = block
+                done += len(block)
+                self._position += len(block)
+        except AudioError as error:
+            self._error = error
         return done
 
 
