@@ -1,7 +1,4 @@
-"""Local and remote folders that complete files are published to and read from; remote ones by way of the local disk.
-
-Names are paths inside the folder. No incomplete file ever has one.
-"""
+"""Folders that complete files are published to under paths inside them, and read from; remote ones by way of the local disk."""
 
 import os
 import shutil
@@ -28,10 +25,7 @@ _JOBS = 8
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder, local or remote, that complete files are published to and read from.
-
-    A name that points outside the folder and a missing file raise InputError, bytes that cannot be read AudioError. A remote file
-    is written on this machine, uploaded, and removed here, a folder of files one file after the other.
+    """A folder; a name that points outside it and a missing file raise InputError, bytes that cannot be read AudioError.
 
     `desk` is a local folder for files before their upload, and for the hash and the version in the store of each uploaded file:
     while the version is the same, the file is not fetched to know its hash. None for a folder that is local or only read.

@@ -64,12 +64,10 @@ _failing: dict[tuple[str, str], _Failing] = {}
 
 @dataclass(frozen=True)
 class Network:
-    """Limits of one run in seconds and bytes; picklable, so that workers have the same.
+    """Limits of one run in seconds and bytes; picklable, so that workers have the same. docs/network.md has what failures cost.
 
-    With the defaults, an item that only fails costs at most 60 s (three tries of 15 s and the pauses between them, or pauses of
-    up to 45 s by Retry-After and a last try), and a host that only fails at most 120 s over all its items: no request to it is
-    sent after 90 s have been lost. `run` identifies the run: hosts that failed are tried again in the next one. `max_size` None
-    means `MAX_ANNOUNCED` or `MAX_UNKNOWN_LENGTH`.
+    `run` identifies the run: hosts that failed are tried again in the next one. `max_size` None means `MAX_ANNOUNCED` or
+    `MAX_UNKNOWN_LENGTH`.
     """
 
     timeout: float = 15.0

@@ -170,11 +170,7 @@ class Remote:
         return info.get("type") == "directory" or is_page
 
     def ranges(self, windows: int, share: float) -> tuple[FileStatus, RangeFile | None]:
-        """See `LocalPath.ranges`.
-
-        Ranges are cheaper from 8 MB on if `share` and 1 MB per window are at most a quarter of the file, unless it is cached
-        already. The server must serve ranges and a version; the file must be WAV or FLAC.
-        """
+        """See `LocalPath.ranges`; for WAV and FLAC from a server with ranges and versions, unless the file is cached."""
         status = self.status()
         cost = share * status.num_bytes + windows * _WINDOW_BYTES
         if status.num_bytes < _MIN_BYTES or cost > _MAX_SHARE * status.num_bytes:
