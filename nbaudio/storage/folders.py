@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -153,7 +152,7 @@ class Folder:
             write_json(desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
             return
         parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
-        deque(ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS), maxlen=0)
+        list(ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS))
         for part in {*self._place(name).files()} - parts:
             self.remove(f"{name}/{part}")
 
