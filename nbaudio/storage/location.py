@@ -2,11 +2,11 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -17,9 +17,6 @@ from nbaudio.storage.base import FileStatus
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class LocalPath:
         """Return the status if requested, and a file that reads ranges if that is cheaper for a share of it in some windows."""
         return None, None
 
-    def listing(self, wanted: Callable[[str], bool]) -> "tuple[pl.Series, list[tuple[str, str]]]":
+    def listing(self, wanted: Callable[[str], bool]) -> tuple[Collection[str], list[tuple[str, str]]]:
         """Return the wanted files below the folder, relative, sorted, not hidden, and refused ones with reasons.
 
         Links that lead out of the folder are refused. A remote folder that cannot be listed gives None.
