@@ -178,14 +178,10 @@ class Remote:
         if not status.version or "::" in self.root or (self.cache and self.cache.holds(self._identity(status))):
             return status, None
 
-        def check() -> None:
-            if self.status() != status:
-                raise AudioError(f"{self}: the file changed while it was read")
-
         with suppress(RemoteRefusedError):
             # Not from byte 0: a server without ranges then refuses instead of sending the whole file.
             if _SEEKABLE.match(self.read(1, 12)):
-                return status, RangeFile(self.read, check, status.num_bytes)
+                return status, RangeFile(self.read, partial(self._check_unchanged, status), status.num_bytes)
         return status, None
 
     def listing(self, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]] | None:
@@ -320,9 +316,12 @@ class Remote:
                     on_message(self.host)
         except RemoteRefusedError:
             return False
-        if self.status() != found:
-            raise AudioError(f"{self}: the file changed while it was read")
+        self._check_unchanged(found)
         return True
+
+    def _check_unchanged(self, status: FileStatus) -> None:
+        if self.status() != status:
+            raise AudioError(f"{self}: the file changed while it was read")
 
     def _range(self, start: int, stop: int) -> bytes:
         fs, path, scheme = self.located
