@@ -17,9 +17,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -33,6 +31,7 @@ import joblib
 from joblib.externals.loky import get_reusable_executor
 
 from nbaudio.core.errors import EngineError, InputError, NbaudioError, WorkerLostError, get_by_name, requires_extra, root_cause
+from nbaudio.core.threads import ordered_map
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -82,7 +81,8 @@ def _loky(site: EngineLocation) -> Iterator[RunTasks]:
 
 @contextmanager
 def _threading(site: EngineLocation) -> Iterator[RunTasks]:
-    yield partial(_run_threads, site.local_jobs)
+    # No thread is still at work after an error, unlike with joblib's.
+    yield partial(ordered_map, jobs=site.local_jobs)
 
 
 @contextmanager
@@ -242,8 +242,7 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Excep
     except Exception as error:  # noqa: BLE001 - the driver raises it again
         error.add_note(f"In a task:\n{''.join(format_tb(error.__traceback__))}")
         try:
-            copy(error)  # as unpickling does
-            pickle.dumps(error)
+            pickle.loads(pickle.dumps(error))  # noqa: S301 - as the driver does
         except Exception:  # noqa: BLE001 - whatever its class raises
             return None, RuntimeError(f"{type(error).__name__}: {error}")
         return None, error
@@ -324,21 +323,6 @@ def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: i
                 # A caller that stops early, by an error or on purpose, knows that tasks are left.
                 warnings.filterwarnings("ignore", ".* tasks which were still being processed", UserWarning)
                 results.close()
-
-
-def _run_threads(jobs: int, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """Run tasks in threads; none is still running after the last result or an error, unlike joblib's."""
-    running: set[Future[Result]] = set()
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            for task in tasks:
-                running.add(pool.submit(function, task))
-                if len(running) == 2 * jobs:
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    yield from (each.result() for each in done)
-            yield from (each.result() for each in as_completed(running))
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _run_spark(context: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:

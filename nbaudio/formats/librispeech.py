@@ -21,8 +21,7 @@ from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
 from nbaudio.storage import archives
-from nbaudio.storage.base import Location, LocationLike, read_whole
-from nbaudio.storage.location import location
+from nbaudio.storage.location import Location, LocationLike, location, read_whole
 
 _EXPECTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"

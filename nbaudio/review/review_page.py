@@ -22,7 +22,7 @@ from nbaudio.audio.drawing import BANDS, peaks, spectrogram
 from nbaudio.core.bundled_files import front_end
 from nbaudio.review.sheet_clips import RATE, cut_clips, keep_clip
 from nbaudio.review.state import VERDICTS, ReviewRecord
-from nbaudio.storage.base import Location
+from nbaudio.storage.location import Location
 from nbaudio.text.aligned_words import MOST_CHARACTERS, align_words
 
 #: Bytes of clips that a page holds; with more, they are files in the folder beside it.

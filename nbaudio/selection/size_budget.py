@@ -19,8 +19,7 @@ from nbaudio.core.hashing import hash_column
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training
 from nbaudio.core.times import rescale
-from nbaudio.storage.base import LocationLike
-from nbaudio.storage.location import location
+from nbaudio.storage.location import LocationLike, location
 
 MICROSECONDS = 1_000_000
 """Microseconds in a second."""

@@ -15,7 +15,7 @@ from nbaudio.core import tables
 from nbaudio.core.source_splits import is_held_out
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWN, GROWTH, conform, table_path
 from nbaudio.sources.place_segments import Merge, is_
-from nbaudio.storage.base import Location
+from nbaudio.storage.location import Location
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences

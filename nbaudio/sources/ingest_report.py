@@ -13,7 +13,7 @@ from nbaudio.core.tables import GROWTH, segment_failures, table_path, with_durat
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
 from nbaudio.sources.place_segments import KINDS, Merge, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
-from nbaudio.storage.base import Location
+from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
 _REMOVED = "no longer in the source; kept until 'nbaudio withdraw'"

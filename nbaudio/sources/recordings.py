@@ -22,8 +22,7 @@ from nbaudio.core.threads import ordered_map
 from nbaudio.core.version import __version__
 from nbaudio.formats.base import frame_of_rows
 from nbaudio.storage import archives
-from nbaudio.storage.base import Location, LocationLike
-from nbaudio.storage.location import location
+from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(

@@ -19,9 +19,8 @@ from nbaudio.core.name_matching import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import PROBLEMS, Problem, Reader, Transcripts
-from nbaudio.storage.base import Location
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.location import LocalPath
+from nbaudio.storage.location import LocalPath, Location
 from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import is_url
 
