@@ -31,7 +31,6 @@ _NAMES = {
     "column": (),
 }
 _PROBLEMS = pl.Schema({"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String})
-_TRUE_FALSE = {"true": True, "false": False}
 
 
 class _Table(NamedTuple):
@@ -192,14 +191,12 @@ def _values(source: _Table, name: str, kind: str) -> pl.Series:
             else cell_texts(Path(source.name), column, empty=False)
         )
     plain = cell_texts(Path(source.name), column, empty=False)
-    for kind_of in (pl.Int64, pl.Float64):
-        number = plain.cast(kind_of, strict=False)
-        # A number with zeros in front is an id.
-        if number.null_count() == plain.null_count() and not plain.str.contains(r"^[+-]?0\d").any():
-            return number
-    if set(plain.drop_nulls().str.to_lowercase()) <= _TRUE_FALSE.keys():
-        return plain.str.to_lowercase().replace_strict(_TRUE_FALSE, return_dtype=pl.Boolean)
-    return plain
+    if plain.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
+        return plain
+    lower = plain.str.to_lowercase()
+    is_boolean = lower.drop_nulls().is_in(["true", "false"]).all() and lower.count()
+    written = (lower if is_boolean else plain).to_frame().write_csv().encode()
+    return pl.read_csv(written, infer_schema_length=None, skip_rows_after_header=0, raise_if_empty=False).to_series()
 
 
 def _joined(words: str) -> str:

@@ -36,6 +36,7 @@ _SEPARATED = re.compile(r"\d+(?:[./:–-]\d+)+\.?")
 _UNCOVERED = re.compile(r"\d|[½¼¾⅓⅔]")
 _ABBREVIATION = re.compile(r"[^\W\d_]{1,4}\.")
 _MOST_DIGITS, _MOST_READINGS, _LONGEST_SPAN = 12, 24, 4
+_BLOCK = 16_384  # pairs whose forms are in memory at once
 # Equal words between two differences that are compared together.
 _BETWEEN = 3
 # Costs of a word too many and of another word: of alignments with as few edits, the one with more equal words.
@@ -256,10 +257,12 @@ class Formatting:
 
 def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain: pl.DataFrame) -> pl.DataFrame:
     """Return `edit_counts` of two columns with formatting aside: fewer edits than the `plain` ones, over the same lengths."""
-    pairs = zip(as_series(text), as_series(asr_text), strict=True)
-    forms = [(None, None) if a is None or b is None else formatting.spoken_forms(a, b) for a, b in pairs]
-    frame = pl.DataFrame(forms, schema={"text": pl.String, "asr_text": pl.String}, orient="row")
-    counts = edit_counts(frame["text"], frame["asr_text"])
+    found = []
+    for block in pl.DataFrame({"text": as_series(text), "asr_text": as_series(asr_text)}).iter_slices(_BLOCK):
+        forms = [(None, None) if a is None or b is None else formatting.spoken_forms(a, b) for a, b in block.iter_rows()]
+        frame = pl.DataFrame(forms, schema={"text": pl.String, "asr_text": pl.String}, orient="row")
+        found.append(edit_counts(frame["text"], frame["asr_text"]))
+    counts = pl.concat(found) if found else plain.clear()
     edits = ("edits", "word_edits", "inner_edits")
     return plain.with_columns(pl.min_horizontal(plain[name], counts[name]).alias(name) for name in edits)
 
