@@ -110,8 +110,7 @@ def collect_rows(
 
     frame = frame_of_rows(only_rows(), schema).with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
     if frame.is_empty():
-        first = problems[0] if problems else None
-        where = f"; {first.file}{f', line {first.line}' if first.line else ''}: {first.reason}" if first else ""
+        where = "".join(f"; {file}{f', line {line}' if line else ''}: {reason}" for file, line, reason in problems[:1])
         raise InputError(f"{source}: no usable item; expected {expected}{where}")
     given = [name for name in schema if name in TRANSCRIPTS or frame[name].null_count() < len(frame)]
     return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
