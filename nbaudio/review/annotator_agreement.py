@@ -22,8 +22,7 @@ from nbaudio.review.state import SEPARATOR, ReviewRecord, ReviewState, faults
 from nbaudio.storage.workspace import Workspace
 
 _RESAMPLES = 2000
-# Verdicts are compared if reviewers were shown the same content.
-_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")
+_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")  # what is compared
 _TEXTS, _NUMBERS = ("of", "measure", "reviewers"), ("value", "low", "high")
 _SCHEMA = pl.Schema({**dict.fromkeys(_TEXTS, pl.String), "segments": pl.Int64, **dict.fromkeys(_NUMBERS, pl.Float64)})
 
@@ -128,7 +127,7 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
 def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
     """Compute Krippendorff's alpha of unordered words, with gaps (K. Krippendorff, Content Analysis, 2004, section 11.3).
 
-    The interval is from a bootstrap over segments; for full agreement there is none, since no resample has a disagreement.
+    The interval is from a bootstrap over segments; for full agreement there is none.
     """
     counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
     judged = counts.sum(axis=1)

@@ -240,7 +240,6 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
     found.problems += [f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further]
     found.warnings += [f"{place}: the column '{name}' is missing" for name in sheet.missing]
     found.warnings += [f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown]
-    # Count the rows that were exported and are missing.
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for _, match in matched:
         back[match.record.name, match.reviewer].add(match.segment_id)

@@ -17,10 +17,8 @@ from nbaudio.core.tables import text_column
 from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
 from nbaudio.storage.workspace import Workspace
 
-#: The strategy of a review whose segments somebody picked: it is no round, since nothing follows from it about other segments.
-PICKED = "picked"
-#: Segments on which reviewers disagree, in place of a strategy.
-DISAGREEMENTS = "disagreements"
+PICKED = "picked"  # the strategy where somebody picked the segments: no round, as nothing follows from it about others
+DISAGREEMENTS = "disagreements"  # in place of a strategy
 #: Columns of the segments table that `rounds` and `gold_ids` read.
 JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
@@ -125,10 +123,7 @@ def _drawn(record: ReviewRecord) -> pl.DataFrame:
 
 
 def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: pl.Series) -> Round:
-    """Return the outcome of a draw.
-
-    `now` has `segment_id`, `content_now` and `words` of segments that are as they were, `there` the ids of all that are there.
-    """
+    """Return the outcome of a draw; `now` (of `rounds`) has the segments that are as they were, `there` the ids of all."""
     rows = _drawn(record).join(now, on="segment_id", how="left", maintain_order="left")
     rows = rows.with_columns(gone=~pl.col("segment_id").is_in(there.implode()))
     about = state.verdicts.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")

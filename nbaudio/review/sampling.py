@@ -1,11 +1,8 @@
-"""Sampling of segments for review, row by row.
+"""Sampling of segments for review, row by row; see docs/evidence.md.
 
-A strategy gives each segment a stratum, and each stratum a weight. Each row of a sheet first picks a stratum, with a probability
-in proportion to the weights of those that have segments left, then one of the segments that are left in it, each with the same
-probability. Hence every beginning of a sheet is a smaller sample of the same kind, and a larger `n` only adds rows. No segment
-has probability 0. Strata and weights are fixed when a round is planned, and stored with it: later plans and verdicts do not
-change them. A later round draws from all that nobody has reached yet. Nothing depends on the order of the pool; see
-docs/evidence.md.
+A strategy gives each segment a stratum, and each stratum a weight. Each row of a sheet picks a stratum by the weights of those
+that have segments left, then any segment that is left in it. Hence every beginning of a sheet is a smaller sample of the same
+kind. No segment has probability 0, and nothing depends on the order of the pool. Strata and weights are stored with a round.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,8 +34,7 @@ _FOCUS = 0.75
 _NEAR = 0.05
 
 _RARE = 0.01  # an odd character that more segments have is a habit of the transcripts
-# Accents that do not compose are odd; marks of a script, such as vowel signs, are not.
-_ODD = r"[^\p{L}\p{M}\p{Nd} ]|[\u0300-\u036f]"
+_ODD = r"[^\p{L}\p{M}\p{Nd} ]|[\u0300-\u036f]"  # accents that do not compose, but no marks of a script
 _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
@@ -65,18 +61,12 @@ def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[p
 def draw(
     pool: pl.DataFrame, *, strategy: str, n: int, seed: int, threshold: float = 0.8, rounds: Sequence[Round] = ()
 ) -> pl.DataFrame:
-    """Draw `n` segments, or all that nobody has reached in earlier `rounds`, in the order of the sheet.
-
-    The pool has all segments that can be reviewed. Return `segment_id`, `probability` (of being drawn first) and `stratum`.
-    """
+    """Draw `n` segments as `draw_from` does, from a pool of all that can be reviewed without what `rounds` have reached."""
     return draw_from(sampling_frame(pool, strategy=strategy, threshold=threshold, rounds=rounds), n=n, salt=salt_of(seed, rounds))
 
 
 def sampling_frame(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8, rounds: Sequence[Round] = ()) -> pl.DataFrame:
-    """Return what can be drawn: `segment_id`, `stratum` and `weight` (the probability of its stratum at the first row).
-
-    What an earlier round holds and nobody has reached can be drawn again, so that a sheet that is never finished biases nothing.
-    """
+    """Return what nobody has reached: `segment_id`, `stratum`, `weight` (the probability of the stratum at the first row)."""
     pool = pool.join(_reached(rounds), on="segment_id", how="left", maintain_order="left")
     wanted = get_by_name(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
     frame = pool.select("segment_id", "reached").hstack(wanted).filter(pl.col("reached").is_null())
@@ -90,7 +80,7 @@ def salt_of(seed: int, rounds: Sequence[Round]) -> str:
 
 
 def draw_from(frame: pl.DataFrame, *, n: int, salt: str) -> pl.DataFrame:
-    """Draw as `draw` does from a `sampling_frame`."""
+    """Draw up to `n` rows of a `sampling_frame`, in order: `segment_id`, `probability` (of being drawn first), `stratum`."""
     strata = frame.group_by("stratum").agg(pl.col("weight").first(), count=pl.len()).sort("stratum")
     picks = _pick_strata(strata["weight"].to_numpy(), strata["count"].to_numpy(), min(n, len(frame)), salt)
     rows = strata[picks].select("stratum", "weight", "count").with_row_index("row")
@@ -144,7 +134,6 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
-        # A larger `n` with the same seed only adds rows.
         "random": lambda pool, _: pool.with_columns(stratum=pl.lit("all"), size=pl.lit(1.0)),
         "stratified": _stratified,
         # In proportion to the square root of the number of segments (the power allocation of Bankier, 1988, with exponent 1/2).

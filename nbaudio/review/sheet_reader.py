@@ -1,11 +1,7 @@
 """Read returned review sheets: sorted, filtered, renamed, with moved rows and columns, saved by other programs.
 
-Cells are texts, missing ones empty. Columns are found by their names in any spelling, and the essential ones also by their
-content; rows are identified by their key, never by their place.
-
-A review page saves a JSON file with all its rows. A verdict there has the time that the page noted when it was given, by the
-clock of the reviewer's machine, but at most the time when the file was saved: a forged or wrong clock cannot make a verdict hold
-against later ones.
+Columns are found by their names in any spelling, the essential ones also by their content; rows by their key, never their place.
+Verdicts in the file of a page have their own times, at most that of saving: a wrong clock cannot let one hold against later ones.
 """
 
 import codecs
@@ -40,13 +36,9 @@ _ALSO_CALLED = {
 }
 # `reviewer` is for tables that were merged from those of several people.
 _NAMES = {name.replace("_", " "): name for name in (*COLUMNS, "reviewer")}
-# The header is searched in so many rows: people write a line or two above it.
-_HEADER_ROWS = 50
+_HEADER_ROWS = 50  # people write a line or two above it
 _KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
-# As pages call it, and as browsers do if there is such a file already.
-_VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")
-
-#: The value of `format` in a verdict file.
+_VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")  # a browser adds a number
 FORMAT = "nbaudio verdicts 1"
 
 

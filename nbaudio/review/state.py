@@ -1,9 +1,6 @@
-"""Review state: the files in ``W/reviews/``, read once per step and passed on.
+"""Review state: the logs and records in ``W/reviews/``, read once per step and passed on.
 
-`verdicts.jsonl` is the log of verdicts, `corrections.jsonl` that of corrected segment boundaries, `notes.jsonl` that of notes on
-segments; all are append-only, and the last line about a segment holds. `<name>.json` is the record of a review: which segments
-were drawn, and how. A row of a returned sheet is matched by segment id and a hash of its content, a sheet by the fingerprint of
-the corpus it was drawn from.
+Logs are append-only, and the last line about a segment holds. `<name>.json` is the record of a review: what was drawn, and how.
 """
 
 import hashlib
@@ -330,10 +327,7 @@ def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
 
 
 def frame_table(review: str) -> str:
-    """Return the table with what a review could draw, which reviews of earlier versions lack.
-
-    Its columns are `segment_id` (of a withdrawn segment, its tombstone), `stratum`, `weight` and `content` (`frame_contents`).
-    """
+    """Name the table of what a review could draw, if stored: `segment_id` (or tombstone), `stratum`, `weight`, `content`."""
     return f"reviews/{review}.frame"
 
 
