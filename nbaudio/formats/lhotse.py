@@ -26,7 +26,6 @@ from nbaudio.storage.urls import is_url
 
 _KINDS = ("recordings", "supervisions", "cuts")
 _ENDINGS = (".jsonl", ".jsonl.gz")
-# Kind and split in a file name.
 _MANIFEST = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _ZERO = msgspec.Raw(b"0")

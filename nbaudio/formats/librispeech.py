@@ -29,8 +29,7 @@ _SPEAKERS = "SPEAKERS.TXT"
 _TRANSCRIPTS = ".trans.txt"
 _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
 _MAX_AUDIO_BYTES = 256 << 20
-# Remote chapters that are fetched at once.
-_JOBS = 16
+_JOBS = 16  # remote chapters at once
 
 # The path of a file in the tree, and its bytes if it is text; or why it cannot be read.
 _File = tuple[str, bytes | None] | Problem

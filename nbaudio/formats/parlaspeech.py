@@ -28,8 +28,7 @@ _KINDS: dict[str, Kind] = {
 
 _NEEDED = {"file or orig_file": pl.coalesce("orig_file", "file"), **{name: pl.col(name) for name in ("start", "end", "words")}}
 
-# Give up a file after so many unreadable lines before any readable one.
-_HOPELESS_LINES = 1000
+_HOPELESS_LINES = 1000  # before any readable one: give up the file
 
 
 def read(source: Path, *, word_times: str = "yes") -> Transcripts:

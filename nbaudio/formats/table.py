@@ -25,13 +25,11 @@ from nbaudio.formats.base import BATCH_ROWS, PROBLEMS, TRANSCRIPTS, Problem, Tra
 from nbaudio.formats.source_columns import batches, choose, schema_of
 
 _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_channel", "source_duration", "duration_s"))
-# Parameters of `read` that do not name a column.
-_NOT_COLUMNS = ("source", "separator", "quotes", "sheet")
+_NOT_COLUMNS = ("source", "separator", "quotes", "sheet")  # parameters of `read`
 _YES_NO = {"yes": True, "no": False, None: None}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
-"""Endings of the names of tables that can be read."""
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 

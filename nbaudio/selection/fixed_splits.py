@@ -26,13 +26,12 @@ class FixedSplits:
     """Fixed splits and what follows from them for each of the `segments`.
 
     `rows` has in their order `fixed` (the split, or null), `is_given`, `earlier` (its split in an earlier version, or null),
-    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null. `earlier` are the segments of
-    earlier versions, as in the table `EARLIER_SPLITS`.
+    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null.
     """
 
     segments: pl.DataFrame
     rows: pl.DataFrame
-    earlier: pl.DataFrame
+    earlier: pl.DataFrame  # the segments of earlier versions, as in the table `EARLIER_SPLITS`
 
     @property
     def columns(self) -> tuple[str, ...]:

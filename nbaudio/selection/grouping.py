@@ -15,12 +15,8 @@ from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.splits import usable_keys
 
-AUTO = "auto"
-"""The value of ``group_by`` that takes the first of `DEFAULTS` that is not costly."""
-
-DEFAULTS = (GROUPS, ("speaker_id",))
-"""The default columns: no speaker is ever in two splits, no recording if that costs little."""
-
+AUTO = "auto"  # takes the first of `DEFAULTS` that is not costly
+DEFAULTS = (GROUPS, ("speaker_id",))  # no speaker is ever in two splits, no recording if that costs little
 COSTLY = 0.05
 
 

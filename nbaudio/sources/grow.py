@@ -87,9 +87,9 @@ def sources_of(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.DataFrame, bool]:
-    """Return the audio folder of the grown workspace, the recordings with paths below it, and whether `root` is another one.
+    """Return the audio folder of the grown workspace, recordings with paths below it or absolute, and whether `root` is apart.
 
-    A workspace with several audio folders has the first one on this machine; recordings elsewhere have absolute paths or URLs.
+    Of several audio folders it is the first one on this machine.
     """
     held, recordings = before.workspace.audio, before.workspace.recordings
     if held is None or root is None or str(held) == str(root):

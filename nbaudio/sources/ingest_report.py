@@ -23,10 +23,8 @@ _NARROW = "^((segment|recording)_id|(start|end)_sample|source_(start|end|duratio
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 _RATE = 16_000
 _BYTES_PER_SAMPLE = 2
-# Sources round durations, and codecs pad.
-_SAME_SECONDS = 0.1
-# About the share of its size that FLAC leaves of speech at 16 kHz.
-_FLAC_SHARE = 0.57
+_SAME_SECONDS = 0.1  # sources round durations, and codecs pad
+_FLAC_SHARE = 0.57  # of the size of speech at 16 kHz, about
 
 
 class Placed(NamedTuple):

@@ -110,10 +110,10 @@ def probe_recordings(
     keep: Path,
     before: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Probe recordings, given relative to `root`, and return one row per path with the columns of `FACTS`, sorted.
+    """Probe recordings, given relative to `root`; return `FACTS` by path, sorted, and the `version` of remote ones.
 
-    `error` says why all others are null; remote recordings also have their server's `version`. Files that are as they were
-    `before` (see `Probes`) are not opened. The cache in the folder `keep` is deleted when all local recordings are probed.
+    `error` says why all others are null. Files that are as they were `before` are not opened. The cache in the folder `keep` is
+    deleted when all local recordings are probed.
     """
     place = location(root)
     schema = FACTS if place.local else pl.Schema({**FACTS, "version": pl.String()})
