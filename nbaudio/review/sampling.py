@@ -93,7 +93,8 @@ def draw_from(frame: pl.DataFrame, *, n: int, salt: str) -> pl.DataFrame:
 
 def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: int, salt: str) -> NDArray[np.int64]:
     """Return the stratum of each row; a stratum is left out when its segments are used up."""
-    number = _unit(pl.Series(map(str, range(n)), dtype=pl.String), f"{salt} row")
+    hashes = hash_column(pl.Series(map(str, range(n)), dtype=pl.String), f"{salt} row").to_numpy()
+    number = (hashes >> np.uint64(11)) / 2.0**53  # in [0, 1)
     left, picks = counts.astype(np.int64), np.zeros(n, dtype=np.int64)
     start = 0
     while start < n:
@@ -111,11 +112,10 @@ def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: in
 def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     """Draw most where errors are likely and matter: strata of similarity, sizes by Neyman's rule.
 
-    Neyman (1934): the variance of an estimated total is least if a stratum's share is proportional to its number of segments
-    times the standard deviation within it, sqrt(p (1 - p)) where p are wrong. Before there are verdicts p is guessed from the
-    similarity s, 10 (1 - s)^2.5 and at most 0.5; later the guess counts as ten verdicts in each stratum, and half of the sample
-    still follows the guess alone. p is at least 0.01. A tenth at most comes from further below the threshold. A wrong guess costs
-    width, never validity. Strata are cut so that by the guess each would get as many reviews (after Dalenius and Hodges, 1959).
+    Neyman (1934): a stratum's share is proportional to its number of segments times sqrt(p (1 - p)), where p are wrong. p is at
+    first guessed from the similarity s, 10 (1 - s)^2.5, from 0.01 to 0.5; later the guess counts as ten verdicts in each stratum,
+    and half of the sample still follows the guess alone. A wrong guess costs width, never validity. Strata are cut so that by the
+    guess each would get as many reviews (after Dalenius and Hodges, 1959).
     """
     score = _SCORE
     near_or_below = pl.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
@@ -185,11 +185,6 @@ def _focus(frame: pl.DataFrame, stratum: pl.Expr) -> pl.DataFrame:
     focus, kinds = pl.col("stratum").is_not_null(), pl.col("stratum").drop_nulls().n_unique()
     size = pl.when(focus).then(_FOCUS / kinds).otherwise(1 - _FOCUS) / pl.len().over("stratum")
     return frame.select(pl.col("stratum").fill_null("elsewhere"), size=size)
-
-
-def _unit(keys: pl.Series, salt: str) -> NDArray[np.float64]:
-    """Return numbers in [0, 1) by hash."""
-    return (hash_column(keys, salt).to_numpy() >> np.uint64(11)) / 2.0**53
 
 
 def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:
