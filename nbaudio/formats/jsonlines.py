@@ -1,7 +1,7 @@
 """Read JSON lines into columns, faster than one Python object per line and without losing a digit or a line.
 
-Arrow parses blocks of lines in threads. Lines that are not plain (broken, of an odd type) are read one by one with msgspec, and
-those that are not strict JSON with the standard library, since Python writes NaN. What remains is a problem with its line number.
+Arrow parses blocks of lines in threads. Other lines are read one by one with msgspec, and those that are not strict JSON with the
+standard library, since Python writes NaN. What remains is a problem with its line number.
 """
 
 import json

@@ -1,8 +1,7 @@
 """The command `review import`: import the verdicts of returned review sheets.
 
-A row is matched by its key, else by its segment id; an ambiguous row is a problem, and its verdict is not imported. The time of a
-verdict is the time when its sheet was saved, or the one in the verdict file of a page, so files may be imported in any order and
-more than once.
+A row is matched by its key, else by its segment id. The time of a verdict is when its sheet was saved, or the one in the verdict
+file of a page, so files may be imported in any order and more than once.
 """
 
 import datetime as dt

@@ -112,10 +112,7 @@ class FixedSplits:
 
 
 def fixed_splits(segments: pl.DataFrame, *, given: pl.Series | None = None, earlier: pl.DataFrame | None = None) -> FixedSplits:
-    """Fix the splits of segments: the `given` one of each, or null, and those of `earlier` versions (as `EARLIER_SPLITS`).
-
-    Raises InputError where a given split contradicts an earlier one.
-    """
+    """Fix splits: the `given` one of each segment, and `earlier` ones (as `EARLIER_SPLITS`); InputError if they contradict."""
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:
         raise InputError(f"{EARLIER_SPLITS}.parquet: the column {missing[0]} is missing; columns are {', '.join(table.columns)}")
