@@ -181,8 +181,8 @@ def read_sidecars(
 ) -> Transcripts:
     """Read text files beside recordings of the same name (``2018/a.srt`` beside ``2018/a.wav``), or a single one.
 
-    `parse` turns the text of a file into rows without `name`, and problems as line and reason. Without `encoding` a file is
-    UTF-8, or UTF-16 after its byte order mark. A folder named like a split, such as ``test``, is the `source_split`.
+    `parse` turns a text into rows without `name`, and problems as line and reason. Without `encoding` it is UTF-8, or UTF-16
+    after its byte order mark. A folder named like a split is the `source_split`.
     """
     try:
         "".encode(encoding or "utf8")  # some known codecs are not for text

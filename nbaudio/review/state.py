@@ -24,7 +24,6 @@ from nbaudio.core.tables import CORRECTED_TEXTS, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
-#: Verdicts and their meanings.
 VERDICTS: Mapping[str, str] = MappingProxyType(
     {
         "ok": "the clip holds the words of the transcript, all of them and nothing else",
@@ -36,16 +35,11 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
         "unsure": "cannot be told",
     }
 )
-#: The two verdicts that name no fault; all others do.
-OK, UNSURE = "ok", "unsure"
+OK, UNSURE = "ok", "unsure"  # all others name a fault
 VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (f"reviews/{name}.jsonl" for name in ("verdicts", "corrections", "notes"))
-#: Who has the last word where reviewers disagree, a name in each line.
-ADJUDICATORS = "reviews/adjudicators.txt"
-#: The sheets and pages of each review, which hold clips.
-EXPORTS = "exports.json"
-
-#: What separates the words of a verdict in the log, as in ``cut off, noise``.
-SEPARATOR = ", "
+ADJUDICATORS = "reviews/adjudicators.txt"  # who has the last word, a name in each line
+EXPORTS = "exports.json"  # the sheets and pages of each review, which hold clips
+SEPARATOR = ", "  # of the words of a verdict in the log, as in ``cut off, noise``
 
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")

@@ -24,9 +24,7 @@ from nbaudio.storage.location import location
 
 MICROSECONDS = 1_000_000  # in a second
 _RATE = 16000
-# Up to three archive members of a clip (audio, metadata, text), each with a header of 512 bytes and padding to 512, the text
-# itself and a row in segments.parquet.
-_CLIP_OVERHEAD = 3000
+_CLIP_OVERHEAD = 3000  # up to three archive members with headers and padding, the text, and a row in segments.parquet
 
 
 class ClipSize(NamedTuple):
@@ -40,10 +38,9 @@ PCM = ClipSize(2.0 * _RATE, _CLIP_OVERHEAD)  # the upper bound: FLAC stores what
 
 
 def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> ClipSize | None:
-    """Encode some clips, and take three standard errors above their mean size.
+    """Encode some clips, and take three standard errors above their mean size; None if fewer than two can be read.
 
-    `clips` have `start_sample`, `end_sample`, `source_channel`, and `path` (relative to `root`), `num_samples` and
-    `sampling_rate` of their recordings. None if fewer than two can be read, which `materialize` reports.
+    `clips` are segments with `path` (relative to `root`), `num_samples` and `sampling_rate` of their recordings.
     """
     folder, measured = location(root), []
     columns = ("path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate")

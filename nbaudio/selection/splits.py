@@ -31,11 +31,10 @@ _NO_KEYS = frozenset(("segment_id", "start_sample", "end_sample", "split", "deci
 _TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
 
 _MIN_GROUPS = 10
-# Limits of the search for a division that loses less: the share that may be lost without a search, trials, and visits of a value
-# in a unit, about a second's worth, so that its time does not grow with the corpus.
-_TOLERATED_LOSS = 0.001
+# Limits of the search for a division that loses less.
+_TOLERATED_LOSS = 0.001  # the share that may be lost without a search
 _MAX_TRIALS = 60
-_MAX_VISITS = 20_000_000
+_MAX_VISITS = 20_000_000  # of a value in a unit, about a second's worth: its time does not grow with the corpus
 _TRIAL_VISITS = 8  # besides those of its steps
 
 

@@ -11,8 +11,7 @@ from nbaudio.sources.recordings import list_audio
 from nbaudio.storage.base import LocationLike
 from nbaudio.storage.location import location
 
-# Six places and seven digits: the precision of segment times.
-_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
+_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment times
 
 
 def read(source: LocationLike, *, window: str | None = None, partial: str = "keep") -> Transcripts:

@@ -17,7 +17,6 @@ from nbaudio.storage.base import Location
 from nbaudio.storage.workspace import Workspace
 
 _REMOVED = "no longer in the source; kept until 'nbaudio withdraw'"
-# Columns of segments that are counted.
 _NARROW = "^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$"
 
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})

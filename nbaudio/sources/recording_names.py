@@ -14,8 +14,7 @@ from nbaudio.formats import kaldi
 from nbaudio.formats.base import Transcripts
 from nbaudio.storage.urls import SIGNED, redact, stored_names
 
-#: Endings of names files that are tables, with their separators; all others are a ``wav.scp``, whose keys are ids.
-TABLES = {".csv": ",", ".tsv": "\t"}
+TABLES = {".csv": ",", ".tsv": "\t"}  # all other names files are a ``wav.scp``, whose keys are ids
 
 _NOT_REDACTED = ("name", "text", "text_raw", "asr_text")  # names have their own treatment
 

@@ -31,8 +31,7 @@ FACTS = pl.Schema(
     | {"num_bytes": pl.Int64(), "mtime_ns": pl.Int64(), "probe_warning": pl.String(), "error": pl.String()}
 )
 
-#: Many paths are a column, since objects take several times the memory.
-Paths: TypeAlias = Sequence[str] | pl.Series
+Paths: TypeAlias = Sequence[str] | pl.Series  # a column if there are many, since objects take several times the memory
 
 _LONG_WORK_BYTES = 1_000_000_000
 _BUNDLE_BYTES = 8_000_000
