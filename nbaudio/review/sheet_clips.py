@@ -16,8 +16,7 @@ from nbaudio.core.progress import progress
 from nbaudio.storage.location import Location
 
 RATE = 16000
-#: Encodings of clips, which are also the endings of their names.
-ENCODINGS = ("wav", "mp3")
+ENCODINGS = ("wav", "mp3")  # and endings of names
 
 
 @dataclass(frozen=True)

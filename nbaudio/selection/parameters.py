@@ -11,11 +11,8 @@ from nbaudio.selection.size_budget import PCM, Budget, ClipSize, make_budget
 from nbaudio.selection.splits import Target, parse_target
 from nbaudio.storage.workspace import Workspace
 
-HELD_OUT = ("test", "dev")
-"""The splits that are filled before train, in that order."""
-
-MIN_SIMILARITY = 0.8
-"""The default threshold on similarity, unless one was chosen in the tuner."""
+HELD_OUT = ("test", "dev")  # filled before train, in that order
+MIN_SIMILARITY = 0.8  # unless a threshold was chosen in the tuner
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from nbaudio.selection.parameters import HELD_OUT, Parameters
 from nbaudio.selection.size_budget import MICROSECONDS, PCM
 from nbaudio.storage.urls import is_url
 
-# The report warns if reviews remove at least this share of train.
-_MUCH_REVIEWED = 0.1
+_MUCH_REVIEWED = 0.1  # of train: warn
 
 
 def select_report(

@@ -10,8 +10,7 @@ from nbaudio.formats.base import Problem, Transcripts, Windows, collect_rows
 from nbaudio.sources.recordings import list_audio
 from nbaudio.storage.location import LocationLike, location
 
-# Six places and seven digits: the precision of segment times.
-_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
+_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment times
 
 
 def read(source: LocationLike, *, window: str | None = None, partial: str = "keep") -> Transcripts:

@@ -17,16 +17,13 @@ from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
 _REMOVED = "no longer in the source; kept until 'nbaudio withdraw'"
-# Columns of segments that are counted.
 _NARROW = "^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$"
 
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 _RATE = 16_000
 _BYTES_PER_SAMPLE = 2
-# Sources round durations, and codecs pad.
-_SAME_SECONDS = 0.1
-# About the share of its size that FLAC leaves of speech at 16 kHz.
-_FLAC_SHARE = 0.57
+_SAME_SECONDS = 0.1  # sources round durations, and codecs pad
+_FLAC_SHARE = 0.57  # of the size of speech at 16 kHz, about
 
 
 class Placed(NamedTuple):

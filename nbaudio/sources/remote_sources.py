@@ -29,8 +29,7 @@ _FETCHED = ".fetched.jsonl"
 _JOBS = 8
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(tuple[str, int, str | None]).decode
-# File systems allow 255; `.name.pid.partial` must fit as well.
-_MOST_NAME_BYTES = 230
+_MOST_NAME_BYTES = 230  # file systems allow 255, and `.name.pid.partial` must fit
 
 
 def resolve_source(source: str | Path, cache: Cache) -> Location:
