@@ -336,7 +336,7 @@ class AvRecording:
                 continue
             if position is None and frames:
                 # The first frame of Opus may be shorter than its packet: a decoder that resamples delays samples.
-                held = opus_samples(bytes(packet)) if self.codec == "opus" else sum(frame.samples for frame in frames)
+                held = opus_samples(memoryview(packet)) if self.codec == "opus" else sum(frame.samples for frame in frames)
                 position = self._time_of(frames[0]) if end is None else end - held
             for frame in frames:
                 if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):
