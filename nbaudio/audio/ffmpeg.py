@@ -115,14 +115,12 @@ class AvRecording:
         self._jumps = True
         self._block: tuple[int, _Decoded] | None = None
         self._origin = max(0, int((self._stream.start_time or 0) * self._ticks))
-        declared = Fraction(0)
-        if self._stream.duration and not bare:
-            declared = self._stream.duration * self._ticks
-        elif self._container.duration and not bare:
-            declared = Fraction(self._container.duration * self.sampling_rate, av.time_base)
-        elif container == "mp3":
-            declared = Fraction(mp3.declared_samples(file.fileno()))
-        self.declared_samples = int(declared)
+        if bare:
+            self.declared_samples = mp3.declared_samples(file.fileno()) if container == "mp3" else 0
+        elif self._stream.duration:
+            self.declared_samples = int(self._stream.duration * self._ticks)
+        else:
+            self.declared_samples = (self._container.duration or 0) * self.sampling_rate // av.time_base
 
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
         """See `Recording.read`."""
@@ -157,7 +155,7 @@ class AvRecording:
             return self._decode_window(start, stop)
 
     def _decode_window(self, start: int, stop: int) -> _Decoded:
-        parts, holes, end = [], [], start
+        parts, holes, end = [np.empty((self.num_channels, 0), np.float32)], [], start
         for position, samples in self._decode_from(start):
             if end < min(position, stop):
                 holes.append((end, position))
@@ -168,8 +166,6 @@ class AvRecording:
                 end = position + samples.shape[1]
             if end >= stop:
                 break
-        if not parts:
-            return _Decoded(np.empty((0, self.num_channels), np.float32), holes)
         return _Decoded(np.concatenate(parts, axis=1)[:, : max(0, stop - start)].T, holes)
 
     def count_samples(self) -> int:
