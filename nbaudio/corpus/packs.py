@@ -1,8 +1,7 @@
 """Packs: encoded clips end to end, followed by an index.
 
 Layout: the bytes of all clips, then the index as JSON ([key, offset, length, samples, sha256] per clip), then a trailer of fixed
-size: length of the index, its SHA-256, a magic word. Packs are written atomically, here or remotely; the index is verified when
-it is read, every clip when it is copied.
+size: length of the index, its SHA-256, a magic word. The index is verified when it is read, every clip when it is copied.
 """
 
 import hashlib
@@ -72,13 +71,9 @@ def cut(task: CutTask) -> CutResult:
     with task.pack.new() as partial, partial.open("wb") as file:
         for source in task.sources:
             start, before = file.tell(), len(index)
-            for key, result in _clips(source, task):
-                if isinstance(result, str):
-                    failures[key] = result
-                else:
-                    samples, data = result
-                    index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
-                    file.write(data)
+            for key, samples, data in _clips(source, task, failures):
+                index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
+                file.write(data)
             try:
                 # Remote files are checked when they are fetched; a file removed after the last window does no harm.
                 if source.path.local is not None and source.path.local.exists():
@@ -98,8 +93,8 @@ def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
     return encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC)
 
 
-def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int, bytes]]]:
-    """Yield every window of a recording as (clip key, (samples, encoded bytes) or why it failed)."""
+def _clips(source: Source, task: CutTask, failures: dict[str, str]) -> Iterator[tuple[str, int, bytes]]:
+    """Yield every window of a recording as (clip key, samples, encoded bytes); add to `failures` by key why others fail."""
     try:
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
@@ -111,12 +106,11 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int
                     )
                     data = encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
                 except _BAD_AUDIO as error:
-                    yield key, f"{source.path.name}: {error}"
+                    failures[key] = f"{source.path.name}: {error}"
                 else:
-                    yield key, (len(clip), data)
+                    yield key, len(clip), data
     except _BAD_AUDIO as error:
-        for key, *_ in source.windows:
-            yield key, str(error)
+        failures |= dict.fromkeys((key for key, *_ in source.windows), str(error))
 
 
 def _check_unchanged(source: Source) -> None:
