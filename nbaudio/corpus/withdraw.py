@@ -1,8 +1,4 @@
-"""The command `withdraw`: remove speakers, recordings or segments from a workspace for good.
-
-Hashes of the withdrawn ids are kept (`core.tombstones`), so that no later `ingest` brings them back. The segments table,
-from which the ids to remove are read, is rewritten last: an interrupted run can be repeated.
-"""
+"""The command `withdraw`: remove speakers, recordings or segments from a workspace for good; hashes of their ids are kept."""
 
 import re
 import shlex
@@ -22,16 +18,6 @@ from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import (
-    CORRECTED_TEXTS,
-    EARLIER_SPLITS,
-    GROWTH,
-    LEFT_OUT,
-    NORMALIZED,
-    SEGMENTS,
-    table_path,
-    with_durations,
-)
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
@@ -43,7 +29,7 @@ from nbaudio.storage.workspace import Workspace
 
 _KINDS = ("speaker", "recording", "segment")
 # Beside segments and recordings, the tables with rows of segments.
-_BY_SEGMENT = ("decisions", CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, LEFT_OUT)
+_BY_SEGMENT = ("decisions", tables.CORRECTED_TEXTS, tables.EARLIER_SPLITS, tables.GROWTH, tables.LEFT_OUT)
 _EMPTY_LINES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         VERDICT_LOG: {"segment_id": "", "content": "", "verdict": None, "comment": "", "corrected_text": None},
@@ -107,7 +93,7 @@ def withdraw(
     recordings = workspace.recordings
     left = set(rows["recording_id"]).difference(rows.join(gone, on="segment_id", how="anti")["recording_id"])
     lost = recordings.filter(pl.col("recording_id").is_in(sorted({*left, *named["recording"]})))
-    timed = with_durations(gone, recordings)
+    timed = tables.with_durations(gone, recordings)
     corpora, formats = _logged(workspace)
 
     workspace.save(**{WITHDRAWN: held})  # first: whatever happens then, nothing comes back
@@ -122,7 +108,7 @@ def withdraw(
     remaining = remaining.join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
     packs, unread = _forget_clips(workspace, remaining.with_columns(source_channel(remaining)), sources, formats)
     emptied = _emptied_columns(workspace, ids)
-    # Reviews hold for the segments that are left.
+    # The segments table is rewritten last, so that an interrupted run can be repeated. Reviews hold for the segments left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
     workspace.save_together(
         settings=workspace.settings | ({"generations": workspace.known_states()} if drawn else {}),
@@ -195,7 +181,7 @@ def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str
 
 def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
     """Return the columns of the source in which only withdrawn segments have values."""
-    own = [name for name in tables.table_schema(workspace) if name not in (*SEGMENTS, *NORMALIZED)]
+    own = [name for name in tables.table_schema(workspace) if name not in (*tables.SEGMENTS, *tables.NORMALIZED)]
     is_gone = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
     counts = tables.scan(workspace, ["segment_id", *own]).group_by(gone=is_gone).agg(pl.col(own).count()).collect()
     held: dict[bool, dict[str, int]] = {row["gone"]: row for row in counts.iter_rows(named=True)}
@@ -210,7 +196,7 @@ def _other_tables(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> di
     return {
         name: workspace.table(name).filter(~pl.col(column).is_in(out.implode()).fill_null(value=False))
         for name, (column, out) in columns.items()
-        if table_path(workspace, name).exists()
+        if tables.table_path(workspace, name).exists()
     }
 
 
@@ -227,7 +213,7 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     """Replace segments by their tombstones where reviews could draw them: how likely others were drawn stays known."""
     for review in sorted(path.stem for path in (workspace.path / "reviews").glob("*.json")):
-        if table_path(workspace, frame_table(review)).exists():
+        if tables.table_path(workspace, frame_table(review)).exists():
             frame = workspace.table(frame_table(review))
             gone = pl.col("segment_id").is_in(list(ids))
             hashes = {key: tombstone("segment", key) for key in frame.filter(gone)["segment_id"]}
