@@ -17,7 +17,7 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import is_held_out
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
-from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
+from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard, check_locations
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
 from nbaudio.corpus.plan import ShardLimits
@@ -188,9 +188,3 @@ def find_base(folder: Folder) -> str | None:
     found = Folder(folder.place.parent / base["corpus"])
     there = found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"])
     return str(found) if there else None
-
-
-def tombstones(withdrawn: pl.DataFrame, base: Base | None) -> list[dict[str, str]]:
-    """Return the tombstones of a corpus: those of its workspace and of its base, sorted."""
-    held = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
-    return merged(withdrawn, held).to_dicts()
