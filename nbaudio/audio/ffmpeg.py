@@ -35,12 +35,10 @@ _RUN_UP_S = {
     "opus": 2.0,
     **dict.fromkeys(("amrnb", "amrwb", "gsm", "gsm_ms"), 3.0),
 }
-# An MP3 frame uses up to 511 bytes of earlier frames (ISO 11172-3, main_data_begin), 255 bytes below 32 kHz: that is 51 frames at
-# 8 kbit/s and 22.05 kHz, where a frame has 5 bytes of its own.
+# Below 32 kHz, an MP3 frame uses up to 255 bytes of earlier ones (ISO 13818-3, main_data_begin): 51 at 8 kbit/s and 22.05 kHz.
 _LOW_MP3_RUN_UP_S = 2.0
 
-# Decoders that a flush does not reset: AAC keeps the seed of its noise, AMR its predictors, MP3 the replacement for bits from
-# before the first frame.
+# Decoders that a flush does not reset: AAC keeps the seed of its noise, AMR its predictors, MP3 bits from earlier frames.
 _STATEFUL = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp2", "mp3"}
 # Decoders to prefer over the default ones: the default for MP2 dithers, depending on where it began.
 _PREFERRED = {"mp2": "mp2float"}
@@ -241,8 +239,7 @@ class AvRecording:
         return self._demux(), self._stream.codec_context
 
     def _demux(self) -> Iterator[AudioPacket]:
-        # PyAV raises IndexError, at random, where new streams appear after the beginning (`demux`, seen in 18.1); by then all
-        # packets have been read.
+        # PyAV raises IndexError after the last packet, at random, where streams appear after the beginning (seen in 18.1).
         with suppress(IndexError):
             yield from self._container.demux(self._stream)
 

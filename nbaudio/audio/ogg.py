@@ -41,17 +41,13 @@ class _DamagedError(Exception):
 
 @dataclass(frozen=True)
 class OggIndex:
-    """The audio packets of one stream; their `ends` are positions, 0 being the first sample of the recording.
+    """The audio packets of one stream, and their segments, one lacing value each."""
 
-    Segments (one lacing value each) have `offsets` in the file and `sizes` in bytes; `starts` has the number of each packet's
-    first segment, and the number of all segments.
-    """
-
-    ends: NDArray[np.int64]
+    ends: NDArray[np.int64]  # positions of packets, 0 being the first sample of the recording
     num_samples: int
-    starts: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    starts: NDArray[np.int64]  # the number of each packet's first segment, and of all segments
+    offsets: NDArray[np.int64]  # of segments in the file
+    sizes: NDArray[np.int64]  # of segments in bytes
 
     def packet(self, file: BinaryIO, number: int) -> bytes:
         """Return a packet's bytes, joined where it spans pages."""

@@ -1,8 +1,7 @@
 """Index the packets of streams whose clock is too coarse for samples: Matroska counts milliseconds, MPEG-TS 1/90000 s.
 
-Packets are read, not decoded: the first bytes of an Opus packet tell its number of samples (RFC 6716, section 3), the first bits
-of a Vorbis packet tell a long from a short window (Vorbis I, section 4.3), and packets of the other codecs all have the same
-number. Streams that contradict the container's clock, or are of another codec, are decoded once instead.
+Packets are read, not decoded: the first bytes of an Opus or Vorbis packet tell its samples, and packets of some other codecs all
+have the same number. Streams that contradict the container's clock, or are of another codec, are decoded once instead.
 """
 
 import struct
@@ -36,18 +35,13 @@ _TICKS_OFF = 2
 
 @dataclass(frozen=True)
 class PacketIndex:
-    """Packets in the order of the file.
+    """Packets in the order of the file."""
 
-    `stamps` are the container's times, `checks` CRC-32s, which identify packets after a seek, `ends` end positions before the
-    container's trimming of the end. `rising` is whether stamps never fall. `dropped` samples at the end are trimmed by the
-    container, where that is known without decoding.
-    """
-
-    stamps: NDArray[np.int64]
-    checks: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    rising: bool
-    dropped: int = 0
+    stamps: NDArray[np.int64]  # the container's times
+    checks: NDArray[np.int64]  # CRC-32s, which identify packets after a seek
+    ends: NDArray[np.int64]  # end positions before the container's trimming of the end
+    rising: bool  # whether stamps never fall
+    dropped: int = 0  # samples that the container trims at the end, where that is known without decoding
 
     @property
     def num_samples(self) -> int:

@@ -1,8 +1,4 @@
-"""The version of a corpus on which a new one is based: its unchanged clips, its shards, and what it holds out.
-
-A clip is unchanged if its audio and all columns of its row in the base are the same now. All versions of a corpus have the
-columns of the first. A shard whose clips are all unchanged is kept with its name and bytes.
-"""
+"""The version of a corpus on which a new one is based: its unchanged clips, its shards, and what it holds out."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -147,10 +143,7 @@ class Base:
         )
 
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
-        """Describe a held-out segment of the base that is in train now, and a new one of train that shares something with one.
-
-        Compared are sentences and the columns that the base was grouped by. Withdrawn segments hold nothing out.
-        """
+        """Describe a held-out segment that is in train now, and a new one of train with a sentence or group of a held-out one."""
         grouped = self._grouped
         names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
         sentence = sentences(pl.col("text")).alias("sentence")

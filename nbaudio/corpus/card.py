@@ -1,7 +1,6 @@
 """Data card: README.md of a corpus, with the header from which `datasets.load_dataset` finds the splits.
 
-Everything in it comes from corpus.json, so equal corpora have equal cards. No transcript is quoted. Text of users and column
-names are YAML strings in the header and escaped below.
+Everything comes from corpus.json, so equal corpora have equal cards. No transcript is quoted; texts of users are escaped.
 """
 
 import hashlib

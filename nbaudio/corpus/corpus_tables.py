@@ -1,7 +1,4 @@
-"""Tables of a corpus: the frozen copy of the workspace's segments, the files beside the shards, and corpus.json's facts.
-
-No whole table is in memory.
-"""
+"""Tables of a corpus, none whole in memory: the frozen copy of the workspace's segments, side files, facts of corpus.json."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -33,10 +30,7 @@ _SOURCE_TEXT = "text_source"
 
 
 def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
-    """Raise `InputError` unless accepted segments have the transcript ``text_<text>``; None is `text` itself.
-
-    If reviewers judged `text` (`judged`), it must have the same words: verdicts hold for those only.
-    """
+    """Raise InputError unless accepted segments have the transcript ``text_<text>``, of equal words if `text` was `judged`."""
     if text is None:
         return
     table, held = tables.table_path(workspace), tables.table_schema(workspace)

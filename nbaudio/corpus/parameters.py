@@ -32,11 +32,7 @@ class CorpusParameters:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], base: Base | None = None) -> "CorpusParameters":
-        """Return the parameters that were given, the others as in `base`, or `DEFAULTS`; `msgspec.UNSET` stands for not given.
-
-        Raises:
-            InputError: a value is invalid, or another one than that of `base`.
-        """
+        """Return parameters, those not given (`msgspec.UNSET`) as in `base` or `DEFAULTS`; raise InputError for invalid ones."""
         chosen = {name: value for name, value in given.items() if value is not UNSET}
         if "shard_size" in chosen:
             chosen["shard_size"] = parse_size(chosen["shard_size"])

@@ -1,13 +1,8 @@
 """TFRecord shards: a `tf.train.Example` for each clip, or a `tf.train.SequenceExample` for each window of consecutive segments.
 
-`audio` is the encoded clip, `json` all metadata. Columns that TensorFlow has a type for are features of their own: texts, int64
-and float32, and `word_times` as `word_times/start` and `word_times/end`; null is an empty text, -1 or NaN there. Beside the
-shards are the files that `tfds.builder_from_directory` needs; it does not read SequenceExamples, which `tf.io` parses.
-
-Protocol buffers are written field by field, features in the order of their columns and the audio last, so that equal values give
-equal bytes: TensorFlow's own writer has no fixed order. A record is its length, a checksum of the length, its bytes and their
-checksum. Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's `example.proto`, `feature.proto` and
-`record_writer.h`.
+`audio` is the encoded clip, `json` all metadata; columns of texts, integers, floats and word times are features too, where null
+is an empty text, -1 or NaN. Protocol buffers are written field by field, in a fixed order, so that equal values give equal bytes.
+Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's `example.proto`, `feature.proto` and `record_writer.h`.
 """
 
 import math
