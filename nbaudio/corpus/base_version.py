@@ -136,11 +136,8 @@ class Base:
     def earlier_splits(self) -> pl.DataFrame:
         """Return the splits as the table `EARLIER_SPLITS` has them."""
         grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
-        return (
-            pl.scan_parquet(self.table, glob=False)
-            .select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped)
-            .collect()
-        )
+        held = pl.scan_parquet(self.table, glob=False)
+        return held.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
 
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
         """Describe a held-out segment that is in train now, and a new one of train with a sentence or group of a held-out one."""

@@ -82,10 +82,7 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
     title = about.title or "Speech corpus"
     splits = {name: info["splits"][name] for name in ordered_splits(info["splits"]) if info["splits"][name]["segments"]}
     clip_count, hours = (sum(facts[what] for facts in splits.values()) for what in ("segments", "hours"))
-    sizes = [
-        (name, facts["segments"], f"{facts['hours']:,.2f}", facts["speakers"], facts["recordings"])
-        for name, facts in splits.items()
-    ]
+    sizes = [(name, own["segments"], f"{own['hours']:,.2f}", own["speakers"], own["recordings"]) for name, own in splits.items()]
     described = yaml.safe_dump(_header(info, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True)
     clips = info["parameters"]
     rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
@@ -189,14 +186,8 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
         "similarity, whether they are in or not."
     )
     head, *others = describe_claim(claim).items()
-    return "\n\n".join(
-        [
-            _plain(head[1]),
-            _table(("evidence", "value"), others),
-            about,
-            _table([fact_label(name) for name in rows[0]], [list(row.values()) for row in rows]),
-        ]
-    )
+    by_part = _table([fact_label(name) for name in rows[0]], [list(row.values()) for row in rows])
+    return "\n\n".join([_plain(head[1]), _table(("evidence", "value"), others), about, by_part])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -149,17 +149,10 @@ def _table(name: str, rows: pl.DataFrame, reasons: pl.Series) -> dict[str, Any]:
     """Return a table of reasons as a fact, with some of their segments; nothing without segments."""
     if rows.is_empty():
         return {}
-    counted = (
-        rows.select("segment_id", "duration_s", reason=reasons)
-        .group_by("reason")
-        .agg(
-            segments=pl.len(),
-            hours=(pl.col("duration_s").sum() / 3600).round(6),
-            examples=pl.col("segment_id").sort().head(_EXAMPLES),
-        )
-        .sort("segments", "reason", descending=[True, False])
-    )
-    return {name: counted.to_dicts()}
+    hours, examples = (pl.col("duration_s").sum() / 3600).round(6), pl.col("segment_id").sort().head(_EXAMPLES)
+    groups = rows.select("segment_id", "duration_s", reason=reasons).group_by("reason")
+    counted = groups.agg(segments=pl.len(), hours=hours, examples=examples)
+    return {name: counted.sort("segments", "reason", descending=[True, False]).to_dicts()}
 
 
 def _amounts(rows: pl.DataFrame) -> dict[str, Any]:

@@ -228,16 +228,9 @@ def _cut_and_pack(
             kept = run.base.keep_shards(run.layout, assigned) if run.base else []
             clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
             how = (run.parameters.container, run.parameters.format)
-            with worker_pool("loky", here) if here else nullcontext(run_tasks) as packing:
-                written = write_shards(
-                    run.layout,
-                    clips,
-                    *how,
-                    table=run.table,
-                    run_tasks=packing,
-                    show=run.show,
-                    conformed=run.base.conformed if run.base else None,
-                )
+            rows = run.base.conformed if run.base else None
+            with worker_pool("loky", here) if here else nullcontext(run_tasks) as pool:
+                written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
             results = in_order([*kept, *written])
             damaged = {result.damaged for result in results if result.damaged}
             if not damaged:
@@ -343,12 +336,10 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
 def _with_facts(clips: pl.DataFrame, facts: pl.DataFrame, clip_format: plan.ClipFormat) -> pl.DataFrame:
     """Add `sampling_rate`, `num_samples` and `duration_s` of the clips, and drop what shards do not need."""
     rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
-    return (
-        clips.join(facts.select("recording_id", sampling_rate=rate), on="recording_id", how="left", maintain_order="left")
-        .rename({"clip_samples": "num_samples"})
-        .with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
-        .drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
-    )
+    rates = facts.select("recording_id", sampling_rate=rate)
+    known = clips.join(rates, on="recording_id", how="left", maintain_order="left").rename({"clip_samples": "num_samples"})
+    known = known.with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
+    return known.drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
 
 
 def _facts(

@@ -47,12 +47,9 @@ class CorpusParameters:
             raise InputError(f"rate must be 1 Hz or more, not {rate}")
         encoder(values["encoding"]).check_rate(rate)
         check_channel(values["channel"])
-        return cls(
-            values["container"],
-            values["text"],
-            ClipFormat(rate, values["channel"], values["encoding"]),
-            ShardLimits(parse_size(values["shard_size"]), values["shard_count"], values["window"]),
-        )
+        clip_format = ClipFormat(rate, values["channel"], values["encoding"])
+        limits = ShardLimits(parse_size(values["shard_size"]), values["shard_count"], values["window"])
+        return cls(values["container"], values["text"], clip_format, limits)
 
     def to_json(self) -> dict[str, Any]:
         """Return the parameters as corpus.json holds them."""

@@ -27,7 +27,6 @@ from nbaudio.storage import run_log
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace
 
-_KINDS = ("speaker", "recording", "segment")
 # Beside segments and recordings, the tables with rows of segments.
 _BY_SEGMENT = ("decisions", tables.CORRECTED_TEXTS, tables.EARLIER_SPLITS, tables.GROWTH, tables.LEFT_OUT)
 _EMPTY_LINES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -81,10 +80,8 @@ def withdraw(
     reason = " ".join(why.split())
     if not reason:
         raise InputError("why is empty: give a reason, such as 'consent withdrawn'")
-    rows = tables.read(
-        workspace,
-        ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "split"),
-    )
+    columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "split")
+    rows = tables.read(workspace, columns)
     held = workspace.withdrawn
     _check_known(workspace, named, rows, set(held["sha256"]))
     marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
@@ -159,11 +156,11 @@ def _check_known(workspace: Workspace, named: Mapping[str, list[str]], rows: pl.
     """Raise InputError if no id is named, or one is unknown and was not withdrawn before."""
     if not any(named.values()):
         raise InputError("name what to withdraw: --speaker ID, --recording ID or --segments FILE")
-    for kind in _KINDS:
+    for kind, keys in named.items():
         there = set(rows[f"{kind}_id"])
-        unknown = [key for key in named[kind] if key not in there and tombstone(kind, key) not in known]
+        unknown = [key for key in keys if key not in there and tombstone(kind, key) not in known]
         if unknown:
-            raise InputError(f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(named[kind])} are unknown)")
+            raise InputError(f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(keys)} are unknown)")
 
 
 def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
