@@ -30,8 +30,7 @@ from nbaudio.core.errors import AudioError
 # much earlier samples; measured on speech and tones. Others may never converge, because of the predictors of G.722 and G.726 or
 # the noise that fills bands in WMA; they are decoded from the beginning of the recording.
 _RUN_UP_S = {
-    **dict.fromkeys(("aac", "ac3", "eac3", "mp1", "mp2", "mp3", "vorbis"), 0.3),
-    **dict.fromkeys(("alac", "flac", "tta", "wavpack"), 0.3),
+    **dict.fromkeys(("aac", "ac3", "alac", "eac3", "flac", "mp1", "mp2", "mp3", "tta", "vorbis", "wavpack"), 0.3),
     "opus": 2.0,
     **dict.fromkeys(("amrnb", "amrwb", "gsm", "gsm_ms"), 3.0),
 }

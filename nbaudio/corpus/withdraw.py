@@ -5,7 +5,6 @@ import shlex
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -29,12 +28,10 @@ from nbaudio.storage.workspace import Workspace
 
 # Beside segments and recordings, the tables with rows of segments.
 _BY_SEGMENT = ("decisions", tables.CORRECTED_TEXTS, tables.EARLIER_SPLITS, tables.GROWTH, tables.LEFT_OUT)
-_EMPTY_LINES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        VERDICT_LOG: {"segment_id": "", "content": "", "verdict": None, "comment": "", "corrected_text": None},
-        CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
-    }
-)
+_EMPTY_LINES: dict[str, dict[str, Any]] = {
+    VERDICT_LOG: {"segment_id": "", "content": "", "verdict": None, "comment": "", "corrected_text": None},
+    CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
+}
 _WORD = re.compile(r"[\s:,;'\"()]+")
 _encode = msgspec.json.Encoder().encode
 
