@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core.tables import WORD_TIMES
-from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split, version_of
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, version_of
 
 # Reserved names, and columns that are only known when the shard is written.
 _NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")
@@ -132,20 +132,19 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
 
 def _splits(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
     """Describe the splits for tfds: shards of a later version are a split of their own, such as ``train_v2``."""
-    for split, own in group_by_split(shards).items():
-        for version in sorted({version_of(shard.name) for shard in own}):
-            part = [shard for shard in own if version_of(shard.name) == version]
-            sizes = {shard.name: shard.segments for shard in part}
-            # A shard all of whose clips were withdrawn is missing, which is none of zero examples to tfds.
-            first, _, count = Path(part[0].name).stem.rpartition("-of-")
-            stem = first.rpartition("-")[0]
-            names = (f"{split}/{stem}-{number:05d}-of-{count}.tfrecord" for number in range(int(count)))
-            yield {
-                "name": split if version == 1 else f"{split}_v{version}",
-                "filepathTemplate": f"{split}/{stem}-{{SHARD_X_OF_Y}}.{{FILEFORMAT}}",
-                "numBytes": str(sum(shard.num_bytes for shard in part)),
-                "shardLengths": [str(sizes.get(name, 0)) for name in names],
-            }
+    for (split, version), own in groupby(shards, key=lambda shard: (shard.split, version_of(shard.name))):
+        part = list(own)
+        sizes = {shard.name: shard.segments for shard in part}
+        # A shard all of whose clips were withdrawn is missing, which is none of zero examples to tfds.
+        first, _, count = Path(part[0].name).stem.rpartition("-of-")
+        stem = first.rpartition("-")[0]
+        names = (f"{split}/{stem}-{number:05d}-of-{count}.tfrecord" for number in range(int(count)))
+        yield {
+            "name": split if version == 1 else f"{split}_v{version}",
+            "filepathTemplate": f"{split}/{stem}-{{SHARD_X_OF_Y}}.{{FILEFORMAT}}",
+            "numBytes": str(sum(shard.num_bytes for shard in part)),
+            "shardLengths": [str(sizes.get(name, 0)) for name in names],
+        }
 
 
 def _kinds(schema: Mapping[str, pl.DataType]) -> dict[str, _Kind]:
