@@ -24,8 +24,7 @@ def spectrogram(
 ) -> NDArray[np.uint8]:
     """Return levels of frequency bands up to half the rate over time: uint8 of shape (columns, `BANDS`), lowest band first.
 
-    0 is -100 dB below full scale or less, 255 is -25 dB or more. `begin` and `end` are the shares of the samples between which
-    the columns are; `rfft` is a function with the interface of NumPy's.
+    0 is -100 dBFS or less, 255 is -25 dBFS or more. The columns lie between the shares `begin` and `end` of the samples.
     """
     padded = np.pad(samples, (_FRAME // 2, _FRAME // 2 + 1))
     centers = ((begin + (end - begin) * (np.arange(columns) + 0.5) / columns) * len(samples)).astype(np.int64)

@@ -30,17 +30,14 @@ from nbaudio.core.errors import AudioError
 # much earlier samples; measured on speech and tones. Others may never converge, because of the predictors of G.722 and G.726 or
 # the noise that fills bands in WMA; they are decoded from the beginning of the recording.
 _RUN_UP_S = {
-    **dict.fromkeys(("aac", "ac3", "eac3", "mp1", "mp2", "mp3", "vorbis"), 0.3),
-    **dict.fromkeys(("alac", "flac", "tta", "wavpack"), 0.3),
+    **dict.fromkeys(("aac", "ac3", "alac", "eac3", "flac", "mp1", "mp2", "mp3", "tta", "vorbis", "wavpack"), 0.3),
     "opus": 2.0,
     **dict.fromkeys(("amrnb", "amrwb", "gsm", "gsm_ms"), 3.0),
 }
-# An MP3 frame uses up to 511 bytes of earlier frames (ISO 11172-3, main_data_begin), 255 bytes below 32 kHz: that is 51 frames at
-# 8 kbit/s and 22.05 kHz, where a frame has 5 bytes of its own.
+# Below 32 kHz, an MP3 frame uses up to 255 bytes of earlier ones (ISO 13818-3, main_data_begin): 51 at 8 kbit/s and 22.05 kHz.
 _LOW_MP3_RUN_UP_S = 2.0
 
-# Decoders that a flush does not reset: AAC keeps the seed of its noise, AMR its predictors, MP3 the replacement for bits from
-# before the first frame.
+# Decoders that a flush does not reset: AAC keeps the seed of its noise, AMR its predictors, MP3 bits from earlier frames.
 _STATEFUL = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp2", "mp3"}
 # Decoders to prefer over the default ones: the default for MP2 dithers, depending on where it began.
 _PREFERRED = {"mp2": "mp2float"}
@@ -115,14 +112,12 @@ class AvRecording:
         self._jumps = True
         self._block: tuple[int, _Decoded] | None = None
         self._origin = max(0, int((self._stream.start_time or 0) * self._ticks))
-        declared = Fraction(0)
-        if self._stream.duration and not bare:
-            declared = self._stream.duration * self._ticks
-        elif self._container.duration and not bare:
-            declared = Fraction(self._container.duration * self.sampling_rate, av.time_base)
-        elif container == "mp3":
-            declared = Fraction(mp3.declared_samples(file.fileno()))
-        self.declared_samples = int(declared)
+        if bare:
+            self.declared_samples = mp3.declared_samples(file.fileno()) if container == "mp3" else 0
+        elif self._stream.duration:
+            self.declared_samples = int(self._stream.duration * self._ticks)
+        else:
+            self.declared_samples = (self._container.duration or 0) * self.sampling_rate // av.time_base
 
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
         """See `Recording.read`."""
@@ -157,7 +152,7 @@ class AvRecording:
             return self._decode_window(start, stop)
 
     def _decode_window(self, start: int, stop: int) -> _Decoded:
-        parts, holes, end = [], [], start
+        parts, holes, end = [np.empty((self.num_channels, 0), np.float32)], [], start
         for position, samples in self._decode_from(start):
             if end < min(position, stop):
                 holes.append((end, position))
@@ -168,8 +163,6 @@ class AvRecording:
                 end = position + samples.shape[1]
             if end >= stop:
                 break
-        if not parts:
-            return _Decoded(np.empty((0, self.num_channels), np.float32), holes)
         return _Decoded(np.concatenate(parts, axis=1)[:, : max(0, stop - start)].T, holes)
 
     def count_samples(self) -> int:
@@ -245,8 +238,7 @@ class AvRecording:
         return self._demux(), self._stream.codec_context
 
     def _demux(self) -> Iterator[AudioPacket]:
-        # PyAV raises IndexError, at random, where new streams appear after the beginning (`demux`, seen in 18.1); by then all
-        # packets have been read.
+        # PyAV raises IndexError after the last packet, at random, where streams appear after the beginning (seen in 18.1).
         with suppress(IndexError):
             yield from self._container.demux(self._stream)
 
@@ -336,7 +328,7 @@ class AvRecording:
                 continue
             if position is None and frames:
                 # The first frame of Opus may be shorter than its packet: a decoder that resamples delays samples.
-                held = opus_samples(bytes(packet)) if self.codec == "opus" else sum(frame.samples for frame in frames)
+                held = opus_samples(memoryview(packet)) if self.codec == "opus" else sum(frame.samples for frame in frames)
                 position = self._time_of(frames[0]) if end is None else end - held
             for frame in frames:
                 if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):

@@ -1,33 +1,25 @@
 """Check whether an MP3 agrees with its Xing or LAME tag, frame by frame."""
 
 import os
+from functools import lru_cache
 from typing import NamedTuple
 
 _SEARCHED = 16384
 _PIECE = 1 << 20
 # Flags of the tag: it holds the numbers of frames and bytes.
 _FRAMES_AND_BYTES = 3
-# kbit/s of layer III by four bits of the header, in MPEG 1 and in MPEG 2 and 2.5; Hz by two bits, in MPEG 2.5, 2 and 1
-# (ISO 11172-3 and 13818-3, section 2.4.2.3).
+# kbit/s of layer III by four bits, in MPEG 1 and in 2 and 2.5; Hz by two bits, in MPEG 2.5, 2 and 1 (ISO 11172-3, 2.4.2.3).
 _BIT_RATES = (
     (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
     (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 )
 _RATES = {0: (11025, 12000, 8000), 2: (22050, 24000, 16000), 3: (44100, 48000, 32000)}
-# Cache of `is_consistent` by device, inode, size and modification time, since a recording is opened many times.
-_known: dict[tuple[int, ...], bool] = {}
-_MOST_KNOWN = 1000
 
 
 def is_consistent(descriptor: int) -> bool:
     """Return whether the tag of an open MP3 counts its frames, all of one kind, up to the end; else libmpg123 guesses lengths."""
     found = os.fstat(descriptor)
-    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-    if identity not in _known:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[identity] = _look_through(descriptor, found.st_size)
-    return _known[identity]
+    return _look_through(descriptor, found.st_size, (found.st_dev, found.st_ino, found.st_mtime_ns))
 
 
 def declared_samples(descriptor: int) -> int:
@@ -55,7 +47,8 @@ def _find_tag(descriptor: int) -> _Tag | None:
     return _Tag(start + at, first[:4], int.from_bytes(first[tag + 8 : tag + 12], "big"))
 
 
-def _look_through(descriptor: int, size: int) -> bool:
+@lru_cache(maxsize=1000)  # a recording is opened many times
+def _look_through(descriptor: int, size: int, _identity: tuple[int, ...]) -> bool:
     if not (tag := _find_tag(descriptor)):
         return False
     end, counted = _last_frame(descriptor, tag.at, size, kind=tag.header)

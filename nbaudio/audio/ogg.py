@@ -22,7 +22,7 @@ _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 # The first bytes of a codec's first packet, and the number of header packets before the audio.
 _HEADERS = {"opus": (b"OpusHead", 2), "vorbis": (b"\x01vorbis", 3)}
 # Samples at 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716, section 3.1).
-OPUS_FRAME = np.array([480, 960, 1920, 2880] * 3 + [480, 960] * 2 + [120, 240, 480, 960] * 4, np.int64)
+_OPUS_FRAME = np.array([480, 960, 1920, 2880] * 3 + [480, 960] * 2 + [120, 240, 480, 960] * 4, np.int64)
 
 
 class _Page(NamedTuple):
@@ -41,17 +41,13 @@ class _DamagedError(Exception):
 
 @dataclass(frozen=True)
 class OggIndex:
-    """The audio packets of one stream; their `ends` are positions, 0 being the first sample of the recording.
+    """The audio packets of one stream, and their segments, one lacing value each."""
 
-    Segments (one lacing value each) have `offsets` in the file and `sizes` in bytes; `starts` has the number of each packet's
-    first segment, and the number of all segments.
-    """
-
-    ends: NDArray[np.int64]
+    ends: NDArray[np.int64]  # positions of packets, 0 being the first sample of the recording
     num_samples: int
-    starts: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    starts: NDArray[np.int64]  # the number of each packet's first segment, and of all segments
+    offsets: NDArray[np.int64]  # of segments in the file
+    sizes: NDArray[np.int64]  # of segments in bytes
 
     def packet(self, file: BinaryIO, number: int) -> bytes:
         """Return a packet's bytes, joined where it spans pages."""
@@ -108,7 +104,10 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
     starts = starts[headers:]
     if len(starts) < 2:
         return None
-    ends = np.cumsum(_packet_samples(file, codec, begin, starts, offsets))
+    data = np.memmap(file, np.uint8, "r")
+    at = np.append(offsets, len(data))[starts[:-1]]
+    heads = data[np.minimum(np.stack([at, at + 1], axis=1), len(data) - 1)]
+    ends = np.cumsum(packet_samples(codec, begin, heads))
     pre_skip = int.from_bytes(begin[10:12], "little") if codec == "opus" else 0
     known = [(page.granule, int(ends[done - 1])) for page, done in zip(pages, completed, strict=True) if page.granule > 0 < done]
     total = int(ends[-1])
@@ -121,17 +120,14 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
     return OggIndex(ends - pre_skip, max(0, total - pre_skip), starts, offsets, lacing)
 
 
-def _packet_samples(
-    file: BinaryIO, codec: str, begin: bytes, starts: NDArray[np.int64], offsets: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    data = np.memmap(file, np.uint8, "r")
-    at = np.append(offsets, len(data))[starts[:-1]]
-    first, second = (data[np.minimum(at + by, len(data) - 1)].astype(np.int64) for by in (0, 1))
+def packet_samples(codec: str, header: bytes, heads: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return the samples that each ``opus`` (at 48 kHz) or ``vorbis`` packet completes, by its first two bytes, a row each."""
+    first, second = heads.astype(np.int64).T
     if codec == "opus":
         frames = np.choose(first & 3, [1, 2, 2, second & 63])
-        return np.asarray(OPUS_FRAME[first >> 3] * frames, np.int64)
+        return np.asarray(_OPUS_FRAME[first >> 3] * frames, np.int64)
     # Half of a packet's window overlaps the one before; of the two modes in use, the first is the short one (Vorbis I, 4.3).
-    window = np.where(first & 2, 1 << (begin[28] >> 4), 1 << (begin[28] & 15))
+    window = np.where(first & 2, 1 << (header[28] >> 4), 1 << (header[28] & 15))
     samples = np.zeros(len(window), np.int64)
     samples[1:] = (window[1:] + window[:-1]) // 4
     return samples

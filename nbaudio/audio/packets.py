@@ -1,8 +1,7 @@
 """Index the packets of streams whose clock is too coarse for samples: Matroska counts milliseconds, MPEG-TS 1/90000 s.
 
-Packets are read, not decoded: the first bytes of an Opus packet tell its number of samples (RFC 6716, section 3), the first bits
-of a Vorbis packet tell a long from a short window (Vorbis I, section 4.3), and packets of the other codecs all have the same
-number. Streams that contradict the container's clock, or are of another codec, are decoded once instead.
+Packets are read, not decoded: the first bytes of an Opus or Vorbis packet tell its samples, and packets of some other codecs all
+have the same number. Streams that contradict the container's clock, or are of another codec, are decoded once instead.
 """
 
 import struct
@@ -21,9 +20,8 @@ from av.audio.stream import AudioStream
 from av.packet import Packet
 from numpy.typing import NDArray
 
-from nbaudio.audio.ogg import OPUS_FRAME
+from nbaudio.audio.ogg import packet_samples
 
-Count = Callable[[memoryview], int]
 AudioPacket: TypeAlias = "Packet[AudioStream]"
 Begin = Callable[[], tuple[Iterator[AudioPacket], AudioCodecContext]]
 
@@ -37,18 +35,13 @@ _TICKS_OFF = 2
 
 @dataclass(frozen=True)
 class PacketIndex:
-    """Packets in the order of the file.
+    """Packets in the order of the file."""
 
-    `stamps` are the container's times, `checks` CRC-32s, which identify packets after a seek, `ends` end positions before the
-    container's trimming of the end. `rising` is whether stamps never fall. `dropped` samples at the end are trimmed by the
-    container, where that is known without decoding.
-    """
-
-    stamps: NDArray[np.int64]
-    checks: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    rising: bool
-    dropped: int = 0
+    stamps: NDArray[np.int64]  # the container's times
+    checks: NDArray[np.int64]  # CRC-32s, which identify packets after a seek
+    ends: NDArray[np.int64]  # end positions before the container's trimming of the end
+    rising: bool  # whether stamps never fall
+    dropped: int = 0  # samples that the container trims at the end, where that is known without decoding
 
     @property
     def num_samples(self) -> int:
@@ -67,34 +60,34 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     opus = decoder.name.removeprefix("lib") == "opus"
     lead, size = (None, 0) if opus else _decode_first(islice(packets, _FIRST), decoder)
     packets, decoder = begin()
-    count = _counter(decoder, size)
     trims: list[tuple[int, int]] = []  # samples that the container trims at the start and the end of a packet
     stamps: list[int] = []
     checks: list[int] = []
-    counts: list[int] = []
+    heads: list[bytes] = []
     with suppress(av.error.FFmpegError):  # packets after damage are not found
         for packet in packets:
             at = packet_time(packet)
             if at is not None:
                 stamps.append(at)
                 checks.append(zlib.crc32(packet))
+                heads.append(_head(memoryview(packet)))
                 if opus and packet.has_sidedata("skip_samples"):
                     trims.append(struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples"))))
-                if callable(count):
-                    counts.append(count(memoryview(packet)))
     clock, known = np.array(stamps, np.int64), np.array(checks, np.int64)
-    held = np.array(counts, np.int64) if callable(count) else np.full(len(clock), count, np.int64)
     rising = not (np.diff(clock) < 0).any()
-    ends = np.cumsum(held)
-    if opus:  # packets tell their samples, whatever the clock says
-        pre_skip = sum(start for start, _ in trims) if skipped is None else skipped
-        return PacketIndex(clock, known, ends - pre_skip, rising, sum(end for _, end in trims))
-    # The first packet is not compared: where it decodes to no samples, writers disagree on its duration.
-    off = (ends - held)[1:] - clock[1:] * float(ticks)
-    if not count or lead is None or lead[0] >= len(ends) or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):
-        return PacketIndex(clock, known, _decoded_ends(*begin(), len(clock)), rising)
-    number, given = lead
-    return PacketIndex(clock, known, ends - (int(ends[number]) - given), rising)
+    held = _counted(decoder, size, heads)
+    if held is not None:
+        ends = np.cumsum(held)
+        if opus:  # packets tell their samples, whatever the clock says
+            pre_skip = sum(start for start, _ in trims) if skipped is None else skipped
+            return PacketIndex(clock, known, ends - pre_skip, rising, sum(end for _, end in trims))
+        # The first packet is not compared: where it decodes to no samples, writers disagree on its duration.
+        off = ends[:-1] - clock[1:] * float(ticks)
+        agrees = not len(off) or np.ptp(off) <= _TICKS_OFF * max(1.0, float(ticks))
+        if lead is not None and lead[0] < len(ends) and agrees:
+            number, given = lead
+            return PacketIndex(clock, known, ends - (int(ends[number]) - given), rising)
+    return PacketIndex(clock, known, _decoded_ends(*begin(), len(clock)), rising)
 
 
 def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:
@@ -108,35 +101,24 @@ def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) ->
     return first, size
 
 
-def _counter(context: AudioCodecContext, size: int) -> Count | int:
-    """Return the function that counts a packet's samples without decoding, or the number that all have; 0 for neither."""
-    name = context.name.removeprefix("lib")
-    if name == "opus":
-        return opus_samples
-    extra = context.extradata or b""
-    if name == "vorbis" and 0 <= (at := extra.find(b"\x01vorbis")) < len(extra) - 28:
-        return _vorbis_counter(1 << (extra[at + 28] & 15), 1 << (extra[at + 28] >> 4))
-    return size if context.name in _FIXED else 0
+def _counted(context: AudioCodecContext, size: int, heads: list[bytes]) -> NDArray[np.int64] | None:
+    """Return the samples of packets by their first bytes, or the number that all have; None if neither is known."""
+    name, header = context.name.removeprefix("lib"), context.extradata or b""
+    at = header.find(b"\x01vorbis")
+    if name == "opus" or (name == "vorbis" and 0 <= at < len(header) - 28):
+        return packet_samples(name, header[at:], np.frombuffer(b"".join(heads), np.uint8).reshape(-1, 2))
+    return np.full(len(heads), size, np.int64) if context.name in _FIXED and size else None
+
+
+def _head(packet: bytes | memoryview) -> bytes:
+    """Return the first two bytes of a packet; those that are missing declare an Opus packet of no frames."""
+    data = bytes(packet[:2])
+    return data + b"\3\0"[len(data) :]
 
 
 def opus_samples(packet: bytes | memoryview) -> int:
     """Return the samples at 48 kHz in an Opus packet."""
-    if len(packet) < 2 and (not packet or packet[0] & 3 == 3):
-        return 0
-    frames = packet[0] & 3
-    return int(OPUS_FRAME[packet[0] >> 3]) * (packet[1] & 63 if frames == 3 else (1, 2, 2)[frames])
-
-
-def _vorbis_counter(*sizes: int) -> Count:
-    """Return a counter of the samples that the next Vorbis packet completes, given the sizes of the short and the long window."""
-    before = 0
-
-    def count(packet: memoryview) -> int:
-        nonlocal before
-        last, before = before, sizes[packet[0] >> 1 & 1] if packet else before
-        return (last + before) // 4 if last else 0
-
-    return count
+    return int(packet_samples("opus", b"", np.frombuffer(_head(packet), np.uint8).reshape(1, 2))[0])
 
 
 def _decoded_ends(packets: Iterator[AudioPacket], decoder: AudioCodecContext, length: int) -> NDArray[np.int64]:

@@ -1,8 +1,10 @@
 """Probe recordings: read headers and verify them by decoding."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -18,6 +20,8 @@ from nbaudio.storage.location import LocationLike, location
 
 if TYPE_CHECKING:
     from nbaudio.audio.ffmpeg import AvRecording
+
+_Read = Callable[[int, int], Window]
 
 # Enough to make a decoder read the last frames.
 _TAIL_SAMPLES = 4096
@@ -90,22 +94,17 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
     """Decode the beginning at once and in windows, where damage to a header shows; return the usable samples and the warning."""
     if recording.codec in _RAW_CODECS and isinstance(recording, SoundfileRecording):
         return num_samples, warning  # a sample's offset follows from its number
-
-    def fresh(start: int, stop: int) -> Window:
-        with open_recording(path) as opened:
-            return opened.read(start, stop)
-
     if not isinstance(recording, SoundfileRecording):
         return _compare([recording.read, recording.read], recording, path, num_samples, warning)
     # libsndfile may depend on earlier reads: a fresh handle shows where a seek lands, one that has read everything shows what it
     # keeps. Damaged frames of FLAC need neither, as libsndfile detects them by their numbers and checksums.
     with open_recording(path) as new:
-        readers = [new.read] if recording.codec == "flac" else [new.read, new.read, fresh]
+        readers: list[_Read] = [new.read] if recording.codec == "flac" else [new.read, new.read, partial(_read_once, path)]
         return _compare(readers, recording, path, num_samples, warning)
 
 
 def _compare(
-    readers: Sequence[Callable[[int, int], Window]], recording: Recording, path: Path, num_samples: int, warning: str | None
+    readers: Sequence[_Read], recording: Recording, path: Path, num_samples: int, warning: str | None
 ) -> tuple[int, str | None]:
     """Check that windows of the other readers equal the beginning as decoded by the first one."""
     # In CAF, libsndfile finds each packet of ALAC by a table, any entry of which may be damaged.
@@ -118,7 +117,8 @@ def _compare(
         whole = np.empty((0, recording.num_channels), np.float32)
         warning = f"{str(error).removeprefix(f'{path}: ')}; segments there are left out"
     if len(whole) < length and length == num_samples:
-        num_samples = _decodable(path, length - 1)
+        # The most samples that decode in one go from the start.
+        num_samples = bisect_left(range(1, length), x=True, key=lambda stop: not _decodes(partial(_read_once, path), 0, stop))
         warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
         if num_samples:
             with open_recording(path) as reopened:
@@ -135,28 +135,22 @@ def _compare(
     return num_samples, warning
 
 
-def _decodable(path: Path, length: int) -> int:
-    """Return the most samples, up to `length`, that decode in one go from the start."""
-    held = 0
-    while held < length:
-        middle = (held + length + 1) // 2
-        try:
-            with open_recording(path) as recording:
-                whole = len(recording.read(0, middle)) == middle
-        except AudioError:
-            whole = False
-        held, length = (middle, length) if whole else (held, middle - 1)
-    return held
+def _read_once(path: Path, start: int, stop: int) -> Window:
+    """Read a window by a handle that reads nothing else."""
+    with open_recording(path) as recording:
+        return recording.read(start, stop)
+
+
+def _decodes(read: _Read, start: int, stop: int) -> bool:
+    try:
+        return len(read(start, stop)) == stop - start
+    except AudioError:
+        return False
 
 
 def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | None]:
     declared = recording.declared_samples
-    tail = min(declared, _TAIL_SAMPLES)
-    try:
-        whole = len(recording.read(declared - tail, declared)) == tail
-    except AudioError:
-        whole = False
-    if not whole:
+    if not _decodes(recording.read, max(0, declared - _TAIL_SAMPLES), declared):
         held = _count(path, recording.num_channels)
         return held, _short(declared, held, recording.sampling_rate)
     if "Seems to be a truncated file" in recording.log:

@@ -1,7 +1,6 @@
-"""Convert clips to pydub and back, and normalize their loudness, without ffmpeg; used for listening only, never for shards.
+"""Convert clips to pydub and back, and normalize their loudness (RMS, dBFS), for listening only; imported on demand, as pydub is.
 
-Samples are int16, shape (samples,) for one channel, else (samples, channels). Levels are dBFS; loudness is the root mean square.
-Import this module on demand, as it imports pydub.
+Samples are int16, shape (samples,) for one channel, else (samples, channels).
 """
 
 import warnings

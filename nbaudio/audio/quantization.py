@@ -6,8 +6,7 @@ Samples are int16, of which 32768 is 1; levels are uint8. A sample x in [-1, 1] 
 
 as in van den Oord et al., "WaveNet: A Generative Model for Raw Audio" (2016), section 2.2, after ITU-T G.711. torchaudio's
 `mu_law_encoding` is the same; the segmented code of telephony is another. The inverse is x = f^-1(level / 255 * 2 - 1), where
-f^-1(y) = sign(y) * (256^|y| - 1) / 255 for mu-law. Silence is level 128, which is half a step above 0. Signal-to-noise ratios
-are in docs/audio.md.
+f^-1(y) = sign(y) * (256^|y| - 1) / 255 for mu-law. Silence is level 128, half a step above 0.
 """
 
 from functools import cache

@@ -40,8 +40,7 @@ _INEXACT_CODECS = {"vorbis", "opus", "mpeg_layer_i", "mpeg_layer_ii", "ima_adpcm
 
 _OPEN_LENGTH = 1 << 62
 
-# Run-up: seconds decoded and discarded before a window after a seek. An MP3 frame uses bits of up to nine earlier frames (ISO
-# 11172-3, main_data_begin).
+# Seconds decoded and discarded before a window of an MP3: a frame uses bits of up to nine earlier ones (ISO 11172-3).
 _RUN_UP_S = 0.3
 
 
@@ -141,8 +140,7 @@ class SoundfileRecording:
     @property
     def is_exact(self) -> bool:
         """Whether length and windows are reliable; of MP3s, only those of two channels, 32 kHz or more, with a consistent tag."""
-        # libsndfile turns an absurd length into a negative one, and an open length into one beyond the bound. In GSM and some
-        # ADPCM it cannot seek.
+        # libsndfile makes an absurd length negative, and an open one longer than the bound. In GSM and some ADPCM it cannot seek.
         bounded = 0 <= self.declared_samples < _OPEN_LENGTH
         if not bounded or not self._file.seekable() or self.codec in _INEXACT_CODECS:
             return False
@@ -178,8 +176,7 @@ class SoundfileRecording:
             self._descriptor.close()
 
 
-# Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the
-# conversion of the whole recording to the last bit of rounding.
+# Seconds read on each side when resampling; measured: from 0.01 s on, 8 to 48 kHz clips equal a conversion of the whole.
 CONTEXT_S = 0.03
 #: Limit of a clip, over all channels: 90 minutes at 48 kHz, 512 MB, which a FLAC of 1 MB holds if it is silent.
 MOST_SAMPLES = 1 << 28

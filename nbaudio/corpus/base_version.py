@@ -1,8 +1,4 @@
-"""The version of a corpus on which a new one is based: its unchanged clips, its shards, and what it holds out.
-
-A clip is unchanged if its audio and all columns of its row in the base are the same now. All versions of a corpus have the
-columns of the first. A shard whose clips are all unchanged is kept with its name and bytes.
-"""
+"""The version of a corpus on which a new one is based: its unchanged clips, its shards, and what it holds out."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +13,7 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import is_held_out
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
-from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
+from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard, check_locations
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
 from nbaudio.corpus.plan import ShardLimits
@@ -140,17 +136,11 @@ class Base:
     def earlier_splits(self) -> pl.DataFrame:
         """Return the splits as the table `EARLIER_SPLITS` has them."""
         grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
-        return (
-            pl.scan_parquet(self.table, glob=False)
-            .select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped)
-            .collect()
-        )
+        held = pl.scan_parquet(self.table, glob=False)
+        return held.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
 
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
-        """Describe a held-out segment of the base that is in train now, and a new one of train that shares something with one.
-
-        Compared are sentences and the columns that the base was grouped by. Withdrawn segments hold nothing out.
-        """
+        """Describe a held-out segment that is in train now, and a new one of train with a sentence or group of a held-out one."""
         grouped = self._grouped
         names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
         sentence = sentences(pl.col("text")).alias("sentence")
@@ -188,9 +178,3 @@ def find_base(folder: Folder) -> str | None:
     found = Folder(folder.place.parent / base["corpus"])
     there = found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"])
     return str(found) if there else None
-
-
-def tombstones(withdrawn: pl.DataFrame, base: Base | None) -> list[dict[str, str]]:
-    """Return the tombstones of a corpus: those of its workspace and of its base, sorted."""
-    held = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
-    return merged(withdrawn, held).to_dicts()

@@ -1,7 +1,6 @@
 """Data card: README.md of a corpus, with the header from which `datasets.load_dataset` finds the splits.
 
-Everything in it comes from corpus.json, so equal corpora have equal cards. No transcript is quoted. Text of users and column
-names are YAML strings in the header and escaped below.
+Everything comes from corpus.json, so equal corpora have equal cards. No transcript is quoted; texts of users are escaped.
 """
 
 import hashlib
@@ -83,10 +82,7 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
     title = about.title or "Speech corpus"
     splits = {name: info["splits"][name] for name in ordered_splits(info["splits"]) if info["splits"][name]["segments"]}
     clip_count, hours = (sum(facts[what] for facts in splits.values()) for what in ("segments", "hours"))
-    sizes = [
-        (name, facts["segments"], f"{facts['hours']:,.2f}", facts["speakers"], facts["recordings"])
-        for name, facts in splits.items()
-    ]
+    sizes = [(name, own["segments"], f"{own['hours']:,.2f}", own["speakers"], own["recordings"]) for name, own in splits.items()]
     described = yaml.safe_dump(_header(info, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True)
     clips = info["parameters"]
     rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
@@ -190,14 +186,8 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
         "similarity, whether they are in or not."
     )
     head, *others = describe_claim(claim).items()
-    return "\n\n".join(
-        [
-            _plain(head[1]),
-            _table(("evidence", "value"), others),
-            about,
-            _table([fact_label(name) for name in rows[0]], [list(row.values()) for row in rows]),
-        ]
-    )
+    by_part = _table([fact_label(name) for name in rows[0]], [list(row.values()) for row in rows])
+    return "\n\n".join([_plain(head[1]), _table(("evidence", "value"), others), about, by_part])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

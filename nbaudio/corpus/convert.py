@@ -15,7 +15,7 @@ from nbaudio.core.tables import read_parquet
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.base import check_locations
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.corpus_tables import SideFileWriter, publish_shards
+from nbaudio.corpus.corpus_tables import publish_shards, side_file
 from nbaudio.corpus.layout import TABLES, Layout, read_corpus_info
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows, short_windows
 from nbaudio.corpus.shards import name_shards, restore_records, shard_advice, write_shards
@@ -81,13 +81,11 @@ def convert(
         results = write_shards(layout, assigned, container, clip_format, table=table, run_tasks=run_tasks, show=show_progress)
         if bad := [result.damaged for result in results if result.damaged]:
             raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' lists all damage")
-        side_files = SideFileWriter(layout.folder)
-        publish_shards(layout, results, container=writer, side_files=side_files)
+        publish_shards(layout, results, container=writer, info=info)
         for name in TABLES[1:]:
-            with side_files.new(name) as path:
+            with side_file(layout.folder, info, name) as path:
                 shutil.copyfile(origin / name, path)
         info |= {"identity": info["identity"] | changed, "parameters": parameters | changed}
-        info |= {"shards": [shard.to_json() for shard in results], "tables": side_files.hashes, "table_bytes": side_files.sizes}
         publish_card(layout.folder, info, before=card)
         layout.finish(info)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)

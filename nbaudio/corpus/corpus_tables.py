@@ -1,7 +1,4 @@
-"""Tables of a corpus: the frozen copy of the workspace's segments, the files beside the shards, and corpus.json's facts.
-
-No whole table is in memory.
-"""
+"""Tables of a corpus, none whole in memory: the frozen copy of the workspace's segments, side files, facts of corpus.json."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -34,10 +31,7 @@ _SOURCE_TEXT = "text_source"
 
 
 def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
-    """Raise `InputError` unless accepted segments have the transcript ``text_<text>``; None is `text` itself.
-
-    If reviewers judged `text` (`judged`), it must have the same words, formatting aside: verdicts hold for those only.
-    """
+    """Raise InputError unless accepted segments have ``text_<text>``, of the words of `text`, formatting aside, if that was `judged`."""
     if text is None:
         return
     table, held = tables.table_path(workspace), tables.table_schema(workspace)
@@ -97,10 +91,10 @@ def publish(
     selection: dict[str, Any],
 ) -> dict[str, Any]:
     """Write the tables of the corpus and return its corpus.json without the parameters; `lost` is what could not be cut."""
-    side_files = SideFileWriter(layout.folder)
-    characters = publish_shards(layout, shards, container=container, side_files=side_files)
+    info: dict[str, Any] = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection.get("facts", {})}
+    characters = publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:
-        leakage = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping_columns(selection.get("facts", {})))
+        info["leakage"] = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping_columns(info["selection"]))
         inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"], glob=False)
     reasons: Counter[str] = Counter()
 
@@ -115,37 +109,27 @@ def publish(
             reasons.update(out["reason"].fill_null("").to_list())
             yield out
 
-    with side_files.new("rejected.parquet") as path:
+    with side_file(layout.folder, info, "rejected.parquet") as path:
         _write_table(path, rejected())
-    with side_files.new("vocab.json") as path:
+    with side_file(layout.folder, info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
     used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
     splits = {split: amounts(inside.filter(pl.col("split") == split)) for split in listed_splits(inside["split"])}
-    info = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection.get("facts", {}), "splits": splits}
-    info |= {"leakage": leakage, "rejected": dict(sorted(reasons.items())), "sources": JsonRows(used.select(facts))}
-    info["shards"] = [shard.to_json() for shard in shards]
-    return {**info, "tables": side_files.hashes, "table_bytes": side_files.sizes}
+    return info | {"splits": splits, "rejected": dict(sorted(reasons.items())), "sources": JsonRows(used.select(facts))}
 
 
-class SideFileWriter:
-    """Write files beside the shards, and keep SHA-256 and bytes of each by its name."""
-
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-        self.hashes: dict[str, str] = {}
-        self.sizes: dict[str, int] = {}
-
-    @contextmanager
-    def new(self, name: str) -> Iterator[Path]:
-        """Yield a path to write to, published as `name` when the context succeeds."""
-        with self._folder.new(name) as path:
-            yield path
-            self.hashes[name], self.sizes[name] = sha256_file(path), path.stat().st_size
+@contextmanager
+def side_file(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]:
+    """Yield a path to write to, published as `name` when the context succeeds; add its SHA-256 and bytes to `info`."""
+    with folder.new(name) as path:
+        yield path
+        info["tables"][name], info["table_bytes"][name] = sha256_file(path), path.stat().st_size
 
 
-def publish_shards(layout: Layout, shards: list[Shard], *, container: Container, side_files: SideFileWriter) -> set[str]:
+def publish_shards(layout: Layout, shards: list[Shard], *, container: Container, info: dict[str, Any]) -> set[str]:
     """Remove other shards, write segments.parquet and the container's side files; return the characters of the transcripts."""
+    info |= {"shards": [shard.to_json() for shard in shards], "tables": {}, "table_bytes": {}}
     names = {shard.name for shard in shards}
     for name in shard_names(layout.folder) - names:  # of an interrupted run
         if name.rpartition("/")[0] not in names:
@@ -158,10 +142,10 @@ def publish_shards(layout: Layout, shards: list[Shard], *, container: Container,
                 characters.update(vocabulary(part["text"]).counts)
                 yield part
 
-    with side_files.new("segments.parquet") as path:
+    with side_file(layout.folder, info, "segments.parquet") as path:
         _write_table(path, kept())
     for name, parts in container.side_files(shards):
-        with side_files.new(name) as path, path.open("wb") as file:
+        with side_file(layout.folder, info, name) as path, path.open("wb") as file:
             file.writelines(parts)
             file.flush()
     return characters

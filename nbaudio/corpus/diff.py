@@ -1,8 +1,4 @@
-"""The command `diff`: what differs between two versions of a corpus, or of a workspace.
-
-Segments are compared by their ids. Audio has changed if the recording has another hash. Where that is not known and the bounds
-are the same, it has changed if clips of the same format have other bytes.
-"""
+"""The command `diff`: what differs between two versions of a corpus, or of a workspace; segments are compared by their ids."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,7 +127,7 @@ def _workspace(workspace: Workspace) -> _Side:
 
 
 def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
-    """Return whether text, bounds and audio of a segment of both differ."""
+    """Return whether text, bounds and audio differ: audio by the recordings' hashes, else by clips of equal format and bounds."""
 
     def differ(name: str) -> pl.Expr:
         return pl.col(name).ne_missing(pl.col(f"{name}_after"))
@@ -153,17 +149,10 @@ def _table(name: str, rows: pl.DataFrame, reasons: pl.Series) -> dict[str, Any]:
     """Return a table of reasons as a fact, with some of their segments; nothing without segments."""
     if rows.is_empty():
         return {}
-    counted = (
-        rows.select("segment_id", "duration_s", reason=reasons)
-        .group_by("reason")
-        .agg(
-            segments=pl.len(),
-            hours=(pl.col("duration_s").sum() / 3600).round(6),
-            examples=pl.col("segment_id").sort().head(_EXAMPLES),
-        )
-        .sort("segments", "reason", descending=[True, False])
-    )
-    return {name: counted.to_dicts()}
+    hours, examples = (pl.col("duration_s").sum() / 3600).round(6), pl.col("segment_id").sort().head(_EXAMPLES)
+    groups = rows.select("segment_id", "duration_s", reason=reasons).group_by("reason")
+    counted = groups.agg(segments=pl.len(), hours=hours, examples=examples)
+    return {name: counted.sort("segments", "reason", descending=[True, False]).to_dicts()}
 
 
 def _amounts(rows: pl.DataFrame) -> dict[str, Any]:

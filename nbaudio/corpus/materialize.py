@@ -16,9 +16,9 @@ from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import EARLIER_SPLITS, RESERVED
-from nbaudio.core.tombstones import is_withdrawn
-from nbaudio.corpus.base_version import Base, tombstones
+from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
+from nbaudio.corpus import plan
+from nbaudio.corpus.base_version import Base
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import Container, container_named
@@ -26,16 +26,6 @@ from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, sele
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import cut_all, index_of
 from nbaudio.corpus.parameters import CorpusParameters
-from nbaudio.corpus.plan import (
-    ClipFormat,
-    assign_shards,
-    assign_windows,
-    clip_keys,
-    cut_tasks,
-    cut_windows,
-    recording_facts,
-    short_windows,
-)
 from nbaudio.corpus.shards import in_order, name_shards, restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
@@ -105,8 +95,7 @@ def materialize(
             the source's own text then is `text_source`.
         rate: Hz of the clips, by default 16000; None keeps each recording's own.
         channel: ``mix`` (mean of all, the default), ``left``, ``right`` or a number from 0; segments may name one of their own.
-        encoding: ``flac`` (the default), ``wav``, ``opus``, ``mp3``, or 256 levels (`nbaudio.audio.quantization`): ``mulaw``,
-            ``linear``.
+        encoding: ``flac`` (the default), ``wav``, ``opus``, ``mp3``, or 256 levels (`audio.quantize`): ``mulaw``, ``linear``.
         shard_size: target size of a shard, by default ``"500MB"``.
         shard_count: number of shards of each split instead.
         window: how many consecutive segments of a recording stay together, in order; ``tfrecord`` then holds SequenceExamples.
@@ -114,8 +103,7 @@ def materialize(
         language: codes such as ``hr``, separated by commas, for the data card.
         license: for the data card, such as ``cc-by-4.0``; other words are kept as given.
         jobs: number of parallel tasks; None means one per core.
-        engine: ``loky`` (processes), ``threading``, ``dask``, ``ray``, ``spark`` or ``beam``; None takes what
-            ``joblib.parallel_config`` has set.
+        engine: ``loky`` (processes), ``threading``, ``dask``, ``ray``, ``spark``, ``beam``; None: as ``joblib.parallel_config``.
         address: of a running cluster, such as ``tcp://host:8786`` for Dask; by default workers are started here.
         beam_options: as on a command line, such as ``--runner=FlinkRunner --temp_location=hdfs://host/tmp``.
         packs: where clips are kept between cutting and packing; by default in the workspace. Workers without a shared disk need
@@ -178,14 +166,15 @@ def _materialize(
         # The current table: a later selection replaces the file.
         run = replace(run, table=freeze_table(workspace, layout.work / "segments.parquet", text))
         others = base.left_out(run.table) if base else []
-        results, lost, num_cut = _cut_and_pack(run, recording_facts(recordings), engine, site)
+        results, lost, num_cut = _cut_and_pack(run, plan.recording_facts(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
             info = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
             info |= {"identity": identity, "parameters": parameters, "versions": codec_versions()}
             claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
             info |= {"about": about.or_of(base.info if base else {}).to_dict(), "evidence": claim}
             info |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
-            info["tombstones"] = tombstones(withdrawn, base)
+            of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
+            info["tombstones"] = merged(withdrawn, of_base).to_dicts()
             own_card = publish_card(layout.folder, info, before=card)
             layout.finish(info)
             advance(1)
@@ -199,7 +188,7 @@ def _materialize(
         notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
     if base and not any(version_of(shard.name) <= base.version for shard in results):
         notes.append(f"no clip of the base {base} is unchanged: was it made from this workspace?")
-    notes += short_windows(accepted, run.parameters.limits.window)
+    notes += plan.short_windows(accepted, run.parameters.limits.window)
     facts = _facts(layout, info, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
     workspace.save_report("materialize", report.to_dict())
@@ -221,7 +210,7 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
     """Count the base as an earlier version of the workspace: later selections keep what it holds out."""
     held = base.earlier_splits().join(tables.read(workspace, ["segment_id"]), on="segment_id", how="semi", maintain_order="left")
     if (kept := with_earlier(workspace, held)) is not None:
-        workspace.save(**{EARLIER_SPLITS: kept})
+        workspace.save(**{tables.EARLIER_SPLITS: kept})
 
 
 def _cut_and_pack(
@@ -238,16 +227,9 @@ def _cut_and_pack(
             kept = run.base.keep_shards(run.layout, assigned) if run.base else []
             clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
             how = (run.parameters.container, run.parameters.format)
-            with worker_pool("loky", here) if here else nullcontext(run_tasks) as packing:
-                written = write_shards(
-                    run.layout,
-                    clips,
-                    *how,
-                    table=run.table,
-                    run_tasks=packing,
-                    show=run.show,
-                    conformed=run.base.conformed if run.base else None,
-                )
+            rows = run.base.conformed if run.base else None
+            with worker_pool("loky", here) if here else nullcontext(run_tasks) as pool:
+                written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
             results = in_order([*kept, *written])
             damaged = {result.damaged for result in results if result.damaged}
             if not damaged:
@@ -278,7 +260,7 @@ def _accepted(run: _Run) -> pl.DataFrame:
     """Return accepted segments: keys, windows of samples, split; raise `InputError` if there are none or some cannot be cut."""
     where = run.workspace.path
     for name, dtype in tables.table_schema(run.workspace).items():
-        if name in RESERVED:
+        if name in tables.RESERVED:
             raise InputError(f"{run.table}: the column {name!r} has a name that is reserved in corpora; rename it")
         if dtype in (pl.Binary, pl.Object):
             raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text")
@@ -308,17 +290,17 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     same = base.same_rows(run.table, run.workspace.recordings) if base else None
     sure = same.filter("same_audio") if same is not None else accepted.clear()
     new = accepted.join(sure, on="segment_id", how="anti", maintain_order="left")
-    new = assign_windows(new, limits.window, label=f" v{base.version + 1}" if base else "")
-    new = new.with_columns(clip_keys(new, facts, clip_format))
+    new = plan.assign_windows(new, limits.window, label=f" v{base.version + 1}" if base else "")
+    new = new.with_columns(plan.clip_keys(new, facts, clip_format))
     have = index_of(run.packs)
     keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
     missing = new.select(keys).join(have, on="clip_key", how="anti", maintain_order="left")
     num_missing = len(missing)
     failures: dict[str, str] = {}
     if num_missing:
-        windows = cut_windows(missing, facts, clip_format)
+        windows = plan.cut_windows(missing, facts, clip_format)
         del missing
-        tasks = cut_tasks(windows, facts, run.audio_root, run.packs, clip_format)
+        tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, clip_format)
         with progress("cut ", float(windows["seconds"].sum()) / 3600, "h of audio", show=run.show) as advance:
             for result in cut_all(run_tasks, tasks):
                 failures |= result.failures
@@ -338,27 +320,25 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     clips = new.join(have, on="clip_key", how="inner", maintain_order="left")
     num_cut = num_missing - len(failures)
     if base is None or same is None:
-        assigned = assign_shards(_with_facts(clips, facts, clip_format), limits)
+        assigned = plan.assign_shards(_with_facts(clips, facts, clip_format), limits)
         return name_shards(assigned, run.parameters.container), lost, num_cut
     # Without the hash of a recording, only the clip shows whether its audio has changed.
     equal = same.filter(~pl.col("same_audio")).join(clips, on=["segment_id", "clip_sha256"], how="semi", maintain_order="left")
     clips = clips.join(equal, on="segment_id", how="anti", maintain_order="left")
-    assigned = assign_shards(_with_facts(clips, facts, clip_format), base.shard_limits(limits))
+    assigned = plan.assign_shards(_with_facts(clips, facts, clip_format), base.shard_limits(limits))
     shards = [shard["name"] for shard in base.info["shards"]]
     named = name_shards(assigned, run.parameters.container, version=base.version + 1, taken=shards)
     kept = base.clips.join(pl.concat([sure, equal]), on="segment_id", how="semi", maintain_order="left")
     return pl.concat([kept.select(named.columns), named.cast({"pack": pl.String})]), lost, num_cut
 
 
-def _with_facts(clips: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
+def _with_facts(clips: pl.DataFrame, facts: pl.DataFrame, clip_format: plan.ClipFormat) -> pl.DataFrame:
     """Add `sampling_rate`, `num_samples` and `duration_s` of the clips, and drop what shards do not need."""
     rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
-    return (
-        clips.join(facts.select("recording_id", sampling_rate=rate), on="recording_id", how="left", maintain_order="left")
-        .rename({"clip_samples": "num_samples"})
-        .with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
-        .drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
-    )
+    rates = facts.select("recording_id", sampling_rate=rate)
+    known = clips.join(rates, on="recording_id", how="left", maintain_order="left").rename({"clip_samples": "num_samples"})
+    known = known.with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
+    return known.drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
 
 
 def _facts(
@@ -366,21 +346,11 @@ def _facts(
 ) -> dict[str, Any]:
     splits = info["splits"]
     hours, kept = (sum(split[what] for split in splits.values()) for what in ("hours", "segments"))
-    return {
-        "corpus": str(layout),
-        "kept": kept,
-        "hours": round(hours, 6),
-        "splits": {name: split["segments"] for name, split in splits.items()},
-        "rejected": sum(info["rejected"].values()),
-        "reasons": info["rejected"],
-        "shards": len(results),
-        "shards_of_train": shard_advice(results),
-        "bytes": sum(result.num_bytes for result in results),
-        "clips_cut_now": num_cut,
-        "clips_already_cut": kept - num_cut,
-        "shards_kept_from_before": sum(result.kept for result in results),
-        "seconds": round(took, 1),
-        "times_real_time": round(hours * 3600 / took),
-        "log": str(layout.finished_log),
-        "next": next_step(layout, failed=num_lost),
-    }
+    facts: dict[str, Any] = {"corpus": str(layout), "kept": kept, "hours": round(hours, 6)}
+    facts["splits"] = {name: split["segments"] for name, split in splits.items()}
+    facts |= {"rejected": sum(info["rejected"].values()), "reasons": info["rejected"]}
+    facts |= {"shards": len(results), "shards_of_train": shard_advice(results), "bytes": sum(each.num_bytes for each in results)}
+    facts |= {"clips_cut_now": num_cut, "clips_already_cut": kept - num_cut}
+    facts |= {"shards_kept_from_before": sum(each.kept for each in results), "seconds": round(took, 1)}
+    facts |= {"times_real_time": round(hours * 3600 / took), "log": str(layout.finished_log)}
+    return facts | {"next": next_step(layout, failed=num_lost)}

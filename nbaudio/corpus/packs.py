@@ -1,25 +1,22 @@
 """Packs: encoded clips end to end, followed by an index.
 
 Layout: the bytes of all clips, then the index as JSON ([key, offset, length, samples, sha256] per clip), then a trailer of fixed
-size: length of the index, its SHA-256, a magic word. Packs are written atomically, here or remotely; the index is verified when
-it is read, every clip when it is copied.
+size: length of the index, its SHA-256, a magic word. The index is verified when it is read, every clip when it is copied.
 """
 
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import polars as pl
 
 from nbaudio.audio import encode_clip, open_recording, resample_window
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
+from nbaudio.core.threads import ordered_map
 from nbaudio.corpus.containers.base import verified_clip
 from nbaudio.corpus.plan import CutTask, Source, cut_task
 from nbaudio.engine import RunTasks
@@ -32,11 +29,8 @@ _TRAILER = struct.Struct("<Q32s8s")
 _MAGIC = b"nbpack01"
 # What decoders raise on bad data; anything else is a bug and stops the run.
 _BAD_AUDIO = (AudioError, OSError, RuntimeError, ValueError)
-# Packs held open by one worker: far below the usual limit of 1024 files per process.
-_OPEN_PACKS = 200
-# Of remote packs: concurrent requests, and clips that are read ahead.
+# Concurrent requests of remote packs.
 _READERS = 16
-_AHEAD = 64
 
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
 _INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
@@ -76,13 +70,9 @@ def cut(task: CutTask) -> CutResult:
     with task.pack.new() as partial, partial.open("wb") as file:
         for source in task.sources:
             start, before = file.tell(), len(index)
-            for key, result in _clips(source, task):
-                if isinstance(result, str):
-                    failures[key] = result
-                else:
-                    samples, data = result
-                    index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
-                    file.write(data)
+            for key, samples, data in _clips(source, task, failures):
+                index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
+                file.write(data)
             try:
                 # Remote files are checked when they are fetched; a file removed after the last window does no harm.
                 if source.path.local is not None and source.path.local.exists():
@@ -102,8 +92,8 @@ def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
     return encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC)
 
 
-def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int, bytes]]]:
-    """Yield every window of a recording as (clip key, (samples, encoded bytes) or why it failed)."""
+def _clips(source: Source, task: CutTask, failures: dict[str, str]) -> Iterator[tuple[str, int, bytes]]:
+    """Yield every window of a recording as (clip key, samples, encoded bytes); add to `failures` by key why others fail."""
     try:
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
@@ -115,12 +105,11 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int
                     )
                     data = encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
                 except _BAD_AUDIO as error:
-                    yield key, f"{source.path.name}: {error}"
+                    failures[key] = f"{source.path.name}: {error}"
                 else:
-                    yield key, (len(clip), data)
+                    yield key, len(clip), data
     except _BAD_AUDIO as error:
-        for key, *_ in source.windows:
-            yield key, str(error)
+        failures |= dict.fromkeys((key for key, *_ in source.windows), str(error))
 
 
 def _check_unchanged(source: Source) -> None:
@@ -151,9 +140,7 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
         if magic != _MAGIC or length > end:
             return None
         encoded = place.read(end - length, end)
-    except OSError:
-        return None
-    except AudioError:
+    except (OSError, AudioError):
         if place.local is None:
             raise
         return None
@@ -210,7 +197,8 @@ class PackDamagedError(NbaudioError):
 def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """Yield the encoded bytes of each row's clip, verified by hash; raise `PackDamagedError` at the first that differs."""
     places = clips.select("pack", "offset", "length").rows()
-    found = _read_remote(places) if places and is_url(places[0][0]) else _read_local(places)
+    # Remote packs are read several at once, to hide latency.
+    found = ordered_map(_read, places, jobs=_READERS) if places and is_url(places[0][0]) else map(_read, places)
     for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], found, strict=True):
         clip = verified_clip(data, sha256)
         if clip is None:
@@ -218,30 +206,11 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
         yield clip
 
 
-def _read_local(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-    with ExitStack() as stack:
-        files: dict[str, BinaryIO] = {}
-        for pack, offset, length in places:
-            try:
-                if pack not in files:
-                    if len(files) >= _OPEN_PACKS:
-                        files.pop(next(iter(files))).close()
-                    files[pack] = stack.enter_context(Path(pack).open("rb"))
-                yield os.pread(files[pack].fileno(), length, offset)
-            except OSError as error:
-                raise PackDamagedError(pack) from error
-
-
-def _read_remote(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-    """Read several at once, to hide latency."""
-
-    def read(place: tuple[str, int, int]) -> bytes:
-        pack, offset, length = place
-        try:
-            return location(pack).read(offset, offset + length)
-        except RemoteNotFoundError as error:
-            raise PackDamagedError(pack) from error
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        for start in range(0, len(places), _AHEAD):
-            yield from pool.map(read, places[start : start + _AHEAD])
+def _read(place: tuple[str, int, int]) -> bytes:
+    pack, offset, length = place
+    try:
+        return location(pack).read(offset, offset + length)
+    except (OSError, AudioError) as error:
+        if is_url(pack) and not isinstance(error, RemoteNotFoundError):
+            raise
+        raise PackDamagedError(pack) from error

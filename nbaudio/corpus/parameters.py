@@ -32,11 +32,7 @@ class CorpusParameters:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], base: Base | None = None) -> "CorpusParameters":
-        """Return the parameters that were given, the others as in `base`, or `DEFAULTS`; `msgspec.UNSET` stands for not given.
-
-        Raises:
-            InputError: a value is invalid, or another one than that of `base`.
-        """
+        """Return parameters, those not given (`msgspec.UNSET`) as in `base` or `DEFAULTS`; raise InputError for invalid ones."""
         chosen = {name: value for name, value in given.items() if value is not UNSET}
         if "shard_size" in chosen:
             chosen["shard_size"] = parse_size(chosen["shard_size"])
@@ -51,12 +47,9 @@ class CorpusParameters:
             raise InputError(f"rate must be 1 Hz or more, not {rate}")
         encoder(values["encoding"]).check_rate(rate)
         check_channel(values["channel"])
-        return cls(
-            values["container"],
-            values["text"],
-            ClipFormat(rate, values["channel"], values["encoding"]),
-            ShardLimits(parse_size(values["shard_size"]), values["shard_count"], values["window"]),
-        )
+        clip_format = ClipFormat(rate, values["channel"], values["encoding"])
+        limits = ShardLimits(parse_size(values["shard_size"]), values["shard_count"], values["window"])
+        return cls(values["container"], values["text"], clip_format, limits)
 
     def to_json(self) -> dict[str, Any]:
         """Return the parameters as corpus.json holds them."""

@@ -1,13 +1,8 @@
-"""Plan of a corpus: clip keys, tasks that cut clips into packs, and the shard of each clip. Audio is not read.
-
-*Cut* tasks turn windows of recordings into packs of encoded clips, in the order of the recordings. *Pack* tasks copy clips into
-shards. A clip is identified by its key, a hash of source, window and format: a clip that has been cut is never cut again.
-"""
+"""Plan of a corpus: clip keys, tasks that cut windows into packs of clips, and the shard of each clip. Audio is not read."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import accumulate
 
 import polars as pl
 
@@ -73,11 +68,7 @@ class CutTask:
 
 @dataclass(frozen=True)
 class PackTask:
-    """One shard to write.
-
-    Rows of `clips` are in its order: `segment_id`, `split`, facts (`num_samples`, `sampling_rate`, `duration_s`) and location
-    (`pack`, `offset`, `length`, `clip_sha256`).
-    """
+    """One shard to write; `clips` has in its order `segment_id`, `split`, facts, and the location of each in a pack."""
 
     layout: Layout
     name: str
@@ -160,10 +151,9 @@ def _tar_cut_tasks(
     """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
     located = windows.join(facts, on="recording_id", how="left", maintain_order="left")
     ordered = located.sort("path", maintain_order=True)
-    counts = ordered.group_by("path", maintain_order=True).len()
-    starts = accumulate(counts["len"], initial=0)
     # The rows of each recording: few bytes each, as there may be some 100,000.
-    rows_of = {path: (start, length) for (path, length), start in zip(counts.iter_rows(), starts, strict=False)}
+    places = ordered.with_row_index().group_by("path", maintain_order=True).agg(pl.first("index"), pl.len())
+    rows_of = {path: (start, length) for path, start, length in places.iter_rows()}
     sources: list[Source] = []
     size, seconds = 0, 0.0
     for place in all_in_order(audio_root, rows_of, _NO_CONTENT):
@@ -238,8 +228,7 @@ def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
 def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
     """Add `shard` (from 0) and `shards` (of its split), and sort rows as they are in shards.
 
-    In a split, clips (or windows, if there are any) are ordered by a hash of their key and divided at equal bytes: every shard is
-    a random sample of its split, none is empty, none is much larger than the target. `length` is in bytes of audio.
+    Clips (or windows) of a split are ordered by a hash of their key and divided at equal bytes: every shard is a random sample.
     """
     unit, *inside = ("window", "position") if "window" in clips.columns else ("segment_id",)
     size = (pl.col("length") + _CLIP_OVERHEAD_BYTES).sum().over("split", unit)

@@ -1,7 +1,4 @@
-"""Publish a corpus as a dataset on the Hugging Face Hub: changed files only, and a new version in one commit.
-
-A dataset that has no corpus yet gets shards in several commits, and corpus.json, the tables and the data card in the last one.
-"""
+"""Publish a corpus as a dataset on the Hugging Face Hub: changed files only, and a new version in one commit."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -168,7 +165,7 @@ def _own_files(names: Collection[str], info: dict[str, Any]) -> set[str]:
 
 
 def _batches(changed: dict[str, Upload], *, is_new: bool) -> Iterator[tuple[dict[str, Upload], bool]]:
-    """Yield the files of each commit, and whether it is the last one: shards of the first version come in several."""
+    """Yield the files of each commit, and whether it is the last: the first version's shards come in several, tables last."""
     early = {name: each for name, each in changed.items() if is_new and SHARD_NAME.fullmatch(name)}
     names = list(early)
     for start in range(0, len(names), _COMMIT_FILES):

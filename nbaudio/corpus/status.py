@@ -28,7 +28,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         began and last wrote to its log (UTC). Problems are what failed, and a run that needs to be run again.
 
     Raises:
-    InputError: there is no corpus, and no run has started one.
+        InputError: there is no corpus, and no run has started one.
     """
     folder = folder_at(corpus)
     here = folder.place.local is not None

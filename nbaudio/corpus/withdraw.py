@@ -1,15 +1,10 @@
-"""The command `withdraw`: remove speakers, recordings or segments from a workspace for good.
-
-Hashes of the withdrawn ids are kept (`core.tombstones`), so that no later `ingest` brings them back. The segments table,
-from which the ids to remove are read, is rewritten last: an interrupted run can be repeated.
-"""
+"""The command `withdraw`: remove speakers, recordings or segments from a workspace for good; hashes of their ids are kept."""
 
 import re
 import shlex
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -22,16 +17,6 @@ from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import (
-    CORRECTED_TEXTS,
-    EARLIER_SPLITS,
-    GROWTH,
-    LEFT_OUT,
-    NORMALIZED,
-    SEGMENTS,
-    table_path,
-    with_durations,
-)
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
@@ -41,15 +26,12 @@ from nbaudio.storage import run_log
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace
 
-_KINDS = ("speaker", "recording", "segment")
 # Beside segments and recordings, the tables with rows of segments.
-_BY_SEGMENT = ("decisions", CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, LEFT_OUT)
-_EMPTY_LINES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        VERDICT_LOG: {"segment_id": "", "content": "", "verdict": None, "comment": "", "corrected_text": None},
-        CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
-    }
-)
+_BY_SEGMENT = ("decisions", tables.CORRECTED_TEXTS, tables.EARLIER_SPLITS, tables.GROWTH, tables.LEFT_OUT)
+_EMPTY_LINES: dict[str, dict[str, Any]] = {
+    VERDICT_LOG: {"segment_id": "", "content": "", "verdict": None, "comment": "", "corrected_text": None},
+    CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
+}
 _WORD = re.compile(r"[\s:,;'\"()]+")
 _encode = msgspec.json.Encoder().encode
 
@@ -95,10 +77,8 @@ def withdraw(
     reason = " ".join(why.split())
     if not reason:
         raise InputError("why is empty: give a reason, such as 'consent withdrawn'")
-    rows = tables.read(
-        workspace,
-        ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "split"),
-    )
+    columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "split")
+    rows = tables.read(workspace, columns)
     held = workspace.withdrawn
     _check_known(workspace, named, rows, set(held["sha256"]))
     marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
@@ -107,7 +87,7 @@ def withdraw(
     recordings = workspace.recordings
     left = set(rows["recording_id"]).difference(rows.join(gone, on="segment_id", how="anti")["recording_id"])
     lost = recordings.filter(pl.col("recording_id").is_in(sorted({*left, *named["recording"]})))
-    timed = with_durations(gone, recordings)
+    timed = tables.with_durations(gone, recordings)
     corpora, formats = _logged(workspace)
 
     workspace.save(**{WITHDRAWN: held})  # first: whatever happens then, nothing comes back
@@ -122,7 +102,7 @@ def withdraw(
     remaining = remaining.join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
     packs, unread = _forget_clips(workspace, remaining.with_columns(source_channel(remaining)), sources, formats)
     emptied = _emptied_columns(workspace, ids)
-    # Reviews hold for the segments that are left.
+    # The segments table is rewritten last, so that an interrupted run can be repeated. Reviews hold for the segments left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
     workspace.save_together(
         settings=workspace.settings | ({"generations": workspace.known_states()} if drawn else {}),
@@ -173,11 +153,11 @@ def _check_known(workspace: Workspace, named: Mapping[str, list[str]], rows: pl.
     """Raise InputError if no id is named, or one is unknown and was not withdrawn before."""
     if not any(named.values()):
         raise InputError("name what to withdraw: --speaker ID, --recording ID or --segments FILE")
-    for kind in _KINDS:
+    for kind, keys in named.items():
         there = set(rows[f"{kind}_id"])
-        unknown = [key for key in named[kind] if key not in there and tombstone(kind, key) not in known]
+        unknown = [key for key in keys if key not in there and tombstone(kind, key) not in known]
         if unknown:
-            raise InputError(f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(named[kind])} are unknown)")
+            raise InputError(f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(keys)} are unknown)")
 
 
 def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
@@ -195,7 +175,7 @@ def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str
 
 def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
     """Return the columns of the source in which only withdrawn segments have values."""
-    own = [name for name in tables.table_schema(workspace) if name not in (*SEGMENTS, *NORMALIZED)]
+    own = [name for name in tables.table_schema(workspace) if name not in (*tables.SEGMENTS, *tables.NORMALIZED)]
     is_gone = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
     counts = tables.scan(workspace, ["segment_id", *own]).group_by(gone=is_gone).agg(pl.col(own).count()).collect()
     held: dict[bool, dict[str, int]] = {row["gone"]: row for row in counts.iter_rows(named=True)}
@@ -210,7 +190,7 @@ def _other_tables(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> di
     return {
         name: workspace.table(name).filter(~pl.col(column).is_in(out.implode()).fill_null(value=False))
         for name, (column, out) in columns.items()
-        if table_path(workspace, name).exists()
+        if tables.table_path(workspace, name).exists()
     }
 
 
@@ -227,7 +207,7 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     """Replace segments by their tombstones where reviews could draw them: how likely others were drawn stays known."""
     for review in sorted(path.stem for path in (workspace.path / "reviews").glob("*.json")):
-        if table_path(workspace, frame_table(review)).exists():
+        if tables.table_path(workspace, frame_table(review)).exists():
             frame = workspace.table(frame_table(review))
             gone = pl.col("segment_id").is_in(list(ids))
             hashes = {key: tombstone("segment", key) for key in frame.filter(gone)["segment_id"]}

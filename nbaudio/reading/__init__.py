@@ -1,8 +1,4 @@
-"""Read a corpus: clips by id, and streams that shuffle, split among consumers, resume and batch, locally or over the network.
-
-`corpora` has the user's entry points, `order` the order of clips, `clips` the location of their bytes, `streams` reading ahead
-and decoding.
-"""
+"""Read a corpus: clips by id, and streams that shuffle, split among consumers, resume and batch, locally or over the network."""
 
 from nbaudio.reading.clips import Clip
 from nbaudio.reading.corpora import Corpus, open_corpus

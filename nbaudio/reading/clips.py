@@ -104,17 +104,13 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class ClipReader:
-    """Reader of the clips in `frame`, rows of `Corpus.segments`, with `in_flight` concurrent requests.
-
-    `read` returns the bytes [start, stop) of a shard, `read_uncached` bypasses the cache, for bytes that turned out to be wrong.
-    `decode` decodes a clip's bytes to samples, None leaves them encoded.
-    """
+    """Reader of the clips in `frame`, rows of `Corpus.segments`."""
 
     frame: pl.DataFrame
-    read: Callable[[str, int, int], bytes]
-    decode: Callable[[bytes], NDArray[Any]] | None
-    in_flight: int
-    read_uncached: Callable[[str, int, int], bytes]
+    read: Callable[[str, int, int], bytes]  # the bytes [start, stop) of a shard
+    decode: Callable[[bytes], NDArray[Any]] | None  # None leaves clips encoded
+    in_flight: int  # concurrent requests
+    read_uncached: Callable[[str, int, int], bytes]  # past the cache, for bytes that turned out to be wrong
 
     def requests(self, clips: IntArray) -> list[Request]:
         """Return the requests for these clips, in the order of first need; neighbors share one."""

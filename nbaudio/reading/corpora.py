@@ -143,8 +143,7 @@ class Corpus:
         """Stream one epoch of a split, or a consumer's part of it: clips, or lists of them, read ahead and decoded by threads.
 
         Every step comes exactly once per epoch over all ranks and workers, whatever their numbers, and so does every clip, unless
-        windows overlap; ranks differ by at most one step, and with `pad` by none. Equal arguments give equal orders, wherever the
-        corpus is.
+        windows overlap; ranks differ by at most one step, and with `pad` by none. Equal arguments give equal orders anywhere.
 
         Args:
             split: such as ``train``.

@@ -2,11 +2,9 @@
 
 Clips are in their shards in the order of a hash, so that neighbors are unrelated. An epoch draws *runs* of neighbors, which one
 request reads, groups them to *steps*, and shuffles these; a consumer (a rank, or a worker of a rank) takes an equal part of that
-order, and shuffles its steps by the *block*, as much as fits its memory. So nothing is read twice, and what is left can be
-divided again among any number of consumers.
+order, and shuffles its steps by the *block*, as much as fits its memory. What is left can be divided among others at any time.
 
-Clips are numbered by their position in the corpus (by shard, then offset). A *step* is what a consumer gets at once: one clip,
-a window of consecutive ones of a recording, or a batch. Windows may overlap; those of a run do, and are read once per block.
+Clips are numbered by their position in the corpus. A *step* is one clip, a window of consecutive ones, or a batch.
 """
 
 import hashlib
@@ -101,13 +99,9 @@ class Groups:
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch of a split: all that its order depends on, with the parameters of `Corpus.stream`.
+    """An epoch of a split: all that its order depends on, with the parameters of `Corpus.stream`."""
 
-    `index` has the split's clips in the order of the corpus: `shard`, `offset`, `length` (bytes), `recording_id`, `start_sample`
-    and `duration_s`.
-    """
-
-    index: pl.DataFrame
+    index: pl.DataFrame  # the rows of the split's clips, in the order of the corpus
     seed: int = 0
     epoch: int = 0
     shuffle: bool = True

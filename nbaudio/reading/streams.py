@@ -1,8 +1,4 @@
-"""Stream clips, read ahead and decoded by threads of this process.
-
-Requests for one block are in flight while the block before is decoded and consumed; threads decode a few clips at a time, in
-order. Memory is bounded by two blocks and the clips decoded ahead or kept for further steps, whatever the size of the corpus.
-"""
+"""Stream clips, read one block ahead and decoded by threads of this process; two blocks and a few clips bound the memory."""
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,4 @@
-"""Arrow files of quantized audio for memory mapping: `levels` (a list of uint8), and a column for each of the metadata.
-
-`datasets.load_dataset("arrow", ...)`, polars, and pyarrow, which copies nothing, read them. A clip's levels are one byte range of
-the file; its .npy header follows from their number and is not stored.
-"""
+"""Arrow files of quantized audio for memory mapping: a column `levels` of lists of uint8, without .npy headers, and metadata."""
 
 from collections.abc import Iterable
 from itertools import accumulate, islice

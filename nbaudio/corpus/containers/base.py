@@ -37,21 +37,17 @@ class ClipLocation(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard of a corpus, named by its path in it.
-
-    `sha256` is of its file, or of the list of its files, `plan` a hash of everything that it was to hold, `rows` a local Parquet
-    file as segments.parquet. A shard was `kept` if it was already whole, and not written if a pack is `damaged`.
-    """
+    """A shard of a corpus, named by its path in it."""
 
     name: str
     split: str
     segments: int
     num_bytes: int
-    sha256: str
-    plan: str
-    rows: Path
-    kept: bool = False
-    damaged: str | None = None
+    sha256: str  # of its file, or of the list of its files
+    plan: str  # a hash of everything that it was to hold
+    rows: Path  # a local Parquet file as segments.parquet
+    kept: bool = False  # it was already whole
+    damaged: str | None = None  # it was not written, as this pack is damaged
 
     def metadata(self) -> pl.DataFrame:
         """Read the rows of its clips without the columns that writing added, except `shard`, the file of the clip."""

@@ -1,8 +1,4 @@
-"""Plain files: a shard is a folder of clips, and each split has a `metadata.csv` as Hugging Face's AudioFolder reads it.
-
-Files are named after their segments, `[hash]_123.4-135.4.wav`. CSV has no types: nested values are JSON in a cell, and
-`segments.parquet` holds them unchanged.
-"""
+"""Plain files: a shard is a folder of clips; each split has a `metadata.csv` as AudioFolder reads it, nested values as JSON."""
 
 import csv
 import io

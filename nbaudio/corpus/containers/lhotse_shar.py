@@ -1,8 +1,4 @@
-"""Lhotse Shar: `recording.NNNNNN.tar` with the audio, and beside it `cuts.NNNNNN.jsonl.gz` with a cut for each clip.
-
-A cut and the member of its audio have the same name, the segment's id with special characters percent-encoded, as Lhotse reads
-it as a path. The supervision has the plain id; all metadata are its `custom`.
-"""
+"""Lhotse Shar: `recording.NNNNNN.tar` with the audio, and `cuts.NNNNNN.jsonl.gz`; names are escaped, being paths to Lhotse."""
 
 import gzip
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,8 +1,4 @@
-"""Parquet shards that Hugging Face `datasets` loads with an Audio column.
-
-One row per clip: `audio` is a struct of the encoded bytes and a file name, all other columns are the metadata. The schema holds
-the `datasets` features. Audio is stored uncompressed (it is encoded), so that every clip is one byte range of the file.
-"""
+"""Parquet shards that `datasets` loads with an Audio column, which is stored uncompressed: every clip is one byte range."""
 
 import json
 import mmap

@@ -1,8 +1,4 @@
-"""Registry of the containers that a corpus can be written in: one writer each, all with the same signature.
-
-A writer gets a path, a table of metadata and encoded clips, writes one shard, and returns the location of each clip's audio. It
-copies bytes and never decodes. Files beside the shards are made at the end, from what the shards hold.
-"""
+"""Registry of the containers that a corpus can be written in: one writer each, all with the same signature."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +15,7 @@ from nbaudio.corpus.containers.base import ClipLocation, Shard
 
 
 class WriteShard(Protocol):
-    """Write one shard."""
+    """Write one shard: copy bytes, never decode."""
 
     def __call__(
         self, path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
@@ -28,7 +24,6 @@ class WriteShard(Protocol):
 
         `metadata` has one row per clip, ``segment_id`` among the columns; `audio` has the encoded clips in the order of the rows,
         read one by one; `extension` is that of the audio format, such as ``flac``; `rate` in Hz is None if clips differ.
-        Most writers ignore the rate, which each clip's header and metadata hold, and some the extension.
         """
 
 

@@ -1,39 +1,32 @@
 """TFRecord shards: a `tf.train.Example` for each clip, or a `tf.train.SequenceExample` for each window of consecutive segments.
 
-`audio` is the encoded clip, `json` all metadata. Columns that TensorFlow has a type for are features of their own: texts, int64
-and float32, and `word_times` as `word_times/start` and `word_times/end`; null is an empty text, -1 or NaN there. Beside the
-shards are the files that `tfds.builder_from_directory` needs; it does not read SequenceExamples, which `tf.io` parses.
-
-Protocol buffers are written field by field, features in the order of their columns and the audio last, so that equal values give
-equal bytes: TensorFlow's own writer has no fixed order. A record is its length, a checksum of the length, its bytes and their
-checksum. Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's `example.proto`, `feature.proto` and
-`record_writer.h`.
+`audio` is the encoded clip, `json` all metadata; columns of texts, integers, floats and word times are features too, where null
+is an empty text, -1 or NaN. Protocol buffers are written field by field, in a fixed order, so that equal values give equal bytes.
+Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's `example.proto`, `feature.proto` and `record_writer.h`.
 """
 
 import math
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import google_crc32c
 import numpy as np
 import polars as pl
-from google_crc32c import extend
 
 from nbaudio.core.tables import WORD_TIMES
-from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split, version_of
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, version_of
 
 # Reserved names, and columns that are only known when the shard is written.
 _NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")
 _CRC_MASK = 0xA282EAD8
 _CRC_BYTES = 4
 _LENGTH_DELIMITED = 2  # the wire type of texts, bytes and messages
-# Clips whose features are made at once.
-_ROWS = 1000
 _MODULES = "tensorflow_datasets.core.features"
 
 
@@ -44,6 +37,7 @@ class _Kind(NamedTuple):
     tfds: Mapping[str, Any]
 
 
+@lru_cache(maxsize=4096)  # most are short and repeat
 def _varint(number: int) -> bytes:
     """Encode a number of at most 64 bits; negative ones as two's complement."""
     rest = number & 0xFFFFFFFFFFFFFFFF
@@ -56,23 +50,13 @@ def _varint(number: int) -> bytes:
 
 def _field(number: int, *parts: bytes) -> bytes:
     """Encode a field that holds bytes, a text or a message."""
-    return b"".join(_wrap(number, parts))
+    value = b"".join(parts)
+    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(value)) + value
 
 
-def _wrap(number: int, parts: Sequence[bytes]) -> list[bytes]:
-    """Return the parts of a field: those of a clip are too large to be joined again at every level."""
-    return [_head(number, sum(map(len, parts))), *parts]
-
-
-@lru_cache(maxsize=4096)  # most are short and repeat
-def _head(number: int, size: int) -> bytes:
-    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(size)
-
-
-@lru_cache(maxsize=256)  # null values, for example, repeat in every clip
-def _map_entry(key: str, value: bytes) -> bytes:
+def _map_entry(key: str, *value: bytes) -> bytes:
     """Encode an entry of a map from texts to messages, as `Features` and `FeatureLists` hold it."""
-    return _field(1, _field(1, key.encode()), _field(2, value))
+    return _field(1, _field(1, key.encode()), _field(2, *value))
 
 
 def _bytes(value: bytes) -> bytes:
@@ -119,21 +103,17 @@ _TIMES = _Kind(
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object) -> list[ClipLocation]:
     """Write one TFRecord file; see `registry.WriteShard`. If rows have a `window`, each window is a SequenceExample."""
-    kinds = _kinds(metadata.schema)
     clips = iter(audio)
     places: list[ClipLocation] = []
     with path.open("wb") as file:
-        for window, clips_inside in groupby(_features(metadata, kinds), key=itemgetter(0)):
-            inside = [features for _, features in clips_inside]
+        for window, rows in groupby(_features(metadata), key=itemgetter(0)):
+            inside = [features for _, features in rows]
             own = list(islice(clips, len(inside)))
-            sounds = [_wrap(1, _wrap(1, [clip])) for clip in own]
-            if "window" in metadata.columns:
-                record = _sequence(window, inside, sounds)
-            else:
-                record = _wrap(1, [b"".join([_map_entry(*feature) for feature in inside[0].items()]), *_audio(sounds[0])])
-            _write_record(file, record)
+            for features, clip in zip(inside, own, strict=True):
+                features["audio"] = _bytes(clip)
+            _write_record(file, _sequence(window, inside) if "window" in metadata.columns else _example(inside[0]))
             # A clip is the end of its feature, and the last feature is the end of the record.
-            sizes = [sum(map(len, _wrap(1, sound))) for sound in sounds]
+            sizes = [len(_field(1, features["audio"])) for features in inside]
             ends = file.tell() - _CRC_BYTES - sum(sizes) + np.cumsum(sizes)
             places += [ClipLocation(int(end) - len(clip), len(clip)) for end, clip in zip(ends, own, strict=True)]
     return places
@@ -152,20 +132,19 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
 
 def _splits(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
     """Describe the splits for tfds: shards of a later version are a split of their own, such as ``train_v2``."""
-    for split, own in group_by_split(shards).items():
-        for version in sorted({version_of(shard.name) for shard in own}):
-            part = [shard for shard in own if version_of(shard.name) == version]
-            sizes = {shard.name: shard.segments for shard in part}
-            # A shard all of whose clips were withdrawn is missing, which is none of zero examples to tfds.
-            first, _, count = Path(part[0].name).stem.rpartition("-of-")
-            stem = first.rpartition("-")[0]
-            names = (f"{split}/{stem}-{number:05d}-of-{count}.tfrecord" for number in range(int(count)))
-            yield {
-                "name": split if version == 1 else f"{split}_v{version}",
-                "filepathTemplate": f"{split}/{stem}-{{SHARD_X_OF_Y}}.{{FILEFORMAT}}",
-                "numBytes": str(sum(shard.num_bytes for shard in part)),
-                "shardLengths": [str(sizes.get(name, 0)) for name in names],
-            }
+    for (split, version), own in groupby(shards, key=lambda shard: (shard.split, version_of(shard.name))):
+        part = list(own)
+        sizes = {shard.name: shard.segments for shard in part}
+        # A shard all of whose clips were withdrawn is missing, which is none of zero examples to tfds.
+        first, _, count = Path(part[0].name).stem.rpartition("-of-")
+        stem = first.rpartition("-")[0]
+        names = (f"{split}/{stem}-{number:05d}-of-{count}.tfrecord" for number in range(int(count)))
+        yield {
+            "name": split if version == 1 else f"{split}_v{version}",
+            "filepathTemplate": f"{split}/{stem}-{{SHARD_X_OF_Y}}.{{FILEFORMAT}}",
+            "numBytes": str(sum(shard.num_bytes for shard in part)),
+            "shardLengths": [str(sizes.get(name, 0)) for name in names],
+        }
 
 
 def _kinds(schema: Mapping[str, pl.DataType]) -> dict[str, _Kind]:
@@ -181,34 +160,30 @@ def _kind(dtype: pl.DataType) -> _Kind | None:
     return _INTEGER if dtype.is_integer() else _FLOAT if dtype.is_float() else None
 
 
-def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tuple[str, dict[str, bytes]]]:
+def _features(metadata: pl.DataFrame) -> Iterator[tuple[str, dict[str, bytes]]]:
     """Yield for each clip its window (its id if there are no windows) and all its features except the audio."""
-    for part in metadata.iter_slices(_ROWS):
-        columns = {"json": [_bytes(as_json(row)) for row in part.iter_rows(named=True)]}
+    kinds = _kinds(metadata.schema)
+    for row in metadata.iter_rows(named=True):
+        features = {"json": _bytes(as_json(row))}
         for name, kind in kinds.items():
-            values = part[name].to_list()
-            columns |= {f"{name}{suffix}": [feature(value) for value in values] for suffix, feature in kind.features.items()}
-        windows = part["window" if "window" in part.columns else "segment_id"]
-        for window, *features in zip(windows.to_list(), *columns.values(), strict=True):
-            yield window, dict(zip(columns, features, strict=True))
+            features |= {f"{name}{suffix}": feature(row[name]) for suffix, feature in kind.features.items()}
+        yield row.get("window", row["segment_id"]), features
 
 
-def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]) -> list[bytes]:
-    context = _field(1, _map_entry("window", _text(window)))
-    lists = [_map_entry(name, b"".join(_field(1, features[name]) for features in inside)) for name in inside[0]]
-    audio = _audio([part for sound in sounds for part in _wrap(1, sound)])
-    return [context, *_wrap(2, [*lists, *audio])]
+def _example(features: Mapping[str, bytes]) -> bytes:
+    return _field(1, *(_map_entry(name, value) for name, value in features.items()))
 
 
-def _audio(value: list[bytes]) -> list[bytes]:
-    return _wrap(1, [_field(1, b"audio"), *_wrap(2, value)])
+def _sequence(window: str, inside: Sequence[Mapping[str, bytes]]) -> bytes:
+    lists = (_map_entry(name, *(_field(1, features[name]) for features in inside)) for name in inside[0])
+    return _example({"window": _text(window)}) + _field(2, *lists)
 
 
-def _write_record(file: BinaryIO, record: list[bytes]) -> None:
-    def checksum(parts: list[bytes]) -> bytes:
+def _write_record(file: BinaryIO, record: bytes) -> None:
+    def checksum(data: bytes) -> bytes:
         """Return the masked CRC-32C."""
-        crc = reduce(extend, parts, 0)
+        crc = google_crc32c.value(data)
         return struct.pack("<I", ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF)
 
-    length = struct.pack("<Q", sum(map(len, record)))
-    file.writelines((length, checksum([length]), *record, checksum(record)))
+    length = struct.pack("<Q", len(record))
+    file.writelines((length, checksum(length), record, checksum(record)))

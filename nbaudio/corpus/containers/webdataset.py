@@ -1,8 +1,4 @@
-"""WebDataset shards: tar files with `<key>.<audio extension>` and `<key>.json` for every clip.
-
-WebDataset and Hugging Face split names at the first dot and read a slash as a folder, so keys are percent-encoded; the plain
-`segment_id` is in the JSON.
-"""
+"""WebDataset shards: tars with `<key>.<extension>` and `<key>.json`; keys are escaped, as readers split at dots and slashes."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,8 +1,4 @@
-"""Zip shards that Hugging Face's AudioFolder reads, streaming or not: `metadata.jsonl`, and a file for every clip.
-
-Members are stored uncompressed (audio is compressed), so every clip is one byte range of the file. Dates and permissions are
-fixed, so equal clips give equal files.
-"""
+"""Zip shards as AudioFolder reads them: `metadata.jsonl`, then clips, uncompressed (as byte ranges) and with fixed dates."""
 
 import zipfile
 from collections.abc import Iterable

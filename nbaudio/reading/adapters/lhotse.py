@@ -20,8 +20,7 @@ def cuts(stream: Stream) -> Any:
 
     Each cut has one recording and one supervision, named as the segment, with its text, speaker, and all other metadata in
     ``custom``. Steps that are lists give their cuts one after the other, a clip of several windows once for each. With
-    ``give="encoded"`` cuts hold a clip's bytes as in
-    the corpus, and Lhotse decodes them.
+    ``give="encoded"`` cuts hold a clip's bytes, and Lhotse decodes them.
 
     Raises:
         MissingExtraError: lhotse is not installed.

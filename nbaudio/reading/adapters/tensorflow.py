@@ -1,7 +1,6 @@
 """TensorFlow adapter: a stream as a tf.data.Dataset.
 
-One source is enough: threads of this process read and decode ahead of TensorFlow, which cannot decode FLAC, nor read URLs in its
-current wheels. The stream already interleaves files.
+One source is enough: threads read and decode ahead of TensorFlow, which cannot decode FLAC, and the stream interleaves files.
 """
 
 from collections.abc import Iterator, Sequence
