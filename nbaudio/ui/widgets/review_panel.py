@@ -51,12 +51,11 @@ _RECENT = 20
 
 @dataclass(frozen=True)
 class _Done:
-    """A verdict of this session, the one it replaced in the log, and the one shown before it; `at` is monotonic seconds."""
+    """A verdict of this session, and the one shown before it; `at` is monotonic seconds."""
 
     number: int
     said: Verdict
-    replaced: Verdict | None
-    shown: Verdict | None
+    before: Verdict | None
     at: float
 
 
@@ -217,10 +216,8 @@ class ReviewPanel(BaseWidget):
             raise InputError(f"{contradiction}: choose another or clear it")
         segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
         said = Verdict(segment_id, content, verdict, comment, corrected, self._reviewer, utc_now(), self._review, self._blind)
-        before = self._shown.get(number)
         append_verdicts(self._segments.workspace, [said])
-        replaced = before if before and before.content == content else None
-        self._done.append(_Done(number, said, replaced, before, time.monotonic()))
+        self._done.append(_Done(number, said, self._shown.get(number), time.monotonic()))
         self._show(number, said)
         return self._changed()
 
@@ -229,9 +226,10 @@ class ReviewPanel(BaseWidget):
         if not self._done:
             return {**self._changed(), "number": None, "position": None}
         last = self._done.pop()
-        back = last.replaced or replace(last.said, verdict=None, comment="", corrected_text=None)
+        withdrawn = replace(last.said, verdict=None, comment="", corrected_text=None)
+        back = last.before if last.before and last.before.content == last.said.content else withdrawn
         append_verdicts(self._segments.workspace, [replace(back, time=utc_now())])
-        self._show(last.number, last.shown)
+        self._show(last.number, last.before)
         places = np.flatnonzero(self._rows.order == last.number)
         return {**self._changed(), "number": last.number, "position": int(places[0]) if len(places) else None}
 
