@@ -31,6 +31,9 @@ function assign(element, attributes, ...children) {
 
 const make = (tag, attributes = {}, ...children) => assign(document.createElement(tag), attributes, ...children);
 
+/** Return the numbers of a buffer from Python, which may begin anywhere in a larger one. */
+const numbersOf = (view, type) => new type(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
+
 /** Create the bars of a histogram; the lowest that is not empty has `least` percent of the height of `most`. */
 function drawBars(counts, most, least, kind = "") {
   const height = (count) => (count ? Math.max(least, (100 * count) / most) : 0);

@@ -169,6 +169,6 @@ function createTimeline(stage, { host, root, request, onDraw }) {
 
 /** Return a picture of buffers with the peaks of each channel and the spectrogram. */
 function pictureOf(buffers, from, to) {
-  const bytes = (view, type) => new type(view.buffer, view.byteOffset, view.byteLength);
-  return { from, to, lanes: buffers.slice(0, -1).map((each) => bytes(each, Int8Array)), bands: bytes(buffers.at(-1), Uint8Array) };
+  const lanes = buffers.slice(0, -1).map((each) => numbersOf(each, Int8Array));
+  return { from, to, lanes, bands: numbersOf(buffers.at(-1), Uint8Array) };
 }
