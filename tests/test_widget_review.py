@@ -204,7 +204,7 @@ def test_what_is_next_is_what_a_loop_would_find(workspace):
     rng = np.random.default_rng(0)
     for number in rng.permutation(5):
         order = rng.permutation(5).astype(np.uint32)
-        panel._rows.order, judged = order, panel._codes >= 0
+        panel._rows.order, judged = order, panel._rows.frame["verdict"].is_not_null().to_numpy()
         for position in range(-1, 5):
             ahead = [i for i in [*range(position + 1, 5), *range(5)] if not judged[order[i]]]
             assert panel._unjudged_after(position) == ahead[0]

@@ -98,9 +98,7 @@ class SavedFilters:
 
     def all(self) -> dict[str, dict[str, Any]]:
         """Return the filters by name, in alphabetical order; entries that are no filters are left out."""
-        if self._path is None or not os.path.lexists(self._path):
-            return dict(sorted(self._held.items()))
-        found = read_json(self._path)
+        found = self._held if self._path is None or not os.path.lexists(self._path) else read_json(self._path)
         return {name: each for name, each in sorted(found.items()) if _is_filter(each)}
 
     def save(self, name: str, arrangement: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

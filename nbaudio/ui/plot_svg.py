@@ -9,7 +9,6 @@ import re
 import warnings
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from html import escape
 from typing import Any
@@ -44,10 +43,7 @@ class Plot(Figure):
 
     def svg(self) -> str:
         """Return an SVG element for an HTML page: it scrolls in its own box where it is too narrow to be read."""
-        file = io.StringIO()
-        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "nbaudio"}), _without_glyph_warnings():
-            self.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-        drawn = file.getvalue()
+        drawn = self._saved(format="svg", transparent=True, metadata={"Date": None}).decode()
         drawn = drawn[drawn.index("<svg") : drawn.rindex("</svg>")]
         drawn = re.sub(r"^<svg[^>]*>|<metadata>.*?</metadata>|<style.*?</style>", "", drawn, flags=re.DOTALL)
         prefix = sha256(drawn.encode()).hexdigest()[:8]
@@ -90,15 +86,12 @@ class Plot(Figure):
         return f'<style>{_NOTEBOOK_STYLE}</style><div class="nbaudio-plot" style="display:none">{self.svg()}</div>{picture}'
 
     def _repr_png_(self) -> bytes:
+        return self._saved(format="png", metadata={"Software": None})
+
+    def _saved(self, **options: Any) -> bytes:
+        """Return the bytes of a file; characters missing from the font are boxes, about which a page of warnings adds nothing."""
         file = io.BytesIO()
-        with _without_glyph_warnings():
-            self.savefig(file, format="png", metadata={"Software": None})
+        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "nbaudio"}), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            self.savefig(file, **options)
         return file.getvalue()
-
-
-@contextmanager
-def _without_glyph_warnings() -> Iterator[None]:
-    """Draw characters missing from the font as boxes; a page of warnings adds nothing."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield

@@ -60,9 +60,8 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
     names = table["recording_id"].to_list()
     for row, (name, length, part) in enumerate(zip(names, lengths, spoken, strict=True)):
         plot.show_on_hover(axes, f"{name}\n{_show_time(length)}, transcribed: {_show_time(part)}", y=(row - 0.5, row + 0.5))
-    plot.alt_text = (
-        f"Bars of {len(table):,} recordings: {_show_time(lengths.sum())} in all, transcribed: {_show_time(spoken.sum())}"
-    )
+    in_all = f"{_show_time(lengths.sum())} in all, transcribed: {_show_time(spoken.sum())}"
+    plot.alt_text = f"Bars of {len(table):,} recordings: {in_all}"
     _name_rows(axes, names)
     axes.set_xlim(0, 1.35 * longest.max(initial=1e-9) / scale)
     _legend(plot)
@@ -158,9 +157,9 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     axes.fill_between(x, known["low"], known["high"], color=BLUE, alpha=0.45, linewidth=1, label=interval)
     axes.plot(x, known["precision"], color="black", label="estimate")
     axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
-    for lowest in known.filter("proven")["threshold"].head(1):
-        hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
-        axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")
+    for lowest, hours in known.filter("proven").select("threshold", "hours").head(1).iter_rows():
+        label = f"lowest proven: {lowest:g}, {_show_time(3600 * hours)}"
+        axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=label)
     # Show the intervals in full, however wide they are.
     if known.is_empty():
         axes.set_xlim(-1, 1.02)
@@ -236,9 +235,8 @@ def splits(source: Source) -> Plot:
     rows = max(len(most), len(why), 4)
     plot = _plot(1.6 + 0.34 * rows)
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))
-    title = (
-        f"The {len(most)} speakers with most kept hours, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
-    )
+    some = f"The {len(most)} speakers with most kept hours, of {len(spoken):,}"
+    title = some if len(most) < len(spoken) else "Speakers by split"
     places = _split_styles(spoken.drop("speaker_id", "out").columns) | {"out": _OUT}
     scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*places).max().fill_null(0.0)).item())
     _axes(left, title, x=f"speech [{unit}]")
@@ -346,18 +344,13 @@ def _histogram(
 ) -> None:
     """Draw stacked histograms, one style each, with integer ticks."""
     edges = np.histogram_bin_edges(np.concatenate([np.empty(0), *values]), bins)
-    base = np.zeros(len(edges) - 1)
-    drawn: list[NDArray[np.int64]] = []
-    for number, part in enumerate(values):
-        counts, _ = np.histogram(part, edges)
-        color, hatch = styles[number % len(styles)]
-        # A gap between bars, which an outline in the color of the ground would have to follow.
-        bars = axes.bar(edges[:-1], counts, 0.92 * np.diff(edges), base, align="edge", **_style(color, hatch))
-        bars.set_label(labels[number] if labels else "")
-        base = base + counts
-        drawn.append(counts)
+    drawn = np.array([np.histogram(part, edges)[0] for part in values]).reshape(len(values), len(edges) - 1)
+    # A gap between bars, which an outline in the color of the ground would have to follow.
+    widths, bases = 0.92 * np.diff(edges), drawn.cumsum(axis=0) - drawn
+    for counts, base, style, label in zip(drawn, bases, cycle(styles), labels or cycle([""]), strict=False):
+        axes.bar(edges[:-1], counts, widths, base, align="edge", label=label, **_style(*style))
     plot, what = axes.figure, axes.get_ylabel() or "segments"
-    for bin_counts, span in zip(np.transpose(drawn), pairwise(edges), strict=False):
+    for bin_counts, span in zip(drawn.T, pairwise(edges), strict=True):
         if isinstance(plot, Plot) and any(bin_counts):
             parts = [f"{what}: {sum(bin_counts):,.0f}"]
             if labels and len(labels) > 1:

@@ -44,7 +44,6 @@ _LEVELS = 16
 # Levels of a spectrogram below this share are not drawn: noise makes most of the bytes.
 _LEAST = 0.25
 
-
 Row = dict[str, Any]
 
 

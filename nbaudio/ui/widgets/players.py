@@ -5,17 +5,16 @@ read back from the shards of a corpus, to hear what a training program gets.
 """
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
 import traitlets
-from numpy.typing import NDArray
 
 from nbaudio.audio.pydub_bridge import normalize_loudness
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import InputError
-from nbaudio.reading import Clip, Corpus, open_corpus
+from nbaudio.reading import Corpus, open_corpus
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.aligned_words import align_words
 from nbaudio.ui.widgets.base import BaseWidget, esm
@@ -129,7 +128,7 @@ class CorpusPlayback(Playback):
     def read(self, number: int, *, even: bool = False, **_options: Any) -> Sound:
         """Read a clip by its byte offset, at most `LONGEST_S`; it has no context and no other channels."""
         clip = self.corpus.read(self.frame["segment_id"][number])
-        samples = _int16(clip)[: round(LONGEST_S * clip.rate)]
+        samples = np.asarray(clip.samples, np.int16)[: round(LONGEST_S * clip.rate)]
         if even:
             samples = normalize_loudness(samples, clip.rate)
         return Sound(samples, clip.rate, 0.0, len(samples) / clip.rate)
@@ -173,20 +172,15 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
     opened = open_corpus(corpus)
     wanted = as_ids(opened.segments if segment_ids is None else segment_ids)
     shown = wanted[:limit]
-    read = zip(opened.read_many(shown, give="encoded"), opened.read_many(shown), strict=True)
-    clips = [
-        static_clip(clip.metadata, encoded.encoded, None, clip_picture(_int16(clip), clip.rate), _place(clip.metadata))
-        for encoded, clip in read
-    ]
+    clips = []
+    for encoded, clip in zip(opened.read_many(shown, give="encoded"), opened.read_many(shown), strict=True):
+        picture = clip_picture(np.asarray(clip.samples), clip.rate)
+        clips.append(static_clip(clip.metadata, encoded.encoded, None, picture, _place(clip.metadata)))
     frame = pl.DataFrame({"segment_id": pl.Series(wanted, dtype=pl.String)})
     frame = frame.join(opened.segments, on="segment_id", how="left", maintain_order="left")
     for missing in frame.filter(pl.col("shard").is_null())["segment_id"].head(1):
         raise InputError(f"{opened.folder}: no clip {missing!r}")
     return CorpusPlayer(opened, frame, Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown)))
-
-
-def _int16(clip: Clip) -> NDArray[np.int16]:
-    return cast("NDArray[np.int16]", clip.samples)
 
 
 def _place(row: dict[str, Any]) -> str:

@@ -47,17 +47,15 @@ _SAVED_CLIPS = 3
 _SAVED_ROWS = 25
 # Number of last verdicts that the rate is computed from, so that long pauses earlier do not count.
 _RECENT = 20
-_NONE = -1
 
 
 @dataclass(frozen=True)
 class _Done:
-    """A verdict of this session, the one it replaced in the log, and the one shown before it; `at` is monotonic seconds."""
+    """A verdict of this session, and the one shown before it; `at` is monotonic seconds."""
 
     number: int
     said: Verdict
-    replaced: Verdict | None
-    shown: Verdict | None
+    before: Verdict | None
     at: float
 
 
@@ -149,11 +147,6 @@ class ReviewPanel(BaseWidget):
         self._reviewers = list(dict.fromkeys([*(self._listed or sorted({*log["reviewer"], self._reviewer})), self._reviewer]))
         mine = log.filter(pl.col("reviewer") == self._reviewer)
         self._shown = self._as_shown([Verdict(**row) for row in mine.iter_rows(named=True)])
-        # Verdicts of several words, and those of another list, from a sheet with other verdicts, are added when they come.
-        self._names = list(self._words)
-        self._codes = np.full(len(self._frame), _NONE, dtype=np.int16)
-        for number, said in self._shown.items():
-            self._show(number, said)
 
     def _as_shown(self, said: list[Verdict]) -> dict[int, Verdict]:
         """Return the verdict on each segment as shown; without one, the verdict on the text before a correction."""
@@ -169,21 +162,17 @@ class ReviewPanel(BaseWidget):
     def _show(self, number: int, said: Verdict | None) -> None:
         if said is None or said.verdict is None:
             self._shown.pop(number, None)
-            self._codes[number] = _NONE
         else:
             self._shown[number] = said
-            if said.verdict not in self._names:
-                self._names.append(said.verdict)
-            self._codes[number] = self._names.index(said.verdict)
 
     def _judged(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return a frame with the reviewer's verdict on each segment as a column."""
-        codes = pl.Series("verdict", self._codes)
-        return frame.with_columns(codes.replace_strict(dict(enumerate(self._names)), default=None, return_dtype=pl.String))
+        none = pl.repeat(None, len(frame), dtype=pl.String, eager=True)
+        return frame.with_columns(verdict=none.scatter(list(self._shown), [said.verdict for said in self._shown.values()]))
 
     def _unjudged_after(self, position: int) -> int | None:
         """Return the next position after one, continuing from the start, whose segment this reviewer has not judged."""
-        unjudged = np.flatnonzero(self._codes[self._rows.order] == _NONE)
+        unjudged = np.flatnonzero(self._rows.frame["verdict"].is_null().to_numpy()[self._rows.order])
         if not len(unjudged):
             return None
         later = unjudged[np.searchsorted(unjudged, position, side="right") :]
@@ -195,16 +184,14 @@ class ReviewPanel(BaseWidget):
 
         `done`, `total`, `counts` by word, `per_hour`, `left_s` (seconds; None if unknown), and `next`, a line when all is judged.
         """
-        codes, numbers = np.unique(self._codes[self._codes != _NONE], return_counts=True)
-        done, total = int(numbers.sum()), len(self._codes)
-        counts: Counter[str] = Counter()
-        for code, number in zip(codes, numbers, strict=True):
-            counts.update(dict.fromkeys(self._names[code].split(SEPARATOR), int(number)))
+        done, total = len(self._shown), len(self._frame)
+        given = Counter(word for said in self._shown.values() for word in (said.verdict or "").split(SEPARATOR))
+        counts = {word: given[word] for word in self._words if word in given} | given  # in the order of the verdict words
         # A segment counts once, however many words were added to its verdict.
         times = sorted({each.number: each.at for each in self._done[-_RECENT:]}.values())
         rate, left_s = rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done) if times else (None, None)
         then = next_step(ReviewState.load(self._segments.workspace), self._review) if done == total > 0 else ""
-        amounts = {"done": done, "total": total, "counts": dict(counts), "per_hour": 3600 * rate if rate else None}
+        amounts = {"done": done, "total": total, "counts": counts, "per_hour": 3600 * rate if rate else None}
         people = {"reviewer": self._reviewer, "reviewers": self._reviewers}
         return {**amounts, "left_s": left_s, "undo": bool(self._done), **people, "next": then}
 
@@ -229,10 +216,8 @@ class ReviewPanel(BaseWidget):
             raise InputError(f"{contradiction}: choose another or clear it")
         segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
         said = Verdict(segment_id, content, verdict, comment, corrected, self._reviewer, utc_now(), self._review, self._blind)
-        before = self._shown.get(number)
         append_verdicts(self._segments.workspace, [said])
-        replaced = before if before and before.content == content else None
-        self._done.append(_Done(number, said, replaced, before, time.monotonic()))
+        self._done.append(_Done(number, said, self._shown.get(number), time.monotonic()))
         self._show(number, said)
         return self._changed()
 
@@ -241,9 +226,10 @@ class ReviewPanel(BaseWidget):
         if not self._done:
             return {**self._changed(), "number": None, "position": None}
         last = self._done.pop()
-        back = last.replaced or replace(last.said, verdict=None, comment="", corrected_text=None)
+        withdrawn = replace(last.said, verdict=None, comment="", corrected_text=None)
+        back = last.before if last.before and last.before.content == last.said.content else withdrawn
         append_verdicts(self._segments.workspace, [replace(back, time=utc_now())])
-        self._show(last.number, last.shown)
+        self._show(last.number, last.before)
         places = np.flatnonzero(self._rows.order == last.number)
         return {**self._changed(), "number": last.number, "position": int(places[0]) if len(places) else None}
 

@@ -105,8 +105,8 @@ class SegmentTable(BaseWidget):
     def replace(self, frame: pl.DataFrame) -> None:
         """Replace the values of the rows by those of another frame with the same rows."""
         with self._lock:
-            self._rows.replace(frame)
-        self.send({"arranged": self._rows.version})
+            self._rows.frame = frame
+            self.narrow(self._rows.narrowed)
 
     @property
     def where(self) -> str:

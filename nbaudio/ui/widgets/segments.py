@@ -45,14 +45,11 @@ class Segments:
     def words(self, number: int) -> list[WordPair]:
         """Align the words of a segment with those of the hypothesis, with times where they are known."""
         row = self.row(number)
-        return align_words(row["text"] or "", row["asr_text"], self._word_times(row), steps=normalization_steps(self.workspace))
-
-    def _word_times(self, row: dict[str, Any]) -> list[tuple[float, float]] | None:
-        found = tables.scan(self.workspace, ["segment_id", "word_times"]).slice(row["place"], 1).collect()
-        # The table may have been written anew since.
-        if found.is_empty() or found["segment_id"][0] != row["segment_id"] or found["word_times"][0] is None:
-            return None
-        return [(time["start"], time["end"]) for time in found["word_times"][0]]
+        held = tables.scan(self.workspace, ["segment_id", "word_times"]).slice(row["place"], 1)
+        found = held.filter(pl.col("segment_id") == row["segment_id"]).collect()  # the table may have been written anew since
+        timed = [[(time["start"], time["end"]) for time in times] for times in found["word_times"].drop_nulls()]
+        steps = normalization_steps(self.workspace)
+        return align_words(row["text"] or "", row["asr_text"], timed[0] if timed else None, steps=steps)
 
 
 def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = None) -> Segments:
@@ -67,11 +64,9 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
         for missing in found.filter(pl.col("place").is_null())["segment_id"].head(1):
             raise InputError(f"{workspace.path}: no segment {missing!r}")
         frame = found.select(frame.columns)
-    recordings = workspace.recordings
+    recordings = workspace.recordings.unique("recording_id", keep="first")
     facts = recordings.select("recording_id", "num_samples", recording_path="path", recording_channels="num_channels")
-    facts = facts.unique("recording_id", keep="first")
-    frame = with_durations(frame, recordings.unique("recording_id", keep="first"))
-    frame = frame.join(facts, on="recording_id", how="left", maintain_order="left")
+    frame = with_durations(frame, recordings).join(facts, on="recording_id", how="left", maintain_order="left")
     return Segments(workspace, workspace.audio, frame)
 
 
@@ -104,8 +99,8 @@ class SegmentPlayback(Playback):
         was_start, was_end, rate = row["start_sample"], row["end_sample"], row["sampling_rate"]
         start, end = was_start + rescale(start_ms, _MS, rate), was_end + rescale(end_ms, _MS, rate)
         if not 0 <= start < end <= row["num_samples"]:
-            where = f"are not inside the recording of {row['num_samples']}"
-            raise InputError(f"{row['segment_id']}: samples {start} to {end} {where}")
+            outside = f"samples {start} to {end} are not inside the recording of {row['num_samples']}"
+            raise InputError(f"{row['segment_id']}: {outside}")
         return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
 
     def undo_correction(self, *, number: int) -> dict[str, Any] | None:
@@ -138,11 +133,8 @@ class SegmentPlayback(Playback):
             return None
         if (found["was_start"], found["was_end"]) != (row["start_sample"], row["end_sample"]):
             return None
-        return {
-            "reviewer": found["reviewer"],
-            "start_ms": rescale(found["start_sample"] - found["was_start"], rate, _MS),
-            "end_ms": rescale(found["end_sample"] - found["was_end"], rate, _MS),
-        }
+        start, end = (rescale(found[f"{side}_sample"] - found[f"was_{side}"], rate, _MS) for side in ("start", "end"))
+        return {"reviewer": found["reviewer"], "start_ms": start, "end_ms": end}
 
 
 def described(row: dict[str, Any], words: list[WordPair], *further: str, **facts: Any) -> dict[str, Any]:

@@ -70,8 +70,7 @@ class TableView:
         note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
         return {"total": len(self.order), "all": len(self.frame), "version": self.version, **({"note": note} if note else {})}
 
-    def _arrange(self, *, where: str, find: str, sort: str, descending: bool) -> dict[str, Any]:
-        arrangement: dict[str, Any] = {"where": where, "find": find, "sort": sort, "descending": descending}
+    def _arrange(self, **arrangement: Any) -> dict[str, Any]:
         self.order = sort_and_filter(self.frame, **arrangement, narrowed=self.narrowed)
         self.arrangement, self.cursor, self.version = arrangement, 0, self.version + 1
         self.changed()
@@ -88,11 +87,6 @@ class TableView:
     def current(self) -> int:
         """The number of the row under the cursor, -1 for none."""
         return int(next(iter(self.order[self.cursor : self.cursor + 1]), -1))
-
-    def replace(self, frame: pl.DataFrame) -> None:
-        """Replace the values of the rows by those of `frame`."""
-        self.frame = frame
-        self.narrow(self.narrowed)
 
     @property
     def where(self) -> str:
@@ -143,8 +137,7 @@ class TableView:
     @property
     def marked_order(self) -> Order:
         """The numbers of the marked rows that are shown, in the order shown."""
-        marked = np.fromiter(self.marked, dtype=self.order.dtype, count=len(self.marked))
-        return self.order[np.isin(self.order, marked, assume_unique=True)]
+        return self.order[np.isin(self.order, list(self.marked))]
 
     @property
     def selection(self) -> pl.DataFrame:
@@ -171,9 +164,8 @@ def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
         held = held[np.isfinite(held)]
         found["missing"] = len(values) - len(held)
         if len(held):
-            least, most = float(held.min()), float(held.max())
-            found["counts"] = np.histogram(held, BINS, (least, most))[0].tolist()
-            return {**found, "min": least, "median": float(np.median(held)), "max": most}
+            found["counts"] = np.histogram(held, BINS)[0].tolist()
+            found |= {"min": float(held.min()), "median": float(np.median(held)), "max": float(held.max())}
         return found
     found["missing"] = values.null_count()
     if column.dtype.is_nested() or column.dtype == pl.Binary or found["missing"] == len(values):

@@ -19,7 +19,7 @@ from nbaudio.review.state import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.views import HOURS, PLAYABLE
-from nbaudio.ui.widgets.base import BaseWidget, Response, esm
+from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
 from nbaudio.ui.widgets.static_html import saved_clips
 
@@ -47,11 +47,6 @@ class Scale:
     least: bool  # whether the threshold is the least value kept, else it is the greatest
     edges: tuple[int, ...] = ()  # positions between bars of equal width in the histogram
 
-    @property
-    def axis(self) -> str:
-        """Label of an axis."""
-        return self.label.partition(",")[0]
-
     def position(self, value: float) -> int:
         """Return the position nearest to a value."""
         return int(np.abs(np.array(self.grid) - value).argmin())
@@ -70,7 +65,7 @@ def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scal
     column, label, least = get_by_name(MEASURES, measure, "measure")
     low, high = (-1.0, 1.0) if measure == "similarity" else (0.0, 1.0)
     if measure == "duration":
-        longest = _scores(frame, column).max()
+        longest = frame[column].cast(pl.Float64).max()
         high = min(_LONGEST_S, float(np.ceil(longest)) if isinstance(longest, float) and longest > 1 else 1.0)
     edges = [round(low + i * (high - low) / STEPS, 6) for i in range(STEPS + 1)]
     dense = [round(_DENSE + i * (1 - _DENSE) / _DENSE_STEPS, 6) for i in range(_DENSE_STEPS)] if measure == "similarity" else []
@@ -96,9 +91,8 @@ class ThresholdCounts:
     hours: NDArray[np.float64]
     vanished: NDArray[np.int64]
     all_speakers: int
-    speakers: tuple[
-        str, ...
-    ]  # at most `MOST_SPEAKERS`, with the most hours; their arrays have a column for each position and all
+    # At most `MOST_SPEAKERS`, with the most hours; their arrays have a column for each position and all.
+    speakers: tuple[str, ...]
     speaker_segments: NDArray[np.uint32]
     speaker_hours: NDArray[np.float32]
 
@@ -131,19 +125,16 @@ class ThresholdCounts:
         plot = _WIDTH - _LEFT - 8
         width, most, foot = plot / STEPS, max(1, int(totals.max())), _TOP + _HEIGHT
         bars = []
-        for number in np.flatnonzero(totals).tolist():
-            out = kept[number], totals[number], 'fill="white" stroke="#8A8A8A"'
-            for base, top, fill in (out, (0, kept[number], 'fill="#0072B2"')):
+        for number, (part, whole) in enumerate(zip(kept, totals, strict=True)):
+            for base, top, fill in ((part, whole, 'fill="white" stroke="#8A8A8A"'), (0, part, 'fill="#0072B2"')):
+                place = f'x="{_LEFT + number * width + 0.4:.1f}" y="{foot - top * _HEIGHT / most:.1f}" width="{width - 0.8:.1f}"'
                 if top > base:
-                    bars.append(
-                        f'<rect x="{_LEFT + number * width + 0.4:.1f}" y="{foot - top * _HEIGHT / most:.1f}" '
-                        f'width="{width - 0.8:.1f}" height="{(top - base) * _HEIGHT / most:.1f}" {fill}/>'
-                    )
+                    bars.append(f'<rect {place} height="{(top - base) * _HEIGHT / most:.1f}" {fill}/>')
         grid = self.scale.grid
         line = _LEFT + (grid[position] - grid[0]) / (grid[-1] - grid[0]) * plot
         words = [
             *((_LEFT + share * plot, foot + 14, "middle", f"{grid[0] + share * (grid[-1] - grid[0]):g}") for share in _TICKS),
-            (_LEFT + plot / 2, foot + 30, "middle", self.scale.axis),
+            (_LEFT + plot / 2, foot + 30, "middle", self.scale.label.partition(",")[0]),
             (_LEFT - 5, foot, "end", "0"),
             (_LEFT - 5, _TOP + 4, "end", f"{most:,}"),
             (0, 9, "start", "segments"),
@@ -166,7 +157,7 @@ class ThresholdCounts:
 def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = None) -> ThresholdCounts:
     """Count what each position of a measure keeps; `frame` has `speaker_id`, `duration_s` and the column of the measure."""
     found = scale(frame, measure, value)
-    scores = _scores(frame, found.column).to_numpy()
+    scores = frame[found.column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     # With the least as threshold a row is kept at the positions before `reached`, else from there on.
     reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left")
     reached[np.isnan(scores)] = len(found.grid) if found.least else 0
@@ -176,7 +167,7 @@ def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = No
     best = by_speaker.agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
     most = best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS).select("speaker").with_row_index("row")
     listed = table.join(most, on="speaker", maintain_order="left")
-    rows = listed["row"].to_numpy()
+    places: dict[str, Any] = {"rows": listed["row"].to_numpy(), "number": len(most)}
     return ThresholdCounts(
         scale=found,
         all_segments=len(frame),
@@ -187,8 +178,8 @@ def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = No
         vanished=len(best) - _kept(found, best)[0, :-1].astype(np.int64),
         all_speakers=len(best),
         speakers=tuple(most["speaker"]),
-        speaker_segments=_kept(found, listed, rows=rows, number=len(most)).astype(np.uint32),
-        speaker_hours=_kept(found, listed, "hours", rows=rows, number=len(most)).astype(np.float32),
+        speaker_segments=_kept(found, listed, **places).astype(np.uint32),
+        speaker_hours=_kept(found, listed, "hours", **places).astype(np.float32),
     )
 
 
@@ -201,11 +192,6 @@ def _kept(
     sums = np.bincount(rows * width + table["reached"].to_numpy(), weights, number * width).reshape(number, width)
     kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else sums[:, :-1].cumsum(axis=1)
     return np.column_stack([kept, sums.sum(axis=1)])
-
-
-def _scores(frame: pl.DataFrame, column: str) -> pl.Series:
-    """Return a column as floats with NaN for null."""
-    return frame[column].cast(pl.Float64).fill_null(float("nan"))
 
 
 class Neighbors:
@@ -263,13 +249,8 @@ class ThresholdTuner(BaseWidget):
         used = self._segments.workspace.threshold
         start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
         value = min(grid[-1], max(grid[0], float(start)))
-        calls = SegmentPlayback(self._segments, "me").calls | {
-            "tuner.open": self._open,
-            "tuner.examples": self._examples,
-            "tuner.evidence": self._evidence,
-            "tuner.use": self._use,
-        }
-        super().__init__(calls, value=value, used=used, measure=measure)
+        calls = handlers(self, "tuner", "open", "examples", "evidence", "use")
+        super().__init__(calls | SegmentPlayback(self._segments, "me").calls, value=value, used=used, measure=measure)
 
     def use(self) -> None:
         """Store `value` in the workspace, as the button does: `select` uses it unless it is given ``min_similarity``.
@@ -296,7 +277,7 @@ class ThresholdTuner(BaseWidget):
     def _open(self, *, measure: str, value: float | None = None) -> Response:
         counts = self._counted(measure, value)
         facts: dict[str, Any] = {"measures": list(MEASURES)}
-        facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "axis", "grid", "edges")}
+        facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "grid", "edges")}
         facts |= {name: getattr(counts, name) for name in ("all_segments", "all_hours", "all_speakers", "speakers")}
         facts |= {name: getattr(counts, name).tolist() for name in ("bins", "segments", "hours", "vanished")}
         return Response(facts, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])

@@ -31,6 +31,9 @@ function assign(element, attributes, ...children) {
 
 const make = (tag, attributes = {}, ...children) => assign(document.createElement(tag), attributes, ...children);
 
+/** Return the numbers of a buffer from Python, which may begin anywhere in a larger one. */
+const numbersOf = (view, type) => new type(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
+
 /** Create the bars of a histogram; the lowest that is not empty has `least` percent of the height of `most`. */
 function drawBars(counts, most, least, kind = "") {
   const height = (count) => (count ? Math.max(least, (100 * count) / most) : 0);
@@ -107,10 +110,7 @@ function checkbox(text, on, changed) {
   return make("label", {}, box, make("span", { dir: "auto", text }));
 }
 
-/**
- * Return `{ key, help }` of rows `[names, meaning, { key: action }]`: the first two are shown by `?`; an action gets the event and
- * returns false if it does not use the key.
- */
+/** Return `{ key, help }` of rows `[names, meaning, { key: action }]`; an action gets the event, and returns false if it does not use the key. */
 function bindKeys(rows) {
   const actions = Object.assign({}, ...rows.map(([, , each]) => each));
   const key = (event) => event.key in actions && actions[event.key](event) !== false;
@@ -155,12 +155,10 @@ function showKeys(root, help) {
 }
 
 /**
- * Set up a widget: its root, requests, errors and keys.
- * `build` gets `{ root, model, request, showError, keys, bind, close, watch }`: `request(call, arguments)` returns a promise of
- * `{ result, buffers, later }`, where `later` is a promise of buffers sent after the result; `keys(handler, rows)` adds a handler
- * that returns whether it used a key, and the rows `[["Space", "play or pause"], ...]` (or a function that returns them) that
- * describe its keys; `bind(rows)` adds those of `bindKeys`; `close(action)` adds an action to run when the widget is removed or its
- * kernel is gone; `watch(event, action)` runs an action at each event of the model until then.
+ * Set up a widget. `build` gets its root and model, and functions: `request(call, arguments)` returns a promise of `{ result, buffers,
+ * later }`, where `later` is a promise of buffers sent after the result; `keys(handler, rows)` adds a handler that returns whether it
+ * used a key, and the rows of `showKeys` about its keys; `bind(rows)` adds those of `bindKeys`; `close(action)` adds an action to run
+ * when the widget is removed or its kernel is gone; `watch(event, action)` runs an action at each event of the model until then.
  */
 function mount({ model, el }, name, build) {
   const view = Math.random().toString(36).slice(2);

@@ -6,10 +6,7 @@ const MOST_CONTEXT_S = 30;
 const PREFETCH_DELAY_MS = 30;
 const END_S = 0.02; // as near to an end counts as being there
 
-/**
- * Create a player in `host`. `fixed` clips are those of a corpus or a page: they have neither context nor other channels, and
- * their bounds stay. With `levels` volume can be leveled.
- */
+/** Create a player in `host`; `fixed` clips, of a corpus or a page, have no context, other channels or bounds to move; `levels`: volume can be leveled. */
 function createPlayer(host, { request, root, onShown = () => {}, fixed = false, levels = true }) {
   const settings = { before: 0, after: 0, channel: null, even: !fixed };
   const none = { before: 0, after: 0 };
@@ -51,13 +48,9 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   const words = make("div", { class: "nba-diff" });
   const diff = createDiff(words, { onSeek: (seconds) => state.clip && (jump(seconds), play()) });
   const group = (...children) => make("span", { class: "nba-group" }, ...children);
-  host.append(
-    title,
-    stage,
-    make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, apart, group(zoomOut, fit, zoomIn), level, time),
-    bounds.bar,
-    words,
-  );
+  const zooming = group(zoomOut, fit, zoomIn);
+  const bar = make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, apart, zooming, level, time);
+  host.append(title, stage, bar, bounds.bar, words);
   even.setAttribute("aria-pressed", settings.even);
   apart.hidden = true;
   for (const each of [only, context, channel]) each.hidden = fixed;

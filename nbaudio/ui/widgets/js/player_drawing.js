@@ -33,9 +33,8 @@ function isDark(element) {
 const waveHeight = (lanes) => lanes * LANE_PX[Math.min(lanes, LANE_PX.length - 1)];
 
 /**
- * Draw pictures of a clip, later ones over earlier ones, over `width` pixels in the colors of `host` and `root`.
- * A picture is `{ from, to, lanes, bands }`, `view` `{ from, to }`, both in seconds from the segment's start; `rate` is Hz or null.
- * Without pictures the canvas stays empty.
+ * Draw pictures of a clip, `{ from, to, lanes, bands }`, later ones over earlier ones; none leave the canvas empty.
+ * `view` is `{ from, to }`, also in seconds from the segment's start; `rate` is Hz or null.
  */
 function drawClip(canvas, { pictures, view, lanes, rate, decibels: [low, high] }, width, { host, root }) {
   const top = waveHeight(lanes);

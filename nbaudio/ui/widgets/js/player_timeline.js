@@ -10,10 +10,7 @@ const PICTURE_DELAY_MS = 60;
 const FLOORS_DB = [QUIETEST_DB, -90, -80, -70, -60, -50];
 const TOPS_DB = [LOUDEST_DB, -35, -45];
 
-/**
- * Create the canvas of a clip in `stage`; `onDraw` is called after each drawing.
- * A clip is `{ from, to, whole, asked }`: `whole` holds its pictures by the number of channels, `asked` names it in requests.
- */
+/** Create the canvas of a clip `{ from, to, whole, asked }`: `whole` holds its pictures by the number of channels, `asked` names it in requests. */
 function createTimeline(stage, { host, root, request, onDraw }) {
   const canvas = make("canvas", { class: "nba-canvas", role: "img" });
   const layer = make("div", { class: "nba-spoken", "aria-hidden": "true" });
@@ -169,6 +166,6 @@ function createTimeline(stage, { host, root, request, onDraw }) {
 
 /** Return a picture of buffers with the peaks of each channel and the spectrogram. */
 function pictureOf(buffers, from, to) {
-  const bytes = (view, type) => new type(view.buffer, view.byteOffset, view.byteLength);
-  return { from, to, lanes: buffers.slice(0, -1).map((each) => bytes(each, Int8Array)), bands: bytes(buffers.at(-1), Uint8Array) };
+  const lanes = buffers.slice(0, -1).map((each) => numbersOf(each, Int8Array));
+  return { from, to, lanes, bands: numbersOf(buffers.at(-1), Uint8Array) };
 }

@@ -80,7 +80,7 @@ function render(widget) {
       if (body.hidden) hint.textContent = "there are no columns with numbers";
       if (body.hidden) return;
       state = result;
-      levels = buffers.map((buffer) => new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength));
+      levels = buffers.map((buffer) => numbersOf(buffer, Uint8Array));
       axes.forEach(({ name, select, low, high }, i) => {
         if (select.childElementCount !== state.columns.length) {
           select.replaceChildren(...state.columns.map((column) => make("option", { value: column, text: column })));

@@ -13,10 +13,7 @@ const CUT = / …$/;
 
 let tableCount = 0;
 
-/**
- * Create a table in `host`. The cursor calls `onMove(row)`, Enter and double clicks `onOpen(row, { double })`, plain clicks
- * `onClick(row)`. `saved` adds saved filters; a `plain` table has neither conditions nor marks nor distributions.
- */
+/** Create a table; Enter and double clicks call `onOpen(row, { double })`; a `plain` table has neither conditions nor marks nor distributions. */
 function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onClick = () => {}, saved = false, plain = false, height = 340 }) {
   const name = `nba-table-${++tableCount}`;
   let total = 0;
@@ -27,8 +24,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   let moves = 0; // of the cursor by the user
   let column = 0; // of the current cell
   let order = { where: "", find: "", sort: "", descending: false };
-  let pages = new Map();
-  let requested = new Set();
+  let pages = new Map(); // rows by number of the page, null while they are requested
   let pool = [];
 
   const where = make("input", {
@@ -57,8 +53,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   const topPx = () => scroller.scrollTop * Math.max(1, ratio());
 
   function fetchPage(number, { again = false } = {}) {
-    if ((!again && (pages.has(number) || requested.has(number))) || number < 0 || number * PAGE_ROWS >= total) return undefined;
-    requested.add(number);
+    if ((!again && pages.has(number)) || number < 0 || number * PAGE_ROWS >= total) return undefined;
+    if (!pages.has(number)) pages.set(number, null);
     used = performance.now();
     const asked = generation;
     return request("table.rows", { first: number * PAGE_ROWS, last: (number + 1) * PAGE_ROWS, columns: layout.shown })
@@ -68,13 +64,12 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
           reload(result.version); // another view or Python has arranged the rows
           return;
         }
-        requested.delete(number);
         pages.set(number, result.rows);
         if (pages.size > 60) pages.delete(pages.keys().next().value);
         draw();
         if (Math.floor(cursor / PAGE_ROWS) === number) drawCurrent();
       })
-      .catch(() => requested.delete(number));
+      .catch(() => pages.get(number) === null && pages.delete(number));
   }
 
   // A row as Python sent it: `{ number, marked, cells }`.
@@ -107,7 +102,6 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   function fill(element, position, found) {
     const selected = String(Boolean(found?.marked) || position === cursor);
     assign(element, { id: `${name}-${position}`, "aria-rowindex": position + 2, "aria-selected": selected });
-    element.classList.toggle("nba-odd", position % 2 === 1);
     element.classList.toggle("nba-cursor", position === cursor);
     element.classList.toggle("nba-marked", Boolean(found?.marked));
     element.position = position;
@@ -175,7 +169,6 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   function clearPages() {
     generation += 1;
     pages = new Map();
-    requested = new Set();
   }
 
   // Rows are more urgent.

@@ -8,10 +8,7 @@ const LEAST_PX = 40;
 const MOST_PX = 1600;
 const STEP_PX = 20;
 
-/**
- * Create header and column menu. `sortBy(key)` is called by a click on a name, `changed()` after every change of the columns;
- * `idle()` is a promise that no rows are being requested.
- */
+/** Create header and column menu; `changed()` is called after every change of the columns, `idle()` is a promise that no rows are being requested. */
 function createColumns({ grid, head, request, order, sortBy, changed, idle, plain }) {
   const layout = { shown: [], widths: {}, wrap: false, charts: true };
   let columns = [];

@@ -67,12 +67,7 @@ function render(widget) {
 
     async function open(measure, value = null) {
       const { result, buffers } = await request("tuner.open", { measure, value });
-      const [kept, time] = buffers;
-      counts = {
-        ...result, measure,
-        kept: new Uint32Array(kept.buffer.slice(kept.byteOffset, kept.byteOffset + kept.byteLength)),
-        time: new Float32Array(time.buffer.slice(time.byteOffset, time.byteOffset + time.byteLength)),
-      };
+      counts = { ...result, measure, kept: numbersOf(buffers[0], Uint32Array), time: numbersOf(buffers[1], Float32Array) };
       label.textContent = result.label;
       proof = null;
       const mine = counts;

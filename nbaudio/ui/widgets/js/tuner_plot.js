@@ -8,10 +8,7 @@ const EDGE_PX = 14;
 
 /** Create the plot in a canvas. Returns `{ draw, valueAt, valueUnder }`; `draw` takes `{ counts, at, proof, logarithmic }`. */
 function createPlot(canvas, root) {
-  let counts = null;
-  let at = 0;
-  let proof = null;
-  let logarithmic = false;
+  let [counts, at, proof, logarithmic] = [null, 0, null, false]; // what was drawn last
 
   // Position of a value on the horizontal axis, from 0 to 1, and back.
   const shareOf = (value) => (value - counts.grid[0]) / (counts.grid.at(-1) - counts.grid[0]);
@@ -100,7 +97,7 @@ function createPlot(canvas, root) {
       pen.fillRect(SIDE_PX + part * plotWidth(), foot, 1, 4);
       write(String(Number(valueAt(counts.grid, part).toFixed(3))).replace("-", "−"), SIDE_PX + part * plotWidth(), foot + 16, "center");
     }
-    write(counts.axis, SIDE_PX + plotWidth() / 2, foot + 30, "center");
+    write(counts.label.split(",")[0], SIDE_PX + plotWidth() / 2, foot + 30, "center");
     write(logarithmic ? "segments (log)" : "segments", 2, 10, "left");
     for (const tick of ticks(most)) {
       pen.fillRect(SIDE_PX - 5, foot - share(tick) * PLOT_PX, 4, 1);
