@@ -12,18 +12,23 @@ _NONE = "–"
 
 
 def with_agreement(segments: pl.DataFrame, hypotheses: Mapping[str, str], formatting: Formatting) -> pl.DataFrame:
-    """Return segments with the columns `tables.AGREEMENT`; `hypotheses` are columns, each with that of its similarity.
+    """Return segments with the columns `tables.AGREEMENT`; `hypotheses` are scored columns, each with that of its similarity.
 
     A segment with fewer than two hypotheses, or without a text, has null.
 
     Examples:
-        >>> frame = pl.DataFrame({"text": ["da je tako"], "a": ["da nije tako"], "b": ["Da, nije tako!"], "x": [0.8], "y": [0.7]})
-        >>> with_agreement(frame, {"a": "x", "b": "y"}, Formatting()).select("text_disputed", "disputed_words").row(0)
+        >>> said = {"text": "da je tako", "a": "da nije tako", "b": "Da, nije tako!"}
+        >>> scores = {"similarity_a": 0.8, "similarity_b": 0.7, "spoken_wer_a": 0.33, "spoken_wer_b": 0.33}
+        >>> found = with_agreement(pl.DataFrame(said | scores), {"a": "similarity_a", "b": "similarity_b"}, Formatting())
+        >>> found.select("text_disputed", "disputed_words").row(0)
         (True, 'je → nije')
     """
     between = [similarity_column(segments[one], segments[other]) for one, other in combinations(hypotheses, 2)]
-    rows = segments.select("text", *hypotheses).iter_rows()
-    disputes = [_dispute(text, [said for said in heard if said is not None], formatting) for text, *heard in rows]
+    alike = [segments[name.replace("similarity", "spoken_wer", 1)] == 0 for name in hypotheses.values()]
+    rows = segments.select("text", *hypotheses, alike=pl.any_horizontal(alike)).iter_rows()
+    disputes = [
+        _dispute(text, [said for said in heard if said is not None], formatting, agrees=agrees) for text, *heard, agrees in rows
+    ]
     schema = {"text_disputed": pl.Boolean, "disputed_words": pl.String}
     columns = [
         pl.DataFrame([each.alias(str(number)) for number, each in enumerate(between)]).mean_horizontal().alias("agreement"),
@@ -34,27 +39,16 @@ def with_agreement(segments: pl.DataFrame, hypotheses: Mapping[str, str], format
     return segments.with_columns(pl.when(known).then(column).alias(column.name) for column in columns)
 
 
-def _dispute(text: str | None, heard: list[str], formatting: Formatting) -> tuple[bool | None, str | None]:
+def _dispute(
+    text: str | None, heard: list[str], formatting: Formatting, *, agrees: bool | None
+) -> tuple[bool | None, str | None]:
     """Return whether all hypotheses have the same words but not those of the text, and where all differ in the same way."""
     if text is None or len(heard) < 2:
         return None, None
-    if any(said == text for said in heard):
+    if agrees:  # one of them with the text
         return False, None
     reference = words(text)
-    edits = [_edits(reference, said, formatting) for said in dict.fromkeys(heard)]
-    lines = [
-        f"{' '.join(reference[start:stop]) or _NONE} → {' '.join(said) or _NONE}"
-        for start, stop, said in sorted(set.intersection(*edits))
-    ]
-    return bool(lines) and all(each == edits[0] for each in edits), "; ".join(lines) or None
-
-
-def _edits(reference: list[str], said: str, formatting: Formatting) -> set[tuple[int, int, tuple[str, ...]]]:
-    """Return where a hypothesis differs: first and last word of the reference, half open, and the words instead."""
-    found, at = set(), 0
-    for group in formatting.align(reference, words(said)):
-        start, stop = (group.left[0], group.left[-1] + 1) if group.left else (at, at)
-        if group.edits:
-            found.add((start, stop, group.said[1]))
-        at = stop
-    return found
+    first, *others = (formatting.differences(reference, words(said)) for said in dict.fromkeys(heard))
+    same = first.intersection(*others)
+    lines = [f"{' '.join(reference[start:stop]) or _NONE} → {' '.join(said) or _NONE}" for start, stop, said in sorted(same)]
+    return bool(same) and all(same == each for each in (first, *others)), "; ".join(lines) or None

@@ -226,6 +226,25 @@ class Formatting:
                     paths += [(start, stop, reading) for reading in self.alternatives(joined)]
         return _Lattice.of(paths, first, last)
 
+    def differences(self, left: Sequence[str], right: Sequence[str]) -> set[tuple[int, int, tuple[str, ...]]]:
+        """Return where other words are read: first and one past the last word of `left`, and the words of `right` as read."""
+        found, at = set(), 0
+        keys = [[self._keys[word] for word in side] for side in (left, right)]
+        if all(map(all, keys)) and all(map(self._keys.readings.keys().isdisjoint, (left, right))):  # fast
+            for op in Levenshtein.opcodes(*keys):
+                said = keys[1][op.dest_start : op.dest_end]
+                if op.tag == "insert":
+                    found.add((op.src_start, op.src_start, tuple(said)))
+                elif op.tag != "equal":
+                    found.update((n, n + 1, tuple(said[n - op.src_start :][:1])) for n in range(op.src_start, op.src_end))
+            return found
+        for group in self.align(left, right):
+            start, stop = (group.left[0], group.left[-1] + 1) if group.left else (at, at)
+            if group.edits:
+                found.add((start, stop, group.said[1]))
+            at = stop
+        return found
+
     def edits(self, left: str, right: str) -> int:
         """Return how many words differ, formatting aside."""
         return sum(group.edits for group in self.align(words(left), words(right)))
