@@ -159,9 +159,9 @@ def test_word_times_are_read_for_one_segment_at_a_time(workspace):
     times = [[{"start": i + 0.0, "end": i + 0.25} for i in range(4)] for _ in range(len(segments))]
     workspace.save(segments=segments.with_columns(word_times=pl.Series(times)))
     loaded = load_segments(workspace, ["b_3.0-5.37"])
-    assert [pair.start for pair in loaded.words(0)] == [0, 1, 2, 3]
+    assert [pair.start for pair in loaded.lines(0)[""]] == [0, 1, 2, 3]
     workspace.save(segments=workspace.segments.reverse())  # made anew meanwhile
-    assert [pair.start for pair in loaded.words(0)] == [None] * 4
+    assert [pair.start for pair in loaded.lines(0)[""]] == [None] * 4
 
 
 @pytest.mark.parametrize("hostile", [*MARKUP, "riječ " * 20_000])

@@ -39,7 +39,7 @@ _BLOCK = 4096
 _SURROGATES = (0xD800, 0xE000)
 _ALPHABET = 0x110000 - (_SURROGATES[1] - _SURROGATES[0])
 
-Kind = Literal["equal", "insert", "delete", "replace"]
+Kind = Literal["equal", "insert", "delete", "replace", "formatting"]
 Measure = Literal["similarity", "wer", "cer"]
 MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
 

@@ -8,8 +8,8 @@ each, `MOST_BYTES` of audio in all.
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -22,7 +22,7 @@ from nbaudio.core.report import show
 from nbaudio.text import word_diff
 from nbaudio.text.aligned_words import MOST_CHARACTERS
 from nbaudio.ui.widgets.clip_audio import RATE, clip_picture, read_window
-from nbaudio.ui.widgets.segments import Segments, segment_facts
+from nbaudio.ui.widgets.segments import Segments, further_hypotheses, segment_facts
 
 MOST_CLIPS = 12
 LONGEST_S = 30
@@ -37,6 +37,7 @@ _INSERTED = (
     "color:color-mix(in srgb, currentColor 40%, #0072B2);text-decoration:underline;text-decoration-thickness:2px;"
     "font-weight:bold;unicode-bidi:isolate"
 )
+_FORMATTED = "text-decoration:underline dotted"
 _KEY = (
     f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
     f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
@@ -55,6 +56,7 @@ class StaticClip:
     audio: bytes | None = None  # an encoded file
     note: str | None = None  # a warning
     picture: bytes | None = None  # a PNG of its waveform and spectrogram
+    further: Mapping[str, str] = field(default_factory=dict)  # further hypotheses by name
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Clips:
     hidden: int = 0
 
     def _repr_html_(self) -> str:
-        key = _KEY if any(clip.asr_text is not None for clip in self.clips) else ""
+        key = _KEY if any(clip.asr_text is not None or clip.further for clip in self.clips) else ""
         shown = "".join(map(clip_html, self.clips)) or "<p>no segments</p>"
         more = f"<p>and {self.hidden:,} more, not shown</p>" if self.hidden else ""
         return f"<div>{key}{shown}{more}</div>"
@@ -126,6 +128,10 @@ def diff_html(text: str, asr_text: str) -> str:
         if part.kind == "equal":
             parts.append(escape(" ".join(part.reference)))
             continue
+        if part.kind == "formatting":
+            title = escape(f"formatting: {' '.join(part.hypothesis)}")
+            parts.append(f'<span style="{_FORMATTED}" title="{title}">{escape(" ".join(part.reference))}</span>')
+            continue
         if part.reference:
             parts.append(f'<del style="{_DELETED}">{escape(" ".join(part.reference))}</del>')
         if part.hypothesis:
@@ -147,11 +153,13 @@ def clip_html(clip: StaticClip) -> str:
         style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
         audio += f'<audio controls preload="metadata" aria-label="{name}" style="{style}" src="{data}"></audio>'
     words = escape(_cut(clip.text)) if clip.asr_text is None else diff_html(clip.text, clip.asr_text)
+    lines = [words, *(f"<code>{escape(called)}</code> {diff_html(clip.text, heard)}" for called, heard in clip.further.items())]
+    style = "margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate"
+    said = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
     note = f'<div style="font-style:italic">&#9888; {escape(clip.note)}</div>' if clip.note else ""
     return (
         '<div style="padding:8px 0;border-bottom:1px solid #ccc;text-align:start">'
-        f'<div><code style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}'
-        f'<p dir="auto" style="margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate">{words}</p></div>'
+        f'<div><code style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}{said}</div>'
     )
 
 
@@ -186,4 +194,4 @@ def _read_audio(segments: Segments, row: dict[str, Any]) -> tuple[bytes | None, 
 def static_clip(row: dict[str, Any], audio: bytes | None, note: str | None, picture: bytes | None, *further: str) -> StaticClip:
     """Return a clip of a row with its facts and `further` ones."""
     facts = (*segment_facts(row), *further)
-    return StaticClip(row["segment_id"], facts, row["text"] or "", row["asr_text"], audio, note, picture)
+    return StaticClip(row["segment_id"], facts, row["text"] or "", row["asr_text"], audio, note, picture, further_hypotheses(row))
