@@ -15,14 +15,7 @@ _Codes = npt.NDArray[np.int64]
 
 
 def word_accuracy(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return each word of `text`, normalized, and how often `heard` has it at that place, as `word_diff` aligns them.
-
-    Args:
-        pairs: `segment_id`, `text` and `heard`, in no column null.
-
-    Returns:
-        `word`, `count`, `right`, `accuracy` in [0, 1], `segments`, `examples` (up to three ids, first of segments with an error),
-        most frequent words first.
+    """Return what `views.words` does, for `segment_id`, `text` and `heard`, which are not null.
 
     Examples:
         >>> word_accuracy(pl.DataFrame({"segment_id": ["a", "b"], "text": ["Da, da.", "ne"], "heard": ["da", "ne"]})).rows()

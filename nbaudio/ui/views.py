@@ -282,7 +282,7 @@ def _with_hypotheses(
     names = list(known) if hypotheses is None else list(hypotheses)
     if absent := [name for name in names if name not in hypothesis_names(frame.columns)]:
         raise InputError(f"hypothesis {absent[0]!r} is unknown; known are {', '.join(known) or 'none'}")
-    if frame.schema.get(text) != pl.String:
+    if frame.schema.get(text) not in (pl.String, pl.Null):
         raise InputError(f"text={text!r} is no column of text; columns are {', '.join(frame.columns)}")
     columns = {name: hypothesis_names(frame.columns)[name] for name in names}
     if normal and isinstance(source, str | Path | Workspace) and not folder_at(_place(source)).exists(CORPUS_JSON):

@@ -52,7 +52,7 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
 
 
 def held_out_rates(path: str | Path, segments: pl.DataFrame, *, by: str) -> pl.DataFrame:
-    """Return `views.error_rates` of held-out splits, or else of all segments if there are several hypotheses; otherwise no rows."""
+    """Return `views.error_rates` of held-out splits, or else of all segments with several hypotheses; otherwise no rows."""
     splits = [name for name in ordered_splits(segments["split"].unique()) if split_role(name) != "train"]
     known = [name for name, column in hypothesis_names(segments.columns).items() if segments[column].count()]
     quoted = ", ".join(f"'{name.replace(chr(39), 2 * chr(39))}'" for name in splits)

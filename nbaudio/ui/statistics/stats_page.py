@@ -254,9 +254,8 @@ def _model(path: str | Path, segments: pl.DataFrame) -> Iterator[Section]:
     percent = (cs.starts_with("wer", "cer") * 100).round(1)
     yield Section(
         "Model against label",
-        "Errors of hypotheses per word (WER) and character (CER) of the transcript in held-out splits, or in all segments if there are "
-        "none, with 95 % intervals clustered by speaker; a difference is to the first hypothesis, of the same segments. Where segments "
-        "were selected by their similarity with a hypothesis, its rates are too low.",
+        "Errors per word (WER) and character (CER) in held-out splits, or else in all segments, with 95 % intervals clustered by "
+        "speaker; differences are to the first hypothesis. A selection by similarity with a hypothesis makes its rates too low.",
         {
             captions[name]: found.with_columns(percent).rename(lambda column: column.replace("_", " "))
             for name, found in rates.items()

@@ -46,9 +46,9 @@ class ActionBar(BaseWidget):
 class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Segments of a workspace: histograms and a scatter filter a table, its rows play, and actions apply to marked rows.
 
-    A click or Enter on a row plays it, a key from 1 to 7 logs a verdict on the row under the cursor (those of `ReviewPanel`, in the
-    order of the menu) and stays there. Brushed ranges, picked values, a box in the scatter and the condition in the filter field
-    all have to hold. The last verdict and the last note on each segment are columns.
+    A click or Enter on a row plays it; keys 1 to 7 log a verdict on the row under the cursor, those of `ReviewPanel`. Brushed
+    ranges, picked values, a box in the scatter and the condition in the filter field all have to hold. The
+    last verdict and the last note on each segment are columns.
     """
 
     def __init__(

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets
-import polars as pl
 
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
@@ -19,8 +18,8 @@ COLUMNS = ("word", "count", "right", "accuracy", "segments")
 class Vocabulary(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Words of the transcripts, how often a hypothesis has them, and a player of examples of the word under the cursor.
 
-    `words` is the table that `views.words` returns. Enter or a click on a word plays its first example, first those with an error;
-    arrows up and down in the player turn to the others. Other keys are those of `SegmentTable` and `Player`.
+    `words` is the table of `views.words`. Enter or a click on a word plays its first example, with an error if there is one; up
+    and down in the player turn to the others. Other keys are those of `SegmentTable` and `Player`.
     """
 
     def __init__(self, workspace: str | Path | Workspace, hypothesis: str = "asr", *, where: str | None = None) -> None:
@@ -36,6 +35,7 @@ class Vocabulary(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no ty
 
         Examples:
             >>> import tempfile
+            >>> import polars as pl
             >>> workspace = Workspace.create(tempfile.mkdtemp())
             >>> texts = {"text": ["evo blic"], "asr_text": ["evo blitz"]}
             >>> segments = pl.DataFrame({"segment_id": ["a"], "recording_id": ["r"], **texts})
@@ -70,7 +70,8 @@ class Vocabulary(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no ty
 
     def static_html(self) -> str:
         """Return the most frequent words and the clips of the first one's examples."""
-        return f"<div>{self._table.static_html()}{saved_clips(self._segments, self._examples(self._table.current[0]))._repr_html_()}</div>"
+        clips = saved_clips(self._segments, self._examples(self._table.current[0]))
+        return f"<div>{self._table.static_html()}{clips._repr_html_()}</div>"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         data: dict[str, Any] = super()._repr_mimebundle_(**options)
