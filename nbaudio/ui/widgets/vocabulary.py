@@ -50,6 +50,7 @@ class Vocabulary(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no ty
         self._player._calls["player.turn"] = self._turn
         self._table.observe(lambda change: self._play(*change["new"]), "current")
         self._table.current = [self._table._rows.current, 0]
+        self._play(*self._table.current)
         super().__init__([self._table, self._player])
 
     def _examples(self, word: int) -> list[int]:
