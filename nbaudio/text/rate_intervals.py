@@ -1,14 +1,8 @@
-"""Error rates of groups of segments, sums of errors over sums of words, with intervals clustered by speaker.
+"""Error rates of groups of segments with intervals clustered by speaker: the formula is that of `views.error_rates`.
 
-A speaker's segments are not independent, hence the interval of the ratio R = E / N comes from whole clusters. With E_c errors and
-N_c words in cluster c, h_c = N_c / N, and G clusters, the variance is that of the delete-one jackknife,
-
-    v = (G - 1) / G * sum(((E_c - R N_c) / (N (1 - h_c))) ** 2)
-
-(Wolter, Introduction to Variance Estimation, 2nd ed. 2007, chapter 4). Without the leverage 1 - h_c it is Taylor linearization
-(Cochran, Sampling Techniques, 3rd ed. 1977, section 6.4), whose intervals are too short for few and unequal clusters. Student's t
-has the degrees of freedom of Bell and McCaffrey (Survey Methodology 28, 2002), trace(M) ** 2 / trace(M ** 2), where M is the
-covariance of the jackknife's terms if all speakers' rates vary alike: G - 1 for equal clusters, fewer if a few have most words.
+With N instead of N - N_c it is Taylor linearization (Cochran, Sampling Techniques, 3rd ed. 1977, section 6.4), whose intervals are
+too short for few and unequal clusters. The degrees of freedom are those of Bell and McCaffrey (Survey Methodology
+28, 2002): trace(M) ** 2 / trace(M ** 2) with the covariance M of the terms of the sum if all speakers' rates vary alike.
 """
 
 from collections.abc import Mapping
@@ -22,29 +16,24 @@ _RATES = {"wer": ("word_edits", "words"), "cer": ("inner_edits", "inner_length")
 
 
 def clustered_rates(frame: pl.DataFrame, text: str, hypotheses: Mapping[str, str], confidence: float) -> pl.DataFrame:
-    """Return WER and CER of hypotheses, columns by name, for each `group` of a frame, with intervals clustered by `cluster`.
-
-    With several hypotheses there is the paired difference to the first, of the segments that both have. A rate is null without
-    words, its bounds with fewer than two clusters.
-    """
+    """Return the rows of `views.error_rates` for each `group` of a frame, clustered by its column `cluster`; in no order."""
     from scipy.special import stdtrit
 
     rates = _RATES if len(hypotheses) > 1 else {name: _RATES[name] for name in ("wer", "cer")}
-    sums = sorted({column for pair in _RATES.values() for column in pair})
+    sums = ["segments", *sorted({column for pair in _RATES.values() for column in pair})]
     schema = dict.fromkeys(("group", "cluster", "hypothesis"), pl.String) | dict.fromkeys(sums, pl.Int64)
     parts, first = [pl.DataFrame(schema=schema)], pl.Series([None], dtype=pl.Int64)
     for place, (name, column) in enumerate(hypotheses.items()):
         counts = edit_counts(frame[text], frame[column], measures=("wer", "cer"))
         more = pl.col("word_edits") - pl.lit(first)
-        counts = counts.with_columns(more=more, both=pl.when(more.is_not_null()).then("words"))
+        counts = counts.with_columns(more=more, both=pl.when(more.is_not_null()).then("words"), segments=pl.lit(1, pl.Int64))
         parts.append(frame.select("group", "cluster", hypothesis=pl.lit(name)).hstack(counts).select(*schema))
         first = first if place else counts["word_edits"]
     every = pl.concat(parts).drop_nulls("words")
     keys = ["group", "hypothesis"]
-    sizes = every.group_by(keys).agg(segments=pl.len())
     clusters = every.group_by(*keys, "cluster").agg(pl.col(sums).sum()).sort("cluster")
     estimates = (_jackknife(name, pl.col(errors), pl.col(units)) for name, (errors, units) in rates.items())
-    found = clusters.group_by(keys).agg(pl.col("words").sum(), *chain.from_iterable(estimates))
+    found = clusters.group_by(keys).agg(pl.col("segments", "words").sum(), *chain.from_iterable(estimates))
     for name in rates:
         freedom = found[f"{name}_freedom"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
         half = pl.col(f"{name}_error") * pl.Series(stdtrit(freedom, (1 + confidence) / 2)).fill_nan(None)
@@ -52,7 +41,7 @@ def clustered_rates(frame: pl.DataFrame, text: str, hypotheses: Mapping[str, str
         low = low.clip(0) if name in ("wer", "cer") else low
         found = found.with_columns(low.alias(f"{name}_low"), (pl.col(name) + half).alias(f"{name}_high"))
     columns = (name + side for name in rates for side in ("", "_low", "_high"))
-    return sizes.join(found, on=keys).select(*keys, pl.col("segments").cast(pl.Int64), "words", *columns)
+    return found.select(*keys, "segments", "words", *columns)
 
 
 def _jackknife(name: str, errors: pl.Expr, units: pl.Expr) -> tuple[pl.Expr, ...]:

@@ -11,23 +11,16 @@ from nbaudio.text.normalization import normalize
 MOST_EXAMPLES = 3
 _SEARCHED = 4 * MOST_EXAMPLES  # occurrences among which examples are found: a segment can have a word several times
 
-_Codes = npt.NDArray[np.int64]
-
 
 def word_accuracy(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return what `views.words` does, for `segment_id`, `text` and `heard`, which are not null.
-
-    Examples:
-        >>> word_accuracy(pl.DataFrame({"segment_id": ["a", "b"], "text": ["Da, da.", "ne"], "heard": ["da", "ne"]})).rows()
-        [('da', 2, 1, 0.5, 1, ['a']), ('ne', 1, 1, 1.0, 1, ['b'])]
-    """
+    """Return what `views.words` does, for `segment_id`, `text` and `heard`, which are not null."""
     if pairs.is_empty():
         pairs = pl.DataFrame({"segment_id": [""], "text": [""], "heard": [""]})
     names, codes, lengths = _normalized(pl.concat([pairs["text"], pairs["heard"].alias("text")]))
     ends = np.concatenate(([0], np.cumsum(lengths)))
     total = ends[len(pairs)]
     right = np.ones(total, dtype=bool)
-    for row in _different(codes, lengths):
+    for row in (pairs["text"] != pairs["heard"]).arg_true():
         start, other = ends[row], ends[len(pairs) + row]
         sides = codes[start : ends[row + 1]].tolist(), codes[other : ends[len(pairs) + row + 1]].tolist()
         right[[start + edit.src_pos for edit in Levenshtein.editops(*sides) if edit.tag != "insert"]] = False
@@ -39,11 +32,12 @@ def word_accuracy(pairs: pl.DataFrame) -> pl.DataFrame:
     found = found.select("word", examples=pairs["segment_id"].gather(found["row"])).group_by("word").agg("examples")
     counted = counted.join(found, on="word").with_columns(pl.col("count", "right", "segments").cast(pl.Int64))
     counted = counted.with_columns(names.gather(counted["word"]).alias("word"), accuracy=pl.col("right") / pl.col("count"))
-    counted = counted.sort("count", "word", descending=[True, False])
-    return counted.select("word", "count", "right", "accuracy", "segments", "examples")
+    return counted.sort("count", "word", descending=[True, False]).select(
+        "word", "count", "right", "accuracy", "segments", "examples"
+    )
 
 
-def _normalized(texts: pl.Series) -> tuple[pl.Series, _Codes, _Codes]:
+def _normalized(texts: pl.Series) -> tuple[pl.Series, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the distinct normalized words, the number of each word of all texts, and words per text."""
     codes, lengths, distinct = encode_words(texts)
     held: dict[str, int] = {}
@@ -55,14 +49,3 @@ def _normalized(texts: pl.Series) -> tuple[pl.Series, _Codes, _Codes]:
     within = np.arange(ends[-1]) - np.repeat(ends[:-1], repeated)
     bounds = np.concatenate(([0], np.cumsum(lengths)))
     return pl.Series(list(held), dtype=pl.String), flat[np.repeat(starts[codes], repeated) + within], np.diff(ends[bounds])
-
-
-def _different(codes: _Codes, lengths: _Codes) -> list[int]:
-    """Return the rows whose sides, the halves of all texts, have different words."""
-    half = len(lengths) // 2
-    equal = lengths[:half] == lengths[half:]
-    kept = np.repeat(np.concatenate((equal, equal)), lengths)
-    left, right = np.split(codes[kept], 2)
-    wrong = np.zeros(half, dtype=bool)
-    wrong[np.repeat(np.arange(half)[equal], lengths[:half][equal])[left != right]] = True
-    return np.flatnonzero(~equal | wrong).tolist()

@@ -193,10 +193,11 @@ def error_rates(
     """Return error rates of hypotheses against a transcript, with intervals clustered by speaker.
 
     A rate R is the sum of errors over the sum of words (`wer`) or characters (`cer`). Its interval is that of the delete-one
-    jackknife over speakers with Student's t (Wolter, Introduction to Variance Estimation, 2007, chapter 4): with E_c errors and
-    N_c of N words in cluster c of G, the variance is (G - 1) / G * sum(((E_c - R N_c) / (N - N_c)) ** 2). Clusters are speakers;
-    in a group of one speaker recordings, of one recording segments; one cluster has no interval. Texts of a workspace are
-    compared by the normalization steps of its last `score`, others as they are.
+    jackknife over speakers with Student's t (Wolter, Introduction to Variance Estimation, 2nd ed. 2007, chapter 4): with E_c
+    errors and N_c of N words in cluster c of G, the variance is (G - 1) / G * sum(((E_c - R N_c) / (N - N_c)) ** 2), with at most
+    G - 1 degrees of freedom, fewer if a few clusters have most words. Clusters are speakers; in a group of one speaker
+    recordings, of one recording segments; one cluster has no interval. Texts of a workspace are compared by the normalization
+    steps of its last `score`, others as they are.
 
     Args:
         source: a workspace, a corpus, or a frame with the columns of `segments`.
@@ -294,9 +295,7 @@ def _with_hypotheses(
 def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
     """Return all segments, rejected ones too, with `duration_s` and all hypotheses, without word times.
 
-    Args:
-        source: a workspace, a corpus, or such a table, which is returned as it is.
-        further: also with the further columns of the source.
+    With `further` there are also the further columns of the source.
 
     Raises:
         InputError: there is neither a workspace nor a corpus, or its tables cannot be read.

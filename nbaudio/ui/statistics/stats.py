@@ -55,8 +55,7 @@ def held_out_rates(path: str | Path, segments: pl.DataFrame, *, by: str) -> pl.D
     """Return `views.error_rates` of held-out splits, or else of all segments with several hypotheses; otherwise no rows."""
     splits = [name for name in ordered_splits(segments["split"].unique()) if split_role(name) != "train"]
     known = [name for name, column in hypothesis_names(segments.columns).items() if segments[column].count()]
-    quoted = ", ".join(f"'{name.replace(chr(39), 2 * chr(39))}'" for name in splits)
-    where = f"split in ({quoted})" if splits else None
+    where = " or ".join("split = '{}'".format(name.replace("'", "''")) for name in splits)
     return views.error_rates(path, known if splits or len(known) > 1 else [], by=by, where=where)
 
 
