@@ -108,7 +108,7 @@ def test_a_text_of_which_nothing_is_left_is_empty(workspace):
 def test_widgets_pair_the_words_of_the_source_by_their_normal_forms(workspace):
     workspace.save(segments=workspace.segments.with_columns(text=pl.lit("Evo – Blic."), asr_text=pl.lit("evo blitz")))
     score(workspace, normalize=["lower", "punctuation"])
-    pairs = shown.load_segments(workspace).words(0)
+    pairs = shown.load_segments(workspace).lines(0)[""]
     assert [(pair.kind, pair.reference, pair.hypothesis) for pair in pairs] == [
         ("equal", "Evo", "evo"),
         ("equal", "–", None),

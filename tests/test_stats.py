@@ -249,3 +249,28 @@ def test_titles_and_captions_are_texts_too():
     values = [cell.value for row in book.worksheets[0].iter_rows() for cell in row if cell.value is not None]
     assert values[1:] == ["<b>", "<i>", "<u>", "n", "<s>", "nan"]
     assert values[0].startswith("=1+1: [x]")
+
+
+def test_model_against_label_in_report_and_page(workspace, tmp_path):
+    assert [row["hypothesis"] for row in stats(workspace.path).facts["model_against_label"]] == ["asr", "asr"]
+    texts = workspace.segments.with_columns(
+        asr_text_big=pl.lit("sasvim krivo"), speaker_id=pl.concat_str("segment_id", pl.lit("'"))
+    )
+    workspace.save(segments=texts)
+    rows = stats(workspace.path, out=tmp_path / "p.html").facts["model_against_label"]
+    assert [(row["group"], row["hypothesis"]) for row in rows] == [
+        ("dev", "asr"),
+        ("dev", "big"),
+        ("test", "asr"),
+        ("test", "big"),
+    ]
+    assert rows[1]["wer_difference"] == pytest.approx(rows[1]["wer"] - rows[0]["wer"], abs=1e-3)
+    texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
+    assert {"Model against label", "Error rates [%]", "Speakers with the highest rates [%]", "By duration [%]"} <= set(texts)
+    # A second hypothesis is compared without splits too; a single one of a source only in held-out splits.
+    nothing = workspace.segments.with_columns(split=pl.lit(None, pl.String))
+    workspace.save(segments=nothing)
+    assert [row["group"] for row in stats(workspace.path).facts["model_against_label"]] == ["out", "out"]
+    workspace.save(segments=nothing.drop("asr_text_big"))
+    assert "model_against_label" not in stats(workspace.path, out=tmp_path / "q.html").facts
+    assert "Model against label" not in (tmp_path / "q.html").read_text(encoding="utf8")

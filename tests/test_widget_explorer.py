@@ -382,3 +382,24 @@ def test_marks_on_rows_that_a_filter_hides_do_not_count(many):
     assert (explorer._actions.counts[0], explorer.selected["segment_id"].to_list()) == (0, ["s151"])
     explorer._table.narrow("")
     assert explorer.selected["segment_id"].to_list() == ["s0", "s1"]
+
+
+def test_a_key_logs_a_verdict_on_the_row_under_the_cursor(many):
+    explorer = Explorer(many, sort="similarity", descending=True, reviewer="ana")
+    for part in (explorer._table, explorer._player):
+        assert part._verdicts == list(review.VERDICTS)
+    assert explorer._table._calls["verdict"](number=299, word="ok") == "s299: ok"
+    ask(explorer._player, "verdict", number=298, word=list(review.VERDICTS)[1])
+    assert explorer.shown["verdict"].head(2).to_list() == list(review.VERDICTS)[:2]
+    assert explorer.selected["segment_id"].to_list() == ["s299"]
+    assert "no row" in ask(explorer._table, "verdict", number=-1, word="ok")[0]["error"]
+
+
+def test_the_scatter_begins_with_two_systems_and_the_table_has_their_rates(many):
+    assert Explorer(many)._scatter._axes == ("duration_s", "similarity")
+    segments = many.segments.with_columns(asr_text_big=pl.lit("riječ"), wer_big=0.5)
+    many.save(segments=segments)
+    explorer = Explorer(many, sort="wer_big", descending=True)
+    assert explorer._scatter._axes == ("wer", "wer_big")
+    shown = explorer._rows.columns
+    assert shown[shown.index("wer") + 1] == "wer_big"

@@ -15,11 +15,12 @@ from test_widget_tables import ask
 from test_widgets import Page
 
 from nbaudio.audio import read_clip
-from nbaudio.core.errors import AudioError
+from nbaudio.core.errors import AudioError, InputError
 from nbaudio.review.state import corrections
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text import words
-from nbaudio.ui.widgets import Player, TranscriptDiff
+from nbaudio.text import DiffPart, words
+from nbaudio.ui import widgets
+from nbaudio.ui.widgets import Player, TranscriptDiff, static_html
 from nbaudio.ui.widgets.clip_audio import BANDS, RATE, clip_picture, peaks, read_sound, spectrogram
 from nbaudio.ui.widgets.segments import align_words, load_segments, segment_facts
 
@@ -159,9 +160,9 @@ def test_word_times_are_read_for_one_segment_at_a_time(workspace):
     times = [[{"start": i + 0.0, "end": i + 0.25} for i in range(4)] for _ in range(len(segments))]
     workspace.save(segments=segments.with_columns(word_times=pl.Series(times)))
     loaded = load_segments(workspace, ["b_3.0-5.37"])
-    assert [pair.start for pair in loaded.words(0)] == [0, 1, 2, 3]
+    assert [pair.start for pair in loaded.lines(0)[""]] == [0, 1, 2, 3]
     workspace.save(segments=workspace.segments.reverse())  # made anew meanwhile
-    assert [pair.start for pair in loaded.words(0)] == [None] * 4
+    assert [pair.start for pair in loaded.lines(0)[""]] == [None] * 4
 
 
 @pytest.mark.parametrize("hostile", [*MARKUP, "riječ " * 20_000])
@@ -236,3 +237,57 @@ def test_a_picture_of_a_clip_is_a_small_png_that_shows_it(workspace):
     assert 1 - loudest / len(bands) == pytest.approx(2000 / 8000, abs=0.05)
     noise = np.random.default_rng(0).normal(0, 3000, 20 * RATE).astype(np.int16)
     assert len(clip_picture(noise, RATE)) < 12_000
+
+
+def test_each_further_hypothesis_is_a_line_of_its_own(workspace):
+    further = {"asr_text_b": pl.lit("<b>krivo</b>"), "asr_text_a": pl.col("text"), "asr_text_none": pl.lit(None, pl.String)}
+    segments = workspace.segments.with_columns(**further)
+    workspace.save(segments=segments)
+    diff = widgets.TranscriptDiff(workspace, segments["segment_id"].head(1))
+    shown, _ = ask(diff, "segment", number=0)
+    assert [name for name, _ in shown["lines"]] == ["b", "a"]
+    assert {pair["kind"] for pair in dict(shown["lines"])["a"]} == {"equal"}
+    page = Page(diff.static_html()).check_harmless()
+    assert [text for text in page.texts if text in ("a", "b", "none")] == ["b", "a"]
+    assert "<b>krivo</b>" in page.marked["ins"]
+
+
+def test_formatting_is_marked_mildly_in_saved_pages(monkeypatch):
+    parts = [DiffPart("formatting", ("5.",), ("peta",)), DiffPart("equal", ("točka",), ("točka",))]
+    monkeypatch.setattr(static_html, "word_diff", lambda *_: parts)
+    page = Page(static_html.diff_html("5. točka", "peta točka")).check_harmless()
+    attributes = dict(page.tags)["span"]
+    assert "dotted" in attributes["style"]
+    assert attributes["title"] == "formatting: peta"
+    assert page.marked == {"del": [], "ins": []}
+    assert "".join(page.texts).split() == ["5.", "točka"]
+
+
+def test_the_vocabulary_plays_the_examples_of_the_word_under_the_cursor(workspace):
+    number = pl.int_range(pl.len())
+    heard = pl.when(number == 2).then(pl.lit("krivo")).otherwise("text")
+    workspace.save(segments=workspace.segments.with_columns(asr_text_big=heard))
+    found = widgets.Vocabulary(workspace, "big", where="duration_s > 0")
+    row = found.words["word"].index_of("iz")
+    assert found.words.row(row, named=True)["accuracy"] < 1
+    found._table.current = [row, 1]
+    assert found._player.current == [2, 1]
+    assert ask(found._player, "player.open")[0]["linked"] is True
+    second, _ = ask(found._player, "player.turn", number=2, by=1)
+    assert second != 2
+    assert ask(found._player, "player.turn", number=second, by=-1)[0] == 2
+    assert ask(found._player, "player.turn", number=second, by=9)[0] == found._examples(row)[-1]
+    html = found._repr_mimebundle_()["text/html"]
+    assert "accuracy" in html
+    assert "data:audio/flac" in html
+    with pytest.raises(InputError, match="hypothesis 'small' is unknown; known are asr, big"):
+        widgets.Vocabulary(workspace, "small")
+
+
+def test_a_vocabulary_without_words(workspace):
+    workspace.save(segments=workspace.segments.with_columns(asr_text=pl.lit(None, pl.String)))
+    found = widgets.Vocabulary(workspace)
+    assert found.words.is_empty()
+    assert found._player.current == [-1, 0]
+    assert ask(found._player, "player.turn", number=0, by=1)[0] == -1
+    assert "no rows" in found.static_html()

@@ -1,6 +1,7 @@
 """ReviewPanel without a browser: verdicts are on disk at once, undone, continued, by several reviewers."""
 
 import json
+from zipfile import ZipFile
 
 import numpy as np
 import polars as pl
@@ -226,6 +227,33 @@ def test_several_faults_are_one_verdict_and_count_for_each_word(workspace):
     ask(panel, "review.undo")
     assert verdicts(workspace)["verdict"].to_list() == ["cut off, noise"]
     assert "cut off, noise" in again.static_html()
+
+
+def test_further_hypotheses_and_their_scores_do_not_leak_into_a_blind_review(workspace, tmp_path):
+    secret, segments = "tajna riječ", workspace.segments
+    scores = dict.fromkeys(("wer_big", "similarity_big", "cer_big", "agreement"), pl.lit(0.137137))
+    workspace.save(segments=segments.with_columns(asr_text_big=pl.lit(secret), **scores))
+    for ending, columns in (("xlsx", ["csv"]), ("html", [])):
+        review.export(workspace, out=tmp_path / f"{ending}.{ending}", n=3, blind=True, **({"tables": columns} if columns else {}))
+    for path in (path for path in tmp_path.glob("*.*") if path.is_file()):
+        data = path.read_bytes()
+        if path.suffix == ".xlsx":
+            with ZipFile(path) as book:
+                data = b"".join(map(book.read, book.namelist()))
+        assert not [word for word in ("tajna", "0.137", "asr_text_big", "wer_big") if word.encode() in data], path
+    panel = ReviewPanel(workspace, reviewer="ana", review="xlsx")
+    opened, _ = ask(panel, "table.open")
+    assert not [
+        column["name"] for column in opened["columns"] if column["name"].endswith("_big") or column["name"] == "agreement"
+    ]
+    assert "error" in ask(panel, "table.rows", first=0, last=1, columns=["asr_text_big"])[0]
+    shown, _ = ask(panel, "segment", number=0)
+    assert shown["lines"] == []
+    assert {word["hypothesis"] for word in shown["words"]} == {None}
+    assert "tajna" not in panel.static_html()
+    # Without a blind review they are there.
+    shown, _ = ask(ReviewPanel(workspace, reviewer="ana"), "segment", number=0)
+    assert [name for name, _ in shown["lines"]] == ["big"]
 
 
 def test_a_blind_review_shows_neither_hypothesis_nor_similarity_and_logs_that(workspace, tmp_path):

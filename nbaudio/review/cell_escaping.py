@@ -70,11 +70,11 @@ def normalize_cell(text: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text.replace("x005F_", ""))
 
 
-def diff_fragments(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> tuple[list[Fragment], list[Fragment]]:
-    """Split both texts into fragments, with words that differ after `steps` marked; joined, they are the texts again."""
-    parts = word_diff(reference, hypothesis, steps=steps)
-    left = [part.kind != "equal" for part in parts for _ in part.reference]
-    right = [part.kind != "equal" for part in parts for _ in part.hypothesis]
+def diff_fragments(reference: str, hypothesis: str, **compared: Any) -> tuple[list[Fragment], list[Fragment]]:
+    """Split texts into fragments, marked where `word_diff` with these options finds errors; joined, they are the texts again."""
+    parts = word_diff(reference, hypothesis, **compared)
+    left = [part.kind not in ("equal", "formatting") for part in parts for _ in part.reference]
+    right = [part.kind not in ("equal", "formatting") for part in parts for _ in part.hypothesis]
     return _fragments(reference, left), _fragments(hypothesis, right)
 
 

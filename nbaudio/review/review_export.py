@@ -36,7 +36,7 @@ from nbaudio.review.state import (
     word_hashes,
 )
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text.score import normalization_steps
+from nbaudio.text.score import compared
 
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
@@ -171,7 +171,7 @@ def _make(
 ) -> _Made:
     """Write the clips that are not embedded; return the sheet or page of each reviewer, also as tables and as archives."""
     shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
-    root, steps, is_page = workspace.audio, normalization_steps(workspace), out.suffix.lower() == PAGE
+    root, how, is_page = workspace.audio, compared(workspace), out.suffix.lower() == PAGE
     files: dict[Path, bytes] = {}
     failed: dict[str, str] = {}
     warnings = []
@@ -185,14 +185,14 @@ def _make(
         path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
         if is_page:
             page, clips, missing = write_page(
-                part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, steps=steps
+                part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, compared=how
             )
             made, failed = {path: page}, failed | missing
             if clips:
                 more = f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in the folder 'clips' beside it"
                 warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
         else:
-            made, clips = {path: write_sheet(part, record, reviewer, steps=steps)}, part["clip"].drop_nulls().sort().to_list()
+            made, clips = {path: write_sheet(part, record, reviewer, **how)}, part["clip"].drop_nulls().sort().to_list()
             made |= {path.with_suffix(f".{kind}"): _delimited(part, record, reviewer, kind) for kind in tables}
         files |= made | (_zipped(made, clips, path) if zip else {})
     return _Made(files, _without_missing_clips(rows, workspace, failed), failed, shares, warnings)

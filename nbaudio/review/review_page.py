@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def write_page(
     audio_root: Location | None,
     folder: Path,
     encoding: str,
-    steps: Sequence[str],
+    compared: Mapping[str, Any],
 ) -> tuple[bytes, list[str], dict[str, str]]:
     """Return the page, the clips that are files in `folder`, as it holds no more, and why others are missing, by segment id."""
     names = dict(rows.select("segment_id", "clip").iter_rows())
@@ -73,7 +73,7 @@ def write_page(
         "media": _MEDIA[encoding],
         "words": [[word, VERDICTS.get(word, "")] for word in record.verdicts],
         "silent": "no audio yet" if audio_root is None else "no sound: not readable",
-        "clips": [_clip(row, record, steps, files.get(row["segment_id"])) for row in rows.iter_rows(named=True)],
+        "clips": [_clip(row, record, compared, files.get(row["segment_id"])) for row in rows.iter_rows(named=True)],
     }
     blocks = (
         _block(f"{kind}-{number}", base64.b64encode(held[segment_id]).decode(), "text/plain")
@@ -85,7 +85,7 @@ def write_page(
     return html, sorted(files.values()), failed
 
 
-def _clip(row: Mapping[str, Any], record: ReviewRecord, steps: Sequence[str], file: str | None) -> dict[str, Any]:
+def _clip(row: Mapping[str, Any], record: ReviewRecord, compared: Mapping[str, Any], file: str | None) -> dict[str, Any]:
     """Return what the page knows of a segment; without hypothesis and similarity if the review is blind."""
     text, heard, similarity = row["text"] or "", row["asr_text"], row["similarity"]
     if record.blind:
@@ -99,7 +99,7 @@ def _clip(row: Mapping[str, Any], record: ReviewRecord, steps: Sequence[str], fi
         "content": row["content"],
         "facts": facts,
         "text": text,
-        "words": align_words(text, heard, times and [(time["start"], time["end"]) for time in times], steps=steps),
+        "words": align_words(text, heard, times and [(time["start"], time["end"]) for time in times], **compared),
         "seconds": round(row["duration_s"] or 0.0, 4),
         "unshown": max(0, len(text) - MOST_CHARACTERS),
         "file": file,

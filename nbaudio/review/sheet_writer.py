@@ -3,7 +3,7 @@
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from unicodedata import category, east_asian_width
 
@@ -106,22 +106,22 @@ def check_size(rows: int, links: int) -> None:
             raise InputError(f"a sheet holds {most:,} {what}, not {count:,}: {instead}")
 
 
-def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:
-    """Return the workbook; words that differ after the normalization `steps` are marked.
+def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", **compared: Any) -> bytes:
+    """Return the workbook; words that `word_diff` with these options finds different are marked.
 
     `rows` have `clip` (a relative path or null) and `note` (in place of a link). In a blind review, nothing in the workbook
     depends on hypothesis or similarity.
     """
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
-        _write_review(book, rows, record, reviewer, steps)
+        _write_review(book, rows, record, reviewer, compared)
         _write_summary(book, record, reviewer, len(rows))
         _write_instructions(book, record)
         _write_origin(book, rows, record, reviewer)
     return out.getvalue()
 
 
-def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, steps: Sequence[str]) -> None:
+def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, compared: Mapping[str, Any]) -> None:
     sheet = book.add_worksheet("review")
     header = {"bold": True, "bg_color": _GRAY, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
     sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
@@ -132,7 +132,7 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     formats = {name: book.add_format(style) for name, style in _CELLS.items()}
     fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
-        texts = list(_texts(row, row_key(row["content"], reviewer, record.name), steps, blind=record.blind))
+        texts = list(_texts(row, row_key(row["content"], reviewer, record.name), compared, blind=record.blind))
         sheet.set_row(number, _row_height((fragments, COLUMNS[name]) for name, fragments, _ in texts if name != "key"))
         if row["clip"] is not None:
             sheet.write_url(number, places["clip"], _link(row["clip"]), formats["link"])
@@ -158,13 +158,15 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     sheet.repeat_rows(0)
 
 
-def _texts(row: Mapping[str, Any], key: str, steps: Sequence[str], *, blind: bool) -> Iterator[tuple[str, list[Fragment], str]]:
+def _texts(
+    row: Mapping[str, Any], key: str, compared: Mapping[str, Any], *, blind: bool
+) -> Iterator[tuple[str, list[Fragment], str]]:
     """Yield the texts of a row by column, as fragments with the format of the cell."""
-    compared = row["asr_text"] is not None and not blind
+    shows_both = row["asr_text"] is not None and not blind
     texts = {
         **({"clip": row["note"]} if row["clip"] is None else {}),
         "transcript": row["text"],
-        **({} if blind else {"hypothesis": row["asr_text"] if compared else NO_HYPOTHESIS}),
+        **({} if blind else {"hypothesis": row["asr_text"] if shows_both else NO_HYPOTHESIS}),
         **dict.fromkeys(FILLED_IN, ""),
         "speaker": row["speaker_id"],
         "segment_id": row["segment_id"],
@@ -172,10 +174,10 @@ def _texts(row: Mapping[str, Any], key: str, steps: Sequence[str], *, blind: boo
     }
     styles = {"clip": "note", "segment_id": "segment_id", **dict.fromkeys(FILLED_IN, "fill in")}
     fragments = {name: [(cell_text(text or ""), False)] for name, text in texts.items()}
-    if compared:
+    if shows_both:
         sides = (fragments[name][0][0] for name in ("transcript", "hypothesis"))
-        fragments["transcript"], fragments["hypothesis"] = diff_fragments(*sides, steps=steps)
-    styles["hypothesis"] = "text" if compared else "note"
+        fragments["transcript"], fragments["hypothesis"] = diff_fragments(*sides, **compared)
+    styles["hypothesis"] = "text" if shows_both else "note"
     for name, parts in fragments.items():
         yield name, parts, "all differs" if len(parts) == 1 and parts[0][1] else styles.get(name, "text")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nbaudio.text.edit_distance import word_diff, words
 
@@ -21,16 +21,16 @@ class WordPair(NamedTuple):
 
 
 def align_words(
-    text: str, asr_text: str | None, times: Sequence[tuple[float, float]] | None = None, *, steps: Sequence[str] = ()
+    text: str, asr_text: str | None, times: Sequence[tuple[float, float]] | None = None, **compared: Any
 ) -> list[WordPair]:
-    """Align the words of a transcript, and `times` if they are as many, with a hypothesis; very long texts are cut."""
+    """Align the words of a transcript, and `times` if they are as many, with a hypothesis, as `word_diff`; long texts are cut."""
     if times is not None and len(times) != len(words(text)):
         times = None
     text, asr_text = text[:MOST_CHARACTERS], asr_text and asr_text[:MOST_CHARACTERS]
     if asr_text is None:
         pairs = [WordPair("equal", word, None) for word in words(text)]
     else:
-        parts = word_diff(text, asr_text, steps=steps)
+        parts = word_diff(text, asr_text, **compared)
         pairs = [WordPair(part.kind, *pair) for part in parts for pair in zip_longest(part.reference, part.hypothesis)]
     if not times:
         return pairs

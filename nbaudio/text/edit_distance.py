@@ -265,18 +265,22 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
     return _distances(encoded[:half], encoded[half:]), lengths[:half], tidy
 
 
-def _word_codes(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], bool]:
-    """Return a number for each word of all texts, equal for equal words; words per text; and whether all texts are tidy."""
+def encode_words(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], pl.Series]:
+    """Return a number for each word of all texts, split at every space; words per text; and the distinct words, with a space."""
     # Each word includes the space after it, so that the buffer of the texts, split at spaces, is the array of words.
     spaced = (texts + " ").to_arrow(compat_level=pl.CompatLevel.oldest())
     _, bounds, data = spaced.buffers()
     stops = np.frombuffer(bounds, np.int64)[1 : len(texts) + 1]
     ends = np.flatnonzero(np.frombuffer(data, np.uint8)[: stops[-1]] == ord(" ")) + 1
     spoken = pa.LargeStringArray.from_buffers(len(ends), pa.py_buffer(np.concatenate(([0], ends))), data).dictionary_encode()
-    codes = spoken.indices.to_numpy().view(np.uint32)
     lengths = np.diff(np.searchsorted(ends, stops, side="right"), prepend=0)
+    return spoken.indices.to_numpy().view(np.uint32), lengths, pl.Series(spoken.dictionary)
+
+
+def _word_codes(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], bool]:
+    """Return a number for each word of all texts, equal for equal words; words per text; and whether all texts are tidy."""
+    codes, lengths, distinct = encode_words(texts)
     # Searching blanks in the few distinct words is faster than in the texts.
-    distinct = pl.Series(spoken.dictionary)
     tidy = not distinct.str.contains(f"[{_ODD_BLANKS}]").any()
     no_words = (distinct == " ").arg_true()
     if len(no_words):

@@ -88,7 +88,7 @@ def score(
     settings |= {"scored": scored, "language": rules.language}
     counts = {}
     for pair in pairs:
-        segments, counts[pair] = _compared(segments, pair, normalize, rules)
+        segments, counts[pair] = _scored(segments, pair, normalize, rules)
     segments = _agreed(segments, scored, rules)
     originals = {}
     if table_path(workspace, CORRECTED_TEXTS).exists():
@@ -98,7 +98,7 @@ def score(
         hypotheses = segments.select("segment_id", *others).unique("segment_id", keep="first")
         before = before.drop(others, strict=False).join(hypotheses, on="segment_id", how="left", maintain_order="left")
         for pair in pairs:
-            before = _compared(before, pair, normalize, rules)[0]
+            before = _scored(before, pair, normalize, rules)[0]
         originals[CORRECTED_TEXTS] = _agreed(before, scored, rules).drop(*others, "asr_text_normalized", strict=False)
     workspace.save_together(settings=settings, **originals, segments=segments)
     reports = [_report(segments, pair, count, normalize, rules) for pair, count in counts.items()]
@@ -147,6 +147,12 @@ def formatting_rules(workspace: Workspace) -> Formatting:
     return _rules(workspace.settings.get("language"), table, table and table.stat().st_mtime_ns)
 
 
+def compared(workspace: Workspace) -> dict[str, Any]:
+    """Return how the last `score` compared texts: `steps` and `formatting` of `text.word_diff`."""
+    was_scored = "scored" in workspace.settings
+    return {"steps": normalization_steps(workspace), "formatting": formatting_rules(workspace) if was_scored else None}
+
+
 @lru_cache(maxsize=8)
 def _rules(language: str | None, table: Path | None, _version: int | None) -> Formatting:
     return Formatting(language, table)
@@ -163,11 +169,11 @@ def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
     rules = formatting_rules(workspace)
     for suffix, one in scored.items():
         if set(one["pair"]) <= {*segments.columns}:
-            segments = _compared(segments, Pair(one["pair"][0], one["pair"][1], suffix), one["normalize"], rules)[0]
+            segments = _scored(segments, Pair(one["pair"][0], one["pair"][1], suffix), one["normalize"], rules)[0]
     return _agreed(segments, scored, rules)
 
 
-def _compared(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: Formatting) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _scored(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: Formatting) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return segments with the scores of a pair, and the compared normal forms of `text` and `asr_text`; and the counts."""
     compared = segments[pair.text], segments[pair.hypothesis]
     if steps:

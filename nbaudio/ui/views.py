@@ -4,6 +4,7 @@ Every function returns a polars frame with the most informative rows first; dura
 never to compute with.
 """
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -13,11 +14,12 @@ from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.source_splits import listed_splits, ordered_splits
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, reading_parquet, with_durations
+from nbaudio.core.tables import NORMALIZED, RECORDINGS, SEGMENTS, conform, hypothesis_names, reading_parquet, with_durations
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text import vocabulary
+from nbaudio.text import normalize_column, vocabulary
+from nbaudio.text.score import normalization_steps
 from nbaudio.ui.filters import sort_and_filter
 
 Source = str | Path | Workspace | Frame
@@ -29,6 +31,8 @@ HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip
 # Segments within their recording.
 PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
 _USED = tuple(name for name in SEGMENTS if name != "word_times")
+_BANDS = {"0-2 s": 0, "2-5 s": 2, "5-10 s": 5, "10-20 s": 10, "20+ s": 20}
+_GROUPS = ("split", "speaker_id", "recording_id", "duration")
 _SHOWN = ("segment_id", "recording_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
 
 
@@ -177,8 +181,121 @@ def reasons(source: Source) -> pl.DataFrame:
     return counted.sort("segments", "reason", descending=[True, False])
 
 
-def segments(source: Source) -> pl.DataFrame:
-    """Return all segments, rejected ones too, with `duration_s`, without word times and further columns of the source.
+def error_rates(
+    source: Source,
+    hypotheses: Sequence[str] | None = None,
+    *,
+    by: str | None = None,
+    where: str | None = None,
+    text: str = "text",
+    confidence: float = 0.95,
+) -> pl.DataFrame:
+    """Return error rates of hypotheses against a transcript, with intervals clustered by speaker.
+
+    A rate R is the sum of errors over the sum of words (`wer`) or characters (`cer`). Its interval is that of the delete-one
+    jackknife over speakers with Student's t (Wolter, Introduction to Variance Estimation, 2nd ed. 2007, chapter 4): with E_c
+    errors and N_c of N words in cluster c of G, the variance is (G - 1) / G * sum(((E_c - R N_c) / (N - N_c)) ** 2), with at most
+    G - 1 degrees of freedom, fewer if a few clusters have most words. Clusters are speakers; in a group of one speaker
+    recordings, of one recording segments; one cluster has no interval. Texts of a workspace are compared by the normalization
+    steps of its last `score`, others as they are.
+
+    Args:
+        source: a workspace, a corpus, or a frame with the columns of `segments`.
+        hypotheses: names, ``asr`` for the column `asr_text`, NAME for `asr_text_NAME`; None for all that have texts.
+        by: ``split``, ``speaker_id``, ``recording_id``, ``duration`` (bands of seconds), or None for all segments in one group.
+        where: SQL condition over the columns, such as ``split in ('dev', 'test')``.
+        text: the column of the transcript.
+        confidence: confidence level of the intervals, above 0 and below 1.
+
+    Returns:
+        A row per group and hypothesis, of the segments with both texts: `group`, `hypothesis`, `segments`, `words`, `wer` and
+        `cer`, each with `_low` and `_high`. With several hypotheses also `wer_difference`, `_low` and `_high`: WER minus that of
+        the first one, of the segments that have both. Speakers and recordings come in order of their highest WER.
+
+    Raises:
+        InputError: a hypothesis, `by` or a column is unknown, or the condition is not valid.
+
+    Examples:
+        >>> rows = {"segment_id": ["a", "b"], "recording_id": ["r", "s"], "speaker_id": ["x", "y"], "duration_s": [1.0, 2.0]}
+        >>> frame = pl.DataFrame({**rows, "text": ["evo blic", "da ne"], "asr_text": ["evo blitz", "da ne"]})
+        >>> error_rates(frame, by="duration").select("group", "hypothesis", "words", "wer").rows()
+        [('0-2 s', 'asr', 2, 0.5), ('2-5 s', 'asr', 2, 0.0)]
+    """
+    from nbaudio.text.rate_intervals import clustered_rates
+
+    if by not in (None, *_GROUPS):
+        raise InputError(f"by={by!r} is unknown; known are {', '.join(_GROUPS)} and None")
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence={confidence}: must be above 0 and below 1")
+    frame, columns = _with_hypotheses(source, hypotheses, where, text)
+    band = pl.sum_horizontal((pl.col("duration_s") >= end for end in _BANDS.values()), ignore_nulls=False)
+    band = band.cast(pl.Int64).replace_strict(dict(enumerate(_BANDS, start=1)), return_dtype=pl.String)
+    group = pl.lit("all") if by is None else band if by == "duration" else pl.col(by).cast(pl.String)
+    frame = frame.with_columns(group=group.fill_null("out" if by == "split" else "not known"))
+    speakers, recorded = (pl.col(name).n_unique().over("group") > 1 for name in ("speaker_id", "recording_id"))
+    speaker = pl.coalesce("speaker_id", "recording_id", "segment_id")
+    cluster = pl.when(speakers).then(speaker).when(recorded).then("recording_id").otherwise("segment_id")
+    found = clustered_rates(frame.with_columns(cluster=cluster), text, columns, confidence)
+    worst = found.group_by("group").agg(pl.max("wer")).sort("wer", "group", descending=[True, False], nulls_last=True)["group"]
+    groups = {"split": ordered_splits(worst), "duration": [*_BANDS, "not known"]}.get(str(by), worst.to_list())
+    return found.sort(pl.col("group").cast(pl.Enum(groups)), pl.col("hypothesis").cast(pl.Enum([*columns])))
+
+
+def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) -> pl.DataFrame:
+    """Return each word of the transcripts and how often a hypothesis has it: the words that a recognizer fails on.
+
+    Words are compared in lower case and without punctuation (`text.DEFAULT_STEPS`), aligned as in `text.word_diff`.
+
+    Args:
+        source: a workspace, a corpus, or a frame with the columns of `segments`.
+        hypothesis: ``asr`` for the column `asr_text`, NAME for `asr_text_NAME`.
+        where: SQL condition over the columns, such as ``split = 'test'``.
+
+    Returns:
+        `word`, `count` (in transcripts that have a hypothesis), `right` (occurrences that the hypothesis has at that place),
+        `accuracy` (right / count), `segments`, `examples` (up to three segment ids, first of those with an error), most frequent
+        words first.
+
+    Raises:
+        InputError: the hypothesis is unknown, or the condition is not valid.
+
+    Examples:
+        >>> texts = {"text": ["Da, evo blic"], "asr_text": ["da evo blitz"]}
+        >>> frame = pl.DataFrame({"segment_id": ["a"], "duration_s": [1.0], **texts})
+        >>> words(frame).select("word", "count", "right", "examples").rows()
+        [('blic', 1, 0, ['a']), ('da', 1, 1, ['a']), ('evo', 1, 1, ['a'])]
+    """
+    from nbaudio.text.word_accuracy import word_accuracy
+
+    frame, columns = _with_hypotheses(source, [hypothesis], where, "text", normal=False)
+    pairs = frame.select("segment_id", "text", heard=columns[hypothesis]).drop_nulls(["text", "heard"])
+    return word_accuracy(pairs)
+
+
+def _with_hypotheses(
+    source: Source, hypotheses: Sequence[str] | None, where: str | None, text: str, *, normal: bool = True
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the segments that meet a condition, and the columns of hypotheses by name; texts are normalized as by `score`."""
+    frame = segments(source, further=bool(where) or text != "text")
+    if where:
+        frame = frame[sort_and_filter(frame, where=where)]
+    known = {name: column for name, column in hypothesis_names(frame.columns).items() if frame[column].count()}
+    names = list(known) if hypotheses is None else list(hypotheses)
+    if absent := [name for name in names if name not in hypothesis_names(frame.columns)]:
+        raise InputError(f"hypothesis {absent[0]!r} is unknown; known are {', '.join(known) or 'none'}")
+    if frame.schema.get(text) not in (pl.String, pl.Null):
+        raise InputError(f"text={text!r} is no column of text; columns are {', '.join(frame.columns)}")
+    columns = {name: hypothesis_names(frame.columns)[name] for name in names}
+    if normal and isinstance(source, str | Path | Workspace) and not folder_at(_place(source)).exists(CORPUS_JSON):
+        steps = normalization_steps(Workspace.open(source))
+        frame = frame.with_columns(normalize_column(frame[name], ("nfc", *steps)) for name in (text, *columns.values()) if steps)
+    return frame, columns
+
+
+def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
+    """Return all segments, rejected ones too, with `duration_s` and all hypotheses, without word times.
+
+    With `further` there are also the further columns of the source.
 
     Raises:
         InputError: there is neither a workspace nor a corpus, or its tables cannot be read.
@@ -192,16 +309,29 @@ def segments(source: Source) -> pl.DataFrame:
         if "duration_s" not in frame.columns:
             raise InputError("segments: no column duration_s; use the table that views.segments returns")
         return frame
-    folder = folder_at(source.path if isinstance(source, Workspace) else source)
+    folder = folder_at(_place(source))
     if folder.exists(CORPUS_JSON):
-        return _of_corpus(folder)
+        return _of_corpus(folder, further=further)
     if folder.place.local is not None and folder.exists("workspace.json"):
         workspace = Workspace.open(folder.place.local)
-        return with_durations(tables.read(workspace, _USED), workspace.recordings)
+        return with_durations(
+            tables.read(workspace, _read(tables.table_schema(workspace), further=further)), workspace.recordings
+        )
     raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
 
 
-def _of_corpus(folder: Folder) -> pl.DataFrame:
+def _place(source: str | Path | Workspace) -> str | Path:
+    return source.path if isinstance(source, Workspace) else source
+
+
+def _read(held: Iterable[str], *, further: bool) -> list[str]:
+    """Return which columns of a table are read."""
+    unread = {"word_times", *NORMALIZED, "sampling_rate", "duration_s"}
+    more = (name for name in held if name not in unread) if further else hypothesis_names(held).values()
+    return list(dict.fromkeys((*_USED, *more)))
+
+
+def _of_corpus(folder: Folder, *, further: bool) -> pl.DataFrame:
     sources = read_corpus_info(folder).get("sources", [])
     try:
         recordings = conform(pl.DataFrame(sources), RECORDINGS, f"{folder}/{CORPUS_JSON}: sources")
@@ -211,8 +341,11 @@ def _of_corpus(folder: Folder) -> pl.DataFrame:
     for name, decision in (("segments.parquet", "accept"), ("rejected.parquet", "reject")):
         try:
             with folder.local(name) as path, reading_parquet(path):
-                part = pl.scan_parquet(path, glob=False).select(pl.col("^(" + "|".join(_USED) + ")$")).collect()
+                rows = pl.scan_parquet(path, glob=False)
+                held = rows.collect_schema().names()
+                names = [name for name in _read(held, further=further) if name in held]
+                part = rows.select(names).collect()
         except InputError as error:
             raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
-        parts.append(conform(part.with_columns(decision=pl.lit(decision)), SEGMENTS, name).select(_USED))
-    return with_durations(pl.concat(parts), recordings)
+        parts.append(conform(part.with_columns(decision=pl.lit(decision)), SEGMENTS, name).drop("word_times"))
+    return with_durations(pl.concat(parts, how="diagonal_relaxed"), recordings)

@@ -238,3 +238,43 @@ def test_a_handle_stays_where_it_was_moved_while_a_slow_kernel_responds(lab, wor
         edges = page.evaluate("window.edges")
         assert edges[-1] == first - 6
         assert edges == sorted(edges, reverse=True)
+
+
+def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace):
+    page = lab[2]
+    number = pl.int_range(pl.len())
+    heard = {"asr_text_big": pl.col("text").str.replace("dva", "tri"), "wer_big": number / 200, "wer": 1 - number / 200}
+    workspace.save(segments=workspace.segments.with_columns(**heard))
+    opened = "e = widgets.Explorer(W, sort='wer_big', descending=True, reviewer='ana')\ne"
+    with notebook(lab, workspace, opened, "v = widgets.Vocabulary(W, 'big')\nv") as ask:
+        explorer, words = page.locator(".nba-segment-table .nba-grid").all()
+        page.wait_for_selector(".nba-title code:text-is('s199')")
+        # The transcript above the source's hypothesis, and a line of the other one with its name.
+        line = page.locator(".nba-player .nba-lines").first
+        assert line.locator("code").all_inner_texts() == ["big"]
+        assert line.locator(".nba-replace").all_inner_texts() == ["tri"]
+        # A key in the table and one in the player are verdicts on the row under the cursor, and nothing else.
+        explorer.focus()
+        page.keyboard.press("2")
+        page.wait_for_selector(".nba-segment-table [role=status]:text-is('s199: wrong words')")
+        page.keyboard.press("ArrowDown")
+        page.wait_for_selector(".nba-title code:text-is('s198')")
+        page.locator(".nba-player").first.focus()
+        page.keyboard.press("1")
+        page.wait_for_selector(".nba-player [role=status]:text-is('s198: ok')")
+        assert ask("e.selected['segment_id'].to_list()") == "['s198']"
+        # The word that the hypothesis never has, and its examples.
+        words.focus()
+        page.keyboard.press("/")
+        page.keyboard.type("dva")
+        page.keyboard.press("Enter")
+        page.keyboard.press("ArrowDown")
+        words.locator(".nba-row:not([hidden]) .nba-cell:text-is('dva')").wait_for()
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".nba-player >> nth=1 >> .nba-title code:text-is('s0')")
+        page.wait_for_function(SOUNDS)
+        page.locator(".nba-player").nth(1).focus()
+        page.keyboard.press("ArrowDown")
+        page.wait_for_selector(".nba-player >> nth=1 >> .nba-title code:text-is('s1')")
+        assert page.locator(".nba-alarm:visible").count() == 0
+    assert dict(verdicts(workspace).select("segment_id", "verdict").iter_rows()) == {"s199": "wrong words", "s198": "ok"}

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import amounts
+from nbaudio.core.source_splits import ordered_splits, split_role
+from nbaudio.core.tables import amounts, hypothesis_names
 from nbaudio.ui import views
 
 PAGE_SUFFIXES = (".html", ".xlsx")
@@ -36,6 +37,9 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
         raise InputError(f"{out}: a page is written as {' or '.join(PAGE_SUFFIXES)}")
     segments = views.segments(path)
     facts = count(segments)
+    rates = held_out_rates(path, segments, by="split")
+    if len(rates):
+        facts["model_against_label"] = rates.select("group", "hypothesis", "segments", cs.starts_with("wer").round(4)).to_dicts()
     if out is not None:
         from nbaudio.ui.statistics.page_html import render_page  # these take a second to import
         from nbaudio.ui.statistics.stats_page import page_sections, write_workbook
@@ -45,6 +49,14 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
         with atomic_write(Path(out)) as partial:
             partial.write_bytes(page)
     return Report("stats", {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})})
+
+
+def held_out_rates(path: str | Path, segments: pl.DataFrame, *, by: str) -> pl.DataFrame:
+    """Return `views.error_rates` of held-out splits, or else of all segments with several hypotheses; otherwise no rows."""
+    splits = [name for name in ordered_splits(segments["split"].unique()) if split_role(name) != "train"]
+    known = [name for name, column in hypothesis_names(segments.columns).items() if segments[column].count()]
+    where = " or ".join("split = '{}'".format(name.replace("'", "''")) for name in splits)
+    return views.error_rates(path, known if splits or len(known) > 1 else [], by=by, where=where)
 
 
 def count(segments: pl.DataFrame) -> dict[str, Any]:

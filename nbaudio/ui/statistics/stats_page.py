@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.source_splits import ordered_splits
@@ -31,8 +32,9 @@ from nbaudio.text.near_duplicates import sentences
 from nbaudio.ui import plots, views
 from nbaudio.ui.statistics.examples import FAULTS, NEAREST, REASONS, SPEAKERS, WORST, choose_examples, read_examples
 from nbaudio.ui.statistics.page_html import Section
+from nbaudio.ui.statistics.stats import held_out_rates
 
-_MOST_ROWS = 20
+_MOST_ROWS, _MOST_SPEAKERS = 20, 10
 _QUANTILES = {"least": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "most": 1.0}
 _MEASURES = {"duration_s": "duration [s]", "similarity": "similarity", "wer": "word error rate", "cer": "character error rate"}
 _WIDEST, _NARROWEST = 60, 9
@@ -61,6 +63,7 @@ def page_sections(
         *_leakage(notes.get("leakage", {})),
         with_clips(_reasons(segments), REASONS),
         _vocabulary(kept),
+        *_model(path, segments),
         *_since(base or (None if state else find_base(folder)), path),
     ]
     if state is None:
@@ -237,6 +240,32 @@ def _vocabulary(kept: pl.DataFrame) -> Section:
         {"Counts": _pairs(counted), "Most frequent words": words.head(_MOST_ROWS), "Odd characters": found.odd.head(_MOST_ROWS)},
         None,
         f"{counted['words']:,} words, {counted['different words']:,} different",
+    )
+
+
+def _model(path: str | Path, segments: pl.DataFrame) -> Iterator[Section]:
+    """Yield the error rates of hypotheses in held-out splits, or in all segments; nothing for a single hypothesis of a source."""
+    rates = {name: held_out_rates(path, segments, by=name) for name in ("split", "speaker_id", "duration")}
+    if rates["split"].is_empty():
+        return
+    worst = rates["speaker_id"]["group"].unique(maintain_order=True).head(_MOST_SPEAKERS).implode()
+    rates["speaker_id"] = rates["speaker_id"].filter(pl.col("group").is_in(worst))
+    captions = {"split": "Error rates [%]", "speaker_id": "Speakers with the highest rates [%]", "duration": "By duration [%]"}
+    percent = (cs.starts_with("wer", "cer") * 100).round(1)
+    yield Section(
+        "Model against label",
+        "Errors per word (WER) and character (CER) in held-out splits, or else in all segments, with 95 % intervals clustered by "
+        "speaker; differences are to the first hypothesis. A selection by similarity with a hypothesis makes its rates too low.",
+        {
+            captions[name]: found.with_columns(percent).rename(lambda column: column.replace("_", " "))
+            for name, found in rates.items()
+        },
+        None,
+        "; ".join(
+            f"{row['group']}, {row['hypothesis']}: WER {row['wer']:.1%}"
+            for row in rates["split"].iter_rows(named=True)
+            if row["words"]
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from nbaudio.ui.widgets.review_panel import ReviewPanel
 from nbaudio.ui.widgets.segment_table import SegmentTable
 from nbaudio.ui.widgets.static_html import Clips, Table
 from nbaudio.ui.widgets.threshold_tuner import ThresholdTuner
+from nbaudio.ui.widgets.vocabulary import Vocabulary
 
 __all__ = ["Clips", "Explorer", "JobPanel", "MaterializePanel", "Player", "ReviewPanel", "SegmentTable", "Table"]
-__all__ += ["ThresholdTuner", "TranscriptDiff", "corpus_player", "table"]
+__all__ += ["ThresholdTuner", "TranscriptDiff", "Vocabulary", "corpus_player", "table"]

@@ -19,7 +19,7 @@ from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
 from nbaudio.ui.widgets.histograms import Histograms, Scatter
 from nbaudio.ui.widgets.players import Player
 from nbaudio.ui.widgets.review_panel import PANEL
-from nbaudio.ui.widgets.segment_table import SegmentTable
+from nbaudio.ui.widgets.segment_table import SegmentTable, default_columns
 from nbaudio.ui.widgets.segments import load_segments, utc_now
 
 COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text", "note")
@@ -46,8 +46,9 @@ class ActionBar(BaseWidget):
 class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Segments of a workspace: histograms and a scatter filter a table, its rows play, and actions apply to marked rows.
 
-    A click or Enter on a row plays it. Brushed ranges, picked values, a box in the scatter and the condition in the filter field
-    all have to hold. The last verdict and the last note on each segment are columns.
+    A click or Enter on a row plays it; keys 1 to 7 log a verdict on the row under the cursor, those of `ReviewPanel`. Brushed
+    ranges, picked values, a box in the scatter and the condition in the filter field all have to hold. The
+    last verdict and the last note on each segment are columns.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self._reviewer = reviewer.strip()
         self._segments = load_segments(workspace)
         frame = self._with_log(self._segments.frame)
-        shown = [name for name in COLUMNS if name in frame.columns] if columns is None else columns
+        shown = default_columns(COLUMNS, frame) if columns is None else columns
         order: dict[str, Any] = {"where": where or "", "sort": sort, "descending": descending}
         self._table = SegmentTable(replace(self._segments, frame=frame), columns=shown, player=False, **order)
         self._rows = self._table._rows
@@ -103,6 +104,8 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self._scatter = Scatter(frame, lambda: self._rows.order, self._narrow, self._show)
         calls: dict[str, Handler] = {"verdict": self.verdict, "note": self.note, "review": self._export, "rule": self.rule}
         self._actions = ActionBar(list(VERDICTS), MOST_VERDICTS, calls)
+        for part in (self._table, self._player):
+            part._verdicts, part._calls["verdict"] = list(VERDICTS), self._judge
         self._table.current = self._player.current = [self._rows.current, 0]
         self._rows.changed = self._refresh
         self._link = ipywidgets.jslink((self._table, "current"), (self._player, "current"))
@@ -172,6 +175,16 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         chosen = self._chosen(rows)
         if len(chosen) > MOST_VERDICTS and not confirm:
             raise InputError(f"{len(chosen):,} verdicts at once: more than {MOST_VERDICTS} need confirm=True")
+        return self._log(chosen, given, comment)
+
+    def _judge(self, *, number: int, word: str) -> str:
+        """Log a verdict on one row; return what the widget says."""
+        if not 0 <= number < len(self._rows.frame):
+            raise InputError("there is no row to judge: clear a filter")
+        self._log(self._rows.frame[number], word)
+        return f"{self._rows.frame['segment_id'][number]}: {word}"
+
+    def _log(self, chosen: pl.DataFrame, given: str, comment: str = "") -> int:
         keys, time = zip(chosen["segment_id"], content_hashes(chosen), strict=True), utc_now()
         said = [Verdict(key, content, given, comment, None, self._reviewer, time, PANEL, blind=False) for key, content in keys]
         append_verdicts(self._segments.workspace, said)

@@ -9,6 +9,7 @@ import polars as pl
 import traitlets
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.tables import hypothesis_names
 from nbaudio.ui.filters import INTERNAL_COLUMNS, Order
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import (
@@ -179,7 +180,13 @@ class Scatter(BaseWidget):
     def __init__(self, frame: pl.DataFrame, rows: Rows, changed: Callable[[], None], found: Callable[[int], None]) -> None:
         self._frame, self._rows, self._changed, self._found = frame, rows, changed, found
         self.columns = [name for name, dtype in frame.schema.items() if dtype.is_numeric() and name not in INTERNAL_COLUMNS]
-        likely = [name for name in ("duration_s", "similarity", "wer", "start_sample") if name in self.columns]
+        scored = ("wer" if name == "asr" else f"wer_{name}" for name in hypothesis_names(frame.columns))
+        systems = [name for name in scored if name in self.columns and frame[name].count()]
+        likely = (
+            systems[:2]
+            if len(systems) > 1
+            else [name for name in ("duration_s", "similarity", "wer", "start_sample") if name in self.columns]
+        )
         first = list(dict.fromkeys([*likely, *self.columns]))[:2]
         self._axes = (first[0], first[-1]) if first else None
         self._box: Box | None = None  # first and last cell across, first and last cell up

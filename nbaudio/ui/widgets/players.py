@@ -16,10 +16,9 @@ from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import InputError
 from nbaudio.reading import Corpus, open_corpus
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text.aligned_words import align_words
 from nbaudio.ui.widgets.base import BaseWidget, esm
 from nbaudio.ui.widgets.clip_audio import LONGEST_S, Playback, Sound, clip_picture
-from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, described, load_segments
+from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, align_lines, described, load_segments
 from nbaudio.ui.widgets.static_html import MOST_CLIPS, Clips, saved_clips, static_clip
 
 MOST_DIFFS = 50
@@ -41,6 +40,7 @@ class Player(BaseWidget):
 
     _esm = esm("core", "player", "single_player")
     current = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)
+    _verdicts = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def __init__(
         self,
@@ -122,8 +122,7 @@ class CorpusPlayback(Playback):
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words and sampling rate of a clip."""
         row = self.frame.row(number, named=True)
-        words = align_words(row["text"] or "", row["asr_text"])
-        return described(row, words, _place(row), correction=None, rate=row["sampling_rate"], channels=1)
+        return described(row, align_lines(row), _place(row), correction=None, rate=row["sampling_rate"], channels=1)
 
     def read(self, number: int, *, even: bool = False, **_options: Any) -> Sound:
         """Read a clip by its byte offset, at most `LONGEST_S`; it has no context and no other channels."""

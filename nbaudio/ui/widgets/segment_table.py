@@ -8,6 +8,7 @@ import traitlets
 
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
+from nbaudio.core.tables import hypothesis_names
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.filters import INTERNAL_COLUMNS, SavedFilters
 from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
@@ -18,6 +19,13 @@ from nbaudio.ui.widgets.table_view import TableView
 COLUMNS = ("segment_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
 
 _STATIC_ROWS = 25
+
+
+def default_columns(columns: Sequence[str], frame: pl.DataFrame) -> list[str]:
+    """Return which of some columns a frame has; with `wer` also those of further hypotheses."""
+    further = [f"wer_{name}" for name in hypothesis_names(frame.columns)]
+    wanted = (each for name in columns for each in ((name, *further) if name == "wer" else (name,)))
+    return [name for name in wanted if name in frame.columns]
 
 
 class SegmentTable(BaseWidget):
@@ -32,6 +40,7 @@ class SegmentTable(BaseWidget):
     height = traitlets.Int(340).tag(sync=True)
     current = traitlets.List([-1, 0]).tag(sync=True)
     """Row under the cursor as its number in the frame (-1 for none), and how many times play was requested."""
+    _verdicts = traitlets.List(traitlets.Unicode()).tag(sync=True)  # words that keys log, by the call `verdict`
     _player = traitlets.Enum(("own", "linked", "missing"), "own").tag(sync=True)
 
     def __init__(
@@ -71,7 +80,7 @@ class SegmentTable(BaseWidget):
         segments = source if isinstance(source, Segments) else None
         frame = source.frame if isinstance(source, Segments) else as_polars(source)
         if columns is None:
-            columns = [name for name in COLUMNS if name in frame.columns] or frame.columns[:8]
+            columns = default_columns(COLUMNS, frame) or frame.columns[:8]
         if not columns:
             raise InputError("columns: name at least one")
         self._rows = TableView(frame, columns, where=where, find=find, sort=sort, descending=descending)

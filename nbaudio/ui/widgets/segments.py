@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from nbaudio.core import tables
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import NORMALIZED, SEGMENTS, with_durations
+from nbaudio.core.tables import NORMALIZED, SEGMENTS, hypothesis_names, with_durations
 from nbaudio.core.times import rescale
 from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.aligned_words import MOST_CHARACTERS, WordPair, align_words
-from nbaudio.text.score import normalization_steps
+from nbaudio.text.score import compared
 from nbaudio.ui.filters import INTERNAL_COLUMNS
 from nbaudio.ui.widgets.clip_audio import RATE, Playback, Sound, read_lanes, read_sound
 
@@ -42,14 +42,13 @@ class Segments:
         """Return the facts of a segment."""
         return self.frame.row(number, named=True)
 
-    def words(self, number: int) -> list[WordPair]:
-        """Align the words of a segment with those of the hypothesis, with times where they are known."""
+    def lines(self, number: int) -> dict[str, list[WordPair]]:
+        """Return `align_lines` of a segment, with times where they are known."""
         row = self.row(number)
         held = tables.scan(self.workspace, ["segment_id", "word_times"]).slice(row["place"], 1)
         found = held.filter(pl.col("segment_id") == row["segment_id"]).collect()  # the table may have been written anew since
         timed = [[(time["start"], time["end"]) for time in times] for times in found["word_times"].drop_nulls()]
-        steps = normalization_steps(self.workspace)
-        return align_words(row["text"] or "", row["asr_text"], timed[0] if timed else None, steps=steps)
+        return align_lines(row, timed[0] if timed else None, **compared(self.workspace))
 
 
 def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = None) -> Segments:
@@ -70,6 +69,20 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
     return Segments(workspace, workspace.audio, frame)
 
 
+def further_hypotheses(row: dict[str, Any]) -> dict[str, str]:
+    """Return the hypotheses of a segment by name, but for the source's own."""
+    named = hypothesis_names(row).items()
+    return {name: row[column] for name, column in named if name != "asr" and row[column] is not None}
+
+
+def align_lines(
+    row: dict[str, Any], times: list[tuple[float, float]] | None = None, **compared: Any
+) -> dict[str, list[WordPair]]:
+    """Align the words of a segment with each hypothesis, by name: "" is the source's own, or the transcript alone."""
+    lines = {"": row["asr_text"], **further_hypotheses(row)}
+    return {name: align_words(row["text"] or "", heard, times, **compared) for name, heard in lines.items()}
+
+
 class SegmentPlayback(Playback):
     """Handler of a player's requests: facts and words of a segment, its audio, corrections of its bounds by `reviewer`."""
 
@@ -82,8 +95,8 @@ class SegmentPlayback(Playback):
 
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words (with the number of characters that are cut) and correction of a segment."""
-        row, words = self.segments.row(number), self.segments.words(number)
-        return described(row, words, correction=self._correction(row), rate=RATE, channels=row["recording_channels"])
+        row, lines = self.segments.row(number), self.segments.lines(number)
+        return described(row, lines, correction=self._correction(row), rate=RATE, channels=row["recording_channels"])
 
     def read(self, number: int, **options: Any) -> Sound:
         """Read the audio of a segment, see `read_sound`."""
@@ -137,11 +150,12 @@ class SegmentPlayback(Playback):
         return {"reviewer": found["reviewer"], "start_ms": start, "end_ms": end}
 
 
-def described(row: dict[str, Any], words: list[WordPair], *further: str, **facts: Any) -> dict[str, Any]:
-    """Return what a player shows of a segment: id, facts and `further` ones, words, and how many characters of them are cut."""
+def described(row: dict[str, Any], lines: dict[str, list[WordPair]], *further: str, **facts: Any) -> dict[str, Any]:
+    """Return what a player shows: id, facts and `further` ones, words, those of further hypotheses, number of cut characters."""
     unshown = max(0, len(row["text"] or "") - MOST_CHARACTERS)
     shown = {"segment_id": row["segment_id"], "facts": [*segment_facts(row), *further], "unshown": unshown}
-    return {**shown, "words": [pair._asdict() for pair in words], **facts}
+    named = {name: [pair._asdict() for pair in pairs] for name, pairs in lines.items()}
+    return {**shown, "words": named.pop(""), "lines": list(named.items()), **facts}
 
 
 def segment_facts(row: dict[str, Any]) -> list[str]:

@@ -8,8 +8,8 @@ each, `MOST_BYTES` of audio in all.
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -21,8 +21,9 @@ from nbaudio.core.errors import AudioError
 from nbaudio.core.report import show
 from nbaudio.text import word_diff
 from nbaudio.text.aligned_words import MOST_CHARACTERS
+from nbaudio.text.score import compared
 from nbaudio.ui.widgets.clip_audio import RATE, clip_picture, read_window
-from nbaudio.ui.widgets.segments import Segments, segment_facts
+from nbaudio.ui.widgets.segments import Segments, further_hypotheses, segment_facts
 
 MOST_CLIPS = 12
 LONGEST_S = 30
@@ -37,6 +38,7 @@ _INSERTED = (
     "color:color-mix(in srgb, currentColor 40%, #0072B2);text-decoration:underline;text-decoration-thickness:2px;"
     "font-weight:bold;unicode-bidi:isolate"
 )
+_FORMATTED = "text-decoration:underline dotted"
 _KEY = (
     f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
     f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
@@ -55,6 +57,8 @@ class StaticClip:
     audio: bytes | None = None  # an encoded file
     note: str | None = None  # a warning
     picture: bytes | None = None  # a PNG of its waveform and spectrogram
+    further: Mapping[str, str] = field(default_factory=dict)  # further hypotheses by name
+    compared: Mapping[str, Any] = field(default_factory=dict, repr=False)  # options of `word_diff`
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Clips:
     hidden: int = 0
 
     def _repr_html_(self) -> str:
-        key = _KEY if any(clip.asr_text is not None for clip in self.clips) else ""
+        key = _KEY if any(clip.asr_text is not None or clip.further for clip in self.clips) else ""
         shown = "".join(map(clip_html, self.clips)) or "<p>no segments</p>"
         more = f"<p>and {self.hidden:,} more, not shown</p>" if self.hidden else ""
         return f"<div>{key}{shown}{more}</div>"
@@ -119,12 +123,16 @@ def _cell(value: Any, align: str) -> str:
     return f'<td dir="auto" style="{align};{wrap}">{escape(shown)}</td>'
 
 
-def diff_html(text: str, asr_text: str) -> str:
+def diff_html(text: str, asr_text: str, compared: Mapping[str, Any]) -> str:
     """Return the words of a transcript and a hypothesis in one line, differences marked as deleted or inserted."""
     parts = []
-    for part in word_diff(_cut(text), _cut(asr_text)):
+    for part in word_diff(_cut(text), _cut(asr_text), **compared):
         if part.kind == "equal":
             parts.append(escape(" ".join(part.reference)))
+            continue
+        if part.kind == "formatting":
+            title = escape(f"formatting: {' '.join(part.hypothesis)}")
+            parts.append(f'<span style="{_FORMATTED}" title="{title}">{escape(" ".join(part.reference))}</span>')
             continue
         if part.reference:
             parts.append(f'<del style="{_DELETED}">{escape(" ".join(part.reference))}</del>')
@@ -146,12 +154,15 @@ def clip_html(clip: StaticClip) -> str:
             audio = f'<img alt="waveform and spectrogram of {name}" style="{style}" src="data:image/png;base64,{picture}" />'
         style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
         audio += f'<audio controls preload="metadata" aria-label="{name}" style="{style}" src="{data}"></audio>'
-    words = escape(_cut(clip.text)) if clip.asr_text is None else diff_html(clip.text, clip.asr_text)
+    words = escape(_cut(clip.text)) if clip.asr_text is None else diff_html(clip.text, clip.asr_text, clip.compared)
+    further = ((escape(called), diff_html(clip.text, heard, clip.compared)) for called, heard in clip.further.items())
+    lines = [words, *(f"<code>{called}</code> {heard}" for called, heard in further)]
+    style = "margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate"
+    said = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
     note = f'<div style="font-style:italic">&#9888; {escape(clip.note)}</div>' if clip.note else ""
     return (
         '<div style="padding:8px 0;border-bottom:1px solid #ccc;text-align:start">'
-        f'<div><code style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}'
-        f'<p dir="auto" style="margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate">{words}</p></div>'
+        f'<div><code style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}{said}</div>'
     )
 
 
@@ -162,14 +173,14 @@ def _cut(text: str) -> str:
 
 def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True) -> Clips:
     """Return segments for a saved page, with their audio unless `sound` is False; a note says why one has none."""
-    budget, clips = MOST_BYTES, []
+    budget, clips, how = MOST_BYTES, [], compared(segments.workspace)
     for number in numbers[:limit]:
         row = segments.row(number)
         audio, note, picture = _read_audio(segments, row) if sound else (None, None, None)
         if audio and len(audio) > budget:
             audio, note = None, f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
         budget -= len(audio or b"")
-        clips.append(static_clip(row, audio, note, picture))
+        clips.append(static_clip(row, audio, note, picture, **how))
     return Clips(tuple(clips), max(0, len(numbers) - limit))
 
 
@@ -183,7 +194,9 @@ def _read_audio(segments: Segments, row: dict[str, Any]) -> tuple[bytes | None, 
     return encode_clip(samples, RATE, "flac"), note, clip_picture(samples, RATE)
 
 
-def static_clip(row: dict[str, Any], audio: bytes | None, note: str | None, picture: bytes | None, *further: str) -> StaticClip:
-    """Return a clip of a row with its facts and `further` ones."""
-    facts = (*segment_facts(row), *further)
-    return StaticClip(row["segment_id"], facts, row["text"] or "", row["asr_text"], audio, note, picture)
+def static_clip(
+    row: dict[str, Any], audio: bytes | None, note: str | None, picture: bytes | None, *facts: str, **compared: Any
+) -> StaticClip:
+    """Return a clip of a row with its facts and further `facts`; texts are compared with these options of `word_diff`."""
+    texts, facts = (row["text"] or "", row["asr_text"]), (*segment_facts(row), *facts)
+    return StaticClip(row["segment_id"], facts, *texts, audio, note, picture, further_hypotheses(row), compared)

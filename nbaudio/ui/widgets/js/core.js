@@ -117,6 +117,18 @@ function bindKeys(rows) {
   return { key, help: rows.map(([names, meaning]) => [names, meaning]) };
 }
 
+/** Bind keys 1, 2, ... to verdicts, the words of `_verdicts`, on the segment with the number that `current()` returns. */
+function bindVerdicts({ root, model, request, bind }, current) {
+  const words = model.get("_verdicts") ?? [];
+  const status = make("div", { class: "nba-faint", role: "status" });
+  if (words.length) root.append(status);
+  async function give(word) {
+    const { result } = await request("verdict", { number: (await current()) ?? -1, word });
+    status.textContent = visible(result);
+  }
+  bind(words.map((word, i) => [`${i + 1}`, `log the verdict “${word}” for the segment`, { [i + 1]: () => void give(word).catch(() => {}) }]));
+}
+
 /** Resize a canvas to `width` and `height` in CSS pixels; return its empty context, in that unit. */
 function resizeCanvas(canvas, width, height) {
   const scale = window.devicePixelRatio || 1;

@@ -7,7 +7,7 @@ function render(widget) {
     const rows = make("select", { "aria-label": "rows that the actions apply to" }, make("option", { value: "marked" }), make("option", { value: "shown" }));
     const verdict = make(
       "select", { "aria-label": "verdict", on: { change: () => (give.disabled = !verdict.value) } },
-      ...["", ...words].map((word) => make("option", { value: word, text: word || "verdict …" })),
+      ...["", ...words].map((word, i) => make("option", { value: word, text: word ? `${word}   ${i}` : "verdict …" })),
     );
     const field = (label, value = "") => make("input", { type: "text", class: "nba-comment", "aria-label": label, placeholder: label, value });
     const comment = field("comment or note");

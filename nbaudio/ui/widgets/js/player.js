@@ -81,7 +81,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
       if (state.number !== which) return;
       state.facts = result;
       title.replaceChildren(...factsOf(result));
-      diff.show(result.words, result.unshown);
+      diff.show(result.words, result.unshown, result.lines);
       timeline.describe(result);
       apart.hidden = timeline.channels() < 2;
       onShown(result);

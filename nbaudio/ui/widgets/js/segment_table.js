@@ -2,7 +2,7 @@
 let speaking = null;
 
 function render(widget) {
-  return mount(widget, "segment-table", ({ root, model, request, keys, close, watch }) => {
+  return mount(widget, "segment-table", ({ root, model, request, keys, bind, close, watch }) => {
     const mode = model.get("_player"); // own, linked or missing
     const view = (speaking = {});
     const listening = make("div", { class: "nba-listening", hidden: true });
@@ -77,6 +77,7 @@ function render(widget) {
       } else return table.key(event) || Boolean(player && !listening.hidden && player.key(event));
       return true;
     }, rows);
+    bindVerdicts({ root, model, request, bind }, async () => (await table.loadedRow())?.number);
     return table.ready;
   });
 }

@@ -40,6 +40,7 @@ function render(widget) {
 
     bind([["↑ ↓", "previous, next clip", { ArrowUp: () => turn(-1, true), ArrowDown: () => turn(1, true) }]]);
     keys(player.key, player.help);
+    bindVerdicts({ root, model, request, bind }, () => at);
     if (result.total) await go(at);
     else root.append(make("p", { class: "nba-faint", text: "no segments" }));
   });

@@ -42,7 +42,7 @@ function render(widget) {
         button("▶", `play ${said.segment_id}`, () => (current === item && !audio.paused ? audio.pause() : play(item, 0))),
         item.note,
       );
-      item.diff.show(said.words, said.unshown);
+      item.diff.show(said.words, said.unshown, said.lines);
     }
     if (result.hidden) root.append(make("p", { class: "nba-faint", text: `and ${number(result.hidden)} more, not shown` }));
     if (!result.shown) root.append(make("p", { class: "nba-faint", text: "no segments" }));
