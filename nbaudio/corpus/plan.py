@@ -48,6 +48,10 @@ class ClipFormat:
     encoding: str
 
 
+RECOGNIZED = ClipFormat(16000, "mix", "wav")
+"""Format of the clips that recognizers get, by which their texts are kept in W/recognized."""
+
+
 @dataclass(frozen=True)
 class Source:
     """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order."""
