@@ -49,7 +49,8 @@ class ClipFormat:
 
 
 RECOGNIZED = ClipFormat(16000, "mix", "wav")
-"""Format of the clips that recognizers get, by which their texts are kept in W/recognized."""
+RECOGNIZED_FOLDER = "recognized"
+"""Format of the clips that recognizers get, and the folder of a workspace that keeps their texts by the keys of these clips."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Recognizer:
     def _called(self, given: Function | str, clips: Clips) -> dict[str, str | Failure]:
         try:
             function = _imported(given, self.folder)[0] if isinstance(given, str) else given
-            texts = function([clip.astype(np.float32) / 32768 for clip in clips.values()])
+            texts = function([clip.astype(np.float32) / np.float32(32768) for clip in clips.values()])
         except Exception as error:  # noqa: BLE001 - whatever a recognizer raises
             return dict.fromkeys(clips, Failure(f"{type(error).__name__}: {one_line(error)}", retry=True))
         if not isinstance(texts, list | tuple) or len(texts) != len(clips):
@@ -115,7 +115,7 @@ def _version(function: Any) -> str:
     if not callable(function):
         raise InputError(f"{function!r}: not callable; give a function, package.module:function or a command")
     function = getattr(function, "func", function)  # of functools.partial
-    module = inspect.getmodule(function if hasattr(function, "__name__") else type(function))
+    module: Any = inspect.getmodule(function if hasattr(function, "__name__") else type(function))
     stated = getattr(function, "version", None) or getattr(module, "__version__", None)
     try:
         return str(stated or _sha256([inspect.getsource(module if hasattr(module, "__file__") else function)]))
