@@ -93,15 +93,41 @@ def recognize(
     return nbaudio.recognize(**locals())
 
 
-@common.command("score W --normalize nfc --normalize lower")
+@common.command("join W verbatim.tsv --text verbatim --on file,start,end --tolerance 0.01")
+def join(
+    workspace: common.Workspace,
+    table: Annotated[str, Argument(metavar="FILE", help="a .csv, .tsv, .jsonl, .parquet or .xlsx with a row for each segment")],
+    on: Annotated[
+        str, Option(metavar="segment_id|file,start,end", help="columns that say which segment a row is about")
+    ] = "segment_id",
+    text: Annotated[str | None, Option(metavar="NAME", help="join a further transcript, as text_NAME")] = None,
+    hypothesis: Annotated[str | None, Option(metavar="NAME", help="join a further hypothesis, as asr_text_NAME")] = None,
+    column: Annotated[str | None, Option(metavar="NAME", help="join anything else, as a column NAME")] = None,
+    from_: Annotated[str | None, Option("--from", metavar="COLUMN", help="column of FILE with the values")] = None,
+    tolerance: Annotated[float, Option(min=0, help="most seconds by which times may differ")] = 0.0,
+) -> Report:
+    """Bring a further transcript, hypothesis or column from a table into a workspace; list what matches no single segment."""
+    return nbaudio.join(**locals())
+
+
+@common.command("score W --text verbatim --hypothesis large --language hr")
 def score(
     workspace: common.Workspace,
+    text: Annotated[str | None, Option(metavar="NAME", help="a further transcript, text_NAME; default: text")] = None,
+    hypothesis: Annotated[
+        list[str] | None, Option(metavar="NAME", help="a further hypothesis, asr_text_NAME; repeat for more; default: asr_text")
+    ] = None,
     normalize: Annotated[
         list[str] | None, Option(help="normalization before comparing: nfc, lower, punctuation or blanks; repeat for more")
     ] = None,
+    language: Annotated[
+        str | None, Option(metavar="hr", help="language of numbers and abbreviations; default: the last one")
+    ] = None,
+    formatting: Annotated[str | None, Option(metavar="FILE.tsv", help="further alternatives: language, written, spoken")] = None,
 ) -> Report:
-    """Compare transcripts with hypotheses: similarity, WER, CER."""
-    return nbaudio.score(workspace, normalize=tuple(normalize or ()))
+    """Compare transcripts with hypotheses: similarity, WER, CER, also without formatting; agreement of several hypotheses."""
+    given = locals()
+    return nbaudio.score(**{**given, "hypothesis": hypothesis or None, "normalize": tuple(normalize or ())})
 
 
 @common.command("review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)

@@ -7,6 +7,7 @@ All reads and writes of a workspace's tables are in this module: `scan` and `rea
 """
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -263,6 +264,17 @@ RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "o
 
 WRITTEN = frozenset((*NORMALIZED, "text_corrected", "text_origin", "corrected_by", "sampling_rate", "num_samples", "duration_s"))
 """Names of columns that steps after ingest write, which no column of a source can have either."""
+
+
+AGREEMENT = ("agreement", "agreement_text", "text_disputed", "disputed_words")
+"""Columns that `score` writes about several hypotheses."""
+
+_SCORE = re.compile(r"(spoken_)?(similarity|wer|cer)(_\w+)?")
+
+
+def is_score(column: str) -> bool:
+    """Return whether a column has the name of one that `score` writes."""
+    return column in (*AGREEMENT, *NORMALIZED) or _SCORE.fullmatch(column) is not None
 
 
 _NO_TRANSCRIPTS = frozenset(("text_corrected", "text_normalized", "text_origin", "text_raw", "text_source"))

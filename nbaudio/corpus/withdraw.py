@@ -284,7 +284,8 @@ def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
                 place.forget(row.get("num_bytes"), row.get("version"))
             elif place.local.is_relative_to(workspace.path / "audio"):
                 place.local.unlink(missing_ok=True)
-    shutil.rmtree(workspace.path / "source", ignore_errors=True)
+    for folder in ("source", "joined"):  # the second lists rows of tables that could not be joined
+        shutil.rmtree(workspace.path / folder, ignore_errors=True)
     (workspace.path / "probes.jsonl").unlink(missing_ok=True)
 
 

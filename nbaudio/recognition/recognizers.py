@@ -151,5 +151,5 @@ def _run(words: tuple[str, ...], folder: str, clips: Clips) -> dict[str, str | F
 def _text(text: object) -> str | Failure:
     """Return a text in NFC, or why it is none."""
     if not isinstance(text, str) or any("\ud800" <= each <= "\udfff" for each in text):
-        return Failure(f"its text is {type(text).__name__}, not a string of valid Unicode")
+        return Failure("its text is not a string of valid Unicode")
     return normalize("NFC", text).strip()

@@ -6,21 +6,19 @@ Boundaries: `start_sample`, `end_sample` and word times change, `corrected_by` n
 stay. Both follow from the logs of `state`: applied again, nothing changes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import CORRECTED_TEXTS, WORD_TIMES, text_column
+from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, WORD_TIMES, is_score, text_column
 from nbaudio.review.state import CORRECTION_LOG, OK, VERDICT_LOG, ReviewState, content_hashes, corrections
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
-from nbaudio.text.score import normalization_steps, score_table
+from nbaudio.text.score import rescored
 
-# Columns that a corrected text changes, and `uncorrected` restores.
-_CHANGED = ("text", "text_normalized", "similarity", "wer", "cer")
 _WANTED = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": pl.String}
 
 
@@ -55,9 +53,8 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
     rows = text_column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
     if len(rows):
-        after = _rewritten(segments, before, rows, normalization_steps(state.workspace))
-        changed = [name for name in _CHANGED if name in segments.columns]
-        fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", *changed)
+        after = _rewritten(state.workspace, segments, before, rows)
+        fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", "text", *_scores(segments))
         # First the old values, then the new ones: a kill in between loses neither.
         originals = [fresh] if state.original_texts is None else [fresh, state.original_texts]
         kept = pl.concat(originals, how="diagonal").unique("segment_id", keep="first", maintain_order=True)
@@ -75,7 +72,7 @@ def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> p
     segments = _uncorrected_bounds(state, segments)
     if not text_column(segments, "text_corrected").count() or state.original_texts is None:
         return segments
-    names = [name for name in _CHANGED if name in segments.columns and name in state.original_texts.columns]
+    names = [name for name in ("text", *_scores(segments)) if name in state.original_texts.columns]
     old = state.original_texts.select("segment_id", *(pl.col(name).alias(f"{name} before") for name in names), there=True)
     joined = segments.join(old, on="segment_id", how="left", maintain_order="left")
     back = pl.col("text_corrected").is_not_null() & pl.col("there").fill_null(value=False)
@@ -163,18 +160,24 @@ def _contents(segments: pl.DataFrame, wanted: pl.DataFrame) -> dict[str, str]:
     return dict(zip(involved["segment_id"], content_hashes(involved), strict=True))
 
 
-def _rewritten(segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series, steps: Sequence[str]) -> pl.DataFrame:
+def _scores(segments: pl.DataFrame) -> list[str]:
+    """Return the columns that follow a corrected text, and that `uncorrected` restores."""
+    return [name for name in segments.columns if is_score(name) and name != "asr_text_normalized"]
+
+
+def _rewritten(workspace: Workspace, segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
     """Return the table with some rows (by number) restored to `before`, and corrected if that has a `text_corrected`."""
     corrected = pl.col("text_corrected").is_not_null()
     new = before[rows].with_columns(
         text=pl.coalesce("text_corrected", "text"),
         text_raw=pl.when(corrected).then(pl.coalesce("text_raw", "text")).otherwise("text_raw"),
     )
-    scores = score_table(new, steps)
-    names = [name for name in _CHANGED[1:] if name in segments.columns]
+    scores, names = rescored(workspace, new), _scores(segments)
+    columns = {name: scores[name] if name in scores else pl.Series([None] * len(new), dtype=new.schema[name]) for name in names}
     # Unscored segments stay unscored; a normal form follows its text in any case.
-    follows = {name: corrected & (pl.col("similarity").is_not_null() | (name == "text_normalized")) for name in names}
-    new = new.with_columns(pl.when(follows[name]).then(text_column(scores, name)).otherwise(name).alias(name) for name in names)
+    guard = {**dict.fromkeys(AGREEMENT, "agreement"), "text_normalized": "text"}
+    follows = {name: corrected & pl.col(guard.get(name, name)).is_not_null() for name in names}
+    new = new.with_columns(pl.when(follows[name]).then(columns[name]).otherwise(name).alias(name) for name in names)
     written = ("text", *names, "text_raw", "text_corrected", "text_origin")
     return segments.with_columns(text_column(segments, name).scatter(rows, new[name]) for name in written)
 

@@ -80,4 +80,4 @@ def _scores_of(column: str, held: Collection[str]) -> list[str]:
         return []
     names = {*texts, *hypotheses}
     names |= {f"{t}_{h}" for t in texts or tables.text_names(held) for h in hypotheses or tables.hypothesis_names(held)}
-    return [each for each in held if each.startswith("agreement") or ((score := _SCORE.fullmatch(each)) and score[1] in names)]
+    return [each for each in held if each in tables.AGREEMENT or ((score := _SCORE.fullmatch(each)) and score[1] in names)]

@@ -17,7 +17,7 @@ from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.name_matching import segment_ids
-from nbaudio.core.tables import NORMALIZED, SEGMENTS, conform, segment_failures, table_path, with_recordings
+from nbaudio.core.tables import NORMALIZED, SEGMENTS, conform, is_score, segment_failures, table_path, with_recordings
 from nbaudio.core.times import to_samples_column
 from nbaudio.formats.base import Windows
 from nbaudio.storage.workspace import Workspace
@@ -175,7 +175,7 @@ class Merge:
             value = pl.when(own_text).then(old).otherwise(new)
         elif name in ("start_sample", "end_sample", "word_times", "corrected_by"):
             value = pl.when(own_bounds).then(old).otherwise(new)
-        elif name in _SCORES or name.startswith(("similarity_", "wer_", "cer_")):
+        elif is_score(name):
             value = pl.when(~is_(*_REPLACED, "hypothesis")).then(old)
         elif name == "asr_text":
             value = pl.when(replaced).then(new).otherwise(pl.coalesce(new, old))

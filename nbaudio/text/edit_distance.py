@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from rapidfuzz.process import cpdist
 from nbaudio.core.dataframes import Column, as_series
 from nbaudio.core.errors import InputError
 from nbaudio.text.normalization import normalize
+
+if TYPE_CHECKING:
+    from nbaudio.text.formatting import Formatting, Group
 
 # Whitespace as Python defines it; Rust's definition, which polars uses, lacks the four separators from U+001C. U+3000 is the
 # last.
@@ -39,14 +42,14 @@ _BLOCK = 4096
 _SURROGATES = (0xD800, 0xE000)
 _ALPHABET = 0x110000 - (_SURROGATES[1] - _SURROGATES[0])
 
-Kind = Literal["equal", "insert", "delete", "replace"]
+Kind = Literal["equal", "formatting", "insert", "delete", "replace"]
 Measure = Literal["similarity", "wer", "cer"]
 MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
 
 
 @dataclass(frozen=True)
 class DiffPart:
-    """A run of words that reference and hypothesis share (``equal``), or in which they differ.
+    """A run of words that are the same (``equal``), or read alike (``formatting``), in reference and hypothesis, or differ.
 
     Words only in the reference are of the kind ``delete``, words only in the hypothesis ``insert``, other words ``replace``.
     """
@@ -104,11 +107,14 @@ def cer(reference: str, hypothesis: str) -> float:
     return Levenshtein.distance(expected, hypothesis.strip()) / max(len(expected), 1)
 
 
-def word_diff(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> list[DiffPart]:
+def word_diff(
+    reference: str, hypothesis: str, *, steps: Sequence[str] = (), formatting: "Formatting | None" = None
+) -> list[DiffPart]:
     """Return the edits that turn the reference into the hypothesis, word by word, as few as `wer` counts.
 
     With `steps` of normalization (see `normal.NORMALIZERS`) words are equal where their normal forms are, and words with an empty
-    normal form, such as a lone dash, do not differ. The parts have the original words.
+    normal form, such as a lone dash, do not differ. With `formatting` words that are read alike are of the kind ``formatting``.
+    The parts have the original words.
 
     Examples:
         >>> [(part.kind, part.reference, part.hypothesis) for part in word_diff("evo blic", "evo blitz na")]
@@ -118,23 +124,37 @@ def word_diff(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> 
     """
     sides = words(reference), words(hypothesis)
     keys = [[normalize(word, ("nfc", *steps)) if steps else word for word in side] for side in sides]
-    kept = [[number for number, key in enumerate(side) if key] for side in keys]
-    # Kind, and numbers of the words that correspond; first the words whose normal form is not empty.
-    pairs: list[tuple[Kind, tuple[int | None, int | None]]] = [
-        (op.tag, pair)  # type: ignore[misc]  # rapidfuzz gives its tags as any text
-        for op in Levenshtein.opcodes(*([side[number] for number in some] for side, some in zip(keys, kept, strict=True)))
-        for pair in zip_longest(kept[0][op.src_start : op.src_end], kept[1][op.dest_start : op.dest_end])
-    ]
+    # Kind, and numbers of the words that correspond; first the words that count.
+    pairs: list[tuple[Kind, tuple[int, ...], tuple[int, ...]]]
+    if formatting is None:
+        kept: list[list[int]] = [[number for number, key in enumerate(side) if key] for side in keys]
+        pairs = [
+            (op.tag, *(() if number is None else (number,) for number in pair))  # type: ignore[misc]  # tags are any text
+            for op in Levenshtein.opcodes(*([side[number] for number in some] for side, some in zip(keys, kept, strict=True)))
+            for pair in zip_longest(kept[0][op.src_start : op.src_end], kept[1][op.dest_start : op.dest_end])
+        ]
+    else:
+        groups = formatting.align(*sides)
+        pairs = [(_kind(group, *keys), group.left, group.right) for group in groups]
+        kept = [[number for group in groups for number in (group.left, group.right)[side]] for side in (0, 1)]
     for side in (0, 1):
         for number in sorted(set(range(len(keys[side]))).difference(kept[side])):
-            behind = (place for place, (_, pair) in enumerate(pairs) if (at := pair[side]) is not None and at > number)
-            pairs.insert(next(behind, len(pairs)), ("equal", (number, None) if side == 0 else (None, number)))
+            places = [(left, right)[side] for _, left, right in pairs]
+            behind = (place for place, at in enumerate(places) if at and at[0] > number)
+            pairs.insert(next(behind, len(pairs)), ("equal", (number,), ()) if side == 0 else ("equal", (), (number,)))
     found = []
-    for (kind, *_), some in groupby(pairs, key=lambda pair: (pair[0], pair[1][0] is None, pair[1][1] is None)):
-        left, right = zip(*(pair for _, pair in some), strict=True)
+    for (kind, *_), some in groupby(pairs, key=lambda pair: (pair[0], not pair[1], not pair[2])):
+        left, right = zip(*(pair[1:] for pair in some), strict=True)
         numbers = zip(sides, (left, right), strict=True)
-        found.append(DiffPart(kind, *(tuple(side[n] for n in chosen if n is not None) for side, chosen in numbers)))
+        found.append(DiffPart(kind, *(tuple(side[n] for each in chosen for n in each) for side, chosen in numbers)))
     return found
+
+
+def _kind(group: "Group", left: Sequence[str], right: Sequence[str]) -> Kind:
+    if group.edits:
+        return "replace" if group.left and group.right else "delete" if group.left else "insert"
+    same = [left[number] for number in group.left] == [right[number] for number in group.right]
+    return "equal" if same else "formatting"
 
 
 def similarity_column(text: Column, asr_text: Column) -> pl.Series:

@@ -1,34 +1,69 @@
-"""Score hypotheses: how well each segment's hypothesis agrees with its transcript."""
+"""Score hypotheses: how well each segment's hypotheses agree with a transcript, and among themselves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from nbaudio.core.atomic import atomic_write
+from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.tables import CORRECTED_TEXTS, NORMALIZED, table_path
+from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, NORMALIZED, hypothesis_names, table_path, text_names
 from nbaudio.storage.workspace import Workspace
+from nbaudio.text.agreement import with_agreement
 from nbaudio.text.characters import vocabulary
 from nbaudio.text.edit_distance import edit_counts, error_rates
+from nbaudio.text.formatting import Formatting, spoken_counts
 from nbaudio.text.normalization import normalize_column
 
-_SHOWN_ODD = 8
+_SHOWN = 8
+_TABLE = "formatting.tsv"
 
 
-def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -> Report:
+class Pair(NamedTuple):
+    """A transcript and a hypothesis that are compared: their columns, and the end of the names of the scores."""
+
+    text: str
+    hypothesis: str
+    suffix: str = ""
+
+
+_OWN = Pair("text", "asr_text")
+
+
+def score(
+    workspace: Workspace | str | Path,
+    *,
+    text: str | None = None,
+    hypothesis: str | Sequence[str] | None = None,
+    normalize: Sequence[str] = (),
+    language: str | None = None,
+    formatting: str | Path | None = None,
+) -> Report:
     """Write similarity, WER and CER of every segment to the segments table, whose rows and order of columns stay.
 
-    `text` and `asr_text` never change. With normalization steps their normal forms are compared and stored as `text_normalized`
-    and `asr_text_normalized`; without steps these columns are removed and the texts are compared as they are. Unicode normal form
-    C is applied first in any case. Each call starts from the texts, so only the last call counts.
+    Texts never change. With `text` and `hypothesis` the columns are `similarity_NAME`, `wer_NAME` and so on, ``_TEXT_HYP`` with
+    both. `spoken_similarity`, `spoken_wer` and `spoken_cer` beside them count as equal what differs in formatting only: case,
+    punctuation, hyphens, ligatures, and in a `language` also digits, percent, currency and abbreviations (`text.formatting`).
+
+    With normalization steps the normal forms are compared; those of `text` and `asr_text` are stored as `text_normalized` and
+    `asr_text_normalized`, which a score of the two without steps removes. Unicode normal form C is applied first in any case.
+    Each call starts from the texts. Once all of several hypotheses have scores with `text`, each call writes `agreement` (mean
+    similarity of two hypotheses), `agreement_text` (mean similarity with `text`), `text_disputed` (the hypotheses have the same
+    words, and the text has others) and `disputed_words` (where all hypotheses differ from the text in the same way).
 
     Args:
         workspace: the workspace or its folder.
+        text: name of a further transcript, `text_NAME`; by default `text`.
+        hypothesis: name of a further hypothesis, `asr_text_NAME`, or several names; by default `asr_text`.
         normalize: names of steps from `text.NORMALIZERS`, in order.
+        language: such as ``hr``, for the formatting; by default that of the last call.
+        formatting: table of further alternatives, as `text.formatting.Formatting` describes; the workspace keeps a copy.
 
     Raises:
-        InputError: there is no workspace, its table cannot be read, or a step is unknown.
+        InputError: there is no workspace, its table cannot be read, or a name, step or language is unknown.
 
     Examples:
         >>> import tempfile
@@ -41,63 +76,168 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
         [0.765, None]
     """
     workspace = Workspace.open(workspace)
-    segments, counts = _compared(workspace.segments, normalize)
+    segments, settings = workspace.segments, workspace.settings
+    scored: dict[str, Any] = settings.get("scored", {})
+    names = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else list(hypothesis)
+    pairs = [_pair(workspace, segments.columns, text, name, scored) for name in names]
+    rules = Formatting(language or settings.get("language"), formatting or _own_table(workspace))
+    if formatting:
+        with atomic_write(workspace.path / _TABLE) as partial:
+            partial.write_bytes(Path(formatting).read_bytes())
+    scored = scored | {pair.suffix: {"pair": pair[:2], "normalize": list(normalize)} for pair in pairs}
+    settings |= {"scored": scored, "language": rules.language}
+    counts = {}
+    for pair in pairs:
+        segments, counts[pair] = _compared(segments, pair, normalize, rules)
+    segments = _agreed(segments, scored, rules)
     originals = {}
     if table_path(workspace, CORRECTED_TEXTS).exists():
         # Texts that corrections replaced are scored too, so that a withdrawn correction restores the right scores.
-        before = workspace.table(CORRECTED_TEXTS).drop("asr_text", strict=False)
-        hypotheses = segments.select("segment_id", "asr_text").unique("segment_id", keep="first")
-        before = before.join(hypotheses, on="segment_id", how="left", maintain_order="left")
-        originals[CORRECTED_TEXTS] = score_table(before, normalize).drop("asr_text", "asr_text_normalized", strict=False)
-    workspace.save(**originals, segments=segments)
-    report = _report(segments, counts, normalize)
-    workspace.save_report(report.step, report.to_dict())
-    return report
+        before = workspace.table(CORRECTED_TEXTS)
+        others = [*text_names(segments.columns).values(), *hypothesis_names(segments.columns).values()]
+        hypotheses = segments.select("segment_id", *others).unique("segment_id", keep="first")
+        before = before.drop(others, strict=False).join(hypotheses, on="segment_id", how="left", maintain_order="left")
+        for pair in pairs:
+            before = _compared(before, pair, normalize, rules)[0]
+        originals[CORRECTED_TEXTS] = _agreed(before, scored, rules).drop(*others, "asr_text_normalized", strict=False)
+    workspace.save_together(settings=settings, **originals, segments=segments)
+    reports = [_report(segments, pair, count, normalize, rules) for pair, count in counts.items()]
+    for report, pair in zip(reports, pairs, strict=True):
+        others = [_title(suffix) for suffix, one in scored.items() if one["normalize"] != list(normalize)]
+        if others:
+            report.warnings.append(f"{', '.join(others)} compared with other normalization steps: do not compare the scores")
+        workspace.save_report("score" + (pair.suffix and f"_{pair.suffix}"), report.to_dict())
+    if len(reports) == 1:
+        return reports[0]
+    facts = {pair.suffix or "asr_text": report.facts for pair, report in zip(pairs, reports, strict=True)}
+    return Report("score", facts, warnings=list(dict.fromkeys(line for report in reports for line in report.warnings)))
+
+
+def _pair(
+    workspace: Workspace, columns: Sequence[str], text: str | None, hypothesis: str | None, scored: Mapping[str, Any]
+) -> Pair:
+    """Return the columns of a transcript and a hypothesis by name, None for those of the source."""
+    texts = {"text": "text", "normalized": "text_normalized", **text_names(columns)}
+    hypotheses = {"asr": "asr_text", **hypothesis_names(columns)}
+    for kind, name, known in (("text", text, texts), ("hypothesis", hypothesis, hypotheses)):
+        if name is not None and known.get(name) not in columns:
+            there = ", ".join(one for one, column in known.items() if column in columns)
+            raise InputError(f"{workspace.path}: no {kind} {name!r}; there are {there}; 'nbaudio join' brings in others")
+    own = (None if text == "text" else text, None if hypothesis == "asr" else hypothesis)
+    pair = Pair(texts[text or "text"], hypotheses[hypothesis or "asr"], "_".join(filter(None, own)))
+    before = scored.get(pair.suffix, {}).get("pair", pair[:2] if not pair.suffix else None)
+    if before is None and f"similarity_{pair.suffix}" in columns:
+        raise InputError(f"{workspace.path}: the source has a column similarity_{pair.suffix}, which stays: choose another name")
+    if before is not None and tuple(before) != pair[:2]:
+        raise InputError(f"{workspace.path}: similarity_{pair.suffix} compares {before[0]} with {before[1]}: choose other names")
+    return pair
 
 
 def normalization_steps(workspace: Workspace) -> tuple[str, ...]:
-    """Return the normalization steps of the last `score`; none before any."""
+    """Return the normalization steps of the last `score` of `text` and `asr_text`; none before any."""
+    if (scored := workspace.settings.get("scored", {}).get("")) is not None:
+        return tuple(scored["normalize"])
     facts = workspace.report("score").get("facts", {})
     return tuple(facts.get("normalized_by", facts.get("normalised by", ())))  # the second is by earlier versions
 
 
-def score_table(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
-    """Return segments with similarity, WER and CER of `text` and `asr_text`, and the compared normal forms, if any."""
-    return _compared(segments, steps)[0]
+def formatting_rules(workspace: Workspace) -> Formatting:
+    """Return the formatting rules of the last `score`: its language, and the table that extends them."""
+    table = _own_table(workspace)
+    return _rules(workspace.settings.get("language"), table, table and table.stat().st_mtime_ns)
 
 
-def _compared(segments: pl.DataFrame, steps: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return `score_table` and the counts behind the scores."""
-    names = list(NORMALIZED) if steps else ["text", "asr_text"]
+@lru_cache(maxsize=8)
+def _rules(language: str | None, table: Path | None, _version: int | None) -> Formatting:
+    return Formatting(language, table)
+
+
+def _own_table(workspace: Workspace) -> Path | None:
+    path = workspace.path / _TABLE
+    return path if path.exists() else None
+
+
+def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of the segments table with all scores that there are, computed again from their texts."""
+    scored = workspace.settings.get("scored", {}) or {"": {"pair": _OWN[:2], "normalize": normalization_steps(workspace)}}
+    rules = formatting_rules(workspace)
+    for suffix, one in scored.items():
+        if set(one["pair"]) <= {*segments.columns}:
+            segments = _compared(segments, Pair(one["pair"][0], one["pair"][1], suffix), one["normalize"], rules)[0]
+    return _agreed(segments, scored, rules)
+
+
+def _compared(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: Formatting) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return segments with the scores of a pair, and the compared normal forms of `text` and `asr_text`; and the counts."""
+    compared = segments[pair.text], segments[pair.hypothesis]
     if steps:
-        forms = (normalize_column(segments[source], ("nfc", *steps)).alias(name) for name, source in NORMALIZED.items())
-        segments = segments.with_columns(forms)
-    else:
-        segments = segments.drop(NORMALIZED, strict=False)
-    counts = edit_counts(*(segments[name] for name in names))
-    return segments.with_columns(error_rates(counts)), counts
+        compared = normalize_column(compared[0], ("nfc", *steps)), normalize_column(compared[1], ("nfc", *steps))
+    if not pair.suffix:
+        forms = [column.alias(name) for column, name in zip(compared, NORMALIZED, strict=True)]
+        segments = segments.with_columns(forms) if steps else segments.drop(NORMALIZED, strict=False)
+    plain = edit_counts(*compared)
+    spoken = spoken_counts(*compared, rules, plain)
+    rates = [error_rates(plain), error_rates(spoken).select(pl.all().name.prefix("spoken_"))]
+    end = pair.suffix and f"_{pair.suffix}"
+    columns = [column.alias(column.name + end) for rate in rates for column in rate]
+    return segments.with_columns(columns), pl.concat([plain, spoken.select(pl.all().name.prefix("spoken_"))], how="horizontal")
 
 
-def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) -> Report:
-    similarity = segments["similarity"]
+def _agreed(segments: pl.DataFrame, scored: Mapping[str, Any], rules: Formatting) -> pl.DataFrame:
+    """Return segments with the agreement of several hypotheses if all have scores with `text`, otherwise without it."""
+    there = hypothesis_names(segments.columns).values()
+    known = {
+        one["pair"][1]: f"similarity_{suffix}" if suffix else "similarity"
+        for suffix, one in scored.items()
+        if one["pair"][0] == "text"
+    }
+    used = {name: known.get(name, "") for name in there if segments[name].count()}
+    if len(used) < 2 or not set(used.values()) <= {*segments.columns}:
+        return segments.drop(AGREEMENT, strict=False)
+    return with_agreement(segments, used, rules)
+
+
+def _title(suffix: str) -> str:
+    return f"similarity_{suffix}" if suffix else "similarity"
+
+
+def _report(segments: pl.DataFrame, pair: Pair, counts: pl.DataFrame, steps: Sequence[str], rules: Formatting) -> Report:
+    end = pair.suffix and f"_{pair.suffix}"
+    similarity, spoken = (segments[f"{name}similarity{end}"] for name in ("", "spoken_"))
     scored = similarity.count()
-    edits, words = counts.select(pl.sum("word_edits", "words")).row(0)
-    odd = vocabulary(segments["text_normalized" if steps else "text"], segment_ids=segments["segment_id"]).odd
+    edits, aloud, words = counts.select(pl.sum("word_edits", "spoken_word_edits", "words")).row(0)
+    text, hypothesis = (segments[name] for name in pair[:2])
+    compared = segments["text_normalized"] if steps and not pair.suffix else text
+    odd = vocabulary(compared, segment_ids=segments["segment_id"]).odd
     named = [
         f"{name.lower()} {c if c.isprintable() else code} {count:,}"
         for c, code, name, count in odd.select("character", "code_point", "name", "count").rows()
     ]
-    hidden = len(named) - _SHOWN_ODD
-    facts: dict[str, Any] = {"segments": len(segments), "scored": scored, "without_hypothesis": segments["asr_text"].null_count()}
+    unread = rules.uncovered(text) + rules.uncovered(hypothesis)
+    facts: dict[str, Any] = {"segments": len(segments), "scored": scored, "without_hypothesis": hypothesis.null_count()}
     facts |= {"mean_similarity": similarity.mean(), "median_similarity": similarity.median()}
     facts |= {"above_0_8": int((similarity > 0.8).sum()), "word_error_rate": edits / words if words else None}
-    facts["odd_characters"] = named[:_SHOWN_ODD] + ([f"and {hidden} more"] if hidden > 0 else [])
-    facts["normalized_by"] = list(steps)
+    facts |= {"word_error_rate_without_formatting": aloud / words if words else None}
+    only = counts.select(((pl.col("edits") > 0) & (pl.col("spoken_word_edits") == 0)).sum()).item()
+    facts |= {"differ_only_in_formatting": only, "above_0_8_without_formatting": int((spoken > 0.8).sum())}
+    facts["formatting_not_covered"] = _first(
+        [f"{word} {count:,}" for word, count in sorted(unread.items(), key=lambda row: (-row[1], row[0]))]
+    )
+    facts["odd_characters"] = _first(named)
+    if "text_disputed" in segments.columns:
+        facts |= {"text_disputed": int(segments["text_disputed"].sum()), "mean_agreement": segments["agreement"].mean()}
+    facts |= {"normalized_by": list(steps), "language": rules.language}
     warnings = []
-    if not segments["text"].count():
+    if not text.count():
         warnings.append("no segment has a transcript: nothing can be compared, only audio can be cut")
     elif not scored:
         warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
+    if unread and rules.language is None:
+        warnings.append("digits and abbreviations are compared as they are written: name the language, such as --language hr")
     if "asr_text_raw" in segments.columns:
         warnings.append("an older version normalized the texts of this workspace in place: ingest again to have the source's own")
     return Report("score", facts, warnings=warnings)
+
+
+def _first(lines: Sequence[str]) -> list[str]:
+    return [*lines[:_SHOWN], *([f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]

@@ -1,0 +1,304 @@
+"""Join: a further transcript, hypothesis or fact of each segment from a table, by the segment's id or by file and times."""
+
+import unicodedata
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import polars as pl
+
+from nbaudio.core import tables
+from nbaudio.core.dataframes import as_polars
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import Report, first_lines
+from nbaudio.formats.table import cell_texts, read_cells
+from nbaudio.sources.joined_columns import check_name, store_column
+from nbaudio.storage.workspace import Workspace
+
+BY_ID, BY_TIMES = ("segment_id",), ("file", "start", "end")
+_NAMES = {
+    "segment_id": ("segment_id", "id", "key", "utt_id", "utterance_id"),
+    "file": ("file", "path", "name", "recording_id", "recording", "audio", "audio_filepath"),
+    "start": ("start", "source_start", "start_time", "offset"),
+    "end": ("end", "source_end", "end_time"),
+    "duration": ("duration",),
+    "text": ("text", "transcript", "sentence", "words"),
+    "hypothesis": ("asr_text", "pred_text", "hypothesis", "asr", "text"),
+    "column": (),
+}
+_PROBLEMS = pl.Schema({"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String})
+_TRUE_FALSE = {"true": True, "false": False}
+
+
+class _Table(NamedTuple):
+    """A table to join: a name for messages, its columns, and the line of each row."""
+
+    name: str
+    frame: pl.DataFrame
+    lines: Sequence[int]
+
+
+def join(
+    workspace: Workspace | str | Path,
+    table: Any,
+    *,
+    on: str | Sequence[str] = BY_ID,
+    text: str | None = None,
+    hypothesis: str | None = None,
+    column: str | None = None,
+    from_: str | None = None,
+    tolerance: float | str = 0,
+) -> Report:
+    """Bring a further transcript, hypothesis or fact of each segment into a workspace, as a column of the segments table.
+
+    What matches no segment, or not exactly one, is listed in the table ``joined/COLUMN`` of the workspace and not used. Called
+    again, it replaces what `join` wrote before.
+
+    Args:
+        workspace: the workspace or its folder.
+        table: a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a pandas or polars frame.
+        on: ``segment_id``, or ``file,start,end``: the recording's id, path or file name, and seconds, equal as decimals. Columns
+            have these or usual names such as ``id``, ``audio_filepath``, ``offset``, ``duration``.
+        text: name of a transcript: the column is `text_NAME`.
+        hypothesis: name of a hypothesis: the column is `asr_text_NAME`. An empty one is a hypothesis of no words.
+        column: name of the column of anything else; numbers and true or false are recognized. Give one of these three.
+        from_: column of `table` that has the values; by default one with a usual name.
+        tolerance: most seconds by which start and end each may differ, where no times are equal.
+
+    Raises:
+        InputError: the table cannot be read, nothing matches, or a source brought a column of this name.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "text": ["evo blic", "da"]}))
+        >>> heard = pl.DataFrame({"segment_id": ["b", "a", "z"], "text": ["da", "evo blitz", "ne"]})
+        >>> report = join(workspace, heard, hypothesis="large")
+        >>> report.facts["matched"], report.problems
+        (2, ['row 3: z: matches no segment'])
+        >>> workspace.segments["asr_text_large"].to_list()
+        ['evo blitz', 'da']
+    """
+    workspace = Workspace.open(workspace)
+    given = {kind: name for kind, name in (("text", text), ("hypothesis", hypothesis), ("column", column)) if name is not None}
+    if len(given) != 1:
+        raise InputError("give one of text, hypothesis and column: the name of what is joined")
+    [(kind, name)] = given.items()
+    keys = tuple(part.strip() for part in on.split(",")) if isinstance(on, str) else tuple(on)
+    if keys not in (BY_ID, BY_TIMES):
+        raise InputError(f"on={','.join(keys)}: must be segment_id or file,start,end")
+    if (most := _decimal(str(tolerance))) is None or most < 0:
+        raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
+    target = check_name(workspace, kind, name)
+    source, problems = _read(table)
+    used = _key_columns(source, keys)
+    values = _values(source, _value_column(source, kind, (name, target), from_, used.values()), kind)
+    located = {key: cell_texts(Path(source.name), source.frame[held], empty=False) for key, held in used.items()}
+    labels = [" ".join(str(part) for part in row if part is not None) for row in zip(*located.values(), strict=True)]
+    matches, reasons = (_by_id if keys == BY_ID else _by_times)(workspace, located, most)
+    rows, segments = (matches[side].value_counts() for side in ("row", "segment"))
+    several = set(rows.filter(pl.col("count") > 1)["row"])
+    repeated = matches.filter(pl.col("segment").is_in(segments.filter(pl.col("count") > 1)["segment"].implode()))["row"]
+    reasons |= dict.fromkeys(set(repeated) - several, "the table has this segment several times") | dict.fromkeys(
+        several, "matches several segments"
+    )
+    blank = values.fill_null("").str.strip_chars() == "" if values.dtype == pl.String else values.is_null()
+    if kind == "text":
+        reasons |= dict.fromkeys(set(blank.arg_true()) - set(reasons), "the text is empty")
+    good = matches.filter(~pl.col("row").is_in(list(reasons)))
+    if good.is_empty():
+        first = f"; {labels[row]!r} {reasons[row]}" if (row := min(reasons, default=None)) is not None else ""
+        raise InputError(f"{source.name}: none of its {len(values):,} rows can be joined{first}")
+    ids = tables.read(workspace, ["segment_id"])["segment_id"]
+    found = pl.DataFrame({"segment_id": ids[good["segment"]], "value": values[good["row"]]}).drop_nulls("value")
+    record = {"step": "join", "kind": kind, "file": source.name, "from": values.name, "on": list(keys)}
+    changes = store_column(workspace, target, found, record)
+    shown = values.cast(pl.String)
+    problems += [(source.name, source.lines[row], labels[row], reasons[row], shown[row]) for row in sorted(reasons)]
+    _save_problems(workspace, target, problems)
+    facts: dict[str, Any] = {"column": target, "rows": len(values), "matched": len(good), "segments": len(ids)}
+    facts |= {"without": len(ids) - len(found), **changes, "empty": int(blank.sum()), "not_joined": len(problems)}
+    place = "line" if isinstance(table, str | Path) else "row"
+    lines = [f"{place} {line}: {f'{label}: ' if label else ''}{reason}" for _, line, label, reason, _ in problems]
+    facts["next"] = f"nbaudio score {workspace.path} --{kind} {name}" if kind != "column" else f"nbaudio stats {workspace.path}"
+    report = Report("join", facts, problems=first_lines(lines, f"{workspace.path}/joined/{target}.parquet"))
+    workspace.save_report(f"join_{target}", report.to_dict())
+    return report
+
+
+def _read(table: Any) -> tuple[_Table, list[tuple[Any, ...]]]:
+    if not isinstance(table, str | Path):
+        frame = as_polars(table)
+        return _Table("table", frame, range(1, len(frame) + 1)), []
+    path = Path(table)
+    cells = read_cells(path, ending=".jsonl" if path.suffix.lower() == ".json" else None)
+    if cells.frame.is_empty():
+        first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
+        raise InputError(f"{path}: no readable rows{first}")
+    return _Table(str(path), cells.frame, cells.lines), [(str(path), one.line, "", one.reason, None) for one in cells.problems]
+
+
+def _save_problems(workspace: Workspace, target: str, problems: list[tuple[Any, ...]]) -> None:
+    if problems:
+        tables.write(workspace, pl.DataFrame(problems, schema=_PROBLEMS, orient="row"), table=f"joined/{target}")
+    else:
+        tables.table_path(workspace, f"joined/{target}").unlink(missing_ok=True)
+
+
+def _key_columns(source: _Table, keys: Sequence[str]) -> dict[str, str]:
+    """Return the column of each key; a duration stands for a missing end."""
+    held = source.frame.columns
+    found = {key: next((name for name in _NAMES[key] if name in held), None) for key in (*keys, "duration")}
+    if "end" in keys and found["end"] is None and found["duration"] is not None:
+        found["end"] = ""
+    if missing := [key for key in keys if found[key] is None]:
+        usual = ", ".join(_NAMES[missing[0]])
+        raise InputError(f"{source.name}: no column {missing[0]} (or {usual}); it has {', '.join(held)}")
+    wanted = [*keys, *(["duration"] if found.get("end") == "" else [])]
+    return {key: name for key in wanted if (name := found[key])}
+
+
+def _value_column(source: _Table, kind: str, names: Sequence[str], from_: str | None, used: Iterable[str]) -> str:
+    others = [name for name in source.frame.columns if name not in used]
+    if from_ is not None:
+        if from_ not in source.frame.columns:
+            raise InputError(f"{source.name}: no column {from_!r}; it has {', '.join(source.frame.columns)}")
+        return from_
+    for name in (*names, *_NAMES[kind], *(others if len(others) == 1 else [])):
+        if name in others:
+            return name
+    raise InputError(f"{source.name}: which column has the values? name it by from; it has {', '.join(others) or 'no others'}")
+
+
+def _values(source: _Table, name: str, kind: str) -> pl.Series:
+    """Return the values to join: texts composed, lists of words joined; of other columns numbers, true or false."""
+    column = source.frame[name]
+    if column.dtype == pl.List(pl.String):
+        column = column.list.join(" ")
+    elif column.dtype == pl.String and (lists := column.str.starts_with('["')).any():
+        column = column.scatter(lists.arg_true(), [_joined(one) for one in column.filter(lists)])
+    if kind != "column":
+        return cell_texts(Path(source.name), column, empty=True).str.normalize("NFC")
+    if column.dtype != pl.String:
+        return (
+            column
+            if column.dtype == pl.Boolean
+            else column
+            if column.dtype.is_numeric()
+            else cell_texts(Path(source.name), column, empty=False)
+        )
+    plain = cell_texts(Path(source.name), column, empty=False)
+    for kind_of in (pl.Int64, pl.Float64):
+        number = plain.cast(kind_of, strict=False)
+        # A number with zeros in front is an id.
+        if number.null_count() == plain.null_count() and not plain.str.contains(r"^[+-]?0\d").any():
+            return number
+    if set(plain.drop_nulls().str.to_lowercase()) <= _TRUE_FALSE.keys():
+        return plain.str.to_lowercase().replace_strict(_TRUE_FALSE, return_dtype=pl.Boolean)
+    return plain
+
+
+def _joined(words: str) -> str:
+    try:
+        return " ".join(msgspec.json.decode(words, type=list[str]))
+    except msgspec.MsgspecError:
+        return words
+
+
+def _by_id(workspace: Workspace, located: Mapping[str, pl.Series], _tolerance: Decimal) -> tuple[pl.DataFrame, dict[int, str]]:
+    """Return pairs of a row of the table and of a segment (numbers), and why rows match none."""
+    ids = tables.read(workspace, ["segment_id"]).with_row_index("segment")
+    return _paired(pl.DataFrame({"segment_id": located["segment_id"]}), ids)
+
+
+def _paired(rows: pl.DataFrame, segments: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, str]]:
+    keys = [name for name in segments.columns if name != "segment"]
+    rows = rows.with_row_index("row")
+    matches = rows.join(segments, on=keys, maintain_order="left").select("row", "segment")
+    missed = rows.join(matches, on="row", how="anti")
+    empty = missed.filter(pl.any_horizontal(pl.col(keys).is_null()))["row"]
+    return matches, dict.fromkeys(missed["row"], "matches no segment") | dict.fromkeys(empty, "a key is empty or no number")
+
+
+def _by_times(workspace: Workspace, located: Mapping[str, pl.Series], tolerance: Decimal) -> tuple[pl.DataFrame, dict[int, str]]:
+    known = _recording_names(workspace)
+    names = located["file"].to_list()
+    recordings = [next((known[key] for key in _spellings(name) if key in known), None) if name else None for name in names]
+    times = {key: [_decimal(one) for one in located[key]] for key in ("start", "end", "duration") if key in located}
+    if "end" not in times:
+        pairs = zip(times["start"], times["duration"], strict=True)
+        times["end"] = [None if start is None or length is None else start + length for start, length in pairs]
+    held = tables.read(workspace, ["recording_id", "source_start", "source_end"])
+    bounds = [[_decimal(one) for one in held[name]] for name in ("source_start", "source_end")]
+    placed = [pl.Series([one and _written(one) for one in side], dtype=pl.String) for side in bounds]
+    segments = pl.DataFrame({"recording_id": held["recording_id"], "start": placed[0], "end": placed[1]}).with_row_index(
+        "segment"
+    )
+    unique = pl.Series([one if isinstance(one, str) else None for one in recordings], dtype=pl.String)
+    wanted = [pl.Series([one and _written(one) for one in times[side]], dtype=pl.String) for side in ("start", "end")]
+    matches, reasons = _paired(pl.DataFrame({"recording_id": unique, "start": wanted[0], "end": wanted[1]}), segments)
+    if tolerance:
+        missed = [(row, recordings[row], times["start"][row], times["end"][row]) for row in reasons]
+        near = _near(missed, zip(held["recording_id"], *bounds, strict=True), tolerance)
+        matches = pl.concat([matches, pl.DataFrame(near, schema=matches.schema, orient="row")])
+        reasons = {row: why for row, why in reasons.items() if row not in {row for row, _ in near}}
+    for row in reasons:
+        if names[row] and not isinstance(recordings[row], str):
+            reasons[row] = "no recording has this name" if recordings[row] is None else "several recordings have this name"
+    return matches, reasons
+
+
+def _near(rows: Iterable[tuple[Any, ...]], segments: Iterable[tuple[Any, ...]], tolerance: Decimal) -> list[tuple[int, int]]:
+    """Return the pairs of a row (number, recording, start, end) and a segment whose times differ by `tolerance` at most."""
+    by_recording = defaultdict(list)
+    for number, (owner, start, end) in enumerate(segments):
+        if start is not None and end is not None:
+            by_recording[owner].append((start, end, number))
+    for some in by_recording.values():
+        some.sort()
+    found = []
+    for row, owner, start, end in rows:
+        some = by_recording.get(owner, []) if start is not None and end is not None else []
+        for first, last, number in some[bisect_left(some, (start - tolerance,)) if some else 0 :]:
+            if first > start + tolerance:
+                break
+            if abs(last - end) <= tolerance:
+                found.append((row, number))
+    return found
+
+
+def _recording_names(workspace: Workspace) -> dict[str, str | int]:
+    """Return the recording of each id, path and name in the source, and of each file name; a number for several recordings."""
+    pairs = workspace.recordings.select("recording_id", "path").rows()
+    if tables.table_path(workspace, "names").exists():
+        pairs += workspace.table("names").select("recording_id", "name").rows()
+    found: dict[str, set[str]] = defaultdict(set)
+    for key, name in pairs:
+        for spelling in _spellings(name) if name and key else ():
+            found[spelling].add(key)
+    return {name: len(keys) if len(keys) > 1 else next(iter(keys)) for name, keys in found.items()} | {
+        key: key for key, _ in pairs if key
+    }
+
+
+def _spellings(name: str) -> list[str]:
+    """Return a name of a file as it is, without its folders, and without its ending."""
+    name = unicodedata.normalize("NFC", name)
+    last = name.replace("\\", "/").rpartition("/")[2]
+    return [name, last, last.rpartition(".")[0] or last]
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    try:
+        value = Decimal((text or "").strip())
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() and -30 <= value.adjusted() <= 12 else None
+
+
+def _written(value: Decimal) -> str:
+    return f"{value.normalize():f}"

@@ -1,0 +1,379 @@
+"""Formatting: words that are equal when they are read aloud, such as ``25 %`` and ``dvadeset i pet posto``.
+
+Digits, percent, currency and abbreviations have alternatives in a language: those of the table ``formatting.tsv``, of a table of
+the user, and of num2words. Case, punctuation, hyphens and ligatures never count. Texts are not rewritten: each word is a choice
+between what is written and its alternatives, and two texts are compared by the choices that agree best.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import islice, pairwise, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+from rapidfuzz.distance import Levenshtein
+
+from nbaudio.core.dataframes import Column, as_series
+from nbaudio.core.errors import InputError
+from nbaudio.core.input_guards import read_all
+from nbaudio.text.edit_distance import edit_counts, words
+
+#: One way to read a word: the words that may be said, one after the other.
+Reading = tuple[frozenset[str], ...]
+
+_TABLE = Path(__file__).with_name("formatting.tsv")
+_MOST_TABLE_BYTES = 1 << 20
+_LIGATURES = str.maketrans({"œ": "oe", "æ": "ae", "\u2044": "/"})
+_SYMBOLS = frozenset("%‰€$£¥&+@§°/=")
+_NUMBER = re.compile(r"(?P<before>[€$£¥]?)(?P<number>\d+(?:[.,]\d+)*)(?:[.]|st|nd|rd|th)?(?P<after>%|‰|°|€|\$|£|¥)?")
+_THOUSANDS = re.compile(r"\d{1,3}(?:[.,]?\d{3})+")
+_BLANK_THOUSANDS = re.compile(r"\d{1,3}( \d{3})+")
+_SEPARATED = re.compile(r"\d+(?:[./:–-]\d+)+\.?")
+_UNCOVERED = re.compile(r"\d|[½¼¾⅓⅔]")
+_ABBREVIATION = re.compile(r"[^\W\d_]{1,4}\.")
+_MOST_DIGITS, _MOST_READINGS, _LONGEST_SPAN = 12, 24, 4
+# Equal words between two differences that are compared together.
+_BETWEEN = 3
+# Costs of a word too many and of another word: of alignments with as few edits, the one with more equal words.
+_EDIT, _OTHER = 1000, 1001
+
+
+class Group(NamedTuple):
+    """Words that correspond: their numbers in both texts, the words as they are read, and how many of those differ."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    said: tuple[tuple[str, ...], tuple[str, ...]]
+    edits: int
+
+
+class Formatting:
+    """Rules of a language, such as ``hr`` or ``en``: which words are read alike; None has only those of all languages.
+
+    `table` is a file of tab-separated lines `language`, `written`, `spoken` that extend ``nbaudio/text/formatting.tsv``:
+    alternatives are separated by ``|``, the language ``*`` is any. Languages that num2words does not know read numbers by rows
+    for 0 to 20, the tens, hundreds, 1000 and so on. Raises InputError for a language without any rule, and an unreadable table.
+
+    Examples:
+        >>> Formatting("hr").are_equal("25 % od 5. članka", "Dvadeset i pet posto od petog članka.")
+        True
+        >>> Formatting("en").edits("chapter 21", "chapter twenty two")
+        1
+    """
+
+    def __init__(self, language: str | None = None, table: str | Path | None = None) -> None:
+        self.language = language
+        self._endings: dict[str, list[str]] = {}
+        self._spoken: dict[str, list[Reading]] = {}
+        for path in (_TABLE, *([Path(table)] if table else [])):
+            self._load(path)
+        self._numerals = language is not None and "1000" not in self._spoken
+        if self._numerals and language not in _num2words().CONVERTER_CLASSES:
+            known = sorted({*_num2words().CONVERTER_CLASSES, *_languages()})
+            raise InputError(f"language {language!r}: no rules for its numbers; known are {', '.join(known)}")
+        self._longest = max((len(written.split()) for written in self._spoken), default=1)
+        self._keys = _Keys(self.alternatives)
+
+    def _load(self, path: Path) -> None:
+        try:
+            lines = read_all(path, most=_MOST_TABLE_BYTES).decode("utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read as a table of formatting ({error})") from error
+        for number, line in enumerate(lines, 1):
+            if not line.strip() or line.startswith("#") or (number == 1 and line.startswith("language\t")):
+                continue
+            language, *rest = line.split("\t")
+            if len(rest) != 2 or not all(map(str.strip, rest)):
+                raise InputError(f"{path}: line {number}: expected language, written and spoken, separated by tabs")
+            written, spoken = unicodedata.normalize("NFKC", rest[0]).casefold().strip(), rest[1]
+            if language not in ("*", self.language):
+                continue
+            if written.startswith("@"):
+                self._endings[written] = spoken.split()
+                continue
+            readings: list[Reading] = []
+            single: set[str] = set()
+            for alternative in spoken.split("|"):
+                said = [self._inflected(word) for word in alternative.split()]
+                if len(said) == 1:
+                    single |= said[0]
+                else:
+                    readings.append(tuple(said))
+            self._spoken.setdefault(written, []).extend([*([(frozenset(single),)] if single else []), *readings])
+
+    def _inflected(self, word: str) -> frozenset[str]:
+        stem, at, name = word.partition("@")
+        return frozenset(fold(stem + ending) for ending in (self._endings.get(f"@{name}", [""]) if at else [""]))
+
+    def alternatives(self, written: str) -> list[Reading]:
+        """Return how a word, or several with blanks between them, may be read besides as it is written; often empty."""
+        plain = unicodedata.normalize("NFKC", written).casefold().translate(_LIGATURES).strip("\"'()[]{}„“”‘’«»,;:!?…")
+        found = [*self._spoken.get(plain, []), *(self._spoken.get(plain.rstrip("."), []) if plain.endswith(".") else [])]
+        if plain[:1].isdigit() or plain[1:2].isdigit():
+            found += self._read_number(plain.replace(" ", ""))
+        elif len(parts := [fold(part) for part in re.split(r"[-‐‑–/]", plain) if fold(part)]) > 1:
+            found.append(tuple(frozenset([part]) for part in parts))
+        return found[:_MOST_READINGS]
+
+    def _read_number(self, written: str) -> list[Reading]:
+        if match := _NUMBER.fullmatch(written):
+            symbol = match["after"] or match["before"]
+            units = self._spoken.get(symbol, []) if symbol else [()]
+            if found := [(*number, *unit) for number, unit in product(self._numbers(match["number"]), units)]:
+                return found
+        if _SEPARATED.fullmatch(written) and written not in self._spoken:  # dates and times of day
+            each = [self._cardinal(int(part)) for part in re.findall(r"\d+", written) if len(part) <= 4]
+            return [tuple(word for part in parts for word in part) for parts in islice(product(*each), _MOST_READINGS)]
+        return []
+
+    def _numbers(self, written: str) -> list[Reading]:
+        digits = re.sub(r"[.,]", "", written)
+        if len(digits) > _MOST_DIGITS:
+            return []
+        found: list[Reading] = []
+        if digits == written or _THOUSANDS.fullmatch(written):
+            found += self._cardinal(int(digits))
+        if digits == written and len(digits) > 1:
+            each = [self._cardinal(int(digit))[:1] for digit in digits]
+            found += [tuple(word for part in parts for word in part) for parts in product(*each)]
+        whole, _, fraction = re.sub(r"[.,](?=\d+$)", " ", written).partition(" ")
+        if fraction and whole.isdigit():
+            if self._numerals:
+                found.append(_reading(self._say(Decimal(f"{whole}.{fraction}"), "cardinal")))
+            for point in self._spoken.get("decimal", []):
+                last = self._cardinal(int(fraction))[:1]
+                found += [(*first, *point, *word) for first in self._cardinal(int(whole))[:1] for word in last]
+        return [reading for reading in found if reading]
+
+    def _cardinal(self, number: int) -> list[Reading]:
+        """Return the readings of a whole number, also as an ordinal and as a year."""
+        link = [word for row in self._spoken.get("link", []) for word in row]
+        if self._numerals:
+            kinds = ("cardinal", "ordinal", *(["year"] if 1000 < number < 2100 else []))
+            said = [_reading(self._say(number, kind)) for kind in kinds]
+            return list(dict.fromkeys([*said, *(tuple(word for word in one if word not in link) for one in said)]))
+        if (parts := self._parts(number)) is None:
+            return []
+        before = tuple(word for part in parts[:-1] for word in self._spoken[str(part)][0])
+        last = [*self._spoken[str(parts[-1])], *self._spoken.get(f"{parts[-1]}.", [])]
+        single = frozenset(word for reading in last if len(reading) == 1 for word in reading[0])
+        ends: list[Reading] = [(single,), *(reading for reading in last if len(reading) > 1)]
+        found = [(*before, *linked, *end) for end in ends for linked in ((), *([(word,) for word in link] if before else []))]
+        # One thousand is also a thousand.
+        return found + ([reading[1:] for reading in found] if parts[0] == 1 and len(parts) > 1 else [])
+
+    def _parts(self, number: int) -> list[int] | None:
+        """Return the numbers of the table that a number is made of; None if they are not in the table."""
+        if str(number) in self._spoken and number < 1000:
+            return [number]
+        for scale in (10**9, 10**6, 1000):
+            if number >= scale:
+                count, rest = divmod(number, scale)
+                many, few = self._parts(count), self._parts(rest) if rest else []
+                return None if many is None or few is None or str(scale) not in self._spoken else [*many, scale, *few]
+        for scale in (100, 10):
+            if number >= scale and str(number // scale * scale) in self._spoken:
+                few = self._parts(number % scale)
+                return None if few is None else [number // scale * scale, *few]
+        return None
+
+    def _say(self, number: int | Decimal, kind: str) -> str:
+        try:
+            return str(_num2words().num2words(number, lang=self.language, to=kind))
+        except (NotImplementedError, OverflowError, ValueError, TypeError, AttributeError):  # not in this language
+            return ""
+
+    # comparison
+
+    def align(self, left: Sequence[str], right: Sequence[str]) -> list[Group]:
+        """Align the words of two texts with the fewest edits between the words that are read; those without any are left out."""
+        kept = [[number for number, word in enumerate(side) if self._keys[word]] for side in (left, right)]
+        written = [[side[number] for number in some] for side, some in zip((left, right), kept, strict=True)]
+        keys = [[self._keys[word] for word in side] for side in written]
+        groups: list[Group] = []
+        for l0, l1, r0, r1, blocks in _regions(*keys):
+            if not self._keys.readings.keys().isdisjoint((*written[0][l0:l1], *written[1][r0:r1])):
+                groups += _compose(self._lattice(written[0], l0, l1), self._lattice(written[1], r0, r1))
+                continue
+            for block in blocks:
+                sides = range(block.src_start, block.src_end), range(block.dest_start, block.dest_end)
+                edits = int(block.tag != "equal")
+                if all(sides):
+                    groups += [Group((n,), (m,), ((keys[0][n],), (keys[1][m],)), edits) for n, m in zip(*sides, strict=True)]
+                else:
+                    groups += [Group((n,), (), ((keys[0][n],), ()), 1) for n in sides[0]]
+                    groups += [Group((), tuple(sides[1]), ((), tuple(keys[1][n] for n in sides[1])), len(sides[1]))] * bool(
+                        sides[1]
+                    )
+        numbers = (tuple(tuple(some[n] for n in side) for some, side in zip(kept, group[:2], strict=True)) for group in groups)
+        return [group._replace(left=left, right=right) for group, (left, right) in zip(groups, numbers, strict=True)]
+
+    def _lattice(self, written: Sequence[str], first: int, last: int) -> "_Lattice":
+        """Return the ways to read some words of a text, each word or a few together."""
+        paths: list[tuple[int, int, Reading]] = []
+        for start in range(first, last):
+            readings = [(frozenset([self._keys[written[start]]]),), *self._keys.readings.get(written[start], [])]
+            paths += [(start, start + 1, reading) for reading in readings]
+            for stop in range(start + 2, min(start + self._longest, last) + 1):
+                joined = " ".join(written[start:stop])
+                if joined.casefold() in self._spoken or _BLANK_THOUSANDS.fullmatch(joined):
+                    paths += [(start, stop, reading) for reading in self.alternatives(joined)]
+        return _Lattice.of(paths, first, last)
+
+    def edits(self, left: str, right: str) -> int:
+        """Return how many words differ, formatting aside."""
+        return sum(group.edits for group in self.align(words(left), words(right)))
+
+    def are_equal(self, left: str, right: str) -> bool:
+        """Return whether two texts differ at most in formatting."""
+        return self.edits(left, right) == 0
+
+    def spoken_forms(self, left: str, right: str) -> tuple[str, str]:
+        """Return two texts as they are read, where they agree best: equal if they differ in formatting only."""
+        if left == right:
+            return left, right
+        sides = [words(left), words(right)]
+        keys = [list(filter(None, map(self._keys.__getitem__, side))) for side in sides]
+        if keys[0] != keys[1] and not all(map(self._keys.readings.keys().isdisjoint, sides)):
+            groups = self.align(*sides)
+            keys = [[word for group in groups for word in group.said[side]] for side in (0, 1)]
+        return " ".join(keys[0]), " ".join(keys[1])
+
+    def uncovered(self, texts: Iterable[str | None]) -> Counter[str]:
+        """Count words with digits or fractions, and abbreviations within a text, that no rule reads."""
+        found: Counter[str] = Counter()
+        for text in texts:
+            spoken = words(text) if text else []
+            odd = [word for word in spoken if _UNCOVERED.search(word)]
+            found.update(odd + [word for word in spoken[:-1] if _ABBREVIATION.fullmatch(word)])
+        return Counter({word: number for word, number in found.items() if not self.alternatives(word)})
+
+
+def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain: pl.DataFrame) -> pl.DataFrame:
+    """Return `edit_counts` of two columns with formatting aside: fewer edits than the `plain` ones, over the same lengths."""
+    pairs = zip(as_series(text), as_series(asr_text), strict=True)
+    forms = [(None, None) if a is None or b is None else formatting.spoken_forms(a, b) for a, b in pairs]
+    frame = pl.DataFrame(forms, schema={"text": pl.String, "asr_text": pl.String}, orient="row")
+    counts = edit_counts(frame["text"], frame["asr_text"])
+    edits = ("edits", "word_edits", "inner_edits")
+    return plain.with_columns(pl.min_horizontal(plain[name], counts[name]).alias(name) for name in edits)
+
+
+def fold(word: str) -> str:
+    """Return what of a word is compared: composed, in lower case, without ligatures, punctuation and hyphens."""
+    plain = unicodedata.normalize("NFKC", word).casefold().translate(_LIGATURES)
+    return (
+        plain
+        if plain.isalnum()
+        else "".join(c for c in plain if c.isalnum() or c in _SYMBOLS or unicodedata.category(c)[0] == "M")
+    )
+
+
+class _Keys(dict[str, str]):
+    """What is compared of each word, computed once, and the `readings` of the words that have others."""
+
+    def __init__(self, alternatives: Callable[[str], list[Reading]]) -> None:
+        self._alternatives = alternatives
+        self.readings: dict[str, list[Reading]] = {}
+
+    def __missing__(self, word: str) -> str:
+        key = self[word] = fold(word)
+        if found := self._alternatives(word):
+            self.readings[word] = found
+        return key
+
+
+class _Lattice(NamedTuple):
+    """Readings of words as a graph: for each node the edges into it (node, words), and the nodes between written words."""
+
+    edges: list[list[tuple[int, frozenset[str]]]]
+    between: dict[int, int]  # by node, the number of the written word after it
+
+    @classmethod
+    def of(cls, paths: Sequence[tuple[int, int, Reading]], first: int, last: int) -> "_Lattice":
+        place, inner, count = {}, [], 0
+        for start in range(first, last + 1):
+            place[start], count = count, count + 1
+            for path in paths:
+                if path[0] == start:
+                    inner.append((path, count))
+                    count += len(path[2]) - 1
+        edges: list[list[tuple[int, frozenset[str]]]] = [[] for _ in range(count)]
+        for (start, stop, reading), node in inner:
+            nodes = [place[start], *range(node, node + len(reading) - 1), place[stop]]
+            for (before, after), said in zip(pairwise(nodes), reading, strict=True):
+                edges[after].append((before, said))
+        return cls(edges, {node: number for number, node in place.items()})
+
+
+def _regions(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int, int, int, list[Any]]]:
+    """Yield runs of edit operations with their bounds; differences with few equal words between them are in one run."""
+    run: list[Any] = []
+    for block in [*Levenshtein.opcodes(left, right), None]:
+        is_long = block is not None and block.tag == "equal" and block.src_end - block.src_start > _BETWEEN
+        if run and (
+            block is None or is_long or (len(run) == 1 and run[0].tag == "equal" and run[0].src_end - run[0].src_start > _BETWEEN)
+        ):
+            yield run[0].src_start, run[-1].src_end, run[0].dest_start, run[-1].dest_end, run
+            run = []
+        run += [block] if block is not None else []
+
+
+def _compose(left: _Lattice, right: _Lattice) -> list[Group]:
+    """Return the readings of two lattices with the fewest edits, divided wherever a written word ends in both."""
+    best = [[0] * len(right.edges) for _ in left.edges]
+    came: dict[tuple[int, int], tuple[Any, ...]] = {}
+    nobody: frozenset[str] = frozenset()
+    for i, into_left in enumerate(left.edges):
+        for j, into_right in enumerate(right.edges):
+            options = [
+                (best[a][b] + _OTHER * one.isdisjoint(other), a, b, one, other) for a, one in into_left for b, other in into_right
+            ]
+            options += [(best[a][j] + _EDIT, a, j, one, nobody) for a, one in into_left]
+            options += [(best[i][b] + _EDIT, i, b, nobody, other) for b, other in into_right]
+            if options:
+                came[i, j] = min(options, key=lambda option: option[0])
+                best[i][j] = came[i, j][0]
+    at = (len(left.edges) - 1, len(right.edges) - 1)
+    groups: list[Group] = []
+    end, steps = at, list[tuple[frozenset[str], frozenset[str]]]()
+    while at != (0, 0):
+        _, a, b, one, other = came[at]
+        steps.append((one, other))
+        at = (a, b)
+        if a in left.between and b in right.between:
+            numbers = [
+                range(side.between[start], side.between[stop]) for side, start, stop in ((left, a, end[0]), (right, b, end[1]))
+            ]
+            said = [_said(*step) for step in reversed(steps)]
+            sides = tuple(tuple(word for pair in said if (word := pair[side])) for side in (0, 1))
+            groups.append(
+                Group(tuple(numbers[0]), tuple(numbers[1]), (sides[0], sides[1]), (best[end[0]][end[1]] - best[a][b]) // _EDIT)
+            )
+            end, steps = at, []
+    return groups[::-1]
+
+
+def _said(one: frozenset[str], other: frozenset[str]) -> tuple[str, str]:
+    """Return the word of each side, the same if both may have it; empty for none."""
+    common = one & other
+    return min(common or one, default=""), min(common or other, default="")
+
+
+def _reading(said: str) -> Reading:
+    return tuple(frozenset([key]) for word in re.split(r"[\s-]+", said) if (key := fold(word)))
+
+
+def _num2words() -> Any:
+    import num2words
+
+    return num2words
+
+
+def _languages() -> set[str]:
+    """Return the languages of the table whose numbers it has."""
+    return {line.split("\t")[0] for line in _TABLE.read_text("utf8").splitlines() if "\t1000\t" in line}
