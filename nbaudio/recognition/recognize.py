@@ -48,20 +48,20 @@ def recognize(
     Args:
         workspace: the workspace or its folder; with audio.
         with_: a callable, or ``package.module:function``, that takes a list of float32 arrays of shape (samples,) at 16 kHz in
-            [-1, 1] and returns a list of as many texts. Any other text is a command, run once for each task, without a shell: it
-            reads a JSON line ``{"id": ..., "audio": "/tmp/0.wav", "duration_s": 3.2}`` for each clip and writes ``{"id": ...,
-            "text": ...}``. The attribute `version` of the function, `__version__` of its module, or else the hash of its source,
-            and the words of a command with the hashes of small files among them, are the version.
+            [-1, 1] and returns a list of as many texts. Any other text is a command, run without a shell, once for each task: it
+            reads lines ``{"id": ..., "audio": "/tmp/0.wav", "duration_s": 3.2}`` and writes lines ``{"id": ..., "text": ...}``.
+            The version is the attribute `version` of the function, `__version__` of its module, or else the hash of its source;
+            of a command, its words and the hashes of small files among them.
         as_: NAME of the column; by default that of the module or of the callable.
         batch: most clips in one call of a callable.
-        jobs: number of parallel tasks; each process imports a recognizer of its own.
+        jobs: number of parallel tasks; each process has a recognizer of its own.
         engine: as in `materialize`.
         address: as in `materialize`.
         beam_options: as in `materialize`.
         show_progress: show progress with rate and time left on standard error.
 
     Returns:
-        Counts of segments and how fast they were recognized; problems name those that failed, with the reason.
+        Counts of segments, and how fast they were recognized; problems name those that failed, with the reason.
 
     Raises:
         InputError: no audio, no such recognizer, a name that is taken, or none of the clips can be recognized.
@@ -72,9 +72,10 @@ def recognize(
         >>> folder = tempfile.mkdtemp()
         >>> soundfile.write(f"{folder}/a.wav", np.zeros(8000, np.int16), 8000)
         >>> _ = ingest("folder", folder, out=f"{folder}/w")
-        >>> count = lambda clips: [f"{len(clip):,} samples" for clip in clips]
-        >>> recognize(f"{folder}/w", with_=count, as_="count", show_progress=False).facts["texts"]
-        {'new': 1, 'changed': 0, 'gone': 0, 'unchanged': 0}
+        >>> lengths = lambda clips: [f"{len(clip)} samples" for clip in clips]
+        >>> _ = recognize(f"{folder}/w", with_=lengths, as_="length", show_progress=False)
+        >>> Workspace.open(f"{folder}/w").segments["asr_text_length"].to_list()
+        ['16000 samples']
     """
     began = time.monotonic()
     workspace, site = Workspace.open(workspace), EngineLocation(jobs, address, beam_options)
@@ -107,31 +108,26 @@ def recognize(
     if not held and not texts:
         why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
         raise InputError(f"{workspace.path}: none of {len(windows):,} clips can be recognized; {why}")
-    schema = pl.Schema({"clip_key": pl.String, "value": pl.String})
-    known = pl.DataFrame([*(held | texts).items()], schema=schema, orient="row")
-    used = segments.select("clip_key").unique(maintain_order=True).join(known, on="clip_key", maintain_order="left")
-    with atomic_write(ledger) as partial_file:
-        partial_file.write_bytes(b"".join(line + b"\n" for line in _lines(recognizer.version, used.iter_rows())))
-    values = segments.join(known, on="clip_key", how="left", maintain_order="left")
-    with_name = with_.split()[0] if isinstance(with_, str) else recognizer.name
-    record = {"step": "recognize", "with": with_name, "version": recognizer.version}
-    changes = store_column(workspace, column, values.select("segment_id", "value"), record)
-    reasons = pl.DataFrame([*failures.items()], schema={"clip_key": pl.String, "reason": pl.String}, orient="row")
-    lost = values.join(reasons, on="clip_key", maintain_order="left").select("segment_id", "recording_id", "reason")
+    rows = [(key, text, None) for key, text in (held | texts).items()] + [(key, None, why) for key, why in failures.items()]
+    outcomes = pl.DataFrame(rows, pl.Schema(dict.fromkeys(("clip_key", "value", "reason"), pl.String())), orient="row")
+    found = segments.join(outcomes, on="clip_key", how="left", maintain_order="left")
+    used = found.drop_nulls("value").select("clip_key", "value").unique("clip_key", keep="first", maintain_order=True)
+    with atomic_write(ledger) as written:
+        written.write_bytes(b"".join(line + b"\n" for line in _lines(recognizer.version, used.iter_rows())))
+    lost = found.drop_nulls("reason").select("segment_id", "recording_id", "reason")
     tables.write(workspace, lost, table=(table := f"{RECOGNIZED_FOLDER}/{name}.problems"))
+    # Without the arguments of a command, which may hold secrets.
+    program = with_.split()[0] if isinstance(with_, str) else recognizer.name
+    record = {"step": "recognize", "with": program, "version": recognizer.version}
+    changes = store_column(workspace, column, found.select("segment_id", "value"), record)
+    total, now = tables.read(workspace, ["segment_id"]).height, int(found["clip_key"].is_in([*texts]).sum())
     seconds = time.monotonic() - began
-    now = int(values["clip_key"].is_in([*texts]).sum())
-    total = tables.read(workspace, ["segment_id"]).height
-    report = Report(
-        "recognize",
-        {"column": column, "segments": total, "recognized_now": now, "already_recognized": len(values) - len(lost) - now}
-        | {"failed": len(lost), "skipped": total - len(values), "texts": changes, "hours": round(hours, 6)}
-        | {"seconds": round(seconds, 1), "times_real_time": round(hours * 3600 / seconds, 1)}
-        | {"next": f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis {name}"},
-        problems=first_lines(
-            [f"{key}: {reason}" for key, _, reason in lost.iter_rows()], str(tables.table_path(workspace, table))
-        ),
-    )
+    counts = {"segments": total, "recognized_now": now, "already_recognized": len(found) - len(lost) - now, "failed": len(lost)}
+    shown = {"column": column, **counts, "skipped": total - len(found), "texts": changes, "hours": round(hours, 6)}
+    shown |= {"seconds": round(seconds, 1), "times_real_time": round(hours * 3600 / seconds, 1)}
+    shown["next"] = f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis {name}"
+    problems = [f"{segment_id}: {reason}" for segment_id, _, reason in lost.iter_rows()]
+    report = Report("recognize", shown, problems=first_lines(problems, str(tables.table_path(workspace, table))))
     workspace.save_report("recognize", report.to_dict())
     return report
 
