@@ -441,7 +441,7 @@ def test_pocketsphinx_hears_english(tmp_path, monkeypatch):
     demo = TOP / "data_manifests/demo"
     nbaudio.ingest("parlaspeech", demo / "transcripts.jsonl", audio=demo / "audio", names=demo / "wav.scp", out=tmp_path / "w")
     workspace = nbaudio.Workspace.open(tmp_path / "w")
-    workspace.save(segments=workspace.segments.filter(text="Thank you, chair; I will try to be brief."))
+    workspace.save(segments=workspace.segments.filter(text="thank you chair i will try to be brief"))
     monkeypatch.chdir(tmp_path)
     write_recipe(tmp_path, "sphinx.py")
     for name in ("sphinx", "again"):

@@ -1,5 +1,6 @@
 """The command `recognize`: run a recognizer over the segments of a workspace, and keep what it heard as a column."""
 
+import json
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Set
@@ -7,7 +8,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -24,8 +24,6 @@ from nbaudio.recognition.recognizers import Failure, Function, Recognizer
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace
-
-_encode = msgspec.json.Encoder().encode
 
 
 def recognize(
@@ -149,7 +147,8 @@ def _held(ledger: Path, version: str, keys: Set[str]) -> dict[str, str]:
 
 
 def _lines(version: str, texts: Iterable[tuple[str, str]]) -> Iterator[bytes]:
-    return (_encode({"clip_key": key, "version": version, "text": text}) for key, text in texts)
+    rows = ({"clip_key": key, "version": version, "text": text} for key, text in texts)
+    return (json.dumps(row, ensure_ascii=False).encode() for row in rows)
 
 
 def _recognize_task(recognizer: Recognizer, batch: int, task: CutTask) -> CutResult:
