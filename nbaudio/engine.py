@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -242,8 +241,7 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Excep
     except Exception as error:  # noqa: BLE001 - the driver raises it again
         error.add_note(f"In a task:\n{''.join(format_tb(error.__traceback__))}")
         try:
-            copy(error)  # as unpickling does
-            pickle.dumps(error)
+            pickle.loads(pickle.dumps(error))  # noqa: S301 - as the driver does
         except Exception:  # noqa: BLE001 - whatever its class raises
             return None, RuntimeError(f"{type(error).__name__}: {error}")
         return None, error

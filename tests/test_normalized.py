@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from nbaudio import ingest, materialize, open_corpus, score, select, verify
+from nbaudio import ingest, join, materialize, open_corpus, score, select, verify
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
 from nbaudio.storage.workspace import Workspace
@@ -82,7 +82,7 @@ def test_a_transcript_that_is_not_there_is_refused(workspace, tmp_path):
     with pytest.raises(InputError, match=r"no column text_human; there are normalized, raw"):
         materialize(workspace, out=tmp_path / "c", text="human", **QUIET)
     workspace.save(segments=workspace.segments.with_columns(text_normalized=pl.lit("")))
-    with pytest.raises(InputError, match=r"accepted segments \(.*\) have no text_normalized; run select again"):
+    with pytest.raises(InputError, match=r"accepted segments \(.*\) have no text_normalized; 'nbaudio select .* --where"):
         materialize(workspace, out=tmp_path / "c", text="normalized", **QUIET)
     assert not (tmp_path / "c" / "corpus.json").exists()
 
@@ -114,3 +114,41 @@ def test_widgets_pair_the_words_of_the_source_by_their_normal_forms(workspace):
         ("equal", "–", None),
         ("replace", "Blic.", "blitz"),
     ]
+
+
+def test_a_corpus_can_ship_a_joined_transcript(workspace, tmp_path):
+    ids = workspace.segments["segment_id"].to_list()
+    rows = pl.DataFrame({"segment_id": ids[:-1], "text": [f"Rečenica {number} %" for number, _ in enumerate(ids[:-1])]})
+    join(workspace, rows, text="verbatim")
+    out = tmp_path / "c"
+    if workspace.segments["decision"][-1] == "accept":
+        with pytest.raises(InputError, match=r"1 accepted segments .* have no text_verbatim"):
+            materialize(workspace, out=out, text="verbatim", **QUIET)
+    select(workspace, min_similarity=-1, where="text_verbatim <> ''", dev=0, test=0)
+    materialize(workspace, out=out, text="verbatim", **QUIET)
+    segments = workspace.segments.filter(pl.col("decision") == "accept").sort("segment_id")
+    assert words(out, "text") == segments["text_verbatim"].to_list()
+    assert words(out, "text_source") == segments["text"].to_list()
+    vocabulary = json.loads((out / "vocab.json").read_text(encoding="utf8"))
+    assert "%" in vocabulary
+    info = json.loads((out / "corpus.json").read_text(encoding="utf8"))
+    assert info["parameters"]["text"] == "verbatim"
+    assert verify(out, jobs=1, engine="threading", show_progress=False).problems == []
+
+
+def test_verdicts_hold_for_a_transcript_that_differs_in_formatting_only(workspace, tmp_path):
+    segments = workspace.segments
+    append_verdicts(
+        workspace,
+        [
+            Verdict(key, content, "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")
+            for key, content in zip(segments["segment_id"], content_hashes(segments), strict=True)
+        ],
+    )
+    first = segments["text"][0]
+    rows = segments.select("segment_id", text=pl.col("text").str.to_uppercase() + "!")
+    join(workspace, rows, text="upper")
+    assert materialize(workspace, out=tmp_path / "upper", text="upper", **QUIET).problems == []
+    join(workspace, rows.with_columns(text=pl.lit(f"{first} izmišljeno")), text="other")
+    with pytest.raises(InputError, match="words in text_other that differ from those in text, which reviewers judged"):
+        materialize(workspace, out=tmp_path / "other", text="other", **QUIET)

@@ -719,3 +719,49 @@ def test_reasons_are_counted_with_the_limits():
 
 def test_a_budget_of_hours_counts_microseconds():
     assert make_budget(hours=1.5, clip_size=PCM).total(pl.DataFrame({"micros": [10, 20]})) == 30
+
+
+def test_conditions_reject_what_does_not_meet_them_each_with_its_reason():
+    rows = [
+        segment(n, snr=snr, text=text) for n, (snr, text) in enumerate([(5.0, "a"), (None, "b"), (20.0, "c"), (20.0, "applause")])
+    ]
+    segments = segments_table(rows)
+    found = reasons(segments, where=("snr > 10", "text <> 'applause'", "duration_s < 6"), **ALONE)
+    assert found == ["where snr > 10", "where snr > 10", None, "where text <> 'applause'"]
+    # Filters come first, and a segment that people accept passes conditions as it passes filters.
+    assert reasons(segments, where=("snr > 10",), min_similarity=0.95, **ALONE) == ["below_similarity"] * 4
+    by_hand = pl.DataFrame({"segment_id": ["x0000"], "decision": ["accept"], "reason": [None]})
+    chosen = decide_grouping(recordings_table(["r0"]), segments, (), Parameters(where=("snr > 10",), **ALONE), by_hand=by_hand)[0]
+    assert chosen["reason"].to_list() == [None, "where snr > 10", None, None]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("snrr > 10", "filter 'snrr > 10': there is no column snrr; did you mean snr"),
+        ("snr", "must be a condition such as similarity < 0.5"),
+        ("decision = 'accept'", "there is no column decision"),
+        ("snr > 'a'", "filter"),
+        ("pg_sleep(1) > 0", "there is no function pg_sleep"),
+    ],
+)
+def test_a_condition_that_is_none_is_refused(where, message):
+    with pytest.raises(InputError, match=message):
+        reasons(segments_table([segment(0, snr=1.0)]), where=(where,), **ALONE)
+
+
+def test_conditions_are_in_the_report_and_the_command(tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="x")
+    rows = [segment(n, recording=f"r{n}", speaker=f"s{n}", snr=float(n)) for n in range(6)]
+    workspace.save(recordings=recordings_table([f"r{n}" for n in range(6)]), segments=segments_table(rows))
+    report = select(workspace, where=["snr >= 2", "snr < 5"], dev=0, test=0)
+    assert report.facts["rejected"] == {"where snr >= 2": 2, "where snr < 5": 1}
+    assert report.facts["parameters"]["where"] == ["snr >= 2", "snr < 5"]
+    assert "--where 'snr >= 2' --where 'snr < 5'" in Parameters(where=("snr >= 2", "snr < 5")).command(workspace.path)
+    assert select(workspace, where="snr >= 2", dev=0, test=0).facts["kept"] == 4
+    result = CliRunner().invoke(
+        cli, ["select", str(workspace.path), "--where", "snr >= 2", "--where", "snr < 5", "--dev", "0", "--test", "0"]
+    )
+    assert result.exit_code == 0, result.output
+    assert workspace.segments["split"].to_list() == [None, None, "train", "train", "train", None]
+    assert "where" not in select(workspace, dev=0, test=0).facts["parameters"]

@@ -14,8 +14,7 @@ from nbaudio.audio.decode_errors import no_samples_reason
 from nbaudio.audio.ogg import scan_pages
 from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
 from nbaudio.core.errors import AudioError
-from nbaudio.storage.base import LocationLike
-from nbaudio.storage.location import location
+from nbaudio.storage.location import LocationLike, location
 
 if TYPE_CHECKING:
     from nbaudio.audio.ffmpeg import AvRecording

@@ -23,8 +23,8 @@ from nbaudio.core.channels import channel_numbers
 from nbaudio.core.errors import AudioError
 from nbaudio.core.input_guards import UTF8_REMEDY
 from nbaudio.core.times import rescale
-from nbaudio.storage.base import Location, LocationLike, RangeFile
-from nbaudio.storage.location import location
+from nbaudio.storage.base import RangeFile
+from nbaudio.storage.location import Location, LocationLike, location
 
 Window = NDArray[np.int16] | NDArray[np.float32]
 

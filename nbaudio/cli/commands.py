@@ -76,23 +76,6 @@ def ingest(
     return nbaudio.ingest(**{**given, "options": parsed})
 
 
-@common.command("recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True)
-def recognize(
-    workspace: common.Workspace,
-    with_: Annotated[
-        str, Option("--with", metavar="MODULE:FUNCTION|COMMAND", help="recognizer: a Python function, or a command")
-    ],
-    as_: Annotated[str | None, Option("--as", metavar="NAME", help="write asr_text_NAME; default: the module's name")] = None,
-    batch: Annotated[int, Option(min=1, help="most clips in one call of a function")] = 16,
-    jobs: Annotated[int, Option(min=1, help="tasks in parallel, each process with a recognizer of its own")] = 1,
-    engine: common.Engine = "loky",
-    address: common.Address = None,
-    beam_options: common.BeamOptions = "",
-) -> Report:
-    """Recognize all segments, as a further hypothesis; run it again after a kill or growth to do the rest."""
-    return nbaudio.recognize(**locals())
-
-
 @common.command("join W verbatim.tsv --text verbatim --on file,start,end --tolerance 0.01")
 def join(
     workspace: common.Workspace,
@@ -108,6 +91,23 @@ def join(
 ) -> Report:
     """Bring a further transcript, hypothesis or column from a table into a workspace; list what matches no single segment."""
     return nbaudio.join(**locals())
+
+
+@common.command("recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True)
+def recognize(
+    workspace: common.Workspace,
+    with_: Annotated[
+        str, Option("--with", metavar="MODULE:FUNCTION|COMMAND", help="recognizer: a Python function, or a command")
+    ],
+    as_: Annotated[str | None, Option("--as", metavar="NAME", help="write asr_text_NAME; default: the module's name")] = None,
+    batch: Annotated[int, Option(min=1, help="most clips in one call of a function")] = 16,
+    jobs: Annotated[int, Option(min=1, help="tasks in parallel, each process with a recognizer of its own")] = 1,
+    engine: common.Engine = "loky",
+    address: common.Address = None,
+    beam_options: common.BeamOptions = "",
+) -> Report:
+    """Recognize all segments, as a further hypothesis; run it again after a kill or growth to do the rest."""
+    return nbaudio.recognize(**locals())
 
 
 @common.command("score W --text verbatim --hypothesis large --language hr")
@@ -199,6 +199,9 @@ def select(
     ] = None,
     max_duration: Annotated[float, Option(help="seconds; longer segments are rejected")] = 20.0,
     min_duration: Annotated[float, Option(help="seconds; shorter segments are rejected")] = 0.0,
+    where: Annotated[
+        list[str] | None, Option(metavar="EXPR", help="SQL condition over columns, such as 'wer_large < 0.2'; repeat for more")
+    ] = None,
     splits: Annotated[
         str | None,
         Option(metavar="source|FILE|CORPUS", help="keep given splits: the source's, those of a table or an earlier corpus"),
@@ -221,7 +224,7 @@ def select(
     given = locals()
     # The report has a number of segments as a number, and hours, such as 1.5h, as text.
     counts = {name: int(size) for name, size in (("dev", dev), ("test", test)) if size and size.isascii() and size.isdigit()}
-    return nbaudio.select(**{**given, **counts, "group_by": common.split_commas(group_by)})
+    return nbaudio.select(**{**given, **counts, "group_by": common.split_commas(group_by), "where": tuple(where or ())})
 
 
 @common.command("export nemo W --out manifests")

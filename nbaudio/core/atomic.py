@@ -113,8 +113,7 @@ def _synced(path: Path) -> Iterator[None]:
         finally:
             written.set()
         early.result()
-        for synced in [pool.submit(_sync, each) for each in (path, *path.rglob("*"))]:
-            synced.result()
+        list(pool.map(_sync, (path, *path.rglob("*"))))
 
 
 def _sync(path: Path) -> None:

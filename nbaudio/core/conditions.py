@@ -58,6 +58,15 @@ def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl
     return expression
 
 
+def condition_mask(frame: pl.DataFrame, where: str, columns: Sequence[str]) -> pl.Series:
+    """Return for each row of a frame whether a condition is true, false for null; raise InputError as `parse_condition` does."""
+    try:
+        mask = frame.select(parse_condition(where, frame.schema, columns).fill_null(value=False)).to_series()
+    except pl.exceptions.PolarsError as error:
+        raise condition_error(where, error, columns) from error
+    return mask if len(mask) == len(frame) else mask.new_from_index(0, len(frame))  # a constant
+
+
 def condition_error(where: str, error: pl.exceptions.PolarsError, columns: Sequence[str]) -> InputError:
     """Return the error of a condition; messages of polars name columns and types that the user did not write."""
     return InputError(f"filter {_short(where)}: {_reason(error, columns)}")

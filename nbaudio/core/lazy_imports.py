@@ -43,7 +43,6 @@ def alias(package: str, modules: Mapping[str, str]) -> None:
 class _AliasImporter(MetaPathFinder, Loader):
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self._aliases = aliases
-        self._specs: dict[str, ModuleSpec | None] = {}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
         for name, module in self._aliases.items():
@@ -52,9 +51,8 @@ class _AliasImporter(MetaPathFinder, Loader):
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = import_module(str(spec.origin))
-        self._specs[module.__name__] = module.__spec__
-        return module
+        return import_module(str(spec.origin))
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._specs[module.__name__]  # the import system has replaced it by the spec of the alias
+        # The import system has replaced it by the spec of the alias.
+        module.__spec__ = spec_from_loader(module.__name__, module.__loader__)

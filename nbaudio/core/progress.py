@@ -90,13 +90,11 @@ class _SilentHosts:
     @contextmanager
     def named_on(self, bar: Callable[[str], object]) -> Iterator[None]:
         """Name silent hosts on a bar, given as a function of its postfix."""
-        with self._lock:
-            self._bars.append(bar)
+        self._bars.append(bar)
         try:
             yield
         finally:
-            with self._lock:
-                self._bars.remove(bar)
+            self._bars.remove(bar)
 
     def _run(self) -> None:
         shown = ""

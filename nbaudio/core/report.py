@@ -103,6 +103,7 @@ def first_lines(lines: list[str], more_in: str, most: int = 20) -> list[str]:
 
 
 _LABELS = {"hours": "audio", "minutes": "audio", "seconds": "time", "bytes": "size", "above_0_8": "above 0.8"}
+_LABELS["above_0_8_without_formatting"] = "above 0.8 without formatting"
 
 
 def fact_label(name: str) -> str:

@@ -23,24 +23,21 @@ def merged(*parts: pl.DataFrame) -> pl.DataFrame:
 
 def has_tombstone(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
     """Return whether each id was withdrawn; `withdrawn` are `TOMBSTONES`."""
-    known = set(withdrawn.filter(pl.col("kind") == kind)["sha256"])
-    gone = [key for key in ids.drop_nulls().unique() if tombstone(kind, key) in known] if known else []
-    return ids.is_in(gone).fill_null(value=False)
+    return _reasons(kind, ids, withdrawn).is_not_null()
 
 
 def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
     """Return whether each row (`segment_id`, `recording_id`, `speaker_id`) has a tombstone."""
-    found = [has_tombstone(kind, rows[f"{kind}_id"], withdrawn) for kind in ("segment", "recording", "speaker")]
-    return found[0] | found[1] | found[2]
+    return withdrawal_reasons(rows, withdrawn).is_not_null()
 
 
 def withdrawal_reasons(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
     """Return why each row (`segment_id`, `recording_id`, `speaker_id`) was withdrawn; null if it was not."""
-    found = pl.Series([None] * len(rows), dtype=pl.String)
-    for kind in ("speaker", "recording", "segment"):
-        why = dict(withdrawn.filter(pl.col("kind") == kind).select("sha256", "reason").iter_rows())
-        ids = rows[f"{kind}_id"]
-        named = {key: why.get(tombstone(kind, key)) for key in ids.drop_nulls().unique()} if why else {}
-        own = ids.replace_strict(named, default=None, return_dtype=pl.String)
-        found = own.zip_with(own.is_not_null(), found)
-    return found
+    kinds = ("segment", "recording", "speaker")
+    return pl.select(pl.coalesce(_reasons(kind, rows[f"{kind}_id"], withdrawn) for kind in kinds)).to_series()
+
+
+def _reasons(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
+    why = dict(withdrawn.filter(pl.col("kind") == kind).select("sha256", pl.col("reason").fill_null("")).iter_rows())
+    found = {key: why.get(tombstone(kind, key)) for key in ids.drop_nulls().unique()} if why else {}
+    return ids.replace_strict(found, default=None, return_dtype=pl.String)

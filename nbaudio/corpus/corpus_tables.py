@@ -28,6 +28,7 @@ from nbaudio.storage.folders import Folder
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary
 from nbaudio.text.near_duplicates import sentences
+from nbaudio.text.score import formatting_rules
 
 _SOURCE_TEXT = "text_source"
 
@@ -35,26 +36,32 @@ _SOURCE_TEXT = "text_source"
 def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
     """Raise `InputError` unless accepted segments have the transcript ``text_<text>``; None is `text` itself.
 
-    If reviewers judged `text` (`judged`), it must have the same words: verdicts hold for those only.
+    If reviewers judged `text` (`judged`), it must have the same words, formatting aside: verdicts hold for those only.
     """
     if text is None:
         return
     table, held = tables.table_path(workspace), tables.table_schema(workspace)
     if (column := f"text_{text}") not in held or held[column] != pl.String:
         known = sorted({name[5:] for name in held if name.startswith("text_")} - {"corrected", "origin"})
-        hint = "'nbaudio score W --normalize STEP' makes text_normalized"
+        hint = "'nbaudio join W FILE --text NAME' brings one in, 'nbaudio score W --normalize STEP' makes text_normalized"
         raise InputError(f"{table}: text {text!r}: no column {column}; there are {', '.join(known) or 'none'}; {hint}")
     if _SOURCE_TEXT in held:
         raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be overwritten; rename it")
-    rules = {f"no {column}; run select again": (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")}
-    if judged:
-        other = sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))
-        rules[f"words in {column} that differ from those in text, which reviewers judged"] = other
-    accepted = tables.scan(workspace, ["segment_id", "text", column, "decision"]).filter(pl.col("decision") == "accept")
-    for what, broken in rules.items():
-        count, first = accepted.filter(broken).select(pl.len(), pl.first("segment_id")).collect().row(0)
-        if count:
-            raise InputError(f"{table}: {count:,} accepted segments ({first} the first) have {what}")
+    remedy = f"""'nbaudio select {workspace.path} --where "{column} <> \'\'"' leaves them out"""
+    rows = tables.scan(workspace, ["segment_id", "text", column, "decision"]).filter(pl.col("decision") == "accept")
+    missing = rows.filter((pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")).collect()
+    if len(missing):
+        raise InputError(
+            f"{table}: {len(missing):,} accepted segments ({missing['segment_id'][0]} the first) have no {column}; {remedy}"
+        )
+    if not judged:
+        return
+    rules = formatting_rules(workspace)
+    other = rows.filter(sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))).collect()
+    differ = [key for key, was, now, _ in other.iter_rows() if not rules.are_equal(was or "", now or "")]
+    if differ:
+        what = f"words in {column} that differ from those in text, which reviewers judged"
+        raise InputError(f"{table}: {len(differ):,} accepted segments ({differ[0]} the first) have {what}")
 
 
 def selection_hash(workspace: Workspace, text: str | None) -> str:

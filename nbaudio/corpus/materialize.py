@@ -43,8 +43,7 @@ from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.state import reviewed_ids
 from nbaudio.sources.grow import with_earlier
-from nbaudio.storage.base import Location
-from nbaudio.storage.location import location
+from nbaudio.storage.location import Location, location
 from nbaudio.storage.urls import check_writable, is_url
 from nbaudio.storage.workspace import Workspace
 

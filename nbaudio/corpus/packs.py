@@ -25,8 +25,7 @@ from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
 from nbaudio.corpus.containers.base import verified_clip
 from nbaudio.corpus.plan import CutTask, Source, cut_task
 from nbaudio.engine import RunTasks
-from nbaudio.storage.base import Location, LocationLike
-from nbaudio.storage.location import location
+from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.remote import CHANGED_MESSAGE
 from nbaudio.storage.urls import is_url

@@ -15,7 +15,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.corpus.layout import Layout
 from nbaudio.storage.archives import all_in_order, is_in_archive
-from nbaudio.storage.base import Location
+from nbaudio.storage.location import Location
 from nbaudio.storage.remote import Content, Remote
 
 # Changed whenever the same window of the same source would give other bytes: old packs are then not used.

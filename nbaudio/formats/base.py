@@ -23,7 +23,7 @@ from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
 
-#: The columns that every reader returns first; further columns of a source follow.
+#: The columns that every reader returns first.
 TRANSCRIPTS = pl.Schema(
     dict.fromkeys(("name", "source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
     | {"word_times": WORD_TIMES}
@@ -31,8 +31,7 @@ TRANSCRIPTS = pl.Schema(
 
 PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.String()})
 
-#: Rows that are Python objects at once; as columns they take a tenth of the memory.
-BATCH_ROWS = 10_000
+BATCH_ROWS = 10_000  # that are Python objects at once; as columns they take a tenth of the memory
 
 
 class Problem(NamedTuple):
@@ -54,27 +53,20 @@ class Windows(NamedTuple):
 class Transcripts:
     """The transcripts of a source.
 
-    Attributes:
-        frame: one row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the
-            source's own characters; both null mean the whole recording), `text` (NFC), `text_raw` (null where it is the same),
-            `asr_text` (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's start), and
-            further columns. Known ones are `segment_id`, `source_split`, `source_duration` (seconds, checked against the audio),
-            `source_recording` (the source's id of the recording) and `source_channel` (see `nbaudio.core.channels`).
-        problems: one row per line that could not be read, with the columns of `PROBLEMS`.
-        audio_root: the folder or URL of the recordings where the source itself brings them; `--audio` takes precedence.
-        embedded: names and bytes of recordings inside the files of the source; ingest writes them into the workspace.
-        windows: how to divide whole recordings, if at all.
-        columns: the column that each field was read from, such as ``{"text": "sentence"}``.
-        notes: what to report about how the source was read.
+    `frame` has one row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the
+    source's own characters; both null mean the whole recording), `text` (NFC), `text_raw` (null where it is the same), `asr_text`
+    (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's start), and further columns. Known
+    ones are `segment_id`, `source_split`, `source_duration` (seconds, checked against the audio), `source_recording` (the
+    source's id of the recording) and `source_channel` (see `nbaudio.core.channels`).
     """
 
     frame: pl.DataFrame
-    problems: pl.DataFrame
-    audio_root: Path | str | None = None
-    embedded: Iterable[tuple[str, bytes]] | None = None
-    windows: Windows | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+    problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
+    audio_root: Path | str | None = None  # where the source itself brings its recordings; `--audio` takes precedence
+    embedded: Iterable[tuple[str, bytes]] | None = None  # names and bytes of recordings, which ingest writes into the workspace
+    windows: Windows | None = None  # how to divide whole recordings
+    columns: Mapping[str, str] = field(default_factory=dict)  # that fields were read from, such as ``{"text": "sentence"}``
+    notes: Sequence[str] = ()  # what to report about how the source was read
 
 
 #: Reads a source (a `Path`, or any `Location` for `sources.remote_sources.REMOTE_FORMATS`), with the options of the format.
@@ -93,10 +85,9 @@ def frame_of_rows(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.Da
 def collect_rows(
     source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), expected: str
 ) -> Transcripts:
-    """Collect rows and problems into transcripts, with few rows in memory as objects; an InputError where there is no row.
+    """Collect rows and problems into transcripts; raise InputError with what is `expected` where there is no row.
 
-    Absent columns of rows are null, and texts need not be in NFC yet. `further` names string columns that are dropped when no row
-    has a value; `expected` is what the source should be, such as ``"a Kaldi data folder"``.
+    Absent columns of rows are null, texts need not be in NFC. `further` string columns are dropped where no row has a value.
     """
     schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
     problems: list[Problem] = []
@@ -110,8 +101,7 @@ def collect_rows(
 
     frame = frame_of_rows(only_rows(), schema).with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
     if frame.is_empty():
-        first = problems[0] if problems else None
-        where = f"; {first.file}{f', line {first.line}' if first.line else ''}: {first.reason}" if first else ""
+        where = "".join(f"; {file}{f', line {line}' if line else ''}: {reason}" for file, line, reason in problems[:1])
         raise InputError(f"{source}: no usable item; expected {expected}{where}")
     given = [name for name in schema if name in TRANSCRIPTS or frame[name].null_count() < len(frame)]
     return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
@@ -176,8 +166,7 @@ def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
 def with_audio_root(found: Transcripts, folder: Path) -> Transcripts:
     """Set `audio_root` to the innermost folder that holds all existing recordings; names are absolute or relative to `folder`."""
     paths = (os.path.normpath(folder / name) for name in found.frame["name"].unique(maintain_order=True))
-    # os.path, since names come from outside and it accepts all of them.
-    folders = {os.path.dirname(path) for path in paths if os.path.isfile(path)}  # noqa: PTH113, PTH120
+    folders = {os.path.dirname(path) for path in paths if os.path.isfile(path)}  # noqa: PTH113, PTH120  # accepts any name
     root = Path(os.path.commonpath(folders)) if folders else None
     return found if root is None or root == Path(root.anchor) else replace(found, audio_root=root)
 
@@ -192,8 +181,8 @@ def read_sidecars(
 ) -> Transcripts:
     """Read text files beside recordings of the same name (``2018/a.srt`` beside ``2018/a.wav``), or a single one.
 
-    `parse` turns the text of a file into rows without `name`, and problems as line and reason. Without `encoding` a file is
-    UTF-8, or UTF-16 after its byte order mark. A folder named like a split, such as ``test``, is the `source_split`.
+    `parse` turns a text into rows without `name`, and problems as line and reason. Without `encoding` it is UTF-8, or UTF-16
+    after its byte order mark. A folder named like a split is the `source_split`.
     """
     try:
         "".encode(encoding or "utf8")  # some known codecs are not for text

@@ -27,8 +27,7 @@ __all__ = ["WRITERS", "Writer", "export"]
 
 WRITERS: Mapping[str, Writer] = MappingProxyType({"nemo": nemo.WRITER, "lhotse": lhotse.WRITER, "kaldi": kaldi.WRITER})
 
-# Marks a folder that an export wrote and may replace.
-_MARK = ".nbaudio-export.json"
+_MARK = ".nbaudio-export.json"  # in a folder that an export wrote and may replace
 
 
 def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, paths: str = "absolute") -> Report:

@@ -1,12 +1,12 @@
 """Read JSON lines into columns, faster than one Python object per line and without losing a digit or a line.
 
-Arrow parses blocks of lines in threads. Lines that are not plain (broken, of an odd type) are read one by one with msgspec, and
-those that are not strict JSON with the standard library, since Python writes NaN. What remains is a problem with its line number.
+Arrow parses blocks of lines in threads. Other lines are read one by one with msgspec, and those that are not strict JSON with the
+standard library, since Python writes NaN. What remains is a problem with its line number.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import chain, pairwise
 from pathlib import Path
@@ -25,13 +25,10 @@ from nbaudio.core.threads import ordered_map
 
 _BLOCK_BYTES = 4 << 20
 _LINE_FEED = ord("\n")
-# At most so many lines are read one by one where one of them is not plain.
-_FEW_LINES = 32
-# Blocks that are read in parallel; more would only hold memory.
-_READERS = min(4, os.cpu_count() or 1)
+_FEW_LINES = 32  # at most, that are read one by one where one of them is not plain
+_READERS = min(4, os.cpu_count() or 1)  # blocks at once; more would only hold memory
 
-_ABSENT = msgspec.Raw(b"")
-
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -40,15 +37,12 @@ class _OddError(ValueError):
 
 
 class Kind(NamedTuple):
-    """Two ways from JSON to values of one type; absent fields become null.
-
-    `slow` parses one value, or raises a ValueError; `fast` converts a column that Arrow parsed, given its lines, to the same
-    values, or raises `_OddError`.
-    """
+    """Two ways from JSON to values of one type; absent fields become null."""
 
     dtype: pl.DataType
     arrow: pa.DataType
-    slow: Callable[[bytes], Any]
+    slow: Callable[[bytes], Any]  # parses one value, or raises a ValueError
+    # Converts a column that Arrow parsed, given its lines, to the same values, or raises `_OddError`.
     fast: Callable[[str, pa.Array, pl.Series], pl.Series] = lambda name, values, _: pl.Series(name, values)
 
 
@@ -187,8 +181,6 @@ def _plain(text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str
 def _one_by_one(
     text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]
 ) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
-    shape = msgspec.defstruct("Line", [(field, msgspec.Raw, _ABSENT) for field in kinds])
-    decoder = msgspec.json.Decoder(shape)
     problems: list[tuple[int, str]] = []
     rows = []
     for number, (start, end) in enumerate(pairwise(edges.tolist()), first):
@@ -197,10 +189,10 @@ def _one_by_one(
             continue
         try:
             try:
-                raw = decoder.decode(str(line, "utf8"))
+                raw = _decode(str(line, "utf8"))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                raw = _tolerant(line, shape)
-            rows.append((number, *(_slow_value(field, kind, bytes(getattr(raw, field))) for field, kind in kinds.items())))
+                raw = _tolerant(line, kinds)
+            rows.append((number, *(_slow_value(field, kind, bytes(raw.get(field, b""))) for field, kind in kinds.items())))
         except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
             problems.append((number, _reason(error)))
     schema = pl.Schema({"line": pl.UInt32(), **{field: kind.dtype for field, kind in kinds.items()}})
@@ -214,12 +206,12 @@ def _slow_value(field: str, kind: Kind, raw: bytes) -> Any:
         raise ValueError(f"{field}: {_reason(error)}") from error
 
 
-def _tolerant(line: bytes, shape: type[msgspec.Struct]) -> msgspec.Struct:
+def _tolerant(line: bytes, fields: Iterable[str]) -> dict[str, msgspec.Raw]:
     """Parse a line as Python writes JSON, with NaN and the like as strings."""
     value = json.loads(line.decode("utf-8-sig"), parse_float=Decimal, parse_constant=str)
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, not {type(value).__name__}")
-    return shape(**{field: msgspec.Raw(_encode(value[field])) for field in shape.__struct_fields__ if field in value})
+    return {field: msgspec.Raw(_encode(value[field])) for field in fields if field in value}
 
 
 def _reason(error: Exception) -> str:

@@ -4,9 +4,8 @@ Reading: without ``segments`` every recording is one utterance. A command in ``w
 an utterance is the fifth field of ``segments``; where two recordings of ``wav.scp`` are one file, it is the side (A or 1, B or 2)
 in ``reco2file_and_channel``.
 
-Writing: one folder per split. Blanks and ``=`` in keys are escaped as ``=20`` and the like. An utterance is called
-``<speaker>-<segment_id>``, so that sorting by utterance sorts by speaker; for that, characters up to ``-`` in speakers are
-escaped too. Without a speaker the utterance stands for itself.
+Writing: one folder per split. Blanks and ``=`` in keys are escaped as ``=20`` and the like, in speakers all characters up to
+``-``: an utterance is called ``<speaker>-<segment_id>``, so that sorting by utterance sorts by speaker.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Read and write Lhotse manifests: recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
 
-A supervision is a segment; in a cut it begins relative to the cut. `source_channel` is set where it is on some of its recording's
-channels, and counts them as they lie in the file. Only recordings that are one file are read; a command is never run. Written are
-recordings, supervisions and a cut for each of these; custom fields hold what Lhotse has no field for: `asr_text`, `similarity`.
+A supervision is a segment; in a cut it begins relative to the cut. `source_channel` counts channels as they lie in the file. Only
+recordings that are one file are read; a command is never run. Written are recordings, supervisions and a cut for each of these,
+with `asr_text` and `similarity` as custom fields.
 """
 
 import gzip
@@ -26,7 +26,6 @@ from nbaudio.storage.urls import is_url
 
 _KINDS = ("recordings", "supervisions", "cuts")
 _ENDINGS = (".jsonl", ".jsonl.gz")
-# Kind and split in a file name.
 _MANIFEST = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _ZERO = msgspec.Raw(b"0")

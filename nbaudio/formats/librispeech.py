@@ -21,16 +21,14 @@ from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
 from nbaudio.storage import archives
-from nbaudio.storage.base import Location, LocationLike, read_whole
-from nbaudio.storage.location import location
+from nbaudio.storage.location import Location, LocationLike, location, read_whole
 
 _EXPECTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
 _TRANSCRIPTS = ".trans.txt"
 _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
 _MAX_AUDIO_BYTES = 256 << 20
-# Remote chapters that are fetched at once.
-_JOBS = 16
+_JOBS = 16  # remote chapters at once
 
 # The path of a file in the tree, and its bytes if it is text; or why it cannot be read.
 _File = tuple[str, bytes | None] | Problem
@@ -43,15 +41,14 @@ def read(source: LocationLike, *, unpack: str = "no") -> Transcripts:
     files: Iterable[_File]
     audio: dict[str, Any]
     place = location(source)
-    path, name = place.local, place.name
+    path = place.local
     if path is None:
         place, files = _in_remote(place)
-        name = place.name
         audio = {"audio_root": str(place)}
     elif path.is_dir():
         root = path / "LibriSpeech" if (path / "LibriSpeech").is_dir() else path
         check_link(root, path)
-        name = root.name
+        place = location(root)
         # The file about all splits lies beside a single one.
         beside = root.parent / _SPEAKERS
         files = chain([(_SPEAKERS, input_guards.read_all(beside))] if beside.is_file() else [], _in_folder(root))
@@ -64,7 +61,7 @@ def read(source: LocationLike, *, unpack: str = "no") -> Transcripts:
     else:
         raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
     speakers: dict[str, tuple[str, str, str]] = {}
-    found = collect_rows(source, _items(files, name, speakers), further=("segment_id", "source_split"), expected=_EXPECTED)
+    found = collect_rows(source, _items(files, place.name, speakers), further=("segment_id", "source_split"), expected=_EXPECTED)
     columns = ("speaker_id", "speaker_gender", "speaker_name")
     about = pl.DataFrame(list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row")
     frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
@@ -90,7 +87,11 @@ def _items(files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str,
         elif data is None:
             yield Problem(path, None, f"larger than {input_guards.MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
         elif path.endswith(_SPEAKERS):
-            speakers.update((row[0], row) for row in _speakers(data))
+            # Lines such as ``14 | F | train-clean-360 | 25.03 | Kristin LeMoine``.
+            for line in data.decode(errors="replace").splitlines():
+                parts = [part.strip() for part in line.split("|", 4)]
+                if len(parts) == 5 and not line.startswith(";"):
+                    speakers[parts[0]] = (parts[0], parts[1], parts[4])
         else:
             seen = set()
             for item in _lines(path, data, top):
@@ -124,14 +125,6 @@ def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Proble
             "segment_id": found[1],
             "source_split": split or None,
         }
-
-
-def _speakers(data: bytes) -> Iterator[tuple[str, str, str]]:
-    """Yield speaker, gender and name from lines such as ``14 | F | train-clean-360 | 25.03 | Kristin LeMoine``."""
-    for line in data.decode(errors="replace").splitlines():
-        parts = [part.strip() for part in line.split("|", 4)]
-        if len(parts) == 5 and not line.startswith(";"):
-            yield parts[0], parts[1], parts[4]
 
 
 def _is_relevant(name: str) -> bool:

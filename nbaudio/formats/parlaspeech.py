@@ -28,8 +28,7 @@ _KINDS: dict[str, Kind] = {
 
 _NEEDED = {"file or orig_file": pl.coalesce("orig_file", "file"), **{name: pl.col(name) for name in ("start", "end", "words")}}
 
-# Give up a file after so many unreadable lines before any readable one.
-_HOPELESS_LINES = 1000
+_HOPELESS_LINES = 1000  # before any readable one: give up the file
 
 
 def read(source: Path, *, word_times: str = "yes") -> Transcripts:
@@ -50,7 +49,7 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
         reason = f"line {problems[0][0]}: {problems[0][1]}" if problems else "it is empty"
         raise InputError(f"{source}: no ParlaSpeech transcripts (expected one JSON object per line); {reason}")
     found = pl.DataFrame([(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row")
-    return Transcripts(_joined(frames), found)
+    return Transcripts(pl.concat([pl.DataFrame(schema=TRANSCRIPTS), *frames], how="diagonal"), found)
 
 
 def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
@@ -65,23 +64,6 @@ def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFr
         incomplete = [(line, f"{name} is missing") for name, lines in missing for line in lines]
         complete = block.values.filter(value.is_not_null() for value in _NEEDED.values()) if incomplete else block.values
         yield _transcripts(complete, composed=block.composed), sorted({*block.problems, *incomplete})
-
-
-def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate blocks column by column, so that not everything is in memory twice."""
-    others = dict.fromkeys(name for frame in frames for name in frame.columns if name not in TRANSCRIPTS)
-    lengths = [len(frame) for frame in frames]
-    columns = []
-    for name in (*TRANSCRIPTS, *others):
-        dtype = TRANSCRIPTS.get(name, pl.String())
-        parts = [
-            frame[name] if name in frame.columns else pl.repeat(None, length, dtype=dtype, eager=True)
-            for frame, length in zip(frames, lengths, strict=True)
-        ]
-        # The largest column stays in chunks: joining them takes its memory twice.
-        columns.append(pl.concat(parts, rechunk=name != "word_times").alias(name))
-        frames[:] = [frame.drop(name, strict=False) for frame in frames]
-    return pl.DataFrame(columns)
 
 
 def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:

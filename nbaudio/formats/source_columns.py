@@ -26,10 +26,8 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
 }
 
 ARROW = ".arrow"
-# The value of an option that leaves a column out.
-_NONE = "none"
-# What a batch may unpack to.
-_BATCH_BYTES = 64 << 20
+_NONE = "none"  # the value of an option that leaves a column out
+_BATCH_BYTES = 64 << 20  # that a batch may unpack to
 # Fields of Arrow's flatbuffers: the header of a message, and how the body of a batch is compressed.
 _HEADER, _COMPRESSION = 2, 3
 
@@ -158,8 +156,8 @@ def choose(
 ) -> tuple[dict[str, str], set[str], list[str]]:
     """Find the columns of a source by field; also return the fields whose column was guessed, and a note on each guess.
 
-    An option (`chosen`) is the name of a column, ``none`` for no column, or None to find it by `names` (the preferred first; by
-    default the option itself), ignoring case and surrounding blanks. `available` are the columns of the source.
+    An option (`chosen`) names one of the `available` columns, or ``none``; None finds it by `names`, the preferred first, or by
+    the option itself, ignoring case and surrounding blanks.
     """
     columns: dict[str, str] = {}
     guessed: set[str] = set()

@@ -1,9 +1,8 @@
 """Tables in any file format: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
 
-A column is found by its own name or a usual one (`columns.USUAL_NAMES`) unless an option names another; guesses are reported. A
-column `id` holds the segments' ids if its values are unique. Binary floats become the shortest decimal of the same value. An
-empty `asr_text` is a hypothesis of no words, a null one is none. Further columns are kept; those named like one of ours get
-``source_`` before their name.
+A column is found by its own name or a usual one unless an option names another; guesses are reported. Binary floats become the
+shortest decimal of the same value. An empty `asr_text` is a hypothesis of no words, a null one is none. Further columns are kept;
+those named like one of ours get ``source_`` before their name.
 """
 
 import csv
@@ -25,13 +24,11 @@ from nbaudio.formats.base import BATCH_ROWS, PROBLEMS, TRANSCRIPTS, Problem, Tra
 from nbaudio.formats.source_columns import batches, choose, schema_of
 
 _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_channel", "source_duration", "duration_s"))
-# Parameters of `read` that do not name a column.
-_NOT_COLUMNS = ("source", "separator", "quotes", "sheet")
+_NOT_COLUMNS = ("source", "separator", "quotes", "sheet")  # parameters of `read`
 _YES_NO = {"yes": True, "no": False, None: None}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
-"""Endings of the names of tables that can be read."""
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -83,16 +80,15 @@ def read(
     )
     kept = [column.alias(source_column(column.name, _OURS, cells.frame.columns)) for column in cells.frame.drop(columns.values())]
     given = pl.DataFrame([*(values.alias(key) for key, values in ours.items()), *kept])
-    absent = [pl.lit(None, dtype=dtype).alias(key) for key, dtype in TRANSCRIPTS.items() if key not in ours]
-    frame = given.with_columns(absent).with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
+    frame = pl.concat([pl.DataFrame(schema=TRANSCRIPTS), given], how="diagonal")
+    frame = frame.with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
 
     named = frame["name"].is_not_null()
     if not named.any():
         raise InputError(f"{source}: the column {columns['name']!r} is empty")
     nameless = [Problem(source.name, cells.lines[row], f"{columns['name']} is empty") for row in (~named).arg_true()]
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
-    found = frame.filter(named).select(*TRANSCRIPTS, pl.exclude(*TRANSCRIPTS))
-    return with_audio_root(Transcripts(found, problems, columns=columns, notes=notes), source.parent)
+    return with_audio_root(Transcripts(frame.filter(named), problems, columns=columns, notes=notes), source.parent)
 
 
 def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:

@@ -46,8 +46,7 @@ def _intervals(text: str, *, tier: str | None) -> Iterator[dict[str, Any] | tupl
     try:
         tiers = _tiers(take)
     except ValueError as error:
-        line = text.count("\n", 0, place) + 1
-        yield line, f"not a TextGrid that can be read: {error}"
+        yield text.count("\n", 0, place) + 1, f"not a TextGrid that can be read: {error}"
         return
     fitting = [rows for name, rows in tiers if tier is None or name == tier]
     if len(fitting) == 1:

@@ -16,22 +16,16 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class Writer(NamedTuple):
-    """A format of manifests for other toolkits.
+    """A format of manifests for other toolkits."""
 
-    `files` lists the files of a split (None: of segments without one) in a folder. `write` writes segments and their recordings
-    (with `file`) and returns files and notes to the user. `rejects` tells why the format cannot name such a file.
-    """
-
-    files: Callable[[Path, str | None], list[Path]]
+    files: Callable[[Path, str | None], list[Path]]  # lists those of a split (None: of segments without one) in a folder
+    # Writes segments and their recordings (with `file`), and returns files and notes to the user.
     write: Callable[[pl.DataFrame, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
-    rejects: Callable[[str], str | None] = lambda _: None
+    rejects: Callable[[str], str | None] = lambda _: None  # tells why it cannot name such a file
 
 
 def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Iterate over segments in order, with `start`, `end`, `duration` (seconds), `channels` and columns of their recordings.
-
-    Start, and start + duration, convert back to the segment's samples. `partly` is whether the recording has further channels.
-    """
+    """Iterate over segments and their recordings, with `start`, `end`, `duration` (seconds, exact), `channels` and `partly`."""
     facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
     joined = segments.select(*columns, source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")

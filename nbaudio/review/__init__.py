@@ -1,11 +1,4 @@
-"""Review: draw segments into spreadsheets or pages with clips, and import the verdicts of reviewers.
-
-Export: `review_export` is the command; `sampling` draws, `sheet_clips` cuts, `sheet_writer` writes the workbook with the cells of
-`cell_escaping`, `review_page` the page. Import: `review_import` is the command; `sheet_reader` reads sheets and the files of
-pages, `corrections` applies corrected texts and boundaries, `annotator_agreement` computes agreement and says what
-comes next. `state` reads the logs and records in ``W/reviews/``, `rounds` has the outcome of each draw, `manual_decisions` the
-decisions on single segments.
-"""
+"""Review: draw segments into spreadsheets or pages with clips, and import the verdicts of reviewers."""
 
 from typing import TYPE_CHECKING
 

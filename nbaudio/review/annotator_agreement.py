@@ -1,8 +1,7 @@
 """Annotator agreement: share, Cohen's kappa and Krippendorff's alpha on segments judged by several; and what is left to judge.
 
 Ratings are whole numbers from 0, -1 if a reviewer did not judge a segment, of shape (segments, reviewers). Coefficients are 1 for
-full agreement and about 0 for agreement by chance; values and bounds that are not defined are nan, as when only one word was
-used.
+full agreement and about 0 for agreement by chance; what is not defined is nan, as when only one word was used.
 """
 
 import shlex
@@ -22,8 +21,7 @@ from nbaudio.review.state import SEPARATOR, ReviewRecord, ReviewState, faults
 from nbaudio.storage.workspace import Workspace
 
 _RESAMPLES = 2000
-# Verdicts are compared if reviewers were shown the same content.
-_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")
+_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")  # what is compared
 _TEXTS, _NUMBERS = ("of", "measure", "reviewers"), ("value", "low", "high")
 _SCHEMA = pl.Schema({**dict.fromkeys(_TEXTS, pl.String), "segments": pl.Int64, **dict.fromkeys(_NUMBERS, pl.Float64)})
 
@@ -102,10 +100,10 @@ def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
 
 
 def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimate:
-    """Compute Cohen's kappa of two reviewers from how often one chose the word of the row and the other that of the column.
+    """Compute Cohen's kappa from how often one reviewer chose the word of the row and the other that of the column.
 
-    The interval has the standard error of J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327,
-    equation 13; for few segments, or a kappa near 1, it is too narrow, and for full agreement there is none.
+    Standard error: J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13; for few
+    segments, or a kappa near 1, the interval is too narrow, and for full agreement there is none.
     """
     n = table.sum()
     p = table / n
@@ -128,7 +126,7 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
 def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
     """Compute Krippendorff's alpha of unordered words, with gaps (K. Krippendorff, Content Analysis, 2004, section 11.3).
 
-    The interval is from a bootstrap over segments; for full agreement there is none, since no resample has a disagreement.
+    The interval is from a bootstrap over segments; for full agreement there is none.
     """
     counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
     judged = counts.sum(axis=1)

@@ -20,14 +20,10 @@ from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.text import word_diff, word_spans
 
-#: UTF-16 code units that a cell holds.
-MAX_CELL = 32_767
-
+MAX_CELL = 32_767  # UTF-16 code units
 #: The creation date of every workbook: with the real one, equal rows would give different bytes.
 MADE = dt.datetime(2000, 1, 1)  # noqa: DTZ001
-#: The end of a text that was too long for its cell.
-TRUNCATED = re.compile(r" \[cut here: [\d,]+ characters in all\]$")
-#: Field separators by the ending of the file.
+TRUNCATED = re.compile(r" \[cut here: [\d,]+ characters in all\]$")  # ends a text that was too long for its cell
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 # XML cannot hold control characters, and LibreOffice drops tabs; Unicode has pictures of them.

@@ -1,9 +1,8 @@
 """Corrected texts and segment boundaries: apply reviewers' corrections to the segments table, and restore what was there before.
 
-Texts: `text_corrected` is the correction as written, `text_origin` names the reviewer and the sheet, `text_raw` has the words of
-the source; `text`, its normal form and the scores follow the correction. ``W/corrected_texts.parquet`` has the original values.
-Boundaries: `start_sample`, `end_sample` and word times change, `corrected_by` names the reviewer; `source_start` and `source_end`
-stay. Both follow from the logs of `state`: applied again, nothing changes.
+Texts: `text_corrected` is the correction as written, `text_origin` its reviewer and sheet, `text_raw` has the source's words;
+normal form and scores follow. ``W/corrected_texts.parquet`` has the original values. Boundaries: samples and word times change,
+`corrected_by` names the reviewer. Both follow from the logs of `state`: applied again, nothing changes.
 """
 
 from collections.abc import Mapping

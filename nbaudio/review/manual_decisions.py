@@ -10,8 +10,7 @@ from nbaudio.core.report import Report
 from nbaudio.core.tables import DECISIONS, RECORDINGS, RULES, SEGMENTS, conform, segment_failures, table_path
 from nbaudio.storage.workspace import Workspace
 
-#: The reason of a manual rejection without a reason.
-BY_HAND = "by_hand"
+BY_HAND = "by_hand"  # the reason of a manual rejection without a reason
 
 _GIVEN = pl.Schema({"segment_id": pl.String, "decision": pl.String, "reason": pl.String})
 _HELD = pl.Schema({**_GIVEN, "decision": SEGMENTS["decision"]})

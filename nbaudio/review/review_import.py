@@ -1,8 +1,7 @@
 """The command `review import`: import the verdicts of returned review sheets.
 
-A row is matched by its key, else by its segment id; an ambiguous row is a problem, and its verdict is not imported. The time of a
-verdict is the time when its sheet was saved, or the one in the verdict file of a page, so files may be imported in any order and
-more than once.
+A row is matched by its key, else by its segment id. The time of a verdict is when its sheet was saved, or the one in the verdict
+file of a page, so files may be imported in any order and more than once.
 """
 
 import datetime as dt
@@ -240,7 +239,6 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
     found.problems += [f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further]
     found.warnings += [f"{place}: the column '{name}' is missing" for name in sheet.missing]
     found.warnings += [f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown]
-    # Count the rows that were exported and are missing.
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for _, match in matched:
         back[match.record.name, match.reviewer].add(match.segment_id)

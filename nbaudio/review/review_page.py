@@ -1,8 +1,7 @@
 """Write the review page: one HTML file with clips, pictures and the review panel, which opens offline in any browser.
 
 The page loads nothing. Its content security policy allows its own script and style sheet, by hash, and no connection. Texts are
-JSON in elements that are not executed. Equal rows give equal bytes: there is no clock, host or path in it. With `blind`, neither
-hypotheses nor similarity nor anything that follows from them is in the page.
+JSON in elements that are not executed. Equal rows give equal bytes. With `blind`, nothing follows from hypotheses or similarity.
 """
 
 import base64
@@ -22,11 +21,10 @@ from nbaudio.audio.drawing import BANDS, peaks, spectrogram
 from nbaudio.core.bundled_files import front_end
 from nbaudio.review.sheet_clips import RATE, cut_clips, keep_clip
 from nbaudio.review.state import VERDICTS, ReviewRecord
-from nbaudio.storage.base import Location
+from nbaudio.storage.location import Location
 from nbaudio.text.aligned_words import MOST_CHARACTERS, align_words
 
-#: Bytes of clips that a page holds; with more, they are files in the folder beside it.
-MOST_EMBEDDED_BYTES = 50_000_000
+MOST_EMBEDDED_BYTES = 50_000_000  # of clips in a page; with more, they are files in the folder beside it
 
 _SCRIPTS = ("core", "player", "table_columns", "table", "page_kernel", "review_panel", "review_page")
 _STYLES = ("style", "review_page")

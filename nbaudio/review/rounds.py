@@ -1,11 +1,9 @@
 """Rounds of review: the outcome of each draw.
 
 A segment is ``right`` if more than half of the reviewers who judged it say ``ok``, ``wrong`` if more than half name a fault, else
-``unsure``; if an adjudicator judged it, it is what the adjudicator said last.
-Rows that were left empty before the last judged row of a sheet are ``unsure`` too, and so are rows that have changed since they
-were judged. Rows after the last judged one have not been reached: that part of the sheet counts as not drawn. How far reviewers
-have come follows from their verdicts in that review; verdicts on its segments from elsewhere count within that part. Rows are in
-order as reviewers reached them: by the line of the log that first judged them or a row after them, then by their place.
+``unsure``; an adjudicator has the last word. Rows that were left empty before the last judged row of a sheet are ``unsure`` too,
+and so are rows that have changed since they were judged. Rows after the last one that was judged in that review have not been
+reached: that part of the sheet counts as not drawn. The line of the log that first judged a row, or one after it, reached it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +15,8 @@ from nbaudio.core.tables import text_column
 from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
 from nbaudio.storage.workspace import Workspace
 
-#: The strategy of a review whose segments somebody picked: it is no round, since nothing follows from it about other segments.
-PICKED = "picked"
-#: Segments on which reviewers disagree, in place of a strategy.
-DISAGREEMENTS = "disagreements"
+PICKED = "picked"  # the strategy where somebody picked the segments: no round, as nothing follows from it about others
+DISAGREEMENTS = "disagreements"  # in place of a strategy
 #: Columns of the segments table that `rounds` and `gold_ids` read.
 JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
@@ -53,20 +49,15 @@ class Round:
 def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
     """Return the reviews of a workspace in the order in which they were drawn, with the verdicts that hold; not picked ones.
 
-    A verdict counts for a review if the drawn content was judged, and the segment still has these times and words (normalization
-    does not change them). What `ingest --add` changed after the draw stays unsure in that review: a change may follow from the
-    verdicts. What is gone keeps the verdict on what was drawn. `segments` is the result of `uncorrected`, with the columns
-    `JUDGED`.
+    A verdict counts if the drawn content was judged, and the segment still has these times and words. What `ingest --add` changed
+    after the draw stays unsure: a change may follow from the verdicts. What is gone keeps its verdict. `segments` are
+    `uncorrected`, with the columns `JUDGED`.
     """
     drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
     kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
     drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
     there = segments.filter(pl.col("segment_id").is_in(drawn.implode()))
-    now = there.select(
-        "segment_id",
-        content_now=pl.Series(content_hashes(there), dtype=pl.String),
-        words=pl.Series(word_hashes(there), dtype=pl.String),
-    ).unique("segment_id")
+    now = _now(there).unique("segment_id")
     later = {corpus: state.later(corpus).implode() for corpus in {record.corpus for record in kept}}
     as_they_were = {corpus: now.filter(~pl.col("segment_id").is_in(ids)) for corpus, ids in later.items()}
     return [_round(record, state, as_they_were[record.corpus], now["segment_id"]) for record in kept]
@@ -99,12 +90,8 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
     corrected = text_column(judged, "corrected_by").is_not_null() | text_column(judged, "text_corrected").is_not_null()
-    now = judged.select(
-        "segment_id",
-        content_now=pl.Series(content_hashes(judged), dtype=pl.String),
-        # A corrected text is not the one that a review gave out.
-        words_now=pl.when(~corrected).then(pl.Series(word_hashes(judged), dtype=pl.String)),
-    )
+    # A corrected text is not the one that a review gave out.
+    now = _now(judged).with_columns(words_now=pl.when(~corrected).then("words")).drop("words")
     drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *map(_drawn, state.records.values())])
     shown = drawn.drop_nulls("shown").unique(["segment_id", "content"]).select("segment_id", "content", words="shown")
     known = said.join(now, on="segment_id", maintain_order="left")
@@ -112,6 +99,12 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
     last = known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     return consensus(last, state.adjudicators)
+
+
+def _now(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the hashes of segments as they are: `segment_id`, `content_now`, `words`."""
+    hashes = {"content_now": content_hashes(segments), "words": word_hashes(segments)}
+    return segments.select("segment_id", **{name: pl.Series(found, dtype=pl.String) for name, found in hashes.items()})
 
 
 def _drawn(record: ReviewRecord) -> pl.DataFrame:
@@ -125,10 +118,7 @@ def _drawn(record: ReviewRecord) -> pl.DataFrame:
 
 
 def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: pl.Series) -> Round:
-    """Return the outcome of a draw.
-
-    `now` has `segment_id`, `content_now` and `words` of segments that are as they were, `there` the ids of all that are there.
-    """
+    """Return the outcome of a draw; `now` (of `rounds`) has the segments that are as they were, `there` the ids of all."""
     rows = _drawn(record).join(now, on="segment_id", how="left", maintain_order="left")
     rows = rows.with_columns(gone=~pl.col("segment_id").is_in(there.implode()))
     about = state.verdicts.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")

@@ -1,11 +1,8 @@
-"""Sampling of segments for review, row by row.
+"""Sampling of segments for review, row by row; see docs/evidence.md.
 
-A strategy gives each segment a stratum, and each stratum a weight. Each row of a sheet first picks a stratum, with a probability
-in proportion to the weights of those that have segments left, then one of the segments that are left in it, each with the same
-probability. Hence every beginning of a sheet is a smaller sample of the same kind, and a larger `n` only adds rows. No segment
-has probability 0. Strata and weights are fixed when a round is planned, and stored with it: later plans and verdicts do not
-change them. A later round draws from all that nobody has reached yet. Nothing depends on the order of the pool; see
-docs/evidence.md.
+A strategy gives each segment a stratum, and each stratum a weight. Each row of a sheet picks a stratum by the weights of those
+that have segments left, then any segment that is left in it. Hence every beginning of a sheet is a smaller sample of the same
+kind. No segment has probability 0, and nothing depends on the order of the pool. Strata and weights are stored with a round.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,8 +34,7 @@ _FOCUS = 0.75
 _NEAR = 0.05
 
 _RARE = 0.01  # an odd character that more segments have is a habit of the transcripts
-# Accents that do not compose are odd; marks of a script, such as vowel signs, are not.
-_ODD = r"[^\p{L}\p{M}\p{Nd} ]|[\u0300-\u036f]"
+_ODD = r"[^\p{L}\p{M}\p{Nd} ]|[\u0300-\u036f]"  # accents that do not compose, but no marks of a script
 _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
@@ -65,18 +61,12 @@ def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[p
 def draw(
     pool: pl.DataFrame, *, strategy: str, n: int, seed: int, threshold: float = 0.8, rounds: Sequence[Round] = ()
 ) -> pl.DataFrame:
-    """Draw `n` segments, or all that nobody has reached in earlier `rounds`, in the order of the sheet.
-
-    The pool has all segments that can be reviewed. Return `segment_id`, `probability` (of being drawn first) and `stratum`.
-    """
+    """Draw `n` segments as `draw_from` does, from a pool of all that can be reviewed without what `rounds` have reached."""
     return draw_from(sampling_frame(pool, strategy=strategy, threshold=threshold, rounds=rounds), n=n, salt=salt_of(seed, rounds))
 
 
 def sampling_frame(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8, rounds: Sequence[Round] = ()) -> pl.DataFrame:
-    """Return what can be drawn: `segment_id`, `stratum` and `weight` (the probability of its stratum at the first row).
-
-    What an earlier round holds and nobody has reached can be drawn again, so that a sheet that is never finished biases nothing.
-    """
+    """Return what nobody has reached: `segment_id`, `stratum`, `weight` (the probability of the stratum at the first row)."""
     pool = pool.join(_reached(rounds), on="segment_id", how="left", maintain_order="left")
     wanted = get_by_name(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
     frame = pool.select("segment_id", "reached").hstack(wanted).filter(pl.col("reached").is_null())
@@ -90,7 +80,7 @@ def salt_of(seed: int, rounds: Sequence[Round]) -> str:
 
 
 def draw_from(frame: pl.DataFrame, *, n: int, salt: str) -> pl.DataFrame:
-    """Draw as `draw` does from a `sampling_frame`."""
+    """Draw up to `n` rows of a `sampling_frame`, in order: `segment_id`, `probability` (of being drawn first), `stratum`."""
     strata = frame.group_by("stratum").agg(pl.col("weight").first(), count=pl.len()).sort("stratum")
     picks = _pick_strata(strata["weight"].to_numpy(), strata["count"].to_numpy(), min(n, len(frame)), salt)
     rows = strata[picks].select("stratum", "weight", "count").with_row_index("row")
@@ -103,7 +93,8 @@ def draw_from(frame: pl.DataFrame, *, n: int, salt: str) -> pl.DataFrame:
 
 def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: int, salt: str) -> NDArray[np.int64]:
     """Return the stratum of each row; a stratum is left out when its segments are used up."""
-    number = _unit(pl.Series(map(str, range(n)), dtype=pl.String), f"{salt} row")
+    hashes = hash_column(pl.Series(map(str, range(n)), dtype=pl.String), f"{salt} row").to_numpy()
+    number = (hashes >> np.uint64(11)) / 2.0**53  # in [0, 1)
     left, picks = counts.astype(np.int64), np.zeros(n, dtype=np.int64)
     start = 0
     while start < n:
@@ -121,11 +112,10 @@ def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: in
 def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     """Draw most where errors are likely and matter: strata of similarity, sizes by Neyman's rule.
 
-    Neyman (1934): the variance of an estimated total is least if a stratum's share is proportional to its number of segments
-    times the standard deviation within it, sqrt(p (1 - p)) where p are wrong. Before there are verdicts p is guessed from the
-    similarity s, 10 (1 - s)^2.5 and at most 0.5; later the guess counts as ten verdicts in each stratum, and half of the sample
-    still follows the guess alone. p is at least 0.01. A tenth at most comes from further below the threshold. A wrong guess costs
-    width, never validity. Strata are cut so that by the guess each would get as many reviews (after Dalenius and Hodges, 1959).
+    Neyman (1934): a stratum's share is proportional to its number of segments times sqrt(p (1 - p)), where p are wrong. p is at
+    first guessed from the similarity s, 10 (1 - s)^2.5, from 0.01 to 0.5; later the guess counts as ten verdicts in each stratum,
+    and half of the sample still follows the guess alone. A wrong guess costs width, never validity. Strata are cut so that by the
+    guess each would get as many reviews (after Dalenius and Hodges, 1959).
     """
     score = _SCORE
     near_or_below = pl.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
@@ -144,7 +134,6 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
-        # A larger `n` with the same seed only adds rows.
         "random": lambda pool, _: pool.with_columns(stratum=pl.lit("all"), size=pl.lit(1.0)),
         "stratified": _stratified,
         # In proportion to the square root of the number of segments (the power allocation of Bankier, 1988, with exponent 1/2).
@@ -196,11 +185,6 @@ def _focus(frame: pl.DataFrame, stratum: pl.Expr) -> pl.DataFrame:
     focus, kinds = pl.col("stratum").is_not_null(), pl.col("stratum").drop_nulls().n_unique()
     size = pl.when(focus).then(_FOCUS / kinds).otherwise(1 - _FOCUS) / pl.len().over("stratum")
     return frame.select(pl.col("stratum").fill_null("elsewhere"), size=size)
-
-
-def _unit(keys: pl.Series, salt: str) -> NDArray[np.float64]:
-    """Return numbers in [0, 1) by hash."""
-    return (hash_column(keys, salt).to_numpy() >> np.uint64(11)) / 2.0**53
 
 
 def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:

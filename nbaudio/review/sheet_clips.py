@@ -13,11 +13,10 @@ from nbaudio.audio import Recording, encode_clip, open_recording, resample_windo
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import AudioError, ExistsError
 from nbaudio.core.progress import progress
-from nbaudio.storage.base import Location
+from nbaudio.storage.location import Location
 
 RATE = 16000
-#: Encodings of clips, which are also the endings of their names.
-ENCODINGS = ("wav", "mp3")
+ENCODINGS = ("wav", "mp3")  # and endings of names
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,7 @@
 """Read returned review sheets: sorted, filtered, renamed, with moved rows and columns, saved by other programs.
 
-Cells are texts, missing ones empty. Columns are found by their names in any spelling, and the essential ones also by their
-content; rows are identified by their key, never by their place.
-
-A review page saves a JSON file with all its rows. A verdict there has the time that the page noted when it was given, by the
-clock of the reviewer's machine, but at most the time when the file was saved: a forged or wrong clock cannot make a verdict hold
-against later ones.
+Columns are found by their names in any spelling, the essential ones also by their content; rows by their key, never their place.
+Verdicts in the file of a page have their own times, at most that of saving: a wrong clock cannot let one hold against later ones.
 """
 
 import codecs
@@ -40,13 +36,9 @@ _ALSO_CALLED = {
 }
 # `reviewer` is for tables that were merged from those of several people.
 _NAMES = {name.replace("_", " "): name for name in (*COLUMNS, "reviewer")}
-# The header is searched in so many rows: people write a line or two above it.
-_HEADER_ROWS = 50
+_HEADER_ROWS = 50  # people write a line or two above it
 _KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
-# As pages call it, and as browsers do if there is such a file already.
-_VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")
-
-#: The value of `format` in a verdict file.
+_VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")  # a browser adds a number
 FORMAT = "nbaudio verdicts 1"
 
 
@@ -188,7 +180,10 @@ def _parse(
         if len(found) < 2:
             continue
         below = table[at + 1 :]
-        by_content = {"key": lambda text: read_key(text) is not None, "verdict": lambda text: _is_verdict(text, words)}
+        by_content = {
+            "key": lambda text: read_key(text) is not None,
+            "verdict": lambda text: all(part.strip() in words for part in re.split("[,;]", text.casefold())),
+        }
         for name, fits in by_content.items():
             if name not in found and (column := _holding(below, fits, set(found.values()))) is not None:
                 found[name] = column
@@ -198,7 +193,9 @@ def _parse(
                 raise InputError(f"{path}: two columns are called {twice[0]!r}; remove one of them")
             filled = {number for row in below for number, cell in enumerate(row) if cell.strip()} - set(found.values())
             unknown = [header[number] if number < len(header) else "" for number in sorted(filled)]
-            return _rows(below, found, first=at + 2), found, unknown
+            cells = [{name: row[column] for name, column in found.items() if column < len(row)} for row in below]
+            filled_in = ((number, row) for number, row in enumerate(cells, start=at + 2) if "".join(row.values()).strip())
+            return [Row(number, row, read_key(row.get("key", ""))) for number, row in filled_in], found, unknown
     return None
 
 
@@ -210,25 +207,12 @@ def _named(header: Sequence[str]) -> list[str | None]:
     return [name or (other if other not in own else None) for name, other in zip(own, also, strict=True)]
 
 
-def _is_verdict(text: str, words: Collection[str]) -> bool:
-    """Return whether a cell holds nothing but verdicts, one or several."""
-    return all(part.strip() in words for part in re.split("[,;]", text.casefold()))
-
-
 def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: Collection[int]) -> int | None:
     """Return the only free column all of whose texts fit."""
     columns = enumerate(zip_longest(*rows, fillvalue=""))
     texts = {column: [cell for cell in cells if cell.strip()] for column, cells in columns if column not in taken}
     found = [column for column, cells in texts.items() if cells and all(map(fits, cells))]
     return found[0] if len(found) == 1 else None
-
-
-def _rows(table: Sequence[Sequence[str]], columns: Mapping[str, int], *, first: int) -> list[Row]:
-    rows = (
-        (number, {name: row[column] for name, column in columns.items() if column < len(row)})
-        for number, row in enumerate(table, start=first)
-    )
-    return [Row(number, cells, read_key(cells.get("key", ""))) for number, cells in rows if "".join(cells.values()).strip()]
 
 
 class _Given(msgspec.Struct):

@@ -1,8 +1,4 @@
-"""Write the review sheet, an .xlsx workbook that reviewers fill in.
-
-Equal rows give equal bytes. All texts are strings: no formula, number or link comes from a transcript, and what is typed into a
-cell to fill in stays text too.
-"""
+"""Write the review sheet, an .xlsx workbook. Equal rows give equal bytes; all texts are strings, also what is typed in."""
 
 import io
 import math
@@ -32,16 +28,11 @@ COLUMNS = {
     "segment_id": 30,
     "key": 60,
 }
-#: Columns that a reviewer fills in; the others are read-only.
-FILLED_IN = ("verdict", "second verdict", "corrected text", "comment")
-#: Columns that the sheet of a blind review does not have.
+FILLED_IN = ("verdict", "second verdict", "corrected text", "comment")  # the others are read-only
 HIDDEN_IF_BLIND = ("hypothesis", "similarity")
-#: The text in place of a missing hypothesis.
 NO_HYPOTHESIS = "no hypothesis"
-#: The other sheets of the workbook.
 OTHER_SHEETS = ("summary", "instructions", "nbaudio")
-#: The label of the cell with the name of the reviewer in the summary.
-REVIEWER = "Reviewer"
+REVIEWER = "Reviewer"  # labels the cell with the name of the reviewer in the summary
 
 _GRAY, _YELLOW, _PALE, _LINES = "#E7E6E6", "#FFE599", "#FFF8E1", "#D9D9D9"
 _LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", "text_wrap": True}
@@ -65,13 +56,10 @@ _CELLS: Mapping[str, Mapping[str, Any]] = {
     "fill in": {**_TEXT, "bg_color": _PALE},
     "all differs": {**_TEXT, **_DIFFERS},
 }
-# Points of one line, and what a row is higher than its lines.
-_LINE_POINTS, _ROOM_POINTS = 15.0, 5.0
-# A spreadsheet has no higher rows.
-_MOST_POINTS = 409.0
+_LINE_POINTS, _ROOM_POINTS = 15.0, 5.0  # of one line, and what a row is higher than its lines
+_MOST_POINTS = 409.0  # a spreadsheet has no higher rows
 _NARROW, _WIDE = frozenset("fijlrtI.,;:'!|()[]-/ "), frozenset("mwMW@%—…")
-# East Asian letters come from a font with higher lines.
-_EAST_ASIAN_LINE = 1.15
+_EAST_ASIAN_LINE = 1.15  # these letters come from a font with higher lines
 _BOLD = 1.1
 _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 11
@@ -119,10 +107,10 @@ def check_size(rows: int, links: int) -> None:
 
 
 def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:
-    """Return the bytes of the workbook: the sheet to fill in, a summary, instructions and a hidden sheet of origins.
+    """Return the workbook; words that differ after the normalization `steps` are marked.
 
-    `rows` have `clip` (path relative to the sheet, null for none) and `note` (the text in place of a link). Words that differ
-    after the normalization `steps` are marked. Nothing in the workbook of a blind review depends on hypothesis or similarity.
+    `rows` have `clip` (a relative path or null) and `note` (in place of a link). In a blind review, nothing in the workbook
+    depends on hypothesis or similarity.
     """
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
@@ -328,7 +316,6 @@ def _line_height(fragments: list[Fragment]) -> float:
 
 
 def _is_wide(letter: str) -> bool:
-    """Return whether a letter is as wide as East Asian ones."""
     return east_asian_width(letter) in "WF"
 
 

@@ -1,9 +1,6 @@
-"""Review state: the files in ``W/reviews/``, read once per step and passed on.
+"""Review state: the logs and records in ``W/reviews/``, read once per step and passed on.
 
-`verdicts.jsonl` is the log of verdicts, `corrections.jsonl` that of corrected segment boundaries, `notes.jsonl` that of notes on
-segments; all are append-only, and the last line about a segment holds. `<name>.json` is the record of a review: which segments
-were drawn, and how. A row of a returned sheet is matched by segment id and a hash of its content, a sheet by the fingerprint of
-the corpus it was drawn from.
+Logs are append-only, and the last line about a segment holds. `<name>.json` is the record of a review: what was drawn, and how.
 """
 
 import hashlib
@@ -27,7 +24,6 @@ from nbaudio.core.tables import CORRECTED_TEXTS, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
-#: Verdicts and their meanings.
 VERDICTS: Mapping[str, str] = MappingProxyType(
     {
         "ok": "the clip holds the words of the transcript, all of them and nothing else",
@@ -39,16 +35,11 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
         "unsure": "cannot be told",
     }
 )
-#: The two verdicts that name no fault; all others do.
-OK, UNSURE = "ok", "unsure"
+OK, UNSURE = "ok", "unsure"  # all others name a fault
 VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (f"reviews/{name}.jsonl" for name in ("verdicts", "corrections", "notes"))
-#: Who has the last word where reviewers disagree, a name in each line.
-ADJUDICATORS = "reviews/adjudicators.txt"
-#: The sheets and pages of each review, which hold clips.
-EXPORTS = "exports.json"
-
-#: What separates the words of a verdict in the log, as in ``cut off, noise``.
-SEPARATOR = ", "
+ADJUDICATORS = "reviews/adjudicators.txt"  # who has the last word, a name in each line
+EXPORTS = "exports.json"  # the sheets and pages of each review, which hold clips
+SEPARATOR = ", "  # of the words of a verdict in the log, as in ``cut off, noise``
 
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
@@ -330,10 +321,7 @@ def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
 
 
 def frame_table(review: str) -> str:
-    """Return the table with what a review could draw, which reviews of earlier versions lack.
-
-    Its columns are `segment_id` (of a withdrawn segment, its tombstone), `stratum`, `weight` and `content` (`frame_contents`).
-    """
+    """Name the table of what a review could draw, if stored: `segment_id` (or tombstone), `stratum`, `weight`, `content`."""
     return f"reviews/{review}.frame"
 
 

@@ -80,7 +80,7 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
         >>> from nbaudio.core.bundled_files import PACKAGE, bundled
         >>> values = notebook_parameters(bundled("data_manifests/demo.yaml"), bundled("notebooks/02_transcripts.ipynb"))
         >>> sorted(values), values["workspace"][-22:]
-        (['normalize', 'workspace'], '/demo-output/workspace')
+        (['hypotheses', 'language', 'normalize', 'workspace'], '/demo-output/workspace')
     """
     has = defaults(notebook)
     manifest = manifest.parent.resolve() / manifest.name

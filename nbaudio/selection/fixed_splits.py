@@ -26,13 +26,12 @@ class FixedSplits:
     """Fixed splits and what follows from them for each of the `segments`.
 
     `rows` has in their order `fixed` (the split, or null), `is_given`, `earlier` (its split in an earlier version, or null),
-    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null. `earlier` are the segments of
-    earlier versions, as in the table `EARLIER_SPLITS`.
+    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null.
     """
 
     segments: pl.DataFrame
     rows: pl.DataFrame
-    earlier: pl.DataFrame
+    earlier: pl.DataFrame  # the segments of earlier versions, as in the table `EARLIER_SPLITS`
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -113,10 +112,7 @@ class FixedSplits:
 
 
 def fixed_splits(segments: pl.DataFrame, *, given: pl.Series | None = None, earlier: pl.DataFrame | None = None) -> FixedSplits:
-    """Fix the splits of segments: the `given` one of each, or null, and those of `earlier` versions (as `EARLIER_SPLITS`).
-
-    Raises InputError where a given split contradicts an earlier one.
-    """
+    """Fix splits: the `given` one of each segment, and `earlier` ones (as `EARLIER_SPLITS`); InputError if they contradict."""
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:
         raise InputError(f"{EARLIER_SPLITS}.parquet: the column {missing[0]} is missing; columns are {', '.join(table.columns)}")

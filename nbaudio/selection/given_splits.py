@@ -16,12 +16,8 @@ from nbaudio.storage.location import location
 from nbaudio.storage.urls import redact_url
 from nbaudio.text.near_duplicates import sentences
 
-SOURCE = "source"
-"""The value of ``splits`` that takes the splits of the source, from the column `source_split`."""
-
-KEYS = ("segment_id", "recording_id", "speaker_id")
-"""The columns by which a table gives splits; it has one of them."""
-
+SOURCE = "source"  # the value of ``splits`` that takes the column `source_split`
+KEYS = ("segment_id", "recording_id", "speaker_id")  # a table gives splits by one of these
 _OWN = ("segment_id", "split", "sentence")
 
 Splits = str | Path | Frame

@@ -15,12 +15,8 @@ from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.splits import usable_keys
 
-AUTO = "auto"
-"""The value of ``group_by`` that takes the first of `DEFAULTS` that is not costly."""
-
-DEFAULTS = (GROUPS, ("speaker_id",))
-"""The default columns: no speaker is ever in two splits, no recording if that costs little."""
-
+AUTO = "auto"  # takes the first of `DEFAULTS` that is not costly
+DEFAULTS = (GROUPS, ("speaker_id",))  # no speaker is ever in two splits, no recording if that costs little
 COSTLY = 0.05
 
 
@@ -76,8 +72,8 @@ def choose_grouping(
 ) -> Grouping:
     """Divide by the columns that were requested, or by the first of `DEFAULTS` that is not costly.
 
-    If that loses anything, single columns are tried too, for the report. `divide_by` divides `fit` by keys and raises an
-    `InputError` if they leave too little; `lost_share` is the share in [0, 1] of what could be kept that a division loses.
+    If that loses anything, single columns are tried too, for the report. `divide_by` raises an `InputError` if keys leave too
+    little; `lost_share` is the share in [0, 1] of what could be kept that a division loses.
     """
     losses: dict[tuple[str, ...], Loss | None] = {}
     refused: list[InputError] = []

@@ -1,9 +1,8 @@
 """Leakage checks: what dev and test share with other splits, and every exception.
 
-Dev, test and all other splits but train are *held out*; each of their segments is compared with all segments of the other
-splits. A check is the name of a column none of whose values should be in two splits, such as ``speaker_id``, or one of
-`SENTENCE`, `NEAR_SENTENCE` and `AUDIO`.
-Tables are read in slices, never as a whole.
+All splits but train are *held out*; each of their segments is compared with all segments of the other splits. A check is the name
+of a column none of whose values should be in two splits, or one of `SENTENCE`, `NEAR_SENTENCE` and `AUDIO`. Tables are read in
+slices, never as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -141,12 +140,8 @@ def _equal(held: pl.DataFrame, rows: pl.DataFrame, check: str) -> pl.DataFrame:
         .agg(pl.col("other_segment_id").min())
     )
     pairs = left.join(right, on="value").filter(pl.col("split") != pl.col("other_split"))
-    return pairs.select(
-        pl.lit(check).alias("check"),
-        *("split", "segment_id", "value", "other_split", "other_segment_id"),
-        pl.col("value").alias("other_value"),
-        pl.lit(0, dtype=pl.Int64).alias("edits"),
-    )
+    same = {"check": pl.lit(check), "other_value": pl.col("value"), "edits": pl.lit(0, dtype=pl.Int64)}
+    return pairs.with_columns(**same).select(_MATCHES.names())
 
 
 def _near(held: pl.DataFrame, rows: pl.DataFrame, spoken: pl.Series, index: NearIndex) -> pl.DataFrame:
@@ -155,12 +150,11 @@ def _near(held: pl.DataFrame, rows: pl.DataFrame, spoken: pl.Series, index: Near
         rows.drop_nulls(SENTENCE).group_by(other_value=SENTENCE, other_split="split").agg(other_segment_id=pl.min("segment_id"))
     )
     texts = right["other_value"].unique().sort()
-    named = index.among(texts.to_list()).select(
-        pl.lit(spoken).gather("sentence").alias("value"), pl.lit(texts).gather("text").alias("other_value"), "edits"
-    )
+    near = {"value": pl.lit(spoken).gather("sentence"), "other_value": pl.lit(texts).gather("text")}
+    named = index.among(texts.to_list()).select("edits", **near)
     left = held.select("split", "segment_id", value=SENTENCE)
     pairs = left.join(named, on="value").join(right, on="other_value").filter(pl.col("split") != pl.col("other_split"))
-    return pairs.select(pl.lit(NEAR_SENTENCE).alias("check"), *_MATCHES.names()[1:])
+    return pairs.with_columns(check=pl.lit(NEAR_SENTENCE)).select(_MATCHES.names())
 
 
 def _first(matches: pl.DataFrame, splits: Sequence[str]) -> pl.DataFrame:

@@ -11,11 +11,8 @@ from nbaudio.selection.size_budget import PCM, Budget, ClipSize, make_budget
 from nbaudio.selection.splits import Target, parse_target
 from nbaudio.storage.workspace import Workspace
 
-HELD_OUT = ("test", "dev")
-"""The splits that are filled before train, in that order."""
-
-MIN_SIMILARITY = 0.8
-"""The default threshold on similarity, unless one was chosen in the tuner."""
+HELD_OUT = ("test", "dev")  # filled before train, in that order
+MIN_SIMILARITY = 0.8  # unless a threshold was chosen in the tuner
 
 
 @dataclass(frozen=True)
@@ -25,6 +22,7 @@ class Parameters:
     min_similarity: float = MIN_SIMILARITY
     max_duration: float = 20.0
     min_duration: float = 0.0
+    where: tuple[str, ...] = ()
     splits: str | None = None
     hours: float | None = None
     disk: int | str | None = None
@@ -65,8 +63,12 @@ class Parameters:
         for field in fields(self):
             value = getattr(changed, field.name)
             if field.name != "clip_size" and (value != field.default or field.name in explicit):
+                option = f"--{field.name.replace('_', '-')}"
+                if field.name == "where":
+                    words += [word for condition in value for word in (option, condition)]
+                    continue
                 text = ",".join(value) if isinstance(value, tuple) else str(value)
-                words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [text])]
+                words += [option, *([] if value is True else [text])]
         return shlex.join(words)
 
 

@@ -1,10 +1,11 @@
 """Select segments for a corpus by filters, splits and a budget; each is accepted, or rejected with a reason.
 
 Each call decides everything from the tables. Manual decisions (`review.manual_decisions`) take precedence: what they reject is
-out for their reason, what they accept passes the filters on similarity and duration. The first rule that applies is the reason:
-those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
-`tables.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; without audio the unit
-is a microsecond instead of a sample. Choices follow hashes of ids and the seed, so they do not depend on the order of rows.
+out for their reason, what they accept passes the filters on similarity and duration, and the conditions. The first rule that
+applies is the reason: those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``,
+``where CONDITION``, then those of `tables.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never
+as floats; without audio the unit is a microsecond instead of a sample. Choices follow hashes of ids and the seed, so they do not
+depend on the order of rows.
 """
 
 import os
@@ -16,6 +17,7 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
+from nbaudio.core.conditions import condition_mask
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
@@ -29,6 +31,7 @@ from nbaudio.core.tables import (
     conform,
     segment_failures,
     whole_recording,
+    with_durations,
     without_audio,
 )
 from nbaudio.core.times import to_samples_column
@@ -56,6 +59,7 @@ def select(
     min_similarity: float | None = None,
     max_duration: float = 20.0,
     min_duration: float = 0.0,
+    where: str | Sequence[str] = (),
     splits: Splits | None = None,
     hours: float | None = None,
     disk: int | str | None = None,
@@ -73,6 +77,8 @@ def select(
             threshold that was chosen in the tuner (`Workspace.threshold`), which the report then names, or 0.8.
         max_duration: maximum duration of a segment in seconds.
         min_duration: minimum duration of a segment in seconds.
+        where: SQL conditions over the columns of the segments table and `duration_s`, such as ``wer_large < 0.2``; a segment for
+            which one is not true (or null) is rejected, with the condition as its reason: ``where wer_large < 0.2``.
         splits: given splits, which stay as they are: ``"source"`` for the source's own (`source_split`), a table with `split` and
             one of segment_id, recording_id and speaker_id (or its path or URL), or an earlier corpus. Other segments are divided
             around them. The splits of earlier versions of a workspace that has grown are always kept.
@@ -106,7 +112,7 @@ def select(
     workspace = Workspace.open(workspace)
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
     columns = tuple(filter(None, map(str.strip, names)))
-    recordings, segments, fixed, notes = _read(workspace, columns, splits)
+    recordings, segments, fixed, notes = _read(workspace, columns, splits, str(where))
     if columns == (AUTO,) and len(fixed.earlier):
         columns = fixed.columns
     tuned = workspace.threshold
@@ -115,6 +121,7 @@ def select(
         min_similarity=least,
         max_duration=max_duration,
         min_duration=min_duration,
+        where=(where,) if isinstance(where, str) else tuple(where),
         splits=splits_name(splits),
         hours=hours,
         disk=disk,
@@ -159,12 +166,12 @@ def select(
 
 
 def _read(
-    workspace: Workspace, columns: Collection[str], splits: Splits | None
+    workspace: Workspace, columns: Collection[str], splits: Splits | None, where: str
 ) -> tuple[pl.DataFrame, pl.DataFrame, FixedSplits, tuple[str, ...]]:
     """Read the recordings, the columns of the segments that `select` needs, the fixed splits, and notes about given ones."""
     has_earlier = os.path.lexists(tables.table_path(workspace, EARLIER_SPLITS))
     earlier = workspace.table(EARLIER_SPLITS) if has_earlier else None
-    needed = {*columns, *(earlier.columns if earlier is not None else ())}
+    needed = {*columns, *(earlier.columns if earlier is not None else ()), *(name for name in _UNREAD if name in where)}
     held = {**SEGMENTS, **tables.table_schema(workspace)}
     segments = tables.read(workspace, (name for name in held if name not in _UNREAD or name in needed))
     given = GivenSplits(None) if splits is None else given_splits(segments, splits, earlier=earlier)
@@ -322,9 +329,10 @@ def filtered(
     own = ("segment_id", "recording_id", "speaker_id", "source_start", "source_end", "start_sample", "end_sample")
     # A text is empty if normalization leaves nothing.
     text = pl.coalesce(name for name in ("text_normalized", "text") if name in segments.columns).alias("text")
+    conditions = _conditions(recordings, segments, parameters.where)
     frame = (
         segments.with_columns(source_channel(segments), text)
-        .select(*dict.fromkeys((*own, "text", "source_channel", "similarity", *keys)))
+        .select(*dict.fromkeys((*own, "text", "source_channel", "similarity", *keys)), *conditions)
         .with_row_index("row")
         .join(facts, on="recording_id", how="left", maintain_order="left", validate="m:1")
         .sort("segment_id", "row")
@@ -345,6 +353,7 @@ def filtered(
         "below_similarity": ~accepted & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
         "too_long": ~accepted & (length > pl.col("longest")),
         "too_short": length < pl.max_horizontal(pl.when(~accepted).then("shortest"), 1),
+        **{met.name: ~accepted & ~pl.col(met.name) for met in conditions},
     }
     failed = pl.coalesce(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items())
     return frame.select(
@@ -356,6 +365,14 @@ def filtered(
         reason=pl.coalesce(rejected, failed),
         by_hand=rejected.is_not_null() & failed.is_null(),
     )
+
+
+def _conditions(recordings: pl.DataFrame, segments: pl.DataFrame, where: Sequence[str]) -> list[pl.Series]:
+    """Return for each condition whether it is true of each segment; the name is the reason of those for which it is not."""
+    # What an earlier selection decided is not a reason for this one.
+    frame = segments.drop("split", "decision", "reason", "source_channel", strict=False) if where else segments
+    frame = with_durations(frame, recordings.unique("recording_id", keep="first")) if where else frame
+    return [condition_mask(frame, text, frame.columns).alias(f"where {text}") for text in dict.fromkeys(where)]
 
 
 def _decided(by_hand: pl.DataFrame | None) -> tuple[pl.Expr, pl.Expr]:

@@ -17,8 +17,7 @@ from nbaudio.selection.parameters import HELD_OUT, Parameters
 from nbaudio.selection.size_budget import MICROSECONDS, PCM
 from nbaudio.storage.urls import is_url
 
-# The report warns if reviews remove at least this share of train.
-_MUCH_REVIEWED = 0.1
+_MUCH_REVIEWED = 0.1  # of train: warn
 
 
 def select_report(
@@ -67,7 +66,8 @@ def select_report(
             "used": budget.show(budget.total(kept)),
             **({"estimate": f"{size.per_second / 1000:.1f} kB/s ({basis})"} if parameters.disk is not None else {}),
         }
-    facts["parameters"] = {name: value for name, value in asdict(parameters).items() if name != "clip_size"}
+    facts["parameters"] = {name: value for name, value in asdict(parameters).items() if name not in ("clip_size", "where")}
+    facts["parameters"] |= {"where": list(parameters.where)} if parameters.where else {}
     facts["parameters"]["group_by"] = list(grouping.columns)
     if parameters.splits is not None and not is_url(parameters.splits):
         facts["parameters"]["splits"] = Path(parameters.splits).name  # the same from another folder

@@ -19,16 +19,11 @@ from nbaudio.core.hashing import hash_column
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training
 from nbaudio.core.times import rescale
-from nbaudio.storage.base import LocationLike
-from nbaudio.storage.location import location
+from nbaudio.storage.location import LocationLike, location
 
-MICROSECONDS = 1_000_000
-"""Microseconds in a second."""
-
+MICROSECONDS = 1_000_000  # in a second
 _RATE = 16000
-# Up to three archive members of a clip (audio, metadata, text), each with a header of 512 bytes and padding to 512, the text
-# itself and a row in segments.parquet.
-_CLIP_OVERHEAD = 3000
+_CLIP_OVERHEAD = 3000  # up to three archive members with headers and padding, the text, and a row in segments.parquet
 
 
 class ClipSize(NamedTuple):
@@ -38,15 +33,13 @@ class ClipSize(NamedTuple):
     per_clip: int
 
 
-PCM = ClipSize(2.0 * _RATE, _CLIP_OVERHEAD)
-"""The upper bound: FLAC stores what it cannot compress uncompressed."""
+PCM = ClipSize(2.0 * _RATE, _CLIP_OVERHEAD)  # the upper bound: FLAC stores what it cannot compress uncompressed
 
 
 def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> ClipSize | None:
-    """Encode some clips, and take three standard errors above their mean size.
+    """Encode some clips, and take three standard errors above their mean size; None if fewer than two can be read.
 
-    `clips` have `start_sample`, `end_sample`, `source_channel`, and `path` (relative to `root`), `num_samples` and
-    `sampling_rate` of their recordings. None if fewer than two can be read, which `materialize` reports.
+    `clips` are segments with `path` (relative to `root`), `num_samples` and `sampling_rate` of their recordings.
     """
     folder, measured = location(root), []
     columns = ("path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate")
@@ -97,10 +90,9 @@ def make_budget(*, hours: float | None = None, disk: int | str | None = None, cl
 def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr]) -> pl.Series:
     """Return the ids of train segments that exceed a budget, after dev and test.
 
-    Speakers take turns, in seeded order: in each turn every speaker with segments left gives one, until one does not fit. The
-    recording stands for an unknown speaker. Those that are `barred` take their turn but nothing of the budget, so that it ends at
-    the same place whichever segments were reviewed. Segments that fulfill the first of the conditions `first` go before all
-    others, then those that fulfill the second, and so on.
+    Speakers (or recordings, where unknown) take turns in seeded order, each giving one segment, until one does not fit. `barred`
+    ones take their turn but nothing of the budget, so that it ends at the same place whichever segments were reviewed. Segments
+    that fulfill the first of the conditions `first` go before all others, then those of the second, and so on.
     """
     in_train = pl.lit(in_training(kept["split"]))
     held_out = budget.total(kept.filter(~in_train))

@@ -31,11 +31,10 @@ _NO_KEYS = frozenset(("segment_id", "start_sample", "end_sample", "split", "deci
 _TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
 
 _MIN_GROUPS = 10
-# Limits of the search for a division that loses less: the share that may be lost without a search, trials, and visits of a value
-# in a unit, about a second's worth, so that its time does not grow with the corpus.
-_TOLERATED_LOSS = 0.001
+# Limits of the search for a division that loses less.
+_TOLERATED_LOSS = 0.001  # the share that may be lost without a search
 _MAX_TRIALS = 60
-_MAX_VISITS = 20_000_000
+_MAX_VISITS = 20_000_000  # of a value in a unit, about a second's worth: its time does not grow with the corpus
 _TRIAL_VISITS = 8  # besides those of its steps
 
 
@@ -82,18 +81,16 @@ def assign_splits(
     preset: Mapping[str, pl.DataFrame] | None = None,
     optional: Collection[str] = (),
 ) -> pl.DataFrame:
-    """Divide segments into splits; no value of any key is in two of them.
+    """Divide segments into splits; no value of any key is in two of them. Returns `split` (null if out) and `reason` of each.
 
-    Separate groups that fit are taken whole, in seeded order, small ones first. What is then missing from a split is taken value
-    by value, always the one that adds most for what it makes unusable (see `_Division._best_step`). Then parts of the held-out
-    splits are freed and filled again as long as less is lost (see `_Division.improve`). Finally each split is trimmed to its
-    target in seeded order, and values that no segment of the split has then go to train.
+    Separate groups that fit are taken whole, in seeded order, small ones first. What is then missing is taken value by value
+    (`_Division._best_step`). Parts of the held-out splits are freed and filled again as long as less is lost (`improve`). Finally
+    each split is trimmed to its target in seeded order, and values that no segment of the split has then go to train.
 
     `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not grouped by it. Train gets what
-    the `targets` of the other splits leave. `gold` is whether each segment may be in test, `may_hold_out` in any held-out split;
-    others that share a value with it are out. `preset` has by key the `split` of each `value` that has one: one of `SPLITS`, or
-    another text for a value that no segment here may have. The targets of `optional` splits may be missed. Returns `split` (null
-    if out) and `reason` of each segment.
+    the `targets` of the other splits leave; `optional` ones may be missed. `gold` is whether each segment may be in test,
+    `may_hold_out` in any held-out split. `preset` has by key the `split` of each `value` that has one: one of `SPLITS`, or
+    another text for a value that no segment here may have.
     """
     division = _Division(segments, keys, seed, preset or {})
     everywhere = np.ones(len(segments), dtype=np.bool_)

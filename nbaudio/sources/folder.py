@@ -8,11 +8,9 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.formats.base import Problem, Transcripts, Windows, collect_rows
 from nbaudio.sources.recordings import list_audio
-from nbaudio.storage.base import LocationLike
-from nbaudio.storage.location import location
+from nbaudio.storage.location import LocationLike, location
 
-# Six places and seven digits: the precision of segment times.
-_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
+_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment times
 
 
 def read(source: LocationLike, *, window: str | None = None, partial: str = "keep") -> Transcripts:

@@ -15,7 +15,7 @@ from nbaudio.core import tables
 from nbaudio.core.source_splits import is_held_out
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWN, GROWTH, conform, table_path
 from nbaudio.sources.place_segments import Merge, is_
-from nbaudio.storage.base import Location
+from nbaudio.storage.location import Location
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
@@ -87,9 +87,9 @@ def sources_of(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.DataFrame, bool]:
-    """Return the audio folder of the grown workspace, the recordings with paths below it, and whether `root` is another one.
+    """Return the audio folder of the grown workspace, recordings with paths below it or absolute, and whether `root` is apart.
 
-    A workspace with several audio folders has the first one on this machine; recordings elsewhere have absolute paths or URLs.
+    Of several audio folders it is the first one on this machine.
     """
     held, recordings = before.workspace.audio, before.workspace.recordings
     if held is None or root is None or str(held) == str(root):
@@ -105,9 +105,9 @@ def absolute(paths: pl.Series, root: Location) -> pl.Series:
 
 
 def keep_ids(before: Before, recordings: pl.DataFrame, audit: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    """Give names in an audit the ids that their recordings have had; a new recording gets an id that no other one has.
+    """Give names in an audit the ids that their recordings have had (`recordings`), new recordings an id that no other one has.
 
-    The same file, or a file of the same name and content, is the same recording. `recordings` is the table before.
+    The same file, or a file of the same name and content, is the same recording.
     """
     own = before.numbered("names").filter(pl.col("source_number") == before.number).select("name", own="recording_id")
     known = recordings.drop_nulls("path").unique("path", keep="first").select("path", by_path="recording_id")
@@ -155,8 +155,8 @@ def own_segment_ids(before: Before, placed: pl.DataFrame) -> pl.Series:
 def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Merge what was probed now into the recordings table; return also `recording_id` and `status` of what was probed.
 
-    The status is new, changed (other audio), arrived (audio for the first time), lost (audio that is no longer found; its facts
-    stay) or unchanged. An equal copy of another source's recording is that recording.
+    Status: new, changed (other audio), arrived (first audio), lost (its facts stay), unchanged. A copy of another source's
+    recording is that recording.
     """
     was = conform(old, _FACTS, "recordings").select(
         "recording_id", *(pl.col(name).alias(f"{name} was") for name in _FACTS), there=True

@@ -31,9 +31,8 @@ from nbaudio.sources.place_segments import fill_times, judge, place
 from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
 from nbaudio.sources.remote_sources import read_remote, resolve_source
-from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
-from nbaudio.storage.location import LocalPath, location
+from nbaudio.storage.location import LocalPath, Location, location
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 

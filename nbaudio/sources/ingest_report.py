@@ -13,20 +13,17 @@ from nbaudio.core.tables import GROWTH, segment_failures, table_path, with_durat
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
 from nbaudio.sources.place_segments import KINDS, Merge, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
-from nbaudio.storage.base import Location
+from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
 _REMOVED = "no longer in the source; kept until 'nbaudio withdraw'"
-# Columns of segments that are counted.
 _NARROW = "^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$"
 
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 _RATE = 16_000
 _BYTES_PER_SAMPLE = 2
-# Sources round durations, and codecs pad.
-_SAME_SECONDS = 0.1
-# About the share of its size that FLAC leaves of speech at 16 kHz.
-_FLAC_SHARE = 0.57
+_SAME_SECONDS = 0.1  # sources round durations, and codecs pad
+_FLAC_SHARE = 0.57  # of the size of speech at 16 kHz, about
 
 
 class Placed(NamedTuple):

@@ -31,7 +31,6 @@ _NAMES = {
     "column": (),
 }
 _PROBLEMS = pl.Schema({"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String})
-_TRUE_FALSE = {"true": True, "false": False}
 
 
 class _Table(NamedTuple):
@@ -192,14 +191,12 @@ def _values(source: _Table, name: str, kind: str) -> pl.Series:
             else cell_texts(Path(source.name), column, empty=False)
         )
     plain = cell_texts(Path(source.name), column, empty=False)
-    for kind_of in (pl.Int64, pl.Float64):
-        number = plain.cast(kind_of, strict=False)
-        # A number with zeros in front is an id.
-        if number.null_count() == plain.null_count() and not plain.str.contains(r"^[+-]?0\d").any():
-            return number
-    if set(plain.drop_nulls().str.to_lowercase()) <= _TRUE_FALSE.keys():
-        return plain.str.to_lowercase().replace_strict(_TRUE_FALSE, return_dtype=pl.Boolean)
-    return plain
+    if plain.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
+        return plain
+    lower = plain.str.to_lowercase()
+    is_boolean = lower.drop_nulls().is_in(["true", "false"]).all() and lower.count()
+    written = (lower if is_boolean else plain).to_frame().write_csv().encode()
+    return pl.read_csv(written, infer_schema_length=None, skip_rows_after_header=0, raise_if_empty=False).to_series()
 
 
 def _joined(words: str) -> str:
@@ -234,12 +231,12 @@ def _by_times(workspace: Workspace, located: Mapping[str, pl.Series], tolerance:
         times["end"] = [None if start is None or length is None else start + length for start, length in pairs]
     held = tables.read(workspace, ["recording_id", "source_start", "source_end"])
     bounds = [[_decimal(one) for one in held[name]] for name in ("source_start", "source_end")]
-    placed = [pl.Series([one and _written(one) for one in side], dtype=pl.String) for side in bounds]
+    placed = [pl.Series(map(_written, side), dtype=pl.String) for side in bounds]
     segments = pl.DataFrame({"recording_id": held["recording_id"], "start": placed[0], "end": placed[1]}).with_row_index(
         "segment"
     )
     unique = pl.Series([one if isinstance(one, str) else None for one in recordings], dtype=pl.String)
-    wanted = [pl.Series([one and _written(one) for one in times[side]], dtype=pl.String) for side in ("start", "end")]
+    wanted = [pl.Series(map(_written, times[side]), dtype=pl.String) for side in ("start", "end")]
     matches, reasons = _paired(pl.DataFrame({"recording_id": unique, "start": wanted[0], "end": wanted[1]}), segments)
     if tolerance:
         missed = [(row, recordings[row], times["start"][row], times["end"][row]) for row in reasons]
@@ -300,5 +297,6 @@ def _decimal(text: str | None) -> Decimal | None:
     return value if value.is_finite() and -30 <= value.adjusted() <= 12 else None
 
 
-def _written(value: Decimal) -> str:
-    return f"{value.normalize():f}"
+def _written(value: Decimal | None) -> str | None:
+    """Return a number as one text, however it was written."""
+    return None if value is None else f"{value.normalize():f}"

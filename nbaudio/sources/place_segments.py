@@ -1,11 +1,9 @@
 """Place segments in their recordings, judge them by the rules that every segment must keep, and merge them into the table.
 
-Times of whole recordings are microseconds while they are computed and decimals with up to six places when written: at rates below
-1 MHz such a decimal, rounded to samples, is exactly the sample that it was made from.
-
-In a source that has grown or changed, segments are found in the table by their ids. An unchanged row stays as it is, with its
-scores, split, decision and corrections. A row with another text, times or audio is replaced; another hypothesis takes its scores
-away; other metadata, or audio that has arrived, only make it pending.
+Times of whole recordings are microseconds, written with up to six places: at rates below 1 MHz exactly the sample they are from.
+In a source that has grown or changed, segments are found by their ids. An unchanged row stays as it is, with scores, split,
+decision and corrections. A row with another text, times or audio is replaced; another hypothesis takes its scores away; other
+metadata, or audio that has arrived, only make it pending.
 """
 
 from collections.abc import Iterator
@@ -125,14 +123,11 @@ def is_(*kinds: str) -> pl.Expr:
 
 @dataclass(frozen=True)
 class Merge:
-    """The segments table before, and the rows to replace in it or to add to it.
-
-    `rows` has columns of the source, the row in the table (null for new ones), and a flag for each of `KINDS` (see `is_`).
-    """
+    """The segments table before, and the rows to replace in it or to add to it."""
 
     workspace: Workspace
     brought: tuple[str, ...]  # the columns of the source
-    rows: pl.DataFrame
+    rows: pl.DataFrame  # these columns, the row in the table (null for new ones), and a flag for each of `KINDS` (see `is_`)
     missing: pl.DataFrame  # `segment_id` and `recording_id` of the rows that are not in the source
 
     @property
@@ -197,10 +192,9 @@ class Merge:
 def merge_segments(
     workspace: Workspace, segments: pl.DataFrame, recordings: pl.DataFrame, status: pl.DataFrame, *, others: pl.DataFrame
 ) -> Merge:
-    """Compare the segments of a source, placed and with unique ids, with the table.
+    """Compare the segments of a source, placed and with unique ids, with the table; rows of `others` (sources) are not missing.
 
-    `recordings` is the merged table, `status` that of the source's recordings (see `grow.merge_recordings`); `others` has the
-    `segment_id` of rows of other sources, which are not missing.
+    `recordings` is the merged table, `status` that of the source's recordings (see `grow.merge_recordings`).
     """
     audio = {
         flag: pl.col("recording_id").is_in(status.filter(status=name)["recording_id"].implode())

@@ -14,11 +14,9 @@ from nbaudio.formats import kaldi
 from nbaudio.formats.base import Transcripts
 from nbaudio.storage.urls import SIGNED, redact, stored_names
 
-#: Endings of names files that are tables, with their separators; all others are a ``wav.scp``, whose keys are ids.
-TABLES = {".csv": ",", ".tsv": "\t"}
+TABLES = {".csv": ",", ".tsv": "\t"}  # all other names files are a ``wav.scp``, whose keys are ids
 
-# Texts are never changed, and names have their own treatment.
-_NOT_REDACTED = ("name", "text", "text_raw", "asr_text")
+_NOT_REDACTED = ("name", "text", "text_raw", "asr_text")  # names have their own treatment
 
 
 class Resolved(NamedTuple):
@@ -70,8 +68,8 @@ def _table_pairs(path: Path, text: str, separator: str) -> Iterator[tuple[int, s
 def redact_names(transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool) -> tuple[Transcripts, dict[str, str]]:
     """Redact secrets in URLs: in names of recordings, in further columns, in reasons of problems and in the names file.
 
-    URLs that differ only in user and query get a part of their hash, so that downloaded files are found by their URLs. If ingest
-    would fetch these URLs (`fetches`), all get a hash, with which they are rejected: without its query a URL is another file.
+    URLs that differ only in user and query get a part of their hash, so that downloaded files are found. If ingest would fetch
+    them (`fetches`), all get a hash, and are rejected with it: without its query a URL is another file.
     """
     frame, problems = transcripts.frame, transcripts.problems
     names = frame["name"].unique().drop_nulls()

@@ -22,8 +22,7 @@ from nbaudio.core.threads import ordered_map
 from nbaudio.core.version import __version__
 from nbaudio.formats.base import frame_of_rows
 from nbaudio.storage import archives
-from nbaudio.storage.base import Location, LocationLike
-from nbaudio.storage.location import location
+from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(
@@ -31,8 +30,7 @@ FACTS = pl.Schema(
     | {"num_bytes": pl.Int64(), "mtime_ns": pl.Int64(), "probe_warning": pl.String(), "error": pl.String()}
 )
 
-#: Many paths are a column, since objects take several times the memory.
-Paths: TypeAlias = Sequence[str] | pl.Series
+Paths: TypeAlias = Sequence[str] | pl.Series  # a column if there are many, since objects take several times the memory
 
 _LONG_WORK_BYTES = 1_000_000_000
 _BUNDLE_BYTES = 8_000_000
@@ -110,10 +108,10 @@ def probe_recordings(
     keep: Path,
     before: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Probe recordings, given relative to `root`, and return one row per path with the columns of `FACTS`, sorted.
+    """Probe recordings, given relative to `root`; return `FACTS` by path, sorted, and the `version` of remote ones.
 
-    `error` says why all others are null; remote recordings also have their server's `version`. Files that are as they were
-    `before` (see `Probes`) are not opened. The cache in the folder `keep` is deleted when all local recordings are probed.
+    `error` says why all others are null. Files that are as they were `before` are not opened. The cache in the folder `keep` is
+    deleted when all local recordings are probed.
     """
     place = location(root)
     schema = FACTS if place.local else pl.Schema({**FACTS, "version": pl.String()})

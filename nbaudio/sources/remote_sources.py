@@ -19,9 +19,8 @@ from nbaudio.core.name_matching import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import PROBLEMS, Problem, Reader, Transcripts
-from nbaudio.storage.base import Location
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.location import LocalPath
+from nbaudio.storage.location import LocalPath, Location
 from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import is_url
 
@@ -30,8 +29,7 @@ _FETCHED = ".fetched.jsonl"
 _JOBS = 8
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(tuple[str, int, str | None]).decode
-# File systems allow 255; `.name.pid.partial` must fit as well.
-_MOST_NAME_BYTES = 230
+_MOST_NAME_BYTES = 230  # file systems allow 255, and `.name.pid.partial` must fit
 
 
 def resolve_source(source: str | Path, cache: Cache) -> Location:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import AudioError, InputError, one_line
-from nbaudio.storage.base import Location
 from nbaudio.storage.filesystems import filter_names
+from nbaudio.storage.location import Location
 from nbaudio.storage.network import convert_error
 from nbaudio.storage.remote import Content, Remote, remote
 from nbaudio.storage.urls import is_url
@@ -127,10 +127,7 @@ def all_in_order(folder: Remote, wanted: Iterable[str], absent: Content | None =
 
 
 def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[Remote]:
-    """Yield the wanted files below a folder of a compressed tar with their bytes, in its order; all files without, if None.
-
-    Raises AudioError if the archive cannot be fetched or is damaged, after the files before the damage.
-    """
+    """Yield the wanted files below a folder with their bytes, all without if None; raise AudioError where it is damaged."""
     inside, _, outer = folder.root.partition("::")
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
     start = len(top) + 1 if top else 0

@@ -1,11 +1,7 @@
-"""Local and remote folders that complete files are published to and read from; remote ones by way of the local disk.
-
-Names are paths inside the folder. No incomplete file ever has one.
-"""
+"""Folders that complete files are published to under paths inside them, and read from; remote ones by way of the local disk."""
 
 import os
 import shutil
-from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,8 +13,8 @@ from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.core.threads import ordered_map
-from nbaudio.storage.base import FileStatus, Location
-from nbaudio.storage.location import location
+from nbaudio.storage.base import FileStatus
+from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import check_writable, is_url, stays_inside
 
@@ -28,10 +24,7 @@ _JOBS = 8
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder, local or remote, that complete files are published to and read from.
-
-    A name that points outside the folder and a missing file raise InputError, bytes that cannot be read AudioError. A remote file
-    is written on this machine, uploaded, and removed here, a folder of files one file after the other.
+    """A folder; a name that points outside it and a missing file raise InputError, bytes that cannot be read AudioError.
 
     `desk` is a local folder for files before their upload, and for the hash and the version in the store of each uploaded file:
     while the version is the same, the file is not fetched to know its hash. None for a folder that is local or only read.
@@ -159,7 +152,7 @@ class Folder:
             write_json(desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
             return
         parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
-        deque(ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS), maxlen=0)
+        list(ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS))
         for part in {*self._place(name).files()} - parts:
             self.remove(f"{name}/{part}")
 

@@ -1,42 +1,37 @@
-"""Files and folders on this machine as locations, and the location of any path or address."""
+"""Locations, what steps read and write: files and folders on this machine, or remote; and the location of any path or address."""
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from nbaudio.core.atomic import atomic_write, escapes_folder, lock, raise_disk_full, remove_partials, trusted_root
 from nbaudio.core.errors import AudioError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
-from nbaudio.storage.base import FileStatus, Listing, Location, LocationLike
+from nbaudio.storage.base import FileStatus
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.remote import remote
+from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url
-
-
-def location(place: LocationLike, cache: Cache | None = None) -> Location:
-    """Return the location of a path or address, with a `cache` of fetched files; raise InputError for a refused address."""
-    if isinstance(place, str):
-        if place.startswith("file://"):
-            return LocalPath(Path(url2pathname(urlsplit(place).path)))
-        return remote(place, cache) if is_url(place) else LocalPath(Path(place), cache)
-    return LocalPath(place, cache) if isinstance(place, Path) else place
 
 
 @dataclass(frozen=True)
 class LocalPath:
-    """A file or folder on this machine; see `Location`."""
+    """A file or folder on this machine; ``folder / path`` is one below it, or that of an absolute path or URL, as in `pathlib`.
+
+    It is read in place, and errors are those of the system. `Remote` has the same methods, which send requests and raise
+    AudioError after retries.
+    """
 
     local: Path
     cache: Cache | None = field(default=None, repr=False, compare=False)  # of remote files that are named below it
-    is_scheme: ClassVar[bool] = False
+    is_scheme: ClassVar[bool] = False  # it stands for no other addresses
 
-    def __truediv__(self, path: str) -> Location:
+    def __truediv__(self, path: str) -> "Location":
         return remote(path, self.cache) if is_url(path) else LocalPath(self.local / path, self.cache)
 
     def __str__(self) -> str:
@@ -55,9 +50,11 @@ class LocalPath:
         return FileStatus(found.st_size, found.st_mtime_ns)
 
     def is_folder(self) -> bool:
+        """Return whether it is a folder; on the web, whether the server sends a page instead of a file."""
         return self.local.is_dir()
 
     def read(self, start: int, stop: int) -> bytes:
+        """Return the bytes [start, stop); raise an error unless all of them can be read."""
         with self.local.open("rb") as file:
             file.seek(start)
             data = file.read(stop - start)
@@ -66,26 +63,33 @@ class LocalPath:
         return data
 
     def fetched(self, _status: FileStatus | None = None) -> AbstractContextManager[Path]:
+        """Yield a local path of the whole file, valid within the context; a known `status` saves a request."""
         return nullcontext(self.local)
 
     def download(self, target: Path, _status: FileStatus) -> None:
+        """Write the whole file to a path that holds nothing or its first bytes; the status is its current one."""
         shutil.copyfile(self.local, target)
 
     def put(self, source: Path) -> FileStatus:
+        """Write a local file under this name, which appears when it is complete."""
         with self.new() as partial:
             shutil.copyfile(source, partial)
         return self.status()
 
-    def copy_from(self, source: Location) -> FileStatus:
+    def copy_from(self, source: "Location") -> FileStatus:
+        """Write a copy of a file of the same scheme under this name."""
         with source.fetched() as path:
             return self.put(path)
 
     def ranges(self, _windows: int, _share: float) -> tuple[None, None]:
-        """See `Location.ranges`; the file itself is cheaper."""
+        """Return the status if requested, and a file that reads ranges if that is cheaper for a share of it in some windows."""
         return None, None
 
-    def listing(self, wanted: Callable[[str], bool]) -> Listing:
-        """See `Location.listing`; links that lead out of the folder are refused."""
+    def listing(self, wanted: Callable[[str], bool]) -> tuple[Collection[str], list[tuple[str, str]]]:
+        """Return the wanted files below the folder, relative, sorted, not hidden, and refused ones with reasons.
+
+        Links that lead out of the folder are refused. A remote folder that cannot be listed gives None.
+        """
         import polars as pl  # imported on demand, so that workers start faster
 
         home = trusted_root(self.local)
@@ -123,28 +127,32 @@ class LocalPath:
         return pl.concat(found).sort(), sorted(refused)
 
     def files(self) -> Iterator[str]:
+        """Yield the files in a folder, sorted, of a remote one with its subfolders; none if it does not exist."""
         with suppress(FileNotFoundError):
             yield from sorted(path.name for path in self.local.iterdir())
 
     def names(self) -> Iterator[str]:
+        """Yield the files and folders in a folder; none if it does not exist or cannot be listed."""
         with suppress(OSError):
             yield from self.files()
 
     def new(self) -> AbstractContextManager[Path]:
+        """Yield a local path to write to; the file gets its name when the context succeeds, but is not synced."""
         return atomic_write(self.local, sync=False)
 
     def remove(self) -> None:
         self.local.unlink(missing_ok=True)
 
     def forget(self, _num_bytes: int | None, _version: str | None) -> None:
-        """See `Location.forget`; nothing is cached."""
+        """Remove a file of this size and version from the cache of fetched files."""
 
     def tidy(self) -> None:
+        """Remove what killed runs left below a folder."""
         remove_partials(self.local)
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """See `Location.shared`; each run holds a shared lock on the folder."""
+        """Let several runs write to a folder within the context; `tidy` it if no other run uses it, by a shared lock."""
         with raise_disk_full(self.local):
             self.local.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.local, os.O_RDONLY)
@@ -157,6 +165,7 @@ class LocalPath:
             os.close(folder)
 
     def with_sha256(self, _sha256: str | None) -> "LocalPath":
+        """Return the file with its hash, if known, so that a remote one is refused when it is fetched with other bytes."""
         return self
 
     def _tidy_unshared(self, descriptor: int) -> None:
@@ -169,3 +178,27 @@ def _is(check: Callable[[], bool]) -> bool:
     with suppress(OSError):
         return check()
     return False
+
+
+#: A file or folder on this machine, or a remote one, with the same methods.
+Location: TypeAlias = LocalPath | Remote
+
+#: What public functions take for a `Location`: also a path, or the text of a path or address.
+LocationLike: TypeAlias = str | Path | Location
+
+
+def location(place: LocationLike, cache: Cache | None = None) -> Location:
+    """Return the location of a path or address, with a `cache` of fetched files; raise InputError for a refused address."""
+    if isinstance(place, str):
+        if place.startswith("file://"):
+            return LocalPath(Path(url2pathname(urlsplit(place).path)))
+        return remote(place, cache) if is_url(place) else LocalPath(Path(place), cache)
+    return LocalPath(place, cache) if isinstance(place, Path) else place
+
+
+def read_whole(file: Location, most: int) -> bytes | None:
+    """Return all bytes of a file, or None if there are more than `most`."""
+    size = file.status().num_bytes
+    if size > most:
+        return None
+    return file.read(0, size) if size else b""

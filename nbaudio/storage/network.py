@@ -11,7 +11,6 @@ Filesystems of fsspec raise what their libraries raise; the HTTP status and head
 """
 
 import errno
-import itertools
 import os
 import random
 import re
@@ -65,12 +64,10 @@ _failing: dict[tuple[str, str], _Failing] = {}
 
 @dataclass(frozen=True)
 class Network:
-    """Limits of one run in seconds and bytes; picklable, so that workers have the same.
+    """Limits of one run in seconds and bytes; picklable, so that workers have the same. docs/network.md has what failures cost.
 
-    With the defaults, an item that only fails costs at most 60 s (three tries of 15 s and the pauses between them, or pauses of
-    up to 45 s by Retry-After and a last try), and a host that only fails at most 120 s over all its items: no request to it is
-    sent after 90 s have been lost. `run` identifies the run: hosts that failed are tried again in the next one. `max_size` None
-    means `MAX_ANNOUNCED` or `MAX_UNKNOWN_LENGTH`.
+    `run` identifies the run: hosts that failed are tried again in the next one. `max_size` None means `MAX_ANNOUNCED` or
+    `MAX_UNKNOWN_LENGTH`.
     """
 
     timeout: float = 15.0
@@ -194,7 +191,9 @@ def with_retries(
     """
     network, host = place.network, place.host
     first, pause = time.monotonic(), 0.0
-    for attempt in itertools.count(1):
+    attempt = 0
+    while True:
+        attempt += 1
         if given_up := network.given_up(host):
             raise AudioError(f"{place}: {given_up}")
         began = time.monotonic()
@@ -228,7 +227,6 @@ def with_retries(
             if proves:
                 network.succeeded(host)
             return result
-    raise AssertionError  # the last try has returned or raised
 
 
 def backoff_seconds(failures: int, jitter: float) -> float:

@@ -19,7 +19,7 @@ from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
-from nbaudio.storage.base import FileStatus, Location, RangeFile
+from nbaudio.storage.base import FileStatus, RangeFile
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
 from nbaudio.storage.network import Network, RemoteNotFoundError, RemoteRefusedError, convert_error, with_retries
@@ -60,7 +60,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Remote:
-    """A remote file or folder; see `Location`."""
+    """A remote file or folder; see `LocalPath`."""
 
     root: str  # validated address of the folder
     cache: Cache | None = None  # keeps fetched files; None deletes them after use
@@ -170,11 +170,7 @@ class Remote:
         return info.get("type") == "directory" or is_page
 
     def ranges(self, windows: int, share: float) -> tuple[FileStatus, RangeFile | None]:
-        """See `Location.ranges`.
-
-        Ranges are cheaper from 8 MB on if `share` and 1 MB per window are at most a quarter of the file, unless it is cached
-        already. The server must serve ranges and a version; the file must be WAV or FLAC.
-        """
+        """See `LocalPath.ranges`; for WAV and FLAC from a server with ranges and versions, unless the file is cached."""
         status = self.status()
         cost = share * status.num_bytes + windows * _WINDOW_BYTES
         if status.num_bytes < _MIN_BYTES or cost > _MAX_SHARE * status.num_bytes:
@@ -182,18 +178,14 @@ class Remote:
         if not status.version or "::" in self.root or (self.cache and self.cache.holds(self._identity(status))):
             return status, None
 
-        def check() -> None:
-            if self.status() != status:
-                raise AudioError(f"{self}: the file changed while it was read")
-
         with suppress(RemoteRefusedError):
             # Not from byte 0: a server without ranges then refuses instead of sending the whole file.
             if _SEEKABLE.match(self.read(1, 12)):
-                return status, RangeFile(self.read, check, status.num_bytes)
+                return status, RangeFile(self.read, partial(self._check_unchanged, status), status.num_bytes)
         return status, None
 
     def listing(self, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]] | None:
-        """See `Location.listing`; raise InputError if the folder cannot be listed or does not exist."""
+        """See `LocalPath.listing`; raise InputError if the folder cannot be listed or does not exist."""
         if self.is_scheme:
             return None
         try:
@@ -206,12 +198,12 @@ class Remote:
         return None if self._is_on_web and not paths and not refused else (paths, refused)
 
     def files(self) -> Iterator[str]:
-        """See `Location.files`; raise NbaudioError if it cannot be listed."""
+        """See `LocalPath.files`; raise NbaudioError if it cannot be listed."""
         with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
             yield from sorted(with_retries(self, self._names))
 
     def names(self) -> Iterator[str]:
-        """See `Location.names`; none on the web and the Hub."""
+        """See `LocalPath.names`; none on the web and the Hub."""
         if self._is_on_web or self.is_scheme or self.located.scheme == "hf":
             return
         fs, top, _ = self.located
@@ -220,21 +212,21 @@ class Remote:
 
     @contextmanager
     def new(self) -> Iterator[Path]:
-        """See `Location.new`; it is written on this machine and uploaded."""
+        """See `LocalPath.new`; it is written on this machine and uploaded."""
         with tempfile.TemporaryDirectory(prefix="nbaudio-") as folder:
             with atomic_write(Path(folder) / self.name, sync=False) as partial:
                 yield partial
             self.put(Path(folder) / self.name)
 
     def put(self, source: Path) -> FileStatus:
-        """See `Location.put`; raise NbaudioError if that fails."""
+        """See `LocalPath.put`; raise NbaudioError if that fails."""
         found = self._written(lambda fs, path, options: fs.put_file(str(source), path, **options), "written")
         if found.num_bytes != source.stat().st_size:
             raise NbaudioError(f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload")
         return found
 
-    def copy_from(self, source: Location) -> FileStatus:
-        """See `Location.copy_from`; the server copies. Raise NbaudioError if that fails."""
+    def copy_from(self, source: object) -> FileStatus:
+        """See `LocalPath.copy_from`; the server copies. Raise NbaudioError if that fails."""
         origin = remote(str(source)).located.path
         return self._written(lambda fs, path, _: fs.cp_file(origin, path), "copied")
 
@@ -261,7 +253,7 @@ class Remote:
             self.cache.forget(self._identity(FileStatus(num_bytes, version)))
 
     def tidy(self) -> None:
-        """See `Location.tidy`; also remove multipart uploads that were never completed."""
+        """See `LocalPath.tidy`; also remove multipart uploads that were never completed."""
         for name in self.files():
             if PurePosixPath(name).name.startswith(".") and name.endswith(_PARTIAL):
                 (self / name).remove()
@@ -274,14 +266,14 @@ class Remote:
                 with_retries(self, partial(fs.abort_mpu, bucket, upload["Key"], upload["UploadId"]), done="tidied")
 
     def remove(self) -> None:
-        """See `Location.remove`; raise NbaudioError if that fails."""
+        """See `LocalPath.remove`; raise NbaudioError if that fails."""
         fs, path, _ = self.located
         with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
             with_retries(self, lambda: fs.rm_file(path), done="removed")
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """See `Location.shared`; other runs are not known."""
+        """See `LocalPath.shared`; other runs are not known."""
         self.tidy()
         yield
 
@@ -324,9 +316,12 @@ class Remote:
                     on_message(self.host)
         except RemoteRefusedError:
             return False
-        if self.status() != found:
-            raise AudioError(f"{self}: the file changed while it was read")
+        self._check_unchanged(found)
         return True
+
+    def _check_unchanged(self, status: FileStatus) -> None:
+        if self.status() != status:
+            raise AudioError(f"{self}: the file changed while it was read")
 
     def _range(self, start: int, stop: int) -> bytes:
         fs, path, scheme = self.located

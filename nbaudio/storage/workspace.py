@@ -1,21 +1,11 @@
 """Workspace: the folder of the tables, reports and caches of a project.
 
-W/workspace.json       sources of transcripts and audio
-W/recordings.parquet   W/segments.parquet   W/names.parquet (how each name was resolved)
-W/growth.parquet       which segments `ingest --add` added or changed, and when
-W/earlier_splits.parquet   splits of the selections before the workspace grew
-W/problems.parquet     what could not be read, with file, item and reason
-W/decisions.parquet    manual accept and reject decisions, which `select` follows
-W/threshold.json       threshold on similarity, chosen in the tuner
-W/filters.json         filters of tables that were saved under a name
-W/reports/<step>.json  report of each step
-W/reviews/<name>.json  segments of each review
+docs/tables.md lists its files, except for these:
+
 W/exports.json         sheets and pages of each review
 W/withdrawn.parquet    hashes of withdrawn speakers, recordings and segments
-W/packs/               encoded clips, so that another threshold, split or container needs no decoding
 W/fetched/             cache of remote recordings
 W/source/              remote transcripts
-W/logs/<corpus>.jsonl  run log of the run that finished a corpus
 W/publishing/          files before their upload to a remote corpus, and hashes of uploaded ones
 """
 
@@ -37,9 +27,8 @@ from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.core.source_splits import listed_splits
-from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
-from nbaudio.storage.location import location
+from nbaudio.storage.location import Location, location
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -36,6 +36,7 @@ _SEPARATED = re.compile(r"\d+(?:[./:–-]\d+)+\.?")
 _UNCOVERED = re.compile(r"\d|[½¼¾⅓⅔]")
 _ABBREVIATION = re.compile(r"[^\W\d_]{1,4}\.")
 _MOST_DIGITS, _MOST_READINGS, _LONGEST_SPAN = 12, 24, 4
+_BLOCK = 16_384  # pairs whose forms are in memory at once
 # Equal words between two differences that are compared together.
 _BETWEEN = 3
 # Costs of a word too many and of another word: of alignments with as few edits, the one with more equal words.
@@ -56,7 +57,8 @@ class Formatting:
 
     `table` is a file of tab-separated lines `language`, `written`, `spoken` that extend ``nbaudio/text/formatting.tsv``:
     alternatives are separated by ``|``, the language ``*`` is any. Languages that num2words does not know read numbers by rows
-    for 0 to 20, the tens, hundreds, 1000 and so on. Raises InputError for a language without any rule, and an unreadable table.
+    for 0 to 20, the tens, hundreds, 1000 and so on; `has_numbers` is whether there are any. Raises InputError for an unreadable
+    table. Of several languages, such as ``hr,en``, the first counts.
 
     Examples:
         >>> Formatting("hr").are_equal("25 % od 5. članka", "Dvadeset i pet posto od petog članka.")
@@ -66,15 +68,15 @@ class Formatting:
     """
 
     def __init__(self, language: str | None = None, table: str | Path | None = None) -> None:
-        self.language = language
+        self.language = language.split(",")[0].strip() if language else None
+        self._numerals = False  # whether num2words reads numbers
         self._endings: dict[str, list[str]] = {}
         self._spoken: dict[str, list[Reading]] = {}
         for path in (_TABLE, *([Path(table)] if table else [])):
             self._load(path)
-        self._numerals = language is not None and "1000" not in self._spoken
-        if self._numerals and language not in _num2words().CONVERTER_CLASSES:
-            known = sorted({*_num2words().CONVERTER_CLASSES, *_languages()})
-            raise InputError(f"language {language!r}: no rules for its numbers; known are {', '.join(known)}")
+        self.has_numbers = "1000" in self._spoken
+        if self.language is not None and not self.has_numbers:
+            self._numerals = self.has_numbers = self.language in _num2words().CONVERTER_CLASSES
         self._longest = max((len(written.split()) for written in self._spoken), default=1)
         self._keys = _Keys(self.alternatives)
 
@@ -255,10 +257,12 @@ class Formatting:
 
 def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain: pl.DataFrame) -> pl.DataFrame:
     """Return `edit_counts` of two columns with formatting aside: fewer edits than the `plain` ones, over the same lengths."""
-    pairs = zip(as_series(text), as_series(asr_text), strict=True)
-    forms = [(None, None) if a is None or b is None else formatting.spoken_forms(a, b) for a, b in pairs]
-    frame = pl.DataFrame(forms, schema={"text": pl.String, "asr_text": pl.String}, orient="row")
-    counts = edit_counts(frame["text"], frame["asr_text"])
+    found = []
+    for block in pl.DataFrame({"text": as_series(text), "asr_text": as_series(asr_text)}).iter_slices(_BLOCK):
+        forms = [(None, None) if a is None or b is None else formatting.spoken_forms(a, b) for a, b in block.iter_rows()]
+        frame = pl.DataFrame(forms, schema={"text": pl.String, "asr_text": pl.String}, orient="row")
+        found.append(edit_counts(frame["text"], frame["asr_text"]))
+    counts = pl.concat(found) if found else plain.clear()
     edits = ("edits", "word_edits", "inner_edits")
     return plain.with_columns(pl.min_horizontal(plain[name], counts[name]).alias(name) for name in edits)
 
@@ -372,8 +376,3 @@ def _num2words() -> Any:
     import num2words
 
     return num2words
-
-
-def _languages() -> set[str]:
-    """Return the languages of the table whose numbers it has."""
-    return {line.split("\t")[0] for line in _TABLE.read_text("utf8").splitlines() if "\t1000\t" in line}

@@ -63,7 +63,7 @@ def score(
         formatting: table of further alternatives, as `text.formatting.Formatting` describes; the workspace keeps a copy.
 
     Raises:
-        InputError: there is no workspace, its table cannot be read, or a name, step or language is unknown.
+        InputError: there is no workspace, its table cannot be read, or a name or step is unknown.
 
     Examples:
         >>> import tempfile
@@ -234,6 +234,8 @@ def _report(segments: pl.DataFrame, pair: Pair, counts: pl.DataFrame, steps: Seq
         warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
     if unread and rules.language is None:
         warnings.append("digits and abbreviations are compared as they are written: name the language, such as --language hr")
+    elif rules.language is not None and not rules.has_numbers:
+        warnings.append(f"language {rules.language!r}: no rules for its numbers; a table of formatting can add them")
     if "asr_text_raw" in segments.columns:
         warnings.append("an older version normalized the texts of this workspace in place: ingest again to have the source's own")
     return Report("score", facts, warnings=warnings)

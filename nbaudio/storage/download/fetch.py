@@ -19,7 +19,7 @@ from urllib.parse import urljoin
 
 from urllib3 import BaseHTTPResponse
 
-from nbaudio.core.atomic import size_of
+from nbaudio.core.atomic import sha256_file, size_of
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import on_message
 from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row, check_url, display_url
@@ -206,16 +206,12 @@ def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | N
 
 
 def _hashes(path: Path, checksum: str | None) -> tuple[str, str | None]:
-    """Return the SHA-256 of a file, and its checksum by the algorithm of another one (None if that is None), in one read."""
-    algorithm = checksum.partition(":")[0] if checksum else "sha256"
-    sha256 = hashlib.sha256()
-    other = sha256 if algorithm == "sha256" else hashlib.new(algorithm, usedforsecurity=False)
+    """Return the SHA-256 of a file, and its checksum by the algorithm of another one (None if that is None)."""
+    sha256 = sha256_file(path)
+    if checksum is None or checksum.startswith("sha256:"):
+        return sha256, checksum and f"sha256:{sha256}"
     with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            sha256.update(chunk)
-            if other is not sha256:
-                other.update(chunk)
-    return sha256.hexdigest(), f"{algorithm}:{other.hexdigest()}" if checksum else None
+        return sha256, f"md5:{hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()}"
 
 
 def _follow_redirect(task: DownloadTask, location: str) -> None:

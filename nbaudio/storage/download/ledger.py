@@ -1,12 +1,7 @@
 """Ledger of downloads, the state of every URL in JSON lines that stay readable after a kill; and lists of files to download.
 
-``downloads.jsonl`` holds one row per URL and name; during a download, rows are appended and the last one counts. URLs
-are stored without user and query, which may be secret; the hash of the whole URL tells apart those that differ in nothing
-else.
-
-A list is read and validated before the first request. A name is one plain file name below the folder, never a path. An invalid
-row is refused with a reason, and the others are used; only a list that cannot be read at all is an error. Checksums are
-``sha256:`` or ``md5:`` and lower-case hex.
+``downloads.jsonl`` holds one row per URL and name; during a download, rows are appended and the last one counts. Of a list,
+which is validated before the first request, invalid rows are refused with a reason; one that cannot be read at all is an error.
 """
 
 import hashlib

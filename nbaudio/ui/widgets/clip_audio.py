@@ -19,8 +19,7 @@ from nbaudio.audio import drawing, encode_clip, open_recording, read_clip
 from nbaudio.audio.pydub_bridge import normalize_loudness
 from nbaudio.audio.recordings import MOST_SAMPLES
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.storage.base import Location, LocationLike
-from nbaudio.storage.location import location
+from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.ui.widgets.base import Handler, Response
 
 RATE = 16000

@@ -19,7 +19,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, with_durations
 from nbaudio.core.times import rescale
 from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
-from nbaudio.storage.base import Location
+from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.aligned_words import MOST_CHARACTERS, WordPair, align_words
 from nbaudio.text.score import normalization_steps

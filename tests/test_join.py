@@ -1,0 +1,289 @@
+"""join: further texts, hypotheses and columns; what does not match exactly one segment is listed, never guessed."""
+
+import json
+from decimal import Decimal
+
+import pandas as pd
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import nbaudio
+from nbaudio import Workspace
+from nbaudio.cli.commands import common
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import hypothesis_names, text_names
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    made = Workspace.create(tmp_path / "w", source="x")
+    recordings = pl.DataFrame({"recording_id": ["one", "two"], "path": ["a b/Sitting 1.wav", "a b/Sitting 2.mp3"]})
+    names = pl.DataFrame({"name": ["raw/first.flac", "raw/second.flac"], "recording_id": ["one", "two"]})
+    segments = pl.DataFrame(
+        {
+            "segment_id": ["s1", "s2", "s3", "s4"],
+            "recording_id": ["one", "one", "two", "two"],
+            "source_start": ["0", "1.50", "0.0", "7.25"],
+            "source_end": ["1.5", "3.2", "2", "9.000"],
+            "text": ["evo blic", "dobar dan", "da", "ne"],
+            "asr_text": ["evo blitz", "dobar dan", None, "ne"],
+            "own": [1, 2, 3, 4],
+        }
+    )
+    made.save(recordings=recordings, names=names, segments=segments)
+    return made
+
+
+def write(path, frame):
+    match path.suffix:
+        case ".csv":
+            frame.write_csv(path)
+        case ".tsv":
+            frame.write_csv(path, separator="\t")
+        case ".jsonl" | ".json":
+            frame.write_ndjson(path)
+        case ".parquet":
+            frame.write_parquet(path)
+        case ".xlsx":
+            frame.write_excel(path)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", "polars", "pandas"])
+def test_a_table_of_any_kind_is_joined_by_id(workspace, tmp_path, ending):
+    frame = pl.DataFrame({"segment_id": ["s4", "s1", "s2"], "text": ["Ne!", "Evo Blic.", "Dobar dan"]})
+    table = {"polars": frame, "pandas": frame.to_pandas()}.get(ending)
+    report = nbaudio.join(workspace, write(tmp_path / f"t{ending}", frame) if table is None else table, text="verbatim")
+    assert workspace.segments["text_verbatim"].to_list() == ["Evo Blic.", "Dobar dan", None, "Ne!"]
+    assert workspace.segments["text"].to_list() == ["evo blic", "dobar dan", "da", "ne"]
+    assert (report.facts["matched"], report.facts["new"], report.facts["without"], report.problems) == (3, 3, 1, [])
+    assert text_names(workspace.segments.columns) == {"verbatim": "text_verbatim"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["one", "two"],
+        ["a b/Sitting 1.wav", "a b/Sitting 2.mp3"],
+        ["Sitting 1.wav", "x/y/Sitting 2"],
+        ["first", "raw\\second.flac"],
+    ],
+)
+def test_times_match_as_decimals_in_any_writing(workspace, names):
+    rows = [
+        (names[0], "1.5", "3.20", "dobar dan"),
+        (names[1], "0", "2.000", "da"),
+        (names[0], 0.0, 1.5, "evo"),
+        (names[1], "7.2500001", "9", "no"),
+    ]
+    frame = pl.DataFrame([tuple(map(str, row)) for row in rows], schema=["file", "start", "end", "asr"], orient="row")
+    report = nbaudio.join(workspace, frame, on="file,start,end", hypothesis="big")
+    assert workspace.segments["asr_text_big"].to_list() == ["evo", "dobar dan", "da", None]
+    assert report.problems == [f"row 4: {names[1]} 7.2500001 9: matches no segment"]
+    listed = workspace.table("joined/asr_text_big")
+    assert listed.select("line", "reason", "value").rows() == [(4, "matches no segment", "no")]
+
+
+def test_floats_and_durations_match_too(workspace):
+    frame = pd.DataFrame(
+        {"audio_filepath": ["one", "two"], "offset": [1.5, 7.25], "duration": [1.7, 1.75], "pred_text": ["dd", "n"]}
+    )
+    nbaudio.join(workspace, frame, on=("file", "start", "end"), hypothesis="nemo")
+    assert workspace.segments["asr_text_nemo"].to_list() == [None, "dd", None, "n"]
+
+
+def test_a_tolerance_never_chooses_between_two(workspace):
+    near = pl.DataFrame(
+        {"file": ["one", "two", "two"], "start": ["1.49", "0.02", "7.2"], "end": ["3.21", "2.0", "9.1"], "text": ["a", "b", "c"]}
+    )
+    assert nbaudio.join(workspace, near, on="file,start,end", text="near", tolerance=Decimal("0.02")).facts["matched"] == 2
+    assert workspace.segments["text_near"].to_list() == [None, "a", "b", None]
+    wide = nbaudio.join(workspace, near, on="file,start,end", text="near", tolerance=1.72)
+    assert workspace.segments["text_near"].to_list() == [None, None, "b", "c"]
+    assert wide.facts["gone"] == 1
+    assert wide.problems == ["row 1: one 1.49 3.21: matches several segments"]
+
+
+def test_two_rows_of_one_segment_are_listed_and_not_used(workspace, tmp_path):
+    frame = pl.DataFrame({"id": ["s1", "s2", "s1", "zz", ""], "asr_text": ["x", "y", "z", "q", "r"]})
+    report = nbaudio.join(workspace, write(tmp_path / "t.csv", frame), hypothesis="b")
+    assert workspace.segments["asr_text_b"].to_list() == [None, "y", None, None]
+    assert report.problems == [
+        "line 2: s1: the table has this segment several times",
+        "line 4: s1: the table has this segment several times",
+        "line 5: zz: matches no segment",
+        "line 6: a key is empty or no number",
+    ]
+    assert workspace.table("joined/asr_text_b")["value"].to_list() == ["x", "z", "q", "r"]
+
+
+def test_a_recording_with_an_ambiguous_or_unknown_name_is_listed(workspace):
+    workspace.save(recordings=pl.DataFrame({"recording_id": ["one", "two"], "path": ["x/same.wav", "y/same.wav"]}))
+    frame = pl.DataFrame(
+        {"file": ["same.wav", "other", "x/same.wav"], "start": ["0"] * 3, "end": ["1.5"] * 3, "text": list("abc")}
+    )
+    report = nbaudio.join(workspace, frame, on="file,start,end", text="t")
+    assert workspace.segments["text_t"].to_list() == ["c", None, None, None]
+    assert [line.rpartition(": ")[2] for line in report.problems] == [
+        "several recordings have this name",
+        "no recording has this name",
+    ]
+
+
+def test_joining_again_replaces_and_says_what_changed(workspace):
+    first = pl.DataFrame({"segment_id": ["s1", "s2", "s3"], "text": ["a", "b", "c"]})
+    nbaudio.join(workspace, first, hypothesis="m")
+    nbaudio.score(workspace, hypothesis="m")
+    assert "wer_m" in workspace.segments.columns
+    again = nbaudio.join(workspace, pl.DataFrame({"segment_id": ["s1", "s2", "s4"], "text": ["a", "B", "d"]}), hypothesis="m")
+    assert {name: again.facts[name] for name in ("new", "changed", "gone", "unchanged")} == {
+        "new": 1,
+        "changed": 1,
+        "gone": 1,
+        "unchanged": 1,
+    }
+    assert workspace.segments["asr_text_m"].to_list() == ["a", "B", None, "d"]
+    assert "wer_m" not in workspace.segments.columns  # it was about other words
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"column": "own"}, "the source has a column own, which stays; choose another name, such as own_2"),
+        ({"column": "text"}, "other steps write such a column"),
+        ({"column": "similarity"}, "other steps write such a column"),
+        ({"column": "asr_text_x"}, "other steps write such a column"),
+        ({"text": "normalized"}, "other steps write such a column"),
+        ({"hypothesis": "asr"}, "another text has this name"),
+        ({"text": "no blanks"}, "a name has letters from a to z"),
+        ({"text": "a", "hypothesis": "b"}, "give one of text, hypothesis and column"),
+        ({}, "give one of text, hypothesis and column"),
+        ({"text": "a", "on": "start"}, "on=start: must be segment_id or file,start,end"),
+        ({"text": "a", "from_": "nope"}, "no column 'nope'; it has segment_id, text, more"),
+        ({"column": "a"}, "which column has the values\\? name it by from; it has text, more"),
+        ({"text": "a", "tolerance": -1}, "tolerance=-1: must be a number of seconds"),
+        ({"text": "a", "on": "file,start,end"}, "no column file \\(or file, path"),
+    ],
+)
+def test_what_cannot_be_joined_is_refused_in_one_line(workspace, given, message):
+    before = workspace.segments
+    frame = pl.DataFrame({"segment_id": ["s1"], "text": ["x"], "more": ["y"]})
+    with pytest.raises(InputError, match=message) as caught:
+        nbaudio.join(workspace, frame, **given)
+    assert "\n" not in str(caught.value)
+    assert workspace.segments.equals(before)
+
+
+def test_names_of_texts_and_hypotheses_are_one_namespace(workspace):
+    frame = pl.DataFrame({"segment_id": ["s1"], "text": ["x"]})
+    nbaudio.join(workspace, frame, hypothesis="big")
+    with pytest.raises(InputError, match="another text has this name; choose another name, such as big_2"):
+        nbaudio.join(workspace, frame, text="big")
+
+
+def test_a_table_of_another_corpus_is_refused(workspace, tmp_path):
+    other = write(tmp_path / "other.csv", pl.DataFrame({"segment_id": ["q1", "q2"], "text": ["x", "y"]}))
+    with pytest.raises(InputError, match=r"other\.csv: none of its 2 rows can be joined; 'q1' matches no segment"):
+        nbaudio.join(workspace, other, text="t")
+    assert "text_t" not in workspace.segments.columns
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp1250"])
+def test_lines_in_another_encoding_are_listed(workspace, tmp_path, encoding):
+    path = tmp_path / "t.csv"
+    path.write_bytes("segment_id,text\ns1,č\ns2,dobar\n".replace("č", "é").encode(encoding))
+    if encoding == "utf-16":
+        with pytest.raises(InputError, match=r"t\.csv: line 1"):
+            nbaudio.join(workspace, path, text="t")
+        return
+    report = nbaudio.join(workspace, path, text="t")
+    assert report.problems == ["line 2: not UTF-8 text"]
+    assert workspace.segments["text_t"].to_list() == [None, "dobar", None, None]
+
+
+def test_empty_texts_are_listed_and_empty_hypotheses_are_kept(workspace, tmp_path):
+    path = write(tmp_path / "t.csv", pl.DataFrame({"segment_id": ["s1", "s2"], "text": ["", "dobar"]}))
+    report = nbaudio.join(workspace, path, text="t")
+    assert report.problems == ["line 2: s1: the text is empty"]
+    assert workspace.segments["text_t"].to_list() == [None, "dobar", None, None]
+    report = nbaudio.join(workspace, path, hypothesis="h")
+    assert report.problems == []
+    assert report.facts["empty"] == 1
+    assert workspace.segments["asr_text_h"].to_list() == ["", "dobar", None, None]
+
+
+def test_values_of_a_column_keep_their_kind(workspace, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("segment_id,snr,ok,ward,count\ns1,3.5,True,007,1\ns2,,false,012,2\n", encoding="utf8")
+    for name in ("snr", "ok", "ward", "count"):
+        nbaudio.join(workspace, path, column=name)
+    found = workspace.segments.select("snr", "ok", "ward", "count")
+    assert found.head(2).rows() == [(3.5, True, "007", 1), (None, False, "012", 2)]
+    assert found.dtypes == [pl.Float64, pl.Boolean, pl.String, pl.Int64]
+
+
+def test_lists_of_words_are_joined(workspace, tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"id": "s1", "words": ["Evo", "čaj"]}\n{"id": "s2", "words": "[a"}\n', encoding="utf8")
+    nbaudio.join(workspace, path, text="t")
+    assert workspace.segments["text_t"].to_list() == ["Evo čaj", "[a", None, None]
+
+
+def test_a_source_keeps_its_own_hypothesis_column_which_can_be_scored(workspace):
+    workspace.save(segments=workspace.segments.with_columns(asr_text_theirs=pl.lit("da")))
+    with pytest.raises(InputError, match="the source has a column asr_text_theirs, which stays"):
+        nbaudio.join(workspace, pl.DataFrame({"segment_id": ["s1"], "text": ["x"]}), hypothesis="theirs")
+    nbaudio.score(workspace, hypothesis="theirs")
+    assert workspace.segments["similarity_theirs"].to_list()[2] == 1.0
+    assert hypothesis_names(workspace.segments.columns) == {"asr": "asr_text", "theirs": "asr_text_theirs"}
+
+
+def test_scores_of_pairs_and_agreement(workspace):
+    heard = {"a": ["evo blitz", "dobar dan", "da", "ne"], "b": ["Evo blitz!", "dobar van", "da", "na"]}
+    for name, said in heard.items():
+        nbaudio.join(workspace, pl.DataFrame({"segment_id": ["s1", "s2", "s3", "s4"], "text": said}), hypothesis=name)
+    nbaudio.join(workspace, pl.DataFrame({"segment_id": ["s1"], "text": ["Evo blic"]}), text="v")
+    assert "agreement" not in workspace.segments.columns
+    nbaudio.score(workspace)
+    report = nbaudio.score(workspace, hypothesis=["a", "b"])
+    found = workspace.segments
+    assert found["wer_a"].to_list() == [0.5, 0, 0, 0]
+    assert found["spoken_wer_b"].to_list() == [0.5, 0.5, 0, 1]
+    assert found["text_disputed"].to_list() == [True, False, False, False]
+    assert found["disputed_words"].to_list() == ["blic → blitz", None, None, None]
+    assert found["agreement"][0] == pytest.approx((1 + 2 * (1 - 2 * 2 / 19)) / 3)
+    assert found["agreement_text"][1] == pytest.approx((1 + 1 + (1 - 2 / 18)) / 3)
+    assert report.facts["a"]["text_disputed"] == 1
+    nbaudio.score(workspace, text="v", hypothesis="a")
+    assert workspace.segments["similarity_v_a"].null_count() == 3
+    with pytest.raises(InputError, match="no hypothesis 'c'; there are asr, a, b"):
+        nbaudio.score(workspace, hypothesis="c")
+    with pytest.raises(InputError, match="no text 'c'; there are text, v"):
+        nbaudio.score(workspace, text="c")
+
+
+def test_a_score_never_replaces_a_column_of_the_source_or_of_another_pair(workspace):
+    table = pl.DataFrame({"segment_id": ["s1"], "text": ["x"]})
+    nbaudio.join(workspace, table, hypothesis="a")
+    workspace.save(segments=workspace.segments.with_columns(similarity_a=pl.lit(5)))
+    with pytest.raises(InputError, match="the source has a column similarity_a, which stays"):
+        nbaudio.score(workspace, hypothesis="a")
+    for kind, name in (("text", "x"), ("text", "x_y"), ("hypothesis", "y_z"), ("hypothesis", "z")):
+        nbaudio.join(workspace, table, **{kind: name})
+    nbaudio.score(workspace, text="x", hypothesis="y_z")
+    with pytest.raises(InputError, match="similarity_x_y_z compares text_x with asr_text_y_z"):
+        nbaudio.score(workspace, text="x_y", hypothesis="z")
+
+
+def test_the_command_joins_scores_and_lists(workspace, tmp_path):
+    path = write(tmp_path / "t.csv", pl.DataFrame({"segment_id": ["s1", "q"], "text": ["evo 2", "x"]}))
+    result = CliRunner().invoke(
+        common.app, ["join", str(workspace.path), str(path), "--on", "segment_id", "--text", "v", "--json"]
+    )
+    assert result.exit_code == 1, result.output
+    assert json.loads(result.output)["problems"] == ["line 3: q: matches no segment"]
+    result = CliRunner().invoke(common.app, ["score", str(workspace.path), "--text", "v", "--language", "hr", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["facts"]["language"] == "hr"
+    assert "spoken_wer_v" in workspace.segments.columns
