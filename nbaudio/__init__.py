@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbaudio.proof.evidence import evidence as evidence
     from nbaudio.reading import open_corpus as open_corpus
     from nbaudio.reading.clips import clip as clip
+    from nbaudio.recognition.recognize import recognize as recognize
     from nbaudio.runs.demo import demo as demo
     from nbaudio.runs.run import run as run
     from nbaudio.runs.wheel import wheel as wheel

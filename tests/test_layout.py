@@ -19,7 +19,7 @@ MODULES = {
 # A room imports from itself and from rooms before it.
 ROOMS = (
     *("core", "storage", "audio", "text", "engine", "formats", "sources", "review", "proof", "selection"),
-    *("corpus", "reading", "ui", "runs", "cli"),
+    *("corpus", "recognition", "reading", "ui", "runs", "cli"),
 )
 MOST_ROOMS = 16
 MOST_LINES = 400

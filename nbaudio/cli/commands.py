@@ -93,6 +93,23 @@ def join(
     return nbaudio.join(**locals())
 
 
+@common.command("recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True)
+def recognize(
+    workspace: common.Workspace,
+    with_: Annotated[
+        str, Option("--with", metavar="MODULE:FUNCTION|COMMAND", help="recognizer: a Python function, or a command")
+    ],
+    as_: Annotated[str | None, Option("--as", metavar="NAME", help="write asr_text_NAME; default: the module's name")] = None,
+    batch: Annotated[int, Option(min=1, help="most clips in one call of a function")] = 16,
+    jobs: Annotated[int, Option(min=1, help="tasks in parallel, each process with a recognizer of its own")] = 1,
+    engine: common.Engine = "loky",
+    address: common.Address = None,
+    beam_options: common.BeamOptions = "",
+) -> Report:
+    """Recognize all segments, as a further hypothesis; run it again after a kill or growth to do the rest."""
+    return nbaudio.recognize(**locals())
+
+
 @common.command("score W --text verbatim --hypothesis large --language hr")
 def score(
     workspace: common.Workspace,

@@ -24,7 +24,7 @@ from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import Container, container_named
 from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
 from nbaudio.corpus.layout import Layout
-from nbaudio.corpus.packs import cut_all, index_of
+from nbaudio.corpus.packs import cut, cut_all, index_of
 from nbaudio.corpus.parameters import CorpusParameters
 from nbaudio.corpus.shards import in_order, name_shards, restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
@@ -302,7 +302,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
         del missing
         tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, clip_format)
         with progress("cut ", float(windows["seconds"].sum()) / 3600, "h of audio", show=run.show) as advance:
-            for result in cut_all(run_tasks, tasks):
+            for result in cut_all(run_tasks, tasks, cut):
                 failures |= result.failures
                 for detail in result.failures.values():
                     progress_note(detail)

@@ -7,11 +7,13 @@ size: length of the index, its SHA-256, a magic word. The index is verified when
 import hashlib
 import json
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nbaudio.audio import encode_clip, open_recording, resample_window
 from nbaudio.core.atomic import sha256_file
@@ -25,6 +27,8 @@ from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.remote import CHANGED_MESSAGE
 from nbaudio.storage.urls import is_url
 
+Result = TypeVar("Result")
+
 _TRAILER = struct.Struct("<Q32s8s")
 _MAGIC = b"nbpack01"
 # What decoders raise on bad data; anything else is a bug and stops the run.
@@ -37,27 +41,28 @@ _INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, 
 
 
 class CutResult(NamedTuple):
-    """The outcome of a cut task: seconds of audio, and by clip key why clips could not be cut."""
+    """The outcome of a cut task: seconds of audio, and by clip key why clips failed and what a recognizer heard."""
 
     seconds: float
     failures: dict[str, str]
+    texts: dict[str, str]
 
 
-def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask]) -> Iterator[CutResult]:
-    """Run cut tasks; a recording that kills the worker that decodes it fails, as any other bad recording."""
+def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult]) -> Iterator[CutResult]:
+    """Call a function, such as `cut`, on cut tasks; a recording that kills its worker fails, as any other bad recording."""
     waiting = iter(tasks)
     while True:
         try:
-            yield from run_tasks(cut, waiting)
+            yield from run_tasks(function, waiting)
         except WorkerLostError as error:
             for task in cast(tuple[CutTask, ...], error.tasks):
                 for source in task.sources:
                     seconds = task.seconds / len(task.sources)
                     try:
-                        yield from run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
+                        yield from run_tasks(function, [cut_task([source], task.pack.parent, task.format, seconds)])
                     except WorkerLostError:
-                        why = "the worker that decodes it is killed: it crashes the decoder, or needs too much memory"
-                        yield CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows})
+                        why = "the worker that decodes it is killed: it crashes a library, or needs too much memory"
+                        yield CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows}, {})
         else:
             return
 
@@ -66,25 +71,30 @@ def cut(task: CutTask) -> CutResult:
     """Cut a task's windows, in order, into its pack; report recordings and windows that fail. Runs in a worker."""
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
+
+    def encoded(clip: NDArray[np.int16], rate: int) -> tuple[int, bytes]:
+        return len(clip), encode_clip(clip, rate, task.format.encoding)
+
     # Not synced: the hashes detect what a power cut leaves.
     with task.pack.new() as partial, partial.open("wb") as file:
         for source in task.sources:
             start, before = file.tell(), len(index)
-            for key, samples, data in _clips(source, task, failures):
-                index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
-                file.write(data)
             try:
-                # Remote files are checked when they are fetched; a file removed after the last window does no harm.
-                if source.path.local is not None and source.path.local.exists():
-                    _check_unchanged(source)
-            except _BAD_AUDIO as error:
+                for key, result in read_windows(source, task.format.rate, encoded):
+                    if isinstance(result, str):
+                        failures[key] = result
+                    else:
+                        samples, data = result
+                        index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
+                        file.write(data)
+            except AudioError as error:
                 # Some of its clips may be of the old file, some of the new one.
                 failures |= dict.fromkeys((key for key, *_ in source.windows), str(error))
                 del index[before:]
                 file.seek(start)
                 file.truncate()
         file.write(_index_bytes(index))
-    return CutResult(task.seconds, failures)
+    return CutResult(task.seconds, failures, {})
 
 
 def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
@@ -92,24 +102,27 @@ def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
     return encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC)
 
 
-def _clips(source: Source, task: CutTask, failures: dict[str, str]) -> Iterator[tuple[str, int, bytes]]:
-    """Yield every window of a recording as (clip key, samples, encoded bytes); add to `failures` by key why others fail."""
+def read_windows(
+    source: Source, rate: int | None, use: Callable[[NDArray[np.int16], int], Result]
+) -> Iterator[tuple[str, str | Result]]:
+    """Yield clip keys of a recording with `use(clip, rate in Hz)`, or why it fails; raise AudioError where the file changed."""
     try:
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
         with open_recording(source.path, windows=len(source.windows), share=share) as recording:
             for key, start, stop, channel in source.windows:
                 try:
-                    clip = resample_window(
-                        recording, start, stop, num_samples=source.num_samples, rate=task.format.rate, channel=channel
-                    )
-                    data = encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
+                    clip = resample_window(recording, start, stop, num_samples=source.num_samples, rate=rate, channel=channel)
+                    used = use(clip, rate or recording.sampling_rate)
                 except _BAD_AUDIO as error:
-                    failures[key] = f"{source.path.name}: {error}"
+                    yield key, f"{source.path.name}: {error}"
                 else:
-                    yield key, len(clip), data
+                    yield key, used
+        # Remote files are checked when they are fetched; a file removed after the last window does no harm.
+        if source.path.local is not None and source.path.local.exists():
+            _check_unchanged(source)
     except _BAD_AUDIO as error:
-        failures |= dict.fromkeys((key for key, *_ in source.windows), str(error))
+        raise AudioError(str(error)) from error
 
 
 def _check_unchanged(source: Source) -> None:

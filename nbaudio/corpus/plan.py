@@ -43,6 +43,11 @@ class ClipFormat:
     encoding: str
 
 
+RECOGNIZED = ClipFormat(16000, "mix", "wav")
+RECOGNIZED_FOLDER = "recognized"
+"""Format of the clips that recognizers get, and the folder of a workspace that keeps their texts by the keys of these clips."""
+
+
 @dataclass(frozen=True)
 class Source:
     """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order."""

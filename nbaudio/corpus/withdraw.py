@@ -19,7 +19,7 @@ from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.packs import keep_clips
-from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
+from nbaudio.corpus.plan import RECOGNIZED, RECOGNIZED_FOLDER, ClipFormat, clip_keys, recording_facts
 from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import CORRECTION_LOG, EXPORTS, VERDICT_LOG, ReviewState, frame_table
 from nbaudio.storage import run_log
@@ -100,7 +100,9 @@ def withdraw(
     sources = recording_facts(recordings)
     remaining = tables.read(workspace, ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel"))
     remaining = remaining.join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
-    packs, unread = _forget_clips(workspace, remaining.with_columns(source_channel(remaining)), sources, formats)
+    remaining = remaining.with_columns(source_channel(remaining))
+    packs, unread = _forget_clips(workspace, remaining, sources, formats)
+    _forget_recognized(workspace, ids, set(clip_keys(remaining, sources, RECOGNIZED)))
     emptied = _emptied_columns(workspace, ids)
     # The segments table is rewritten last, so that an interrupted run can be repeated. Reviews hold for the segments left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
@@ -281,3 +283,13 @@ def _forget_clips(
         except (AudioError, OSError) as error:
             problems.append(f"{packs}: its packs may hold withdrawn clips ({error}); run the same command again")
     return removed, problems
+
+
+def _forget_recognized(workspace: Workspace, ids: Set[str], kept: Set[str]) -> None:
+    """Remove what recognizers heard in clips of no remaining segment, and rows about segments where they failed."""
+    for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
+        lines = [line for line in parse_lines(path.read_bytes()) if line.get("clip_key") in kept]
+        with atomic_write(path) as partial:
+            partial.write_bytes(b"".join(_encode(line) + b"\n" for line in lines))
+        if tables.table_path(workspace, table := f"{RECOGNIZED_FOLDER}/{path.stem}.problems").exists():
+            tables.write(workspace, workspace.table(table).filter(~pl.col("segment_id").is_in([*ids])), table=table)
