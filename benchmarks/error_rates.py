@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from nbaudio.text.rate_intervals import _jackknife
+from nbaudio.proof.rate_intervals import _jackknife
 
 SPEAKERS, SPREADS, SHAPES = (8, 20, 60), (0.0, 1.0, 1.5), ("beta", "log-normal")
 MEAN = 0.15

@@ -270,7 +270,7 @@ FREE = {
     *("out", "source", "workspace", "corpus", "path", "manifest", "sheets", "packs", "names", "audio", "address", "beam_options"),
     *("max_size", "cache", "shard_size", "disk", "dev", "test", "splits", "group_by", "text", "title", "language", "license"),
     *("reviewers", "reviewer", "adjudicator", "verdicts", "only", "set_", "options", "url", "consent"),
-    *("with_", "as_"),
+    *("with_", "as_", "table", "on", "hypothesis", "column", "from_", "where", "formatting"),
     *("base", "why", "speaker", "recording", "segments", "a", "b"),
 }
 

@@ -211,7 +211,7 @@ def test_wheel_for_workers_is_the_one_that_is_built(built, tmp_path):
 def test_shipped_files_are_of_known_kinds(built):
     wheel, sdist = built
     text = {".cff", ".css", ".csv", ".ipynb", ".js", ".json", ".jsonl", ".lock", ".md", ".py", ".scp", ".toml", ".txt", ".typed"}
-    text |= {".yaml", ".yml"}
+    text |= {".tsv", ".yaml", ".yml"}
     known = text | {".flac", ".m4a", ".mp3", ".png", ".svg", ".wav", ".xlsx"}
     bare = {"LICENSE", "METADATA", "Makefile", "PKG-INFO", "RECORD", "WHEEL", "entry_points.txt", ".gitignore"}
     with zipfile.ZipFile(wheel) as one, tarfile.open(sdist) as other:
@@ -257,7 +257,7 @@ def test_bundled_refuses_what_does_not_come_with_nbaudio(name):
 DOORS = {
     **dict.fromkeys(("fsspec", "huggingface_hub", "urllib3"), frozenset({"storage"})),
     **dict.fromkeys(("av", "miniaudio", "pydub", "soundfile", "soxr"), frozenset({"audio"})),
-    "rapidfuzz": {"text"},
+    **dict.fromkeys(("num2words", "rapidfuzz"), frozenset({"text"})),
     **dict.fromkeys(("apache_beam", "distributed", "joblib", "py4j", "pyspark", "ray"), frozenset({"engine"})),
     **dict.fromkeys(("openpyxl", "xlsxwriter"), frozenset({"review"})),
     "scipy": {"proof", "selection", "ui"},

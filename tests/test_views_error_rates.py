@@ -12,7 +12,7 @@ from scipy import stats
 from nbaudio import text
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.materialize import materialize
-from nbaudio.text.rate_intervals import clustered_rates
+from nbaudio.proof.rate_intervals import clustered_rates
 from nbaudio.ui import views
 
 WORDS = ["da", "ne", "evo", "blic", "sabor"]

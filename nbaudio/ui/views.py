@@ -221,7 +221,7 @@ def error_rates(
         >>> error_rates(frame, by="duration").select("group", "hypothesis", "words", "wer").rows()
         [('0-2 s', 'asr', 2, 0.5), ('2-5 s', 'asr', 2, 0.0)]
     """
-    from nbaudio.text.rate_intervals import clustered_rates
+    from nbaudio.proof.rate_intervals import clustered_rates
 
     if by not in (None, *_GROUPS):
         raise InputError(f"by={by!r} is unknown; known are {', '.join(_GROUPS)} and None")
