@@ -1,9 +1,4 @@
-"""A folder of fetched files with a limit on its size, shared by any number of processes.
-
-File names are hashes of the identity of their content. Users of a file hold a shared lock on it; eviction takes an exclusive
-lock, so a file in use stays. The limit is exceeded only by files that are in use at the same time. Any file may be deleted at any
-time.
-"""
+"""Fetched files with a limit on their size, shared by processes: users of a file share its lock, eviction takes it alone."""
 
 import hashlib
 import os
