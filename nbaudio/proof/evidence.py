@@ -103,10 +103,7 @@ def selection_claim(
     without: Sequence[str] = (),
     asked: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Return what verdicts prove about the selection, its splits, and all segments above thresholds, as in ``corpus.json``.
-
-    `without` are accepted segments that do not ship. `asked` has the parameters of `evidence`; by default those of its last call.
-    """
+    """Return claims as in ``corpus.json``; `asked` has the parameters of `evidence`, by default of its last call."""
     state = ProofState.load(workspace)
     asked = dict(state.workspace.report("evidence").get("asked", {}) if asked is None else asked)
     target, confidence = asked.get("precision", 0.98), asked.get("confidence", 0.95)
