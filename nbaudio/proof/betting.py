@@ -290,15 +290,11 @@ class _Book:
         found: Array = (self._wrong + rows * others) / (self._seen + rows)
         return found
 
-    def _rates(self) -> Array:
-        """Return the rates of wrong items by bin: those of the priors, weighted by how well they have predicted so far."""
-        weight = np.exp(self._log_weight - self._log_weight.max())
-        found: Array = weight / weight.sum() @ self._predicted()
-        return found
-
     def solve(self, rest: Array, sign: float) -> tuple[Array, Array, Array]:
         """Return the predicted rates of wrong items by bin, and for each null its stake mu and its rates c by bin."""
-        rates = self._rates()
+        # Rates of the priors, weighted by how well they have predicted so far.
+        weight = np.exp(self._log_weight - self._log_weight.max())
+        rates: Array = weight / weight.sum() @ self._predicted()
         scale, total = self._scale, self.value.sum()
         wants = (sign * (rest - self.value @ rates) > 0) & (rest > 0) & (rest < total)
         low, high = np.full(len(rest), -30.0) - np.log(scale.max()), np.full(len(rest), 30.0) - np.log(scale.min())

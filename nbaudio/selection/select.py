@@ -19,17 +19,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import in_training, split_role
-from nbaudio.core.tables import (
-    EARLIER_SPLITS,
-    LEFT_OUT,
-    RECORDINGS,
-    SEGMENTS,
-    conform,
-    segment_failures,
-    whole_recording,
-    with_durations,
-    without_audio,
-)
+from nbaudio.core.tables import EARLIER_SPLITS, LEFT_OUT, RECORDINGS, SEGMENTS, conform, with_durations, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.rounds import JUDGED, gold_ids
@@ -337,9 +327,9 @@ def filtered(
     unplaced = length.is_null()
     accepted, rejected = _decided(by_hand)
     rules = {
-        **segment_failures(recordings),
+        **tables.segment_failures(recordings),
         # Without audio, only invalid times and whole recordings leave a segment without samples.
-        **({"no_times": unplaced & ~whole_recording()} if preview else {}),
+        **({"no_times": unplaced & ~tables.whole_recording()} if preview else {}),
         "no_audio": unplaced if preview else unplaced | pl.col("num_samples").is_null(),
         "below_similarity": ~accepted & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
         "too_long": ~accepted & (length > pl.col("longest")),

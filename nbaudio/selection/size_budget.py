@@ -17,9 +17,7 @@ from nbaudio.core.source_splits import in_training
 from nbaudio.core.times import rescale
 from nbaudio.storage.location import LocationLike, location
 
-MICROSECONDS = 1_000_000
-"""Microseconds in a second."""
-
+MICROSECONDS = 1_000_000  # in a second
 _RATE = 16000
 # Up to three archive members of a clip (audio, metadata, text), each with a header of 512 bytes and padding to 512, the text
 # itself and a row in segments.parquet.

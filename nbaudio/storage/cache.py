@@ -19,7 +19,7 @@ _FILL = 0.9
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of at most `limit` bytes in a folder, which is created when it is first needed; picklable."""
+    """A cache of at most `limit` bytes in a folder, created when first needed; picklable; any of its files may be deleted."""
 
     folder: Path
     limit: int = LIMIT

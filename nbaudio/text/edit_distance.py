@@ -26,8 +26,7 @@ from nbaudio.text.normalization import normalize
 if TYPE_CHECKING:
     from nbaudio.text.formatting import Formatting, Group
 
-# Whitespace as Python defines it; Rust's definition, which polars uses, lacks the four separators from U+001C. U+3000 is the
-# last.
+# Whitespace of Python, of which U+3000 is the last; that of Rust and polars lacks the four separators from U+001C.
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 _ODD_BLANKS = BLANKS.replace(" ", "")
 # A single blank other than the space is part of the word around it.
