@@ -1,9 +1,4 @@
-"""Run tasks in threads, in processes, on Dask or Ray (joblib backends), on Spark or on Beam.
-
-An engine is a context manager in `ENGINES`: it connects to an `EngineLocation` or starts workers there, yields a function that
-runs tasks on them, and shuts down what it started. A task is a picklable argument for a module-level function. Workers need the
-driver's nbaudio. They may be killed, so that a task may run more than once; workers on this machine exit with the driver.
-"""
+"""Run tasks in threads, processes, on Dask, Ray, Spark or Beam (docs/engines.md); a task whose worker is killed may run twice."""
 
 import base64
 import os

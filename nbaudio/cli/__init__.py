@@ -1,7 +1,4 @@
-"""Command line: every command calls the Python function of the same name and prints its report.
-
-Exit codes: 0 done, 1 done with problems that the report lists, 2 wrong use or unusable input.
-"""
+"""Command line: functions of the same names; exit codes are 0 done, 1 done with problems, 2 wrong use or unusable input."""
 
 from nbaudio.cli import commands  # noqa: F401  # they add themselves to the app
 from nbaudio.cli.common import app, main

@@ -1,7 +1,4 @@
-"""Atomic writes, JSON files, append-only logs, links, file hashes, and locks.
-
-A file is written beside its final name and moved there when it is complete.
-"""
+"""Atomic writes (beside the final name, then moved onto it), JSON files, append-only logs, links, file hashes, and locks."""
 
 import errno
 import fcntl
@@ -34,10 +31,7 @@ _SYNC_THREADS = 16
 
 
 def lock(file: BinaryIO | int, *, shared: bool = False, wait: bool = True, required: bool = True) -> bool:
-    """Lock an open file or folder until it is closed or the process ends; return False if it is locked and `wait` is False.
-
-    On a filesystem without locks this raises OSError, or returns True if the lock is not `required`.
-    """
+    """Lock a file until it is closed; False if it is locked and not `wait`; without locks True, or OSError if `required`."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
@@ -72,11 +66,7 @@ def raise_disk_full(target: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
-    """Yield a temporary path beside `target` for a file or folder; move it onto `target` on success, remove it on failure.
-
-    The folder of `target` is created. `sync` waits until the bytes are on the disk, so that a power cut cannot leave an empty
-    file under the final name. A full disk raises DiskFullError.
-    """
+    """Yield a path beside `target` for a file or folder, moved onto it on success; `sync` first waits until it is on the disk."""
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     with raise_disk_full(target):
         try:

@@ -1,9 +1,4 @@
-"""Channels of a recording: one notation, for a whole corpus and for single segments.
-
-Notation: ``mix`` is the mean of all channels, ``left`` the first, ``right`` the second; numbers from 0, separated by commas, are
-the mean of these channels. The column `source_channel` overrides the corpus-wide choice for its segment, since the two speakers
-of a call are on two channels of one recording; it is null or absent where the source names no channel.
-"""
+"""Channels: ``mix`` is the mean of all, ``left`` the first, ``right`` the second, ``0,2`` the mean of these, from 0."""
 
 import re
 

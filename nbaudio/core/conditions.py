@@ -1,8 +1,4 @@
-"""SQL conditions over the columns of a table, such as ``similarity < 0.5``: parsed by polars, bounded before it sees them.
-
-A condition comes from a field that anybody can type into. Its cost is bounded by the number of rows: its length, words and
-nesting are limited, and so are its functions: none of them makes texts longer.
-"""
+"""SQL conditions such as ``similarity < 0.5``, from fields that anybody can type into: bounded before polars parses them."""
 
 import re
 from collections.abc import Sequence
@@ -19,6 +15,7 @@ MOST_NESTED = 40
 LONGEST_TEXT = 1000
 LONGEST_PATTERN = 200
 MOST_REPEATED = 1000
+# None makes texts longer, so that the cost of a condition is bounded by the rows.
 FUNCTIONS = (
     *("abs", "avg", "cast", "ceil", "coalesce", "count", "date_part", "ends_with", "exp", "extract", "first", "floor"),
     *("greatest", "if", "ifnull", "last", "least", "left", "length", "ln", "log", "log10", "log2", "lower", "ltrim", "max"),
@@ -41,10 +38,7 @@ _LONGEST_SHOWN = 200
 
 
 def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl.Expr:
-    """Parse an SQL condition over a table with this schema, in which ``==`` works as well as ``=``; messages name `columns`.
-
-    Raises InputError where it is not valid, gives something else than true or false, or exceeds a limit.
-    """
+    """Parse a condition over a schema; InputError, naming `columns`, if it is invalid, not true or false, or over a limit."""
     if problem := _problem(where):
         raise InputError(f"filter {_short(where)}: {problem}")
     try:

@@ -1,8 +1,4 @@
-"""Convert tables, columns and ids of pandas or polars to polars.
-
-Every public function that takes a table or ids passes them through `as_polars`, `as_series` or `as_ids`. pandas is imported only
-when a table is not of polars.
-"""
+"""Convert tables, columns and ids of pandas or polars, which all public functions take, to polars; pandas is imported late."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -24,11 +20,7 @@ Ids = Iterable[str] | Frame
 
 
 def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:
-    """Convert a table of pandas or polars to a polars frame; raise InputError for anything else and for duplicate column names.
-
-    Index levels of a pandas frame become columns if they have a name or are not integers; NaN, None and NA become null;
-    categories and values without a polars type become text. `what` names the table in the error.
-    """
+    """Convert a table; named or non-integer index levels become columns, NaN and NA null, categories and objects text."""
     if isinstance(frame, pl.DataFrame):
         return frame
     if isinstance(frame, pl.LazyFrame):

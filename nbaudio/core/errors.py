@@ -20,7 +20,6 @@ class NbaudioError(Exception):
     """Base class of all errors that a user can fix; the command line prints the message as one line and exits with 2."""
 
     def __init__(self, *args: object) -> None:
-        """Take a message; URLs in it are redacted."""
         super().__init__(*(strip_queries(arg) if isinstance(arg, str) else arg for arg in args))
 
 
@@ -41,11 +40,7 @@ class DiskFullError(NbaudioError):
 
 
 class WorkerLostError(NbaudioError):
-    """Worker processes died before they finished; finished work is kept and the same call resumes.
-
-    Attributes:
-        tasks: those that were running.
-    """
+    """Worker processes died while they ran `tasks`; finished work is kept and the same call resumes."""
 
     def __init__(self, message: str, tasks: Iterable[object] = ()) -> None:
         super().__init__(message)

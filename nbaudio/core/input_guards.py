@@ -1,8 +1,4 @@
-"""Input guards: limits on what is read into memory, regular files only, UTF-8 file names.
-
-Packed files may expand as far as real data does and no further, so that a small file never becomes a large one. The guards check
-what the decoders rely on, before they run.
-"""
+"""Limits on what is read into memory, checked before decoders run; packed files may expand as far as real data does."""
 
 import errno
 import os
@@ -57,10 +53,7 @@ def is_utf8() -> bool:
 
 
 def escape_surrogates(name: str) -> str:
-    r"""Escape the lone surrogates that stand for undecodable bytes in a file name (``caf\udce9`` to ``caf\xe9``).
-
-    Raises an InputError for a name that is not ASCII where file names are not decoded as UTF-8, as it may be wrong.
-    """
+    """Escape undecodable bytes in a file name; InputError for one that is not ASCII where names are not read as UTF-8."""
     if not is_utf8() and not name.isascii():
         raise InputError(f"{name!a}: names of files are read as {sys.getfilesystemencoding()} here, not as UTF-8; {UTF8_REMEDY}")
     return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")

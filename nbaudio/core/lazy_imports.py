@@ -13,11 +13,7 @@ from typing import Any
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package; its submodules are attributes too.
-
-    The names are those that the source of the package imports in the form ``from module import name as name``, as type checkers
-    read them under ``if TYPE_CHECKING``.
-    """
+    """Return `__getattr__`, `__dir__`, `__all__` of a package: its submodules and ``from module import name as name``."""
     tree = ast.parse(inspect.getsource(sys.modules[package]))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     exports = {each.asname: node.module for node in imports for each in node.names if each.asname and node.module}

@@ -1,10 +1,4 @@
-"""Resolve messy file names to audio files, with an audit of every decision.
-
-Names and paths are POSIX and relative to the audio folder. Names are compared from strict to loose: byte by byte, by Unicode
-normal form, without the extension, with blanks collapsed, by the ``[11-character id]`` at the end; each comparison includes the
-stricter ones. Folders in a name must agree with the file's, except for the id. A name that could mean two files is ambiguous
-until a mapping settles it.
-"""
+"""Find the audio files that messy names mean, POSIX and relative to the audio folder, with an audit of every decision."""
 
 import re
 import unicodedata
@@ -57,14 +51,10 @@ def recording_id(name: str) -> str:
 def resolve(
     wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series, *, mapping: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
-    """Find the file that each name means: a byte-exact match, else the only file that any looser comparison finds.
+    """Find the file that each name means: a byte-exact match, else the only one that a looser comparison finds; rows are `AUDIT`.
 
-    `mapping` has names that stand for others: the keys of a Kaldi ``wav.scp``, or a user's own choices. A wanted name that is a
-    key means its value; one that equals a value but for blanks is resolved as that value where this settles it.
-
-    Returns one row per distinct name, sorted: `name`, `decision` (the strictest comparison at which name and file agree,
-    ``ambiguous`` or ``missing``), `path` (null for those two), `candidates` (every file that could be meant, sorted),
-    `recording_id` (the same for names of one file, different for names of two files).
+    `mapping` has names that stand for others; a name that equals a value of it but for blanks is that value if this settles it.
+    `decision` is the strictest comparison that agrees. Names of one file have one `recording_id`, names of two files two.
     """
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain

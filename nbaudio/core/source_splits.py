@@ -1,8 +1,4 @@
-"""Recognize the split names of sources, such as ``test-clean`` (LibriSpeech) or ``validation`` (Hugging Face).
-
-A name is split into words at every character that is neither letter nor digit. One matching word is enough, and held-out words
-win over training: Kaldi's ``train_dev`` is held out, ``train_no_dev`` is not.
-"""
+"""Roles of splits by the words of their names; held-out words win: ``train_dev`` is held out, ``train_no_dev`` is not."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,4 @@
-"""The two tables that every step reads and writes, and the rules that segments keep.
-
-`recordings` has one row per recording, `segments` one row per stretch of speech. Positions are samples per channel at the
-recording's own rate, half open; seconds appear only as the source's own decimals. Further columns of a source are kept.
-
-All reads and writes of a workspace's tables are in this module: `scan` and `read` read a table, `write` replaces it atomically.
-"""
+"""The tables `recordings` and `segments`, the rules that segments keep, and all reads and writes of tables of a workspace."""
 
 import os
 import re
@@ -56,17 +50,10 @@ LEFT_OUT = "left_out"
 """Name of the workspace table with the segments that `select` leaves out only as they were reviewed, or rejected by hand."""
 
 EARLIER_SPLITS = "earlier_splits"
-"""Name of the workspace table with the splits of the selection before the workspace last grew.
-
-`segment_id`, `split`, `sentence` (the words that were compared), and the columns that the splits were grouped by, as text.
-"""
+"""Name of the workspace table with the splits, sentences and grouping columns of the selection before the workspace last grew."""
 
 GROWTH = "growth"
-"""Name of the workspace table of segments that `ingest --add` added or changed; all others are of the first ingest.
-
-`segment_id`, `added_in` (the generation of the workspace, from 2), `source_number` (from 0), `verdicts` and `corrections` (how
-many lines of the logs of reviews are about what it was before).
-"""
+"""Name of the workspace table of segments that `ingest --add` added or changed, as `GROWN`; docs/tables.md has its columns."""
 
 _LINES = dict.fromkeys(("verdicts", "corrections"), pl.Int64)
 GROWN = pl.Schema({"segment_id": pl.String, "added_in": pl.Int32, "source_number": pl.Int32, **_LINES})
@@ -156,18 +143,7 @@ def table_schema(workspace: WorkspacePath, table: str = "segments") -> pl.Schema
 
 
 def scan(workspace: WorkspacePath, columns: Iterable[str] | None = None, *, table: str = "segments") -> pl.LazyFrame:
-    """Scan some columns of a table of a workspace, or all; names that neither the file nor the schema has are left out.
-
-    `recordings` and `segments` have the columns and types of their schema, null where absent. Raises InputError where the table
-    is missing or damaged, or its key column is missing; later errors are raised by `collect`.
-
-    Examples:
-        >>> import tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> write(folder, (pl.DataFrame({"segment_id": [name], "text": [name.upper()]}) for name in "ab"))
-        >>> scan(folder, ["text", "split"]).filter(pl.col("text") == "B").collect().rows()
-        [('B', None)]
-    """
+    """Scan columns of a table, or all, with the types of its schema, null where absent; names that nothing has are left out."""
     held = table_schema(workspace, table)
     expected = _expected(held, columns, table)
     absent = [pl.lit(None, dtype).alias(name) for name, dtype in expected.items() if name not in held]
@@ -178,11 +154,7 @@ def scan(workspace: WorkspacePath, columns: Iterable[str] | None = None, *, tabl
 def read(
     workspace: WorkspacePath, columns: Iterable[str] | None = None, *, where: pl.Expr | None = None, table: str = "segments"
 ) -> pl.DataFrame:
-    """Read a table of a workspace into memory.
-
-    `where` is a condition on columns of the file; the other arguments are those of `scan`. A column that cannot be cast to the
-    type in its schema raises InputError.
-    """
+    """Read a table into memory, with the columns of `scan`; `where` is a condition on columns of the file."""
     held = table_schema(workspace, table)
     expected = _expected(held, columns, table)
     path = table_path(workspace, table)
@@ -205,11 +177,7 @@ def _expected(held: pl.Schema, columns: Iterable[str] | None, table: str) -> pl.
 def write(
     workspace: WorkspacePath, batches: pl.DataFrame | pl.LazyFrame | Iterable[pl.DataFrame], *, table: str = "segments"
 ) -> None:
-    """Replace a table of a workspace, which is created if needed, atomically: on a full disk the table stays as it was.
-
-    `batches` are one frame, a lazy frame, which is streamed, or frames with the same columns, taken one after the other. Raises
-    InputError where a file that is read on the way is not usable.
-    """
+    """Replace a table atomically by a frame, a lazy one, which is streamed, or frames with equal columns, one after the other."""
     path, failed = table_path(workspace, table), list[Exception]()
     rows = batches.lazy() if isinstance(batches, pl.DataFrame | pl.LazyFrame) else _stream(iter(batches), failed)
     with atomic_write(path) as partial:
@@ -282,22 +250,12 @@ _NO_HYPOTHESES = frozenset(("asr_text_normalized", "asr_text_raw"))
 
 
 def text_names(columns: Iterable[str]) -> dict[str, str]:
-    """Return the columns of further transcripts, `text_NAME`, by name, in order.
-
-    Examples:
-        >>> text_names(["text", "text_raw", "text_verbatim", "asr_text", "asr_text_large"])
-        {'verbatim': 'text_verbatim'}
-    """
+    """Return the columns of further transcripts, `text_NAME`, by name, in order."""
     return {name[5:]: name for name in columns if name.startswith("text_") and name not in _NO_TRANSCRIPTS}
 
 
 def hypothesis_names(columns: Iterable[str]) -> dict[str, str]:
-    """Return the columns of hypotheses by name, in order: the source's `asr_text` as `asr`, then `asr_text_NAME` as NAME.
-
-    Examples:
-        >>> hypothesis_names(["text", "asr_text_large", "asr_text", "asr_text_normalized"])
-        {'asr': 'asr_text', 'large': 'asr_text_large'}
-    """
+    """Return the columns of hypotheses by name, in order: the source's `asr_text` as `asr`, then `asr_text_NAME` as NAME."""
     columns = list(columns)
     own = {"asr": "asr_text"} if "asr_text" in columns else {}
     return own | {name[9:]: name for name in columns if name.startswith("asr_text_") and name not in _NO_HYPOTHESES}
@@ -349,11 +307,7 @@ RULES = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_RULES)
 
 
 def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
-    """Return the rules that a segment can fail, by name, most specific first; each expression is true for a failing row.
-
-    The expressions expect `segments` as returned by `with_recordings`. A segment without any times is a whole recording without
-    audio yet; where no segment has a text, there are no transcripts, and no text counts as empty.
-    """
+    """Return the rules that a segment can fail, most specific first: expressions over `with_recordings`, true for a failure."""
     start = pl.col("source_start").cast(pl.Float64, strict=False)
     end = pl.col("source_end").cast(pl.Float64, strict=False)
     known = pl.Series(recordings["recording_id"]).implode()

@@ -1,9 +1,4 @@
-"""Convert seconds to samples: the only place where times are rounded.
-
-`seconds` are the source's own decimals (a string such as ``"3207.7"``), `rate` is in Hz, a sample index counts samples per
-channel from the start of the recording. Start and end are rounded independently, half up, from exact decimals: ``floor(seconds *
-rate + 1/2)``. No float is involved, so 0.1 s is the same sample everywhere.
-"""
+"""Seconds to samples, the only place where times are rounded: ``floor(seconds * rate + 1/2)`` of exact decimals, rate in Hz."""
 
 from decimal import Context, Decimal, InvalidOperation
 
@@ -58,10 +53,7 @@ def to_samples_column(seconds: pl.Series, rate: pl.Series) -> pl.Series:
 
 
 def decimal_seconds(samples: int, rate: int) -> Decimal:
-    """Return the seconds of a sample index (0 or more) to write to a file, such that `to_samples` returns the same index.
-
-    Where twelve places are not exact, the last is rounded up, so that readers that truncate `seconds * rate` find the sample too.
-    """
+    """Return seconds that `to_samples` inverts; a 12th place is rounded up, as readers may truncate ``seconds * rate``."""
     places = next((places for places in range(_PLACES) if samples * 10**places % rate == 0), _PLACES)
     return Decimal(-(-samples * 10**places // rate)).scaleb(-places)
 

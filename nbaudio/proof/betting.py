@@ -1,15 +1,9 @@
-"""Bounds of the number of wrong segments, by betting on verdicts in drawn order; they hold however often one looks.
+"""Bounds of the number of wrong segments, by betting on verdicts in drawn order; docs/evidence.md has the method and its sources.
 
-A null hypothesis says that the wrong segments of a domain are worth `m` or more. Its capital starts at 1, and each draw of the
-domain multiplies it by ``1 + mu A (c - e)``: e is 1 for a wrong segment, else 0; A is the value of the segment divided by the
-probability of drawing it next; c is the share of wrong segments that the null expects in its bin (a stratum, or several). The
-null's shares of all unseen segments add up to what the null leaves for them, so that the capital of a true null is expected not
-to grow: the probability that it ever exceeds 1 / alpha is alpha at most (Ville's inequality). Waudby-Smith and Ramdas (2020,
-2024) bet so on draws without replacement, Shekhar, Xu, Lipton, Liang and Ramdas (2023) on weighted ones. mu and c follow from
-earlier draws alone: c is the allocation of the null's wrong segments to bins that is hardest to refute by the rates so far.
-
-Values are in segments, hours or words. Segments that no draw could reach count as wrong in upper bounds and as right in lower
-ones, and so do unsure ones. docs/evidence.md explains the method; benchmarks/evidence.py tests it.
+A draw multiplies the capital of the null "m or more are wrong" by ``1 + mu A (c - e)``: e is 1 if it is wrong, else 0; A is its
+value (segments, hours or words) over the probability of drawing it next; c is what the null expects in its bin (one or several
+strata). mu and c may depend on earlier draws alone. What no draw could reach, and what is unsure, counts as wrong in upper
+bounds and as right in lower ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,17 +56,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Draws:
-    """Judged items of a population in the order in which they were reached.
-
-    A *replaced* item has changed since it was drawn, or is gone and was wrong or unsure. Such a draw keeps standing for others,
-    as a fault in upper bounds, since changes may follow from verdicts.
-    """
+    """Judged items of a population in the order in which they were reached."""
 
     frames: tuple[Frame, ...]
     round: Ints  # of each draw, the place of its frame
     item: Ints  # of each draw, its place in the population
     wrong: Bools
     unsure: Bools
+    # Changed since drawn, or gone and wrong or unsure; a fault in upper bounds, since changes may follow from verdicts.
     replaced: Bools
     first: Bools  # of each draw: no draw before it is of the same item
     known: Ints  # items that were judged as they are now and that no frame holds as they are now
@@ -97,10 +88,7 @@ class Draws:
 
     @cached_property
     def inverse(self) -> Array:
-        """One over the probability of each draw, given all draws before it.
-
-        A round passes over items that another one has reached before.
-        """
+        """One over the probability of each draw, given all before it; a round passes over items that others have reached."""
         found = np.ones(len(self.item))
         for number, frame in enumerate(self.frames):
             undrawn, unseen = frame.sizes.copy(), frame.sizes.copy()
@@ -146,10 +134,7 @@ class Draws:
         return float((self.worth(value, upper=upper) * self.faults(upper=upper)).sum() + known)
 
     def faulty_share(self, value: Array, rounds: Sequence[int] | None = None) -> tuple[float, float] | None:
-        """Return the estimated share of the value that is wrong or unsure (Hajek, 1971), and its standard error.
-
-        `rounds` are the places of the frames whose draws count, by default all; None if nothing of the value was drawn.
-        """
+        """Return the estimated share of the value that is wrong or unsure (Hajek, 1971) and its standard error, or None."""
         weight = self.average_weight * self.worth(value, upper=True)
         weight = weight if rounds is None else weight * np.isin(self.round, rounds)
         every = float(weight.sum())
@@ -172,10 +157,7 @@ class Path:
 
 
 def most(draws: Draws, value: Array, alpha: float, *, also: float = 0.0) -> float:
-    """Return an upper bound of the value that is wrong, unsure or out of reach, at any time with error `alpha`.
-
-    The value is below the bound unless that is the total. `also` is one of the values that are tried.
-    """
+    """Return what the wrong value is below, or else the total, at any time with error `alpha`; `also` is one of the nulls."""
     total, found = float(value.sum()), draws.found(value, upper=True)
     level, grid = -np.log(alpha), np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
     nulls = np.unique(np.append(found, grid[(grid > found) & (grid <= total)]))
@@ -308,15 +290,11 @@ class _Book:
         found: Array = (self._wrong + rows * others) / (self._seen + rows)
         return found
 
-    def _rates(self) -> Array:
-        """Return the rates of wrong items by bin: those of the priors, weighted by how well they have predicted so far."""
-        weight = np.exp(self._log_weight - self._log_weight.max())
-        found: Array = weight / weight.sum() @ self._predicted()
-        return found
-
     def solve(self, rest: Array, sign: float) -> tuple[Array, Array, Array]:
         """Return the predicted rates of wrong items by bin, and for each null its stake mu and its rates c by bin."""
-        rates = self._rates()
+        # Rates of the priors, weighted by how well they have predicted so far.
+        weight = np.exp(self._log_weight - self._log_weight.max())
+        rates: Array = weight / weight.sum() @ self._predicted()
         scale, total = self._scale, self.value.sum()
         wants = (sign * (rest - self.value @ rates) > 0) & (rest > 0) & (rest < total)
         low, high = np.full(len(rest), -30.0) - np.log(scale.max()), np.full(len(rest), 30.0) - np.log(scale.min())

@@ -1,9 +1,4 @@
-"""Claims about the clips that ship, and about all segments above a threshold; docs/evidence.md has the method and its sources.
-
-Reviewed segments stay out of train. Hence bounds are about the selection as it would be with them: what ships, and what is left
-out only because it was reviewed or rejected by hand. What was found wrong among the latter is taken off, and the rest is divided
-by what ships.
-"""
+"""Claims about the clips that ship, and about all segments above a threshold; docs/evidence.md has the method and its sources."""
 
 import json
 import math
@@ -120,10 +115,7 @@ class Part:
 
 
 def parts(state: ProofState, *, without: Sequence[str] = ()) -> dict[str, Part]:
-    """Return `selection`, which is all that ships, and each of its splits; empty if nothing is selected.
-
-    `without` are accepted segments that do not ship, since their clips cannot be cut.
-    """
+    """Return all that ships as `selection`, and each split; empty if nothing does. Clips of `without` do not ship."""
     ships = state.accepted & ~state.segments["segment_id"].is_in(list(without)).to_numpy()
     if not ships.any():
         return {}
@@ -144,11 +136,7 @@ def above(state: ProofState, threshold: float, where: Bools | None = None) -> Pa
 
 
 def rule_error(state: ProofState, rule: Mapping[str, Any], confidence: float) -> tuple[int, int, float]:
-    """Return the place of a rule among those that claims were made about, their number, and the share of errors that it gets.
-
-    The k-th rule gets 6 / (pi k)^2 of the errors, which adds up to all of them over any number of rules. A rule that is new is
-    added to the log of rules, unless there are no verdicts yet, or nothing is selected by it.
-    """
+    """Return a rule's place among those asked about, their number, and the share of errors that it gets; log a new one."""
     path = state.workspace.path / RULES
     known = read_lines(path, json.loads, "a rule")
     rules = [json.dumps(each["rule"], sort_keys=True) for each in known]
@@ -171,10 +159,8 @@ def curve(
 ) -> pl.DataFrame:
     """Compute the claim about all segments at or above each threshold (ascending), and those without a similarity.
 
-    Of more than 24 thresholds, the bounds of some serve those between them, which is cautious. `low` and `high` hold for each
-    threshold by itself. `proven` holds for all at once: thresholds are tested from the highest to the lowest, each as long as all
-    before have passed (Maurer, Hothorn and Lehmacher, 1995), from four starts that share the errors and pass them on
-    (Wiens and Dmitrienko, 2005).
+    `low` and `high` hold for each threshold by itself, `proven` for all at once (docs/evidence.md). Of more than 24 thresholds,
+    the bounds of some serve those between them, which is cautious.
     """
     check_target(precision, confidence)
     grid, side = sorted(thresholds), (1 - confidence) / 2

@@ -27,12 +27,7 @@ _MOST_NEXT, _LEAST_NEXT = 2000, 5
 _NEARLY = 1e-6
 
 
-def evidence(
-    workspace: Workspace | str | Path,
-    *,
-    precision: float = 0.98,
-    confidence: float = 0.95,
-) -> Report:
+def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, confidence: float = 0.95) -> Report:
     """Report how right the labels of the clips that ship are, as far as the reviews prove it.
 
     Claims hold however often one looks, and whenever one stops. The selection is that of the last `select`; without one, it is
@@ -98,15 +93,9 @@ def evidence(
 
 
 def selection_claim(
-    workspace: Workspace | str | Path | ProofState,
-    *,
-    without: Sequence[str] = (),
-    asked: Mapping[str, float] | None = None,
+    workspace: Workspace | str | Path | ProofState, *, without: Sequence[str] = (), asked: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
-    """Return what verdicts prove about the selection, its splits, and all segments above thresholds, as in ``corpus.json``.
-
-    `without` are accepted segments that do not ship. `asked` has the parameters of `evidence`; by default those of its last call.
-    """
+    """Return claims as in ``corpus.json``; `asked` has the parameters of `evidence`, by default of its last call."""
     state = ProofState.load(workspace)
     asked = dict(state.workspace.report("evidence").get("asked", {}) if asked is None else asked)
     target, confidence = asked.get("precision", 0.98), asked.get("confidence", 0.95)

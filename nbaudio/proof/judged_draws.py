@@ -168,12 +168,9 @@ class ProofState(ReviewState):
         return pl.concat(parts).sort("line", "round", maintain_order=True)
 
     def _held(self, one: Round) -> pl.DataFrame:
-        """Return what a round could draw: `segment_id`, `stratum`, its `weight` and `size`, and `content`.
-
-        Of a random review of an earlier version, this is all that was there and could be reviewed.
-        """
+        """Return what a round could draw: `segment_id`, `stratum`, its `weight` and `size`, and `content` (a hash)."""
         frame = self._frames.get(one.name)
-        if frame is None:
+        if frame is None:  # a random review of an earlier version: all that was there and could be reviewed
             there = ~pl.col("recording_id").is_in(list(one.missing)) & (pl.col("added_in").fill_null(1) <= one.generation)
             there |= pl.col("segment_id").is_in(one.rows["segment_id"].implode())
             frame = self.pool.filter(there).select("segment_id", stratum=pl.lit("all"), weight=pl.lit(1.0))

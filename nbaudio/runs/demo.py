@@ -1,7 +1,4 @@
-"""Run the demo and check that each problem placed in its corpus on purpose ("trouble" in the report) is caught.
-
-data_manifests/demo/README.md lists where each of them is.
-"""
+"""Run the demo and check that each problem in its corpus ("trouble") is caught; data_manifests/demo/README.md lists them."""
 
 import re
 from collections.abc import Sequence

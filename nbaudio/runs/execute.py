@@ -1,7 +1,4 @@
-"""Execute a notebook, write its HTML page, and link the pages of a run with each other and with an index.
-
-Importing this takes seconds. `LINKS_MARKER` marks the place of the links in a page, which may change with every run.
-"""
+"""Execute notebooks and write their HTML pages, with links at `LINKS_MARKER` and an index; importing this takes seconds."""
 
 import json
 import os

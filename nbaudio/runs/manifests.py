@@ -1,8 +1,4 @@
-"""Parameters of a run: read manifests and settings, and check them against the parameters of the notebooks.
-
-A manifest is a YAML mapping of names to plain values. Known names are those in the notebooks' cells tagged ``parameters``, whose
-values are the defaults. Paths in a manifest are relative to its folder, those in settings to the current folder.
-"""
+"""Parameters of a run: manifests (YAML, paths relative to their folder) and settings, checked against those of the notebooks."""
 
 import ast
 import json
@@ -75,12 +71,6 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
 
     With `fill`, paths that the manifest lacks are the notebook's defaults, relative to its folder; workspace and corpus are in
     ``NAME-output`` (NAME: the manifest's) beside that folder, or in the current one for an installed package.
-
-    Examples:
-        >>> from nbaudio.core.bundled_files import PACKAGE, bundled
-        >>> values = notebook_parameters(bundled("data_manifests/demo.yaml"), bundled("notebooks/02_transcripts.ipynb"))
-        >>> sorted(values), values["workspace"][-22:]
-        (['hypotheses', 'language', 'normalize', 'workspace'], '/demo-output/workspace')
     """
     has = defaults(notebook)
     manifest = manifest.parent.resolve() / manifest.name

@@ -1,9 +1,4 @@
-"""Manifests for plain papermill: ``papermill NOTEBOOK OUT -f MANIFEST``, from any folder.
-
-Papermill loads `handler` by the entry point ``papermill.io`` of this package and reads every file through it. A manifest of a
-notebook of nbaudio is resolved as by `nbaudio.run`: relative paths are relative to the manifest, and only parameters that the
-notebook has are passed. All other files are read unchanged.
-"""
+"""Manifests for plain papermill, which reads every file through `handler` by the entry point ``papermill.io``."""
 
 import copy
 import json

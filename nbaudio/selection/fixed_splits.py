@@ -1,9 +1,4 @@
-"""Splits that are fixed before segments are divided: given ones, and those of earlier versions of a corpus.
-
-What an earlier version held out stays in its split, and what it trained on stays in train or is out. No other segment that
-shares a sentence, or a value of the columns that the earlier version was grouped by, with what was held out goes to train. Given
-splits are kept as they are, even if they share values.
-"""
+"""Splits that are fixed before segments are divided: given ones, and those of earlier versions of a corpus (docs/splits.md)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +18,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class FixedSplits:
-    """Fixed splits and what follows from them for each of the `segments`.
+    """Fixed splits, the segments of `earlier` versions, and what follows from both for each of the `segments`.
 
     `rows` has in their order `fixed` (the split, or null), `is_given`, `earlier` (its split in an earlier version, or null),
     `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null.
@@ -44,10 +39,7 @@ class FixedSplits:
         return len(self.earlier) > 0 or self.rows["fixed"].null_count() < len(self.rows)
 
     def preset(self, key: str) -> pl.DataFrame:
-        """Return the `split` of each `value` of a column that fixed segments have: one of `SPLITS`, or "" for a closed value.
-
-        Training on earlier segments claims a value only if nothing that is held out has it.
-        """
+        """Return the `split` of each `value` of a column: one of `SPLITS`, or "" if closed; held-out splits precede train."""
         fixed, earlier = pl.col("fixed"), pl.col("earlier")
         own = self.rows.select(self.segments[key].cast(pl.String).alias("value"), "fixed", "earlier")
         known = [own.filter(fixed.is_not_null() | earlier.is_not_null()).select("value", split=fixed)]
@@ -112,7 +104,7 @@ class FixedSplits:
 
 
 def fixed_splits(segments: pl.DataFrame, *, given: pl.Series | None = None, earlier: pl.DataFrame | None = None) -> FixedSplits:
-    """Fix splits: the `given` one of each segment, and `earlier` ones (as `EARLIER_SPLITS`); InputError if they contradict."""
+    """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`); InputError for a contradiction."""
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:
         raise InputError(f"{EARLIER_SPLITS}.parquet: the column {missing[0]} is missing; columns are {', '.join(table.columns)}")

@@ -37,11 +37,7 @@ def splits_name(splits: Splits | None) -> str | None:
 
 
 def given_splits(segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None) -> GivenSplits:
-    """Read the splits that are given to segments; raise InputError if they contradict each other, or name no segment.
-
-    `splits` is `SOURCE`; a path or URL of a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with `split` and one of `KEYS`, or of a
-    corpus; or such a table in memory. The sets of a source keep the names of `earlier` versions.
-    """
+    """Read given splits, from what `select` takes; source sets keep names of `earlier` ones; InputError for a contradiction."""
     if isinstance(splits, str) and splits == SOURCE:
         return _of_source(segments, earlier)
     if not isinstance(splits, str | Path):

@@ -1,8 +1,4 @@
-"""Choice of the columns that keep train, dev and test apart, by the segments that each choice loses.
-
-A segment is lost if grouping keeps it out of every split (`core.tables.GROUPING_RULES`). A choice of columns is costly if it
-loses more than `COSTLY` of what could be kept.
-"""
+"""Choice of the columns that keep train, dev and test apart, by the segments that each choice loses (`GROUPING_RULES`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -70,10 +66,9 @@ def choose_grouping(
     divide_by: Callable[[Sequence[str]], pl.DataFrame],
     lost_share: Callable[[pl.DataFrame], float],
 ) -> Grouping:
-    """Divide by the columns that were requested, or by the first of `DEFAULTS` that is not costly.
+    """Divide by the requested columns, or by the first of `DEFAULTS` that is not costly; try single ones for the report.
 
-    If that loses anything, single columns are tried too, for the report. `divide_by` raises an `InputError` if keys leave too
-    little; `lost_share` is the share in [0, 1] of what could be kept that a division loses.
+    `divide_by` raises InputError if keys leave too little; `lost_share` is the lost share of what could be kept, in [0, 1].
     """
     losses: dict[tuple[str, ...], Loss | None] = {}
     refused: list[InputError] = []

@@ -1,9 +1,4 @@
-"""Leakage checks: what dev and test share with other splits, and every exception.
-
-All splits but train are *held out*; each of their segments is compared with all segments of the other splits. A check is the name
-of a column none of whose values should be in two splits, or one of `SENTENCE`, `NEAR_SENTENCE` and `AUDIO`. Tables are read in
-slices, never as a whole.
-"""
+"""Leakage checks: what held-out splits share with any other split, by columns, sentences and audio; tables are read in slices."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,18 +36,9 @@ def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
 
 
 def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
-    """List every held-out segment that shares something with a segment of another split, once per check.
+    """List every held-out segment that shares something with a segment of another split, once per check, as `EXCEPTIONS`.
 
-    `segments` are a segments table or a scan of one; rows without a split do not count, audio is compared if there is a column
-    `audio_sha256`. No value of a column of `keys` should be in two splits; raises InputError for one that is no column.
-
-    Returns `EXCEPTIONS`, sorted by check and segment: the held-out segment, its value, and the segment of another split that
-    shares it: the nearest, then the first by split (train, dev, test, others) and by id.
-
-    Examples:
-        >>> rows = {"segment_id": ["a", "b"], "split": ["train", "test"], "text": ["Hvala  lijepa!", "hvala lijepa"]}
-        >>> exceptions(pl.DataFrame(rows), keys=[]).row(0)
-        ('identical sentence', 'test', 'b', 'hvala lijepa', 'train', 'a', 'hvala lijepa')
+    Audio is compared if there is a column `audio_sha256`. The other segment is the nearest, then the first by split and by id.
     """
     table = _lazy(segments)
     columns = table.collect_schema()

@@ -1,11 +1,7 @@
 """Select segments for a corpus by filters, splits and a budget; each is accepted, or rejected with a reason.
 
-Each call decides everything from the tables. Manual decisions (`review.manual_decisions`) take precedence: what they reject is
-out for their reason, what they accept passes the filters on similarity and duration, and the conditions. The first rule that
-applies is the reason: those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``,
-``where CONDITION``, then those of `tables.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never
-as floats; without audio the unit is a microsecond instead of a sample. Choices follow hashes of ids and the seed, so they do not
-depend on the order of rows.
+The first rule that applies is the reason: rejected by hand, `tables.segment_failures`, the filters, `tables.LATER_RULES`.
+Durations are compared in samples (without audio, microseconds). No choice depends on the order of rows.
 """
 
 import os
@@ -23,17 +19,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import in_training, split_role
-from nbaudio.core.tables import (
-    EARLIER_SPLITS,
-    LEFT_OUT,
-    RECORDINGS,
-    SEGMENTS,
-    conform,
-    segment_failures,
-    whole_recording,
-    with_durations,
-    without_audio,
-)
+from nbaudio.core.tables import EARLIER_SPLITS, LEFT_OUT, RECORDINGS, SEGMENTS, conform, with_durations, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.rounds import JUDGED, gold_ids
@@ -192,9 +178,7 @@ def decide(
 ) -> tuple[pl.DataFrame, Grouping, pl.DataFrame]:
     """Return `segments` with `decision`, `split` and `reason`, what the splits were grouped by, and the table `LEFT_OUT`.
 
-    No file is read. `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they judged right.
-    `by_hand` has `segment_id`, `decision` and `reason` of what people accept or reject, `fixed` the splits that are fixed for
-    `segments`. `LEFT_OUT` has `segment_id`, `split` (null if rejected by hand) and `reason`.
+    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they judged right. No file is read.
     """
     recordings, segments = as_polars(recordings, "recordings"), conform(as_polars(segments, "segments"), SEGMENTS, "segments")
     hand = None if by_hand is None else as_polars(by_hand, "by_hand")
@@ -290,10 +274,7 @@ def _check_gold(frame: pl.DataFrame, gold: Collection[str], parameters: Paramete
 def still_needed(
     fit: pl.DataFrame, parameters: Parameters, *, default: int, gold: pl.Series | None, fixed: FixedSplits
 ) -> dict[str, Target]:
-    """Return what test and dev need besides the segments in `fit` whose split is fixed; `gold` is for the others.
-
-    By default nothing is added to a split that is given. A split is full if less than the longest segment is missing.
-    """
+    """Return what test and dev need besides fixed segments; full if less than the longest is missing; `gold` is for the rest."""
     needed = {}
     roles = fit["fixed"].map_elements(split_role, return_dtype=pl.String)
     for name in HELD_OUT:
@@ -346,9 +327,9 @@ def filtered(
     unplaced = length.is_null()
     accepted, rejected = _decided(by_hand)
     rules = {
-        **segment_failures(recordings),
+        **tables.segment_failures(recordings),
         # Without audio, only invalid times and whole recordings leave a segment without samples.
-        **({"no_times": unplaced & ~whole_recording()} if preview else {}),
+        **({"no_times": unplaced & ~tables.whole_recording()} if preview else {}),
         "no_audio": unplaced if preview else unplaced | pl.col("num_samples").is_null(),
         "below_similarity": ~accepted & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
         "too_long": ~accepted & (length > pl.col("longest")),

@@ -1,8 +1,4 @@
-"""Budget of hours or of disk: the size of a corpus, and the segments of train that exceed it.
-
-Hours are counted in whole microseconds and disk in whole bytes, so that sums are exact and the limit is never exceeded.
-Estimates of disk are for 16 kHz mono FLAC, the default of `materialize`.
-"""
+"""Budget of hours or of disk, in whole microseconds or bytes, so that it is never exceeded; disk is for 16 kHz mono FLAC."""
 
 import math
 from collections.abc import Sequence
@@ -37,10 +33,7 @@ PCM = ClipSize(2.0 * _RATE, _CLIP_OVERHEAD)  # the upper bound: FLAC stores what
 
 
 def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> ClipSize | None:
-    """Encode some clips, and take three standard errors above their mean size; None if fewer than two can be read.
-
-    `clips` are segments with `path` (relative to `root`), `num_samples` and `sampling_rate` of their recordings.
-    """
+    """Encode some `clips`, and take three standard errors above their mean size; None if fewer than two can be read."""
     folder, measured = location(root), []
     columns = ("path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate")
     for path, start, end, channel, num_samples, rate in clips.select(columns).iter_rows():
@@ -88,11 +81,10 @@ def make_budget(*, hours: float | None = None, disk: int | str | None = None, cl
 
 
 def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr]) -> pl.Series:
-    """Return the ids of train segments that exceed a budget, after dev and test.
+    """Return the ids of train segments that exceed a budget, after dev and test; those that meet conditions of `first` go first.
 
-    Speakers (or recordings, where unknown) take turns in seeded order, each giving one segment, until one does not fit. `barred`
-    ones take their turn but nothing of the budget, so that it ends at the same place whichever segments were reviewed. Segments
-    that fulfill the first of the conditions `first` go before all others, then those of the second, and so on.
+    Speakers (recordings, if unknown) take turns in seeded order, until one does not fit. Those that are `barred` take their turn
+    but nothing of the budget, so that it ends at the same place whichever segments were reviewed.
     """
     in_train = pl.lit(in_training(kept["split"]))
     held_out = budget.total(kept.filter(~in_train))

@@ -1,9 +1,7 @@
-"""Assign segments to train, dev and test so that no speaker or recording is in two of them.
+"""Assign segments to train, dev and test so that no speaker or recording is in two of them (docs/splits.md).
 
-A *value* is one value of one grouping key, such as a speaker, a *unit* a distinct tuple of values of the keys. Each value
-belongs to one split, and a segment is in a split if all its values are: units whose values belong to different splits are lost.
-Values of segments whose split is fixed beforehand are preset, or closed if no other segment may have them.
-Lengths are whole microseconds, so that sums are exact. Choices follow hashes of values and segment ids, never the order of rows.
+A *value* is one value of one grouping key, a *unit* a distinct tuple of values of the keys. Each value belongs to one split, and
+a segment is in a split if all its values are. Choices follow hashes of values and segment ids, never the order of rows.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -81,16 +79,11 @@ def assign_splits(
     preset: Mapping[str, pl.DataFrame] | None = None,
     optional: Collection[str] = (),
 ) -> pl.DataFrame:
-    """Divide segments into splits; no value of any key is in two of them. Returns `split` (null if out) and `reason` of each.
+    """Divide segments into splits, of which train gets the rest; return `split` (null if out) and `reason` of each segment.
 
-    Separate groups that fit are taken whole, in seeded order, small ones first. What is then missing is taken value by value
-    (`_Division._best_step`). Parts of the held-out splits are freed and filled again as long as less is lost (`improve`). Finally
-    each split is trimmed to its target in seeded order, and values that no segment of the split has then go to train.
-
-    `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not grouped by it. Train gets what
-    the `targets` of the other splits leave; `optional` ones may be missed. `gold` is whether each segment may be in test,
-    `may_hold_out` in any held-out split. `preset` has by key the `split` of each `value` that has one: one of `SPLITS`, or
-    another text for a value that no segment here may have.
+    `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not grouped by it. `gold` is whether
+    each may be in test, `may_hold_out` in any held-out split. `preset` has by key the `split` of some values: one of `SPLITS`, or
+    another text for a value that no segment here may have. The targets of `optional` splits may be missed.
     """
     division = _Division(segments, keys, seed, preset or {})
     everywhere = np.ones(len(segments), dtype=np.bool_)
@@ -196,11 +189,7 @@ class _Division:
         self.split[spare] = _TRAIN
 
     def improve(self, wanted: Mapping[int, tuple[Target, Flags]], seed: int) -> None:
-        """Search for a division that loses fewer segments (large neighborhood search; Shaw, 1998).
-
-        Each trial frees a seeded third of the values of one held-out split, or of all of them, and refills the splits; the
-        result is kept if it loses less and the splits are full.
-        """
+        """Free a third of one held-out split or all, and refill, if less is lost (large neighborhood search; Shaw, 1998)."""
         draw = np.random.PCG64(seed % 2**64).random_raw
         max_visits = self.visits + _MAX_VISITS
         fewest = self._lost(wanted)
@@ -259,10 +248,7 @@ class _Division:
         return float(weight[within == self.size].sum())
 
     def _fitting_groups(self, amount: float, weight: Floats) -> tuple[Integers, Floats]:
-        """Return groups without a value in any split that fit into the amount, and their weights.
-
-        In seeded order, those of up to a tenth of the amount first, then of up to twice, four times as much and so on.
-        """
+        """Return groups without a split that fit into the amount, and their weights; in seeded order, small ones first."""
         number = len(self.group)
         group_of_unit = np.zeros(self.num_units, dtype=np.int64)
         group_of_unit[self.pair_unit] = self.group[self.pair_value]
@@ -285,8 +271,7 @@ class _Division:
     def _best_step(self, split: int, missing: float, weight: Floats, every: Floats) -> Integers:
         """Return the next values for `split`: one that completes units, or all of a new unit, whichever adds most for its price.
 
-        What is added is `weight`. The price is the weight of `every` row of units that were whole so far and become useless, and
-        what will be trimmed because it exceeds the missing weight or is not allowed in the split.
+        The price is what becomes useless of `every` row, and what exceeds the missing weight or is not allowed in the split.
         """
         self.visits += len(self.pair_unit)
         here = self.split[self.pair_value]

@@ -1,7 +1,4 @@
-"""Compressed tars, which cannot be sought in: read once from start to end, in the order of their files.
-
-Such a file has its bytes with it (`Remote.content`). A single file can be read too, at the cost of reading all before it.
-"""
+"""Compressed tars, which cannot be sought in: read once, in the order of their files, with their bytes (`Remote.content`)."""
 
 import bz2
 import gzip

@@ -13,11 +13,7 @@ _CACHED_BYTES = 4 << 20
 
 
 class RangeFile(io.RawIOBase):
-    """A readable file over a function that returns the bytes [start, stop) or raises AudioError.
-
-    Decoders call it from C, where an exception is lost: a failed read looks like the end of the file, and `settle` raises it.
-    `check` raises AudioError if the file is no longer the one that was opened.
-    """
+    """A file over a function that returns the bytes [start, stop); its AudioError, which decoders in C lose, is for `settle`."""
 
     def __init__(
         self, read: Callable[[int, int], bytes], check: Callable[[], None], size: int, block_bytes: int = _BLOCK_BYTES

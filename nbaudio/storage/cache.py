@@ -1,9 +1,4 @@
-"""A folder of fetched files with a limit on its size, shared by any number of processes.
-
-File names are hashes of the identity of their content. Users of a file hold a shared lock on it; eviction takes an exclusive
-lock, so a file in use stays. The limit is exceeded only by files that are in use at the same time. Any file may be deleted at any
-time.
-"""
+"""Fetched files with a limit on their size, shared by processes: users of a file share its lock, eviction takes it alone."""
 
 import hashlib
 import os
@@ -24,7 +19,7 @@ _FILL = 0.9
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of at most `limit` bytes in a folder, which is created when it is first needed; picklable."""
+    """A cache of at most `limit` bytes in a folder, created when first needed; picklable; any of its files may be deleted."""
 
     folder: Path
     limit: int = LIMIT

@@ -24,11 +24,7 @@ _JOBS = 8
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder; a name that points outside it and a missing file raise InputError, bytes that cannot be read AudioError.
-
-    `desk` is a local folder for files before their upload, and for the hash and the version in the store of each uploaded file:
-    while the version is the same, the file is not fetched to know its hash. None for a folder that is local or only read.
-    """
+    """A folder; `desk` holds files before their upload, and hash and version of uploaded ones, which then need no fetch."""
 
     place: Location
     desk: Path | None = None
@@ -82,11 +78,7 @@ class Folder:
             return False
 
     def copy_from(self, other: "Folder", name: str, sha256: str, num_bytes: int) -> None:
-        """Publish a file or folder of another folder under the same name, unless that is done.
-
-        On one disk it is a hard link, in one store a copy that the server makes, else it is copied through this machine. It must
-        have `num_bytes`; its hash, `sha256`, is not computed from links and copies of servers, which have the same bytes.
-        """
+        """Publish what another folder has under the same name, by links, by the server or by copies; only copies are hashed."""
         source, target = other._place(name), self._place(name)
         parts = [f"{name}/{part}" for part in source.files()] if source.is_folder() else [name]
         if source.local is None and target.local is None and str(source).partition("://")[0] == str(target).partition("://")[0]:

@@ -1,8 +1,4 @@
-"""HTTP over urllib3: pooled connections through proxies, bounded bodies, and web folders with the interface of fsspec.
-
-Bodies are never decompressed; a body that is compressed although the request forbids it is refused. No more is read than was
-announced or requested.
-"""
+"""HTTP over urllib3: pooled connections, proxies, bodies that are bounded and never decompressed; web folders as in fsspec."""
 
 import io
 import netrc

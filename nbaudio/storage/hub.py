@@ -1,7 +1,4 @@
-"""Datasets on the Hugging Face Hub by huggingface_hub: timeouts and log of requests; what a dataset holds, and commits to it.
-
-Tokens come from where that library looks (HF_TOKEN, its own file) and are never read here.
-"""
+"""Datasets on the Hugging Face Hub: contents, commits, timeouts, log; tokens are found by huggingface_hub and never read here."""
 
 import hashlib
 import logging

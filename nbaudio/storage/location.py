@@ -21,11 +21,7 @@ from nbaudio.storage.urls import is_url
 
 @dataclass(frozen=True)
 class LocalPath:
-    """A file or folder on this machine; ``folder / path`` is one below it, or that of an absolute path or URL, as in `pathlib`.
-
-    It is read in place, and errors are those of the system. `Remote` has the same methods, which send requests and raise
-    AudioError after retries.
-    """
+    """What is on this machine, read in place; `Remote` has the same methods, which send requests and raise AudioError."""
 
     local: Path
     cache: Cache | None = field(default=None, repr=False, compare=False)  # of remote files that are named below it
@@ -86,10 +82,7 @@ class LocalPath:
         return None, None
 
     def listing(self, wanted: Callable[[str], bool]) -> tuple[Collection[str], list[tuple[str, str]]]:
-        """Return the wanted files below the folder, relative, sorted, not hidden, and refused ones with reasons.
-
-        Links that lead out of the folder are refused. A remote folder that cannot be listed gives None.
-        """
+        """Return wanted files below it, relative, sorted, not hidden; and refused ones with reasons; None where unlisted."""
         import polars as pl  # imported on demand, so that workers start faster
 
         home = trusted_root(self.local)

@@ -1,14 +1,4 @@
-"""Timeouts, retries and size limits of requests; hosts that only fail are skipped for the rest of a run.
-
-Environment variables set the limits for Python functions, notebooks and workers; options of the command line take precedence:
-
-    NBAUDIO_TIMEOUT   --timeout    seconds without a byte before a request fails
-    NBAUDIO_TRIES     --tries      consecutive failed requests before an item fails
-    NBAUDIO_MAX_WAIT  --max-wait   seconds that a server may ask to wait for an item (Retry-After)
-    NBAUDIO_MAX_SIZE  --max-size   size of the largest file that is fetched
-
-Filesystems of fsspec raise what their libraries raise; the HTTP status and headers are read from those errors here too.
-"""
+"""Timeouts, retries and size limits of requests (docs/network.md); hosts that only fail are skipped for the rest of a run."""
 
 import errno
 import os
@@ -64,16 +54,12 @@ _failing: dict[tuple[str, str], _Failing] = {}
 
 @dataclass(frozen=True)
 class Network:
-    """Limits of one run in seconds and bytes; picklable, so that workers have the same. docs/network.md has what failures cost.
-
-    `run` identifies the run: hosts that failed are tried again in the next one. `max_size` None means `MAX_ANNOUNCED` or
-    `MAX_UNKNOWN_LENGTH`.
-    """
+    """Limits of one run in seconds and bytes, picklable for workers; hosts that failed are tried again under another `run`."""
 
     timeout: float = 15.0
     tries: int = 3
     max_wait: float = 45.0
-    max_size: int | None = None
+    max_size: int | None = None  # None: `MAX_ANNOUNCED` or `MAX_UNKNOWN_LENGTH`
     run: str = field(default_factory=lambda: uuid4().hex)
 
     @classmethod
@@ -184,10 +170,7 @@ def with_retries(
 ) -> Result:
     """Return the result of a request; retry broken connections, short responses and statuses 408, 425, 429 and 5xx.
 
-    `done` names the request in messages: ``read``, ``written``. `proves`: a result shows that the host works, which a response
-    without content does not. `names_host`: progress names the host while it is silent. Raises RemoteNotFoundError,
-    RemoteRefusedError, or AudioError if all tries failed, Retry-After exceeds `Network.max_wait`, or the host has only failed in
-    this run.
+    `done` names the request in messages; `proves`: a result shows that the host works, which one without content does not.
     """
     network, host = place.network, place.host
     first, pause = time.monotonic(), 0.0

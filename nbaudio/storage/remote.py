@@ -1,8 +1,4 @@
-"""Remote files and folders: size and version, whole files through the cache, ranges, listings, and atomic uploads.
-
-Object stores show an object only when it is complete. Other filesystems show partial files: there a file is written beside its
-name and moved onto it.
-"""
+"""Remote files and folders; uploads are written beside their names and moved, except to object stores, which show whole ones."""
 
 import re
 import shutil

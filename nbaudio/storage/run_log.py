@@ -1,8 +1,6 @@
-"""Run log of a long run: JSON lines in the output folder, and a lock on the file that shows whether the run is alive.
+"""Run log of a long run: JSON lines without secrets, and a lock on the file that shows whether the run is alive.
 
-Every line has `at` (UTC) and `event`. Durations (`seconds`) come from a monotonic clock. Secrets are redacted
-(`urls.redact_log`). The size is bounded: few lines per stage, the first failures, the last runs.
-
+Every line has `at` (UTC) and `event`:
     began     step, pid, host, and the parameters of the run
     stage     stage, total, unit: a stage begins
     progress  done (of the stage, in its unit), seconds (since the stage began), failures (of the run, so far)
@@ -72,10 +70,7 @@ class _LogWriter:
 
 @contextmanager
 def run_log(path: Path, step: str, given: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
-    """Log the progress of this thread to `path` and lock it (ExistsError if another run has the lock on the output `of`).
-
-    On success the log is copied to `keep`, removed if that is None, and its folder is removed if it held only the log.
-    """
+    """Log this thread's progress to `path`, locked (else ExistsError about `of`); on success the log moves to `keep`, if any."""
     with _locked_log(path, of) as file:
         log = _LogWriter(file)
         parameters = {name: redact_log(value) if isinstance(value, str) else value for name, value in given.items()}

@@ -1,9 +1,4 @@
-"""URLs of remote files and folders: validation, and redaction of secrets.
-
-A URL names a file or folder: https://host/folder, s3://bucket/a.json, zip://folder::https://host/a.zip,
-hf://datasets/OWNER/NAME/a.json. A bare scheme (``s3://``) stands for all URLs of that scheme. A URL never holds
-credentials: those come from the environment and the files that the filesystems read themselves.
-"""
+"""URLs of files and folders: validation, and redaction of secrets. A bare scheme (``s3://``) stands for all of its URLs."""
 
 import hashlib
 import re

@@ -1,13 +1,4 @@
-"""Workspace: the folder of the tables, reports and caches of a project.
-
-docs/tables.md lists its files, except for these:
-
-W/exports.json         sheets and pages of each review
-W/withdrawn.parquet    hashes of withdrawn speakers, recordings and segments
-W/fetched/             cache of remote recordings
-W/source/              remote transcripts
-W/publishing/          files before their upload to a remote corpus, and hashes of uploaded ones
-"""
+"""Workspace: the folder of the tables, reports and caches of a project; docs/tables.md lists its files."""
 
 import hashlib
 import json

@@ -1,8 +1,4 @@
-"""Compare, normalize and score transcripts and hypotheses, find near-duplicate sentences, count characters.
-
-Texts are str, columns are Series of str, of polars or pandas; null means unknown and stays null. `score` does all this for a
-workspace.
-"""
+"""Compare, normalize and score transcripts and hypotheses; columns are Series of polars or pandas, and null stays null."""
 
 from nbaudio.text.characters import Vocabulary as Vocabulary
 from nbaudio.text.characters import vocabulary as vocabulary

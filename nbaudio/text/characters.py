@@ -1,11 +1,7 @@
 """Characters of a corpus: vocabulary ids for an acoustic model, and odd characters to review.
 
-Ids follow wav2vec2's ``vocab.json``: the word delimiter ``|`` stands for the space and comes first, then all other characters by
-code point, then ``[UNK]`` and ``[PAD]``. A ``|`` in a transcript has no id of its own, as a tokenizer would read it as the end of
-a word; it is listed as an odd character.
-
-Odd characters are all but letters, digits, the space (U+0020) and marks of a script such as vowel signs: dashes, quotes, symbols,
-stray accents, no-break spaces, controls.
+Ids are those of wav2vec2's ``vocab.json``: ``|`` for the space, all other characters by code point, ``[UNK]``, ``[PAD]``. A ``|``
+in a transcript has none, as a tokenizer would read it as the end of a word; it is odd.
 """
 
 import unicodedata
@@ -29,11 +25,7 @@ _BLOCK = 16_384
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The characters of a corpus: their `ids` in order, with the delimiter and the special tokens, and their `counts`.
-
-    `odd` has one row per odd character, the most frequent first: `character`, `code_point` (``U+2013``), `name` (Unicode's),
-    `count`, `example` (a segment that has it).
-    """
+    """The characters of a corpus: their `ids`, with delimiter and special tokens, `counts`, and the `odd` ones (as `ODD`)."""
 
     ids: dict[str, int]
     counts: dict[str, int]

@@ -1,10 +1,7 @@
-"""Compare a hypothesis with a transcript: similarity, word and character error rates, word diff.
+"""Compare a hypothesis with a transcript: similarity, word and character error rates, word diff, over Unicode code points.
 
-Characters are Unicode code points. Words are jiwer's: runs of two or more blanks become one space, the ends are stripped, and the
-rest is split at spaces. The error rates are jiwer's too, with empty references: then insertions count as they are, so that
-nothing against nothing is 0 and two words against nothing are 2.
-
-The functions for columns return the same numbers as those for one pair, on all processors.
+Words and error rates are jiwer's: runs of two or more blanks become one space, the ends are stripped, and the rest is split at
+spaces; against an empty reference insertions count as they are: nothing is 0, two words are 2.
 """
 
 import os
@@ -29,8 +26,7 @@ from nbaudio.text.normalization import normalize
 if TYPE_CHECKING:
     from nbaudio.text.formatting import Formatting, Group
 
-# Whitespace as Python defines it; Rust's definition, which polars uses, lacks the four separators from U+001C. U+3000 is the
-# last.
+# Whitespace of Python, of which U+3000 is the last; that of Rust and polars lacks the four separators from U+001C.
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 _ODD_BLANKS = BLANKS.replace(" ", "")
 # A single blank other than the space is part of the word around it.
@@ -49,10 +45,7 @@ MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
 
 @dataclass(frozen=True)
 class DiffPart:
-    """A run of words that are the same (``equal``), or read alike (``formatting``), in reference and hypothesis, or differ.
-
-    Words only in the reference are of the kind ``delete``, words only in the hypothesis ``insert``, other words ``replace``.
-    """
+    """A run of words that are equal, or read alike (``formatting``), or differ, in reference and hypothesis."""
 
     kind: Kind
     reference: tuple[str, ...]
@@ -204,11 +197,7 @@ def error_rates(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
-    """Return the counts behind the measures, which can be summed over a corpus: i64 columns, null where either text is null.
-
-    They are `edits` and `length` (characters of both texts) for `similarity`, `inner_edits` and `inner_length` (of the reference
-    without blanks at its ends) for `cer`, `word_edits` and `words` (of the reference) for `wer`.
-    """
+    """Return numerators and denominators of the measures, which can be summed: i64 columns, null where either text is null."""
     text, asr_text = as_series(text), as_series(asr_text)
     if len(text) != len(asr_text):
         raise InputError(f"scores need two columns of equal length, got {len(text)} and {len(asr_text)} rows")

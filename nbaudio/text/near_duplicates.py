@@ -1,11 +1,8 @@
-"""Find near-duplicate sentences among hundreds of thousands without comparing all pairs.
+"""Find near-duplicate sentences, folded by `sentences`, without comparing all pairs; none is missed, unlike with MinHash.
 
-Sentences are folded by `sentences`, which ignores case, punctuation and the number of blanks. Two are *near* when their edit
-distance (Levenshtein, in characters) is at most a tenth of the shorter length; equal ones are not counted.
-
-The search is exact, unlike MinHash: a sentence in which e characters may change is cut into e + 1 pieces, and e edits leave one
-of them intact and close to its position (the pigeonhole principle of Pass-Join: Li, Deng, Wang, Feng, VLDB 2011). Intact pieces
-are found by a rolling hash; the candidates are then compared in full.
+*Near* are unequal ones whose edit distance (Levenshtein) is at most a tenth of the shorter length. A sentence in which e
+characters may change is cut into e + 1 pieces, of which e edits leave one intact and close to its position (the pigeonhole
+principle of Pass-Join: Li, Deng, Wang, Feng, VLDB 2011).
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,15 +28,10 @@ _PAIRS = 1 << 20
 
 
 def sentences(texts: pl.Expr) -> pl.Expr:
-    """Fold texts for comparison: two texts are the same sentence when their folded forms are equal; all steps use this function.
+    """Fold texts: they are the same sentence if their folded forms are equal, for all steps; null where nothing is left.
 
-    Case, punctuation, symbols, the number of blanks, the Unicode normal form and invisible format characters (joiners, soft
-    hyphens, direction marks) are ignored. Combining marks are kept: vowel signs (Hindi, Thai, Arabic) and accents make other
-    words. Folded texts are in NFC and lower case, with single blanks between words; null where nothing is left.
-
-    Examples:
-        >>> pl.select(sentences(pl.Series(["„Hvala,  lijepa!“", "HVALA LIJEPA", "–"]).implode().explode())).to_series().to_list()
-        ['hvala lijepa', 'hvala lijepa', None]
+    Case, punctuation, symbols, the number of blanks, the Unicode normal form and format characters (joiners, soft hyphens) are
+    ignored. Combining marks are kept: vowel signs (Hindi, Thai, Arabic) and accents make other words.
     """
     composed = texts.str.replace_all(r"\p{Cf}+", "").str.normalize("NFC")
     # Upper and then lower case folds ß and the two small sigmas; it decomposes some letters.

@@ -1,8 +1,4 @@
-"""Normalize transcripts by named steps that are applied in order.
-
-Each step maps a text to a text. ``nfc`` and ``lower`` return Unicode normal form C, the others preserve it; the default steps are
-idempotent.
-"""
+"""Normalize transcripts by named steps, in order; all preserve Unicode normal form C, and the default ones are idempotent."""
 
 import re
 import unicodedata
@@ -32,12 +28,6 @@ def punctuation(text: str) -> str:
     A full stop directly after a number stays, as in ordinals, unless further full stops follow. An apostrophe or hyphen inside a
     word becomes the plain ``'`` or ``-``; dashes are not hyphens. Other punctuation between two words without a blank becomes a
     blank.
-
-    Examples:
-        >>> punctuation("„Dobar dan…” – 5. i 6. ožujka, d’Artagnan!").split()
-        ['Dobar', 'dan', '5.', 'i', '6.', 'ožujka', "d'Artagnan"]
-        >>> punctuation("crno-bijeli i/ili 2010–2015")
-        'crno-bijeli i ili 2010 2015'
     """
     marks = "".join(sorted({c for c in _NO_WORD.findall(text) if unicodedata.category(c)[0] == "P" or c in "`´"}))
     if not marks:

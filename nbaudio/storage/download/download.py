@@ -1,8 +1,4 @@
-"""Download files from the web: a list in, a folder out that `ingest` reads, and a ledger of all files.
-
-A file under its final name is complete, with the right length and checksum. A finished file is recognized by its hash, not by its
-name, and a file of another origin is never overwritten.
-"""
+"""Download files from the web: a list in, a folder out that `ingest` reads, and a ledger of all files."""
 
 import hashlib
 import secrets
@@ -48,8 +44,8 @@ def download(
     r"""Download the files of a list into a folder with a rate limit per host; after a kill, the same call does the rest.
 
     ``downloads.jsonl`` in the folder holds the state of each file: url, url_sha256, name, state, bytes, sha256, checksum, reason.
-    URLs are stored without user and query. Defaults of tries, timeout, max_wait and max_size, and the environment variables
-    that set them, are in `nbaudio.storage.network`.
+    URLs are stored without user and query. docs/network.md has the defaults of tries, timeout, max_wait and max_size, and their
+    environment variables.
 
     Args:
         source: a .csv, .tsv or .jsonl with `url` and optionally `name` and `checksum` (sha256 or md5); or archives by name, such

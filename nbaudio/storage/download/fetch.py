@@ -1,9 +1,4 @@
-"""One HTTP request of a download: resume by Range and If-Range, limits, checksums, and the atomic move to the final name.
-
-Bytes are written to `.name.partial`, which gets the final name when length and checksum are right. A partial file is continued
-only if the server confirms by its validator (ETag or date) that the file is the same, or if a checksum will prove it; otherwise
-the download begins again. Bytes are kept as they are sent, never decompressed.
-"""
+"""One HTTP request of a download; a partial file is continued only if its validator or a checksum proves it to be the same."""
 
 import hashlib
 import os

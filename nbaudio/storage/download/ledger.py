@@ -1,8 +1,4 @@
-"""Ledger of downloads, the state of every URL in JSON lines that stay readable after a kill; and lists of files to download.
-
-``downloads.jsonl`` holds one row per URL and name; during a download, rows are appended and the last one counts. Of a list,
-which is validated before the first request, invalid rows are refused with a reason; one that cannot be read at all is an error.
-"""
+"""State of every download in JSON lines, the last of which counts for a URL and name; and lists of files to download."""
 
 import hashlib
 import json

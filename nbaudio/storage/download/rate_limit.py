@@ -1,8 +1,4 @@
-"""Rate limit per host: a queue of downloads that keeps to connections, requests per second and pauses of each host.
-
-A redirect or a retry goes through the queue again, under the host that it goes to, so that the limits hold for the host that
-sends the bytes. Times are seconds of the monotonic clock.
-"""
+"""Queue of downloads with limits per host; redirects and retries go through it again, under the host that sends the bytes."""
 
 import heapq
 import itertools
