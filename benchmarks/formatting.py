@@ -8,13 +8,15 @@ transcript a number word becomes digits, so that there is something to compare.
 
 1. Ours: similarity, WER and CER, plain and without formatting. Reference: whisper-normalizer (BasicTextNormalizer) on both texts,
    and `jiwer.process_words` pair by pair, which gives the WER alone. Required: at most its time.
-2. `score` of a workspace with k hypotheses and their agreement against `score` with one. Required: at most k times its time.
+2. `score` of k hypotheses (further ones with other words in places) and their agreement against `score` of one.
+   Required: at most k times its time.
 
 CPU seconds of all threads, sides in turns, the best of the runs. The exit code is 1 where a requirement fails.
 """
 
 import argparse
 import json
+import random
 import sys
 import tempfile
 import time
@@ -63,14 +65,21 @@ def reference(texts: list[str], heard: list[str]) -> None:
         jiwer.process_words(normalize(text) or "-", normalize(said))
 
 
-def scoring(texts: list[str], heard: list[str], language: str, number: int) -> float:
+def another(heard: list[str], seed: int) -> list[str]:
+    """Return the hypotheses of another recognizer: one word in twenty is another one."""
+    draw = random.Random(seed)
+    lexicon = sorted({word for said in heard[:2000] for word in said.split()})
+    return [" ".join(draw.choice(lexicon) if draw.random() < 0.05 else word for word in said.split()) for said in heard]
+
+
+def scoring(texts: list[str], heard: list[list[str]], language: str) -> float:
     """Return the CPU seconds that `score` takes for some hypotheses of all texts."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace.create(folder)
-        others = {f"asr_text_{n}": [said.replace("a", "o", n) for said in heard] for n in range(1, number)}
+        names = ["asr", *(f"more{n}" for n in range(1, len(heard)))]
+        columns = {"asr_text" if name == "asr" else f"asr_text_{name}": said for name, said in zip(names, heard, strict=True)}
         ids = [str(n) for n in range(len(texts))]
-        workspace.save(segments=pl.DataFrame({"segment_id": ids, "text": texts, "asr_text": heard, **others}))
-        names = ["asr", *(str(n) for n in range(1, number))]
+        workspace.save(segments=pl.DataFrame({"segment_id": ids, "text": texts, **columns}))
         return cpu(lambda: score(workspace, hypothesis=names, language=language))
 
 
@@ -88,13 +97,14 @@ def main() -> int:
         if options.transcripts is None:
             make_up(path, min(options.pairs, 20_000), 42)
         texts, heard = map(list, zip(*pairs(path, options.pairs), strict=True))
+    several = [heard, *(another(heard, seed) for seed in range(1, options.hypotheses))]
     took: dict[str, list[float]] = {}
     for _ in range(options.runs):
         sides = {
             "without formatting": lambda: cpu(lambda: ours(texts, heard, options.language)),
             "jiwer": lambda: cpu(lambda: reference(texts, heard)),
-            "one hypothesis": lambda: scoring(texts, heard, options.language, 1),
-            "hypotheses": lambda: scoring(texts, heard, options.language, options.hypotheses),
+            "one hypothesis": lambda: scoring(texts, several[:1], options.language),
+            "hypotheses": lambda: scoring(texts, several, options.language),
         }
         for side, measure in sides.items():
             took.setdefault(side, []).append(measure())

@@ -95,7 +95,7 @@ def test_every_croatian_number_is_read_as_it_is_said():
     said |= {10**6: "milijun", 7_000_001: "sedam milijuna jedan", 10**9: "milijarda"}
     for number, spoken in said.items():
         assert rules.edits(str(number), spoken) == 0, number
-        assert not rules.uncovered([str(number)])
+        assert not rules.uncovered(pl.Series([str(number)]))
     assert all(rules.alternatives(str(number)) for number in range(0, 2_000_000, 997))
 
 
@@ -183,8 +183,8 @@ def test_a_table_of_the_user_extends_the_rules(tmp_path):
 
 def test_what_no_rule_covers_is_counted():
     texts = ["u 12 h A4 i 20-ak", "po čl. 5. st. 2. abc. i A4", None, "kraj."]
-    assert dict(Formatting("hr").uncovered(texts)) == {"A4": 2, "20-ak": 1, "abc.": 1}
-    assert "12" in Formatting().uncovered(texts)
+    assert dict(Formatting("hr").uncovered(pl.Series(texts))) == {"A4": 2, "20-ak": 1, "abc.": 1}
+    assert "12" in Formatting().uncovered(pl.Series(texts))
 
 
 def test_a_language_without_numbers_is_told():

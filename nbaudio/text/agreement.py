@@ -47,8 +47,7 @@ def _dispute(
         return None, None
     if agrees:  # one of them with the text
         return False, None
-    reference = words(text)
-    first, *others = (formatting.differences(reference, words(said)) for said in dict.fromkeys(heard))
-    same = first.intersection(*others)
+    first, *others = (formatting.differences(text, said) for said in dict.fromkeys(heard))
+    same, reference = first.intersection(*others), words(text)
     lines = [f"{' '.join(reference[start:stop]) or _NONE} → {' '.join(said) or _NONE}" for start, stop, said in sorted(same)]
     return bool(same) and all(same == each for each in (first, *others)), "; ".join(lines) or None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 _ODD_BLANKS = BLANKS.replace(" ", "")
 # A single blank other than the space is part of the word around it.
+_ODD_BLANK = re.compile(f"[{_ODD_BLANKS}]")
 _WORD = re.compile(r"\S+(?:[^\S ]\S+)*")
 
 # Rows per task: enough to outweigh its overhead, few enough for a few MB of split words per processor.
@@ -54,7 +55,7 @@ class DiffPart:
 
 def words(text: str) -> list[str]:
     """Return the words of a text, as jiwer splits them."""
-    return _WORD.findall(text)
+    return _WORD.findall(text) if _ODD_BLANK.search(text) else text.split()
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:

@@ -8,8 +8,9 @@ between what is written and its alternatives, and two texts are compared by the 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,9 +35,9 @@ _THOUSANDS = re.compile(r"\d{1,3}(?:[.,]?\d{3})+")
 _BLANK_THOUSANDS = re.compile(r"\d{1,3}( \d{3})+")
 _SEPARATED = re.compile(r"\d+(?:[./:–-]\d+)+\.?")
 _UNCOVERED = re.compile(r"\d|[½¼¾⅓⅔]")
+_MAYBE_UNCOVERED = r"[\d½¼¾⅓⅔]|\p{L}\."  # texts that may have any, searched fast
 _ABBREVIATION = re.compile(r"[^\W\d_]{1,4}\.")
 _MOST_DIGITS, _MOST_READINGS, _LONGEST_SPAN = 12, 24, 4
-_BLOCK = 16_384  # pairs whose forms are in memory at once
 # Equal words between two differences that are compared together.
 _BETWEEN = 3
 # Costs of a word too many and of another word: of alignments with as few edits, the one with more equal words.
@@ -79,6 +80,7 @@ class Formatting:
             self._numerals = self.has_numbers = self.language in _num2words().CONVERTER_CLASSES
         self._longest = max((len(written.split()) for written in self._spoken), default=1)
         self._keys = _Keys(self.alternatives)
+        self._split = lru_cache(maxsize=1 << 15)(self._keys_of)  # texts are compared with several others
 
     def _load(self, path: Path) -> None:
         try:
@@ -208,9 +210,7 @@ class Formatting:
                     groups += [Group((n,), (m,), ((keys[0][n],), (keys[1][m],)), edits) for n, m in zip(*sides, strict=True)]
                 else:
                     groups += [Group((n,), (), ((keys[0][n],), ()), 1) for n in sides[0]]
-                    groups += [Group((), tuple(sides[1]), ((), tuple(keys[1][n] for n in sides[1])), len(sides[1]))] * bool(
-                        sides[1]
-                    )
+                    groups += [Group((), (m,), ((), (keys[1][m],)), 1) for m in sides[1]]
         numbers = (tuple(tuple(some[n] for n in side) for some, side in zip(kept, group[:2], strict=True)) for group in groups)
         return [group._replace(left=left, right=right) for group, (left, right) in zip(groups, numbers, strict=True)]
 
@@ -226,24 +226,27 @@ class Formatting:
                     paths += [(start, stop, reading) for reading in self.alternatives(joined)]
         return _Lattice.of(paths, first, last)
 
-    def differences(self, left: Sequence[str], right: Sequence[str]) -> set[tuple[int, int, tuple[str, ...]]]:
+    def differences(self, left: str, right: str) -> set[tuple[int, int, tuple[str, ...]]]:
         """Return where other words are read: first and one past the last word of `left`, and the words of `right` as read."""
-        found, at = set(), 0
-        keys = [[self._keys[word] for word in side] for side in (left, right)]
-        if all(map(all, keys)) and all(map(self._keys.readings.keys().isdisjoint, (left, right))):  # fast
-            for op in Levenshtein.opcodes(*keys):
-                said = keys[1][op.dest_start : op.dest_end]
-                if op.tag == "insert":
-                    found.add((op.src_start, op.src_start, tuple(said)))
-                elif op.tag != "equal":
-                    found.update((n, n + 1, tuple(said[n - op.src_start :][:1])) for n in range(op.src_start, op.src_end))
+        found, at = set[tuple[int, int, tuple[str, ...]]](), 0
+        (one, no_readings), (other, none_either) = self._split(left), self._split(right)
+        if no_readings and none_either and all(one) and all(other):  # fast
+            for op in Levenshtein.editops(one, other):
+                at = op.src_pos
+                found.add((at, at + (op.tag != "insert"), () if op.tag == "delete" else (other[op.dest_pos],)))
             return found
-        for group in self.align(left, right):
+        for group in self.align(words(left), words(right)):
             start, stop = (group.left[0], group.left[-1] + 1) if group.left else (at, at)
             if group.edits:
                 found.add((start, stop, group.said[1]))
             at = stop
         return found
+
+    def _keys_of(self, text: str) -> tuple[list[str], bool]:
+        """Return what is compared of each word of a text, and whether no word has readings."""
+        spoken = words(text)
+        keys = [*map(self._keys.__getitem__, spoken)]
+        return keys, self._keys.readings.keys().isdisjoint(spoken)
 
     def edits(self, left: str, right: str) -> int:
         """Return how many words differ, formatting aside."""
@@ -257,18 +260,19 @@ class Formatting:
         """Return two texts as they are read, where they agree best: equal if they differ in formatting only."""
         if left == right:
             return left, right
-        sides = [words(left), words(right)]
-        keys = [list(filter(None, map(self._keys.__getitem__, side))) for side in sides]
-        if keys[0] != keys[1] and not all(map(self._keys.readings.keys().isdisjoint, sides)):
-            groups = self.align(*sides)
-            keys = [[word for group in groups for word in group.said[side]] for side in (0, 1)]
-        return " ".join(keys[0]), " ".join(keys[1])
+        (one, no_readings), (other, none_either) = self._split(left), self._split(right)
+        said = [[*filter(None, one)], [*filter(None, other)]]
+        if said[0] != said[1] and not (no_readings and none_either):
+            groups = self.align(words(left), words(right))
+            said = [[word for group in groups for word in group.said[side]] for side in (0, 1)]
+        return " ".join(said[0]), " ".join(said[1])
 
-    def uncovered(self, texts: Iterable[str | None]) -> Counter[str]:
+    def uncovered(self, texts: Column) -> Counter[str]:
         """Count words with digits or fractions, and abbreviations within a text, that no rule reads."""
         found: Counter[str] = Counter()
-        for text in texts:
-            spoken = words(text) if text else []
+        column = as_series(texts).cast(pl.String)
+        for text in column.filter(column.str.contains(_MAYBE_UNCOVERED)):
+            spoken = words(text)
             odd = [word for word in spoken if _UNCOVERED.search(word)]
             found.update(odd + [word for word in spoken[:-1] if _ABBREVIATION.fullmatch(word)])
         return Counter({word: number for word, number in found.items() if not self.alternatives(word)})
@@ -276,12 +280,10 @@ class Formatting:
 
 def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain: pl.DataFrame) -> pl.DataFrame:
     """Return `edit_counts` of two columns with formatting aside: fewer edits than the `plain` ones, over the same lengths."""
-    found = []
-    for block in pl.DataFrame({"text": as_series(text), "asr_text": as_series(asr_text)}).iter_slices(_BLOCK):
-        forms = [(None, None) if a is None or b is None else formatting.spoken_forms(a, b) for a, b in block.iter_rows()]
-        frame = pl.DataFrame(forms, schema={"text": pl.String, "asr_text": pl.String}, orient="row")
-        found.append(edit_counts(frame["text"], frame["asr_text"]))
-    counts = pl.concat(found) if found else plain.clear()
+    pairs = zip(as_series(text), as_series(asr_text), strict=True)
+    forms = [(None, None) if a is None or b is None else formatting.spoken_forms(a, b) for a, b in pairs]
+    frame = pl.DataFrame(forms, schema={"text": pl.String, "asr_text": pl.String}, orient="row")
+    counts = edit_counts(frame["text"], frame["asr_text"])
     edits = ("edits", "word_edits", "inner_edits")
     return plain.with_columns(pl.min_horizontal(plain[name], counts[name]).alias(name) for name in edits)
 

@@ -1,5 +1,6 @@
 """Score hypotheses: how well each segment's hypotheses agree with a transcript, and among themselves."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from nbaudio.text.formatting import Formatting, spoken_counts
 from nbaudio.text.normalization import normalize_column
 
 _SHOWN = 8
+_BLOCK = 4096  # rows whose texts are compared one after the other
 _TABLE = "formatting.tsv"
 
 
@@ -86,10 +88,12 @@ def score(
             partial.write_bytes(Path(formatting).read_bytes())
     scored = scored | {pair.suffix: {"pair": pair[:2], "normalize": list(normalize)} for pair in pairs}
     settings |= {"scored": scored, "language": rules.language}
-    counts = {}
-    for pair in pairs:
-        segments, counts[pair] = _scored(segments, pair, normalize, rules)
-    segments = _agreed(segments, scored, rules)
+    agreeing = _agreeing(segments, scored)
+    scores = [_all_scores(block, pairs, agreeing, normalize, rules) for block in segments.iter_slices(_BLOCK)] or [
+        _all_scores(segments, pairs, agreeing, normalize, rules)
+    ]
+    segments = pl.concat(block for block, _ in scores)
+    counts = {pair: pl.concat(each[number] for _, each in scores) for number, pair in enumerate(pairs)}
     originals = {}
     if table_path(workspace, CORRECTED_TEXTS).exists():
         # Texts that corrections replaced are scored too, so that a withdrawn correction restores the right scores.
@@ -97,11 +101,11 @@ def score(
         others = [*text_names(segments.columns).values(), *hypothesis_names(segments.columns).values()]
         hypotheses = segments.select("segment_id", *others).unique("segment_id", keep="first")
         before = before.drop(others, strict=False).join(hypotheses, on="segment_id", how="left", maintain_order="left")
-        for pair in pairs:
-            before = _scored(before, pair, normalize, rules)[0]
-        originals[CORRECTED_TEXTS] = _agreed(before, scored, rules).drop(*others, "asr_text_normalized", strict=False)
+        before = _all_scores(before, pairs, agreeing, normalize, rules)[0]
+        originals[CORRECTED_TEXTS] = before.drop(*others, "asr_text_normalized", strict=False)
     workspace.save_together(settings=settings, **originals, segments=segments)
-    reports = [_report(segments, pair, count, normalize, rules) for pair, count in counts.items()]
+    own = _about_text(segments, pairs[0], normalize, rules)
+    reports = [_report(segments, pair, count, rules, own=own, steps=normalize) for pair, count in counts.items()]
     for report, pair in zip(reports, pairs, strict=True):
         others = [_title(suffix) for suffix, one in scored.items() if one["normalize"] != list(normalize)]
         if others:
@@ -170,7 +174,19 @@ def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
     for suffix, one in scored.items():
         if set(one["pair"]) <= {*segments.columns}:
             segments = _scored(segments, Pair(one["pair"][0], one["pair"][1], suffix), one["normalize"], rules)[0]
-    return _agreed(segments, scored, rules)
+    agreeing = _agreeing(segments, scored)
+    return with_agreement(segments, agreeing, rules) if agreeing else segments
+
+
+def _all_scores(
+    segments: pl.DataFrame, pairs: Sequence[Pair], agreeing: Mapping[str, str], steps: Sequence[str], rules: Formatting
+) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    """Return segments with the scores of all pairs and their agreement, and the counts of each pair."""
+    counts = []
+    for pair in pairs:
+        segments, count = _scored(segments, pair, steps, rules)
+        counts.append(count)
+    return with_agreement(segments, agreeing, rules) if agreeing else segments.drop(AGREEMENT, strict=False), counts
 
 
 def _scored(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: Formatting) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -189,37 +205,45 @@ def _scored(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: For
     return segments.with_columns(columns), pl.concat([plain, spoken.select(pl.all().name.prefix("spoken_"))], how="horizontal")
 
 
-def _agreed(segments: pl.DataFrame, scored: Mapping[str, Any], rules: Formatting) -> pl.DataFrame:
-    """Return segments with the agreement of several hypotheses if all have scores with `text`, otherwise without it."""
+def _agreeing(segments: pl.DataFrame, scored: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hypotheses, each with the column of its similarity with `text`; none unless there are several, all scored."""
     there = hypothesis_names(segments.columns).values()
-    known = {
-        one["pair"][1]: f"similarity_{suffix}" if suffix else "similarity"
-        for suffix, one in scored.items()
-        if one["pair"][0] == "text"
-    }
+    own = [(suffix, one["pair"][1]) for suffix, one in scored.items() if one["pair"][0] == "text"]
+    known = {hypothesis: _title(suffix) for suffix, hypothesis in own}
     used = {name: known.get(name, "") for name in there if segments[name].count()}
-    if len(used) < 2 or not set(used.values()) <= {*segments.columns}:
-        return segments.drop(AGREEMENT, strict=False)
-    return with_agreement(segments, used, rules)
+    return used if len(used) > 1 and all(used.values()) else {}
 
 
 def _title(suffix: str) -> str:
     return f"similarity_{suffix}" if suffix else "similarity"
 
 
-def _report(segments: pl.DataFrame, pair: Pair, counts: pl.DataFrame, steps: Sequence[str], rules: Formatting) -> Report:
-    end = pair.suffix and f"_{pair.suffix}"
-    similarity, spoken = (segments[f"{name}similarity{end}"] for name in ("", "spoken_"))
-    scored = similarity.count()
-    edits, aloud, words = counts.select(pl.sum("word_edits", "spoken_word_edits", "words")).row(0)
-    text, hypothesis = (segments[name] for name in pair[:2])
-    compared = segments["text_normalized"] if steps and not pair.suffix else text
+def _about_text(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: Formatting) -> tuple[list[str], Counter[str]]:
+    """Return the odd characters of a transcript, and the words that no rule of formatting covers."""
+    compared = segments["text_normalized" if steps and not pair.suffix else pair.text]
     odd = vocabulary(compared, segment_ids=segments["segment_id"]).odd
     named = [
         f"{name.lower()} {c if c.isprintable() else code} {count:,}"
         for c, code, name, count in odd.select("character", "code_point", "name", "count").rows()
     ]
-    unread = rules.uncovered(text) + rules.uncovered(hypothesis)
+    return named, rules.uncovered(segments[pair.text])
+
+
+def _report(
+    segments: pl.DataFrame,
+    pair: Pair,
+    counts: pl.DataFrame,
+    rules: Formatting,
+    *,
+    own: tuple[list[str], Counter[str]],
+    steps: Sequence[str],
+) -> Report:
+    end = pair.suffix and f"_{pair.suffix}"
+    similarity, spoken = (segments[f"{name}similarity{end}"] for name in ("", "spoken_"))
+    scored = similarity.count()
+    edits, aloud, words = counts.select(pl.sum("word_edits", "spoken_word_edits", "words")).row(0)
+    text, hypothesis = segments[pair.text], segments[pair.hypothesis]
+    named, unread = own[0], own[1] + rules.uncovered(hypothesis)
     facts: dict[str, Any] = {"segments": len(segments), "scored": scored, "without_hypothesis": hypothesis.null_count()}
     facts |= {"mean_similarity": similarity.mean(), "median_similarity": similarity.median()}
     facts |= {"above_0_8": int((similarity > 0.8).sum()), "word_error_rate": edits / words if words else None}
