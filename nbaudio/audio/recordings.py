@@ -1,10 +1,4 @@
-"""Read exact windows of recordings without decoding them from the start, and cut clips: one channel, one rate, 16 bits.
-
-libsndfile (soundfile) reads WAV, FLAC, MP3, AIFF, SPHERE and the like; FFmpeg (PyAV) reads formats that libsndfile cannot read
-(AAC, Matroska, AMR), or reads slowly (Opus) or inexactly (some MP3s). The content decides, never the extension. Windows in rising
-order are decoded in one pass. A clip equals, to float rounding, the same stretch of the whole recording converted at once: the
-resampler gets the samples around the window, on the same output grid.
-"""
+"""Read exact windows of recordings without decoding them from the start, and cut clips: one channel, one rate, 16 bits."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
