@@ -37,8 +37,7 @@ from nbaudio.storage.location import Location, location
 from nbaudio.storage.urls import check_writable, is_url
 from nbaudio.storage.workspace import Workspace
 
-# A damaged pack is cut again; after the third time, give up on the disk.
-_ATTEMPTS = 3
+_ATTEMPTS = 3  # a damaged pack is cut again; after the third time, give up on the disk
 
 
 @dataclass(frozen=True)
