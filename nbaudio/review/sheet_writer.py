@@ -107,11 +107,7 @@ def check_size(rows: int, links: int) -> None:
 
 
 def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:
-    """Return the workbook; words that differ after the normalization `steps` are marked.
-
-    `rows` have `clip` (a relative path or null) and `note` (in place of a link). In a blind review, nothing in the workbook
-    depends on hypothesis or similarity.
-    """
+    """Return the workbook of `rows` with `clip` (a relative path or null) and `note`; what differs after `steps` is marked."""
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
         _write_review(book, rows, record, reviewer, steps)

@@ -1,7 +1,4 @@
-"""Review state: the logs and records in ``W/reviews/``, read once per step and passed on.
-
-Logs are append-only, and the last line about a segment holds. `<name>.json` is the record of a review: what was drawn, and how.
-"""
+"""Review state: the logs (append-only; a segment's last line holds) and records in ``W/reviews/``, read once per step."""
 
 import hashlib
 import json
