@@ -228,8 +228,7 @@ def resample_window(
         raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {begin + len(window)}")
     mono, scale = _one_channel(window, channel)
     if new != own:
-        resampled = soxr.resample(mono.astype(np.float32, copy=False), own, new, quality="HQ")
-        mono = resampled[first - offset : last - offset]
+        mono = soxr.resample(mono.astype(np.float32, copy=False), own, new, quality="HQ")[first - offset : last - offset]
     return _to_int16(mono, scale)
 
 
