@@ -131,8 +131,7 @@ def materialize(
         parameters = CorpusParameters.of(given, earlier)
         writer = container_named(parameters.container, encoding=parameters.format.encoding)
         audio_root, pack_folder = _locations(workspace, packs)
-        table = tables.table_path(workspace)
-        run = _Run(workspace, audio_root, pack_folder, layout, parameters, show_progress, table, earlier)
+        run = _Run(workspace, audio_root, pack_folder, layout, parameters, show_progress, tables.table_path(workspace), earlier)
         return _materialize(run, writer, about, site, engine=engine, jobs=jobs, began=began)
 
 

@@ -145,8 +145,7 @@ def _tar_cut_tasks(
     windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location, clip_format: ClipFormat
 ) -> Iterator[CutTask]:
     """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
-    located = windows.join(facts, on="recording_id", how="left", maintain_order="left")
-    ordered = located.sort("path", maintain_order=True)
+    ordered = windows.join(facts, on="recording_id", how="left", maintain_order="left").sort("path", maintain_order=True)
     # The rows of each recording: few bytes each, as there may be some 100,000.
     places = ordered.with_row_index().group_by("path", maintain_order=True).agg(pl.first("index"), pl.len())
     rows_of = {path: (start, length) for path, start, length in places.iter_rows()}
