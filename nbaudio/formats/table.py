@@ -69,9 +69,8 @@ def read(
         raise InputError(f"{source}: no readable rows{first}")
     columns, notes = _columns(source, cells.frame, chosen)
     # An empty hypothesis is one of no words, a null one is none.
-    ours = _timed(
-        {key: cell_texts(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
-    )
+    texts = {key: cell_texts(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
+    ours = _timed(texts)
     kept = [column.alias(source_column(column.name, _OURS, cells.frame.columns)) for column in cells.frame.drop(columns.values())]
     given = pl.DataFrame([*(values.alias(key) for key, values in ours.items()), *kept])
     frame = pl.concat([pl.DataFrame(schema=TRANSCRIPTS), given], how="diagonal")

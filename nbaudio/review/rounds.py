@@ -87,8 +87,7 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     known = said.join(now, on="segment_id", maintain_order="left")
     known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
-    last = known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    return consensus(last, state.adjudicators)
+    return consensus(known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True), state.adjudicators)
 
 
 def _now(segments: pl.DataFrame) -> pl.DataFrame:

@@ -146,8 +146,7 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     if listed := faults(record.verdicts):
         lists["second verdict"] = f"=nbaudio!$E$2:$E${len(listed) + 1}"
     for name, source in lists.items():
-        choice = {"validate": "list", "source": source, **message}
-        sheet.data_validation(1, places[name], max(len(rows), 1), places[name], choice)
+        sheet.data_validation(1, places[name], max(len(rows), 1), places[name], {"validate": "list", "source": source, **message})
     sheet.set_landscape()
     sheet.set_paper(9)  # A4
     sheet.fit_to_pages(1, 0)

@@ -209,8 +209,7 @@ class ReviewState:
     @cached_property
     def correction_log(self) -> Sequence[Correction]:
         """All corrections of boundaries ever made, in order."""
-        decode = msgspec.json.Decoder(Correction).decode
-        return tuple(read_lines(self.workspace.path / CORRECTION_LOG, decode, "a correction"))
+        return tuple(read_lines(self.workspace.path / CORRECTION_LOG, msgspec.json.Decoder(Correction).decode, "a correction"))
 
     @cached_property
     def adjudicators(self) -> Sequence[str]:
@@ -220,8 +219,7 @@ class ReviewState:
     @cached_property
     def original_texts(self) -> pl.DataFrame | None:
         """Texts and scores of corrected segments from before; None before the first correction."""
-        kept = table_path(self.workspace, CORRECTED_TEXTS).exists()
-        return self.workspace.table(CORRECTED_TEXTS) if kept else None
+        return self.workspace.table(CORRECTED_TEXTS) if table_path(self.workspace, CORRECTED_TEXTS).exists() else None
 
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:

@@ -167,8 +167,7 @@ def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tu
     taken = taken.select(new.columns).join(
         old.select("recording_id", *further), on="recording_id", how="left", maintain_order="left"
     )
-    merged = _updated(old, taken.drop("error"), "recording_id")
-    return merged, joined.select("recording_id", "status")
+    return _updated(old, taken.drop("error"), "recording_id"), joined.select("recording_id", "status")
 
 
 def _updated(old: pl.DataFrame, new: pl.DataFrame, key: str = "segment_id") -> pl.DataFrame:
