@@ -3,8 +3,7 @@
 from codecs import getincrementaldecoder
 from pathlib import Path
 
-# More than any recorder writes; a damaged header with larger numbers would allocate gigabytes.
-MAX_RATE = 1_000_000
+MAX_RATE = 1_000_000  # more than any recorder writes; a damaged header with larger numbers would allocate gigabytes
 MAX_CHANNELS = 64
 
 _HEAD_BYTES = 4096

@@ -22,10 +22,7 @@ def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:
 def spectrogram(
     samples: NDArray[np.int16], columns: int, begin: float = 0.0, end: float = 1.0, *, rfft: Callable[..., Any] = np.fft.rfft
 ) -> NDArray[np.uint8]:
-    """Return levels of frequency bands up to half the rate over time: uint8 of shape (columns, `BANDS`), lowest band first.
-
-    0 is -100 dBFS or less, 255 is -25 dBFS or more. The columns lie between the shares `begin` and `end` of the samples.
-    """
+    """Return levels of bands, lowest first, from -100 dBFS (0) to -25 (255), from `begin` to `end`: uint8 (columns, `BANDS`)."""
     padded = np.pad(samples, (_FRAME // 2, _FRAME // 2 + 1))
     centers = ((begin + (end - begin) * (np.arange(columns) + 0.5) / columns) * len(samples)).astype(np.int64)
     centers = centers.clip(0, len(samples))

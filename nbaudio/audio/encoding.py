@@ -1,9 +1,4 @@
-"""Encode clips of one channel to complete small files and decode them.
-
-``flac`` and ``wav`` keep 16-bit samples and their rate. ``opus`` and ``mp3`` are lossy but keep the length: the files declare the
-encoder delay, and decoders remove it (Opus comes up to an eighth of a millisecond early). ``mulaw`` and ``linear`` are NumPy
-files (.npy) of 256 levels, uint8, shape (samples,), without rate or law: the corpus declares both.
-"""
+"""Encode clips of one channel to complete small files and decode them; lossy files declare their encoder delay."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -22,7 +17,7 @@ from numpy.typing import NDArray
 from nbaudio.audio.quantization import QUANTIZATIONS, dequantize, quantize
 from nbaudio.core.errors import AudioError, InputError, get_by_name
 
-# Enough for one channel of speech to be hard to distinguish from the original.
+# Hard to distinguish from the original, for one channel of speech. Samples come up to an eighth of a millisecond early.
 _OPUS_BITS_A_SECOND = 32_000
 _OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)

@@ -46,14 +46,10 @@ _PREFERRED = {"mp2": "mp2float"}
 # positions, each by a new decoder, so that windows have the same samples as a read of the whole.
 _NOISY = {"aac", "ac3", "amrwb", "eac3"}
 _BLOCK_S = 5.0
-# Seconds of a recording decoded from its beginning that stay in memory, since segments may overlap.
-_KEPT_S = 30
-# Seconds that are decoded to find the end of a recording.
-_TAIL_S = 5.0
-# Entries of a container's index that are checked for an even clock.
-_CHECKED_ENTRIES = 500
-# Packets that a seek goes back further than needed: in MPEG program streams the first times are off by one.
-_SEEK_BACK = 16
+_KEPT_S = 30  # seconds of a recording decoded from its beginning that stay in memory, since segments may overlap
+_TAIL_S = 5.0  # seconds that are decoded to find the end of a recording
+_CHECKED_ENTRIES = 500  # entries of a container's index that are checked for an even clock
+_SEEK_BACK = 16  # packets that a seek goes back further than needed: in MPEG program streams the first times are off by one
 
 # Formats that contain sound themselves. FFmpeg would also follow playlists, which refer to other files and to the network.
 _FORMATS = (
@@ -76,13 +72,7 @@ class _Decoded(NamedTuple):
 
 
 class AvRecording:
-    """A recording read by FFmpeg: the samples of a window depend on the file and the window alone, never on earlier reads.
-
-    Positions count samples as decoded from the beginning. A window is found by the container's clock in MP4 and the like, where a
-    tick is one sample or a fraction of it (or two samples, where spectral band replication doubles the rate) and the clock is
-    even; elsewhere by an index of the packets, made at the first seek. Opus and Vorbis in Ogg have their own index, as their
-    clock is off by a packet after some seeks.
-    """
+    """A recording read by FFmpeg: a window depends on file and window alone, never on earlier reads; see docs/audio.md."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         """Take an open file, which `close` closes; raise AudioError unless FFmpeg can decode it."""

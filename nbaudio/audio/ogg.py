@@ -1,8 +1,4 @@
-"""Read the pages of Ogg files: detect damage, and index the packets and samples of Opus and Vorbis.
-
-A page has ``OggS``, flags, the granule position (of the last sample that it completes), the serial number of its stream, its own
-number and its checksum, then the lacing values, which split its body into packets (RFC 3533, section 6).
-"""
+"""Read the pages of Ogg files (RFC 3533): detect damage, and index the packets and samples of Opus and Vorbis."""
 
 import os
 import struct
@@ -16,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+# OggS, version, flags, granule position (of the last sample that it completes), stream, number, checksum, count of lacing values.
 _HEADER = struct.Struct("<4sBBqIIIB")
 _FIRST, _LAST = 0x02, 0x04  # flags: the first and the last page of a stream
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))

@@ -1,8 +1,4 @@
-"""Index the packets of streams whose clock is too coarse for samples: Matroska counts milliseconds, MPEG-TS 1/90000 s.
-
-Packets are read, not decoded: the first bytes of an Opus or Vorbis packet tell its samples, and packets of some other codecs all
-have the same number. Streams that contradict the container's clock, or are of another codec, are decoded once instead.
-"""
+"""Index the packets of streams whose clock is too coarse for samples, without decoding them if possible; see docs/audio.md."""
 
 import struct
 import zlib
@@ -27,10 +23,8 @@ Begin = Callable[[], tuple[Iterator[AudioPacket], AudioCodecContext]]
 
 # Codecs whose packets all have the same number of samples.
 _FIXED = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp1float", "mp2float", "mp3float"}
-# Packets that are decoded to find the encoder delay and the samples of a packet.
-_FIRST = 16
-# Tolerance between counted samples and the clock, which is rounded once when written and once when read.
-_TICKS_OFF = 2
+_FIRST = 16  # packets that are decoded to find the encoder delay and the samples of a packet
+_TICKS_OFF = 2  # tolerance between counted samples and the clock, which is rounded once when written and once when read
 
 
 @dataclass(frozen=True)

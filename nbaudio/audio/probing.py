@@ -23,17 +23,14 @@ if TYPE_CHECKING:
 
 _Read = Callable[[int, int], Window]
 
-# Enough to make a decoder read the last frames.
-_TAIL_SAMPLES = 4096
-# Seconds at the beginning that are decoded twice, and the number of windows.
-_BEGINNING_S = 2.0
-_WINDOWS = 3
+_TAIL_SAMPLES = 4096  # enough to make a decoder read the last frames
+_BEGINNING_S = 2.0  # seconds that are decoded twice
+_WINDOWS = 3  # that are decoded the second time
 _ALAC_WINDOWS = 300
 # Tolerance between windows and a decode of the whole, full scale being 1; see docs/audio.md. Other codecs must be equal.
 _TOLERANCE = {"amrnb": 0.001, "opus": 0.001}
 _RAW_CODECS = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw"}
-# Samples over all channels.
-_COUNT_BLOCK = 1 << 20
+_COUNT_BLOCK = 1 << 20  # samples over all channels
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Convert clips to pydub and back, and normalize their loudness (RMS, dBFS), for listening only; imported on demand, as pydub is.
-
-Samples are int16, shape (samples,) for one channel, else (samples, channels).
-"""
+"""Convert clips to pydub and back, and normalize their loudness (RMS, dBFS), for listening only; imported on demand."""
 
 import warnings
 from base64 import b64encode

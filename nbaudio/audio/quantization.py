@@ -1,13 +1,4 @@
-"""Quantize samples to 256 levels, mu-law or linear, for models that predict one sample at a time (WaveNet).
-
-Samples are int16, of which 32768 is 1; levels are uint8. A sample x in [-1, 1] becomes the level
-
-    floor((f(x) + 1) / 2 * 255 + 1/2)   with   f(x) = sign(x) * ln(1 + 255 |x|) / ln(256)   (mu-law)   or   f(x) = x   (linear)
-
-as in van den Oord et al., "WaveNet: A Generative Model for Raw Audio" (2016), section 2.2, after ITU-T G.711. torchaudio's
-`mu_law_encoding` is the same; the segmented code of telephony is another. The inverse is x = f^-1(level / 255 * 2 - 1), where
-f^-1(y) = sign(y) * (256^|y| - 1) / 255 for mu-law. Silence is level 128, half a step above 0.
-"""
+"""Quantize samples to 256 levels, by the formulas in docs/audio.md (van den Oord et al., "WaveNet", 2016, section 2.2)."""
 
 from functools import cache
 

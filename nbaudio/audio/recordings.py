@@ -1,10 +1,4 @@
-"""Read exact windows of recordings without decoding them from the start, and cut clips: one channel, one rate, 16 bits.
-
-libsndfile (soundfile) reads WAV, FLAC, MP3, AIFF, SPHERE and the like; FFmpeg (PyAV) reads formats that libsndfile cannot read
-(AAC, Matroska, AMR), or reads slowly (Opus) or inexactly (some MP3s). The content decides, never the extension. Windows in rising
-order are decoded in one pass. A clip equals, to float rounding, the same stretch of the whole recording converted at once: the
-resampler gets the samples around the window, on the same output grid.
-"""
+"""Read exact windows of recordings without decoding them from the start, and cut clips: one channel, one rate, 16 bits."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -234,8 +228,7 @@ def resample_window(
         raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {begin + len(window)}")
     mono, scale = _one_channel(window, channel)
     if new != own:
-        resampled = soxr.resample(mono.astype(np.float32, copy=False), own, new, quality="HQ")
-        mono = resampled[first - offset : last - offset]
+        mono = soxr.resample(mono.astype(np.float32, copy=False), own, new, quality="HQ")[first - offset : last - offset]
     return _to_int16(mono, scale)
 
 

@@ -85,8 +85,7 @@ class Base:
         found = self.clips.with_columns(before["fingerprint"]).join(now, on=keys, how="semi", maintain_order="left")
         sources = pl.DataFrame(self.info["sources"], schema={"recording_id": pl.String, "sha256": pl.String})
         known = recordings.select("recording_id", "sha256").drop_nulls().join(sources, on=["recording_id", "sha256"])
-        same = pl.col("recording_id").is_in(known["recording_id"].implode())
-        return found.with_columns(same_audio=same).drop("fingerprint")
+        return found.with_columns(same_audio=pl.col("recording_id").is_in(known["recording_id"].implode())).drop("fingerprint")
 
     def conformed(self, part: pl.DataFrame) -> pl.DataFrame:
         """Return rows of a segments table with the metadata columns of the base."""
@@ -124,8 +123,7 @@ class Base:
                 continue
             rows = pl.scan_parquet(self.table, glob=False).slice(start, length).collect()
             layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
-            facts = {each: shard[each] for each in ("plan", "sha256", "bytes")}
-            path = write_record(layout, name, rows, facts)
+            path = write_record(layout, name, rows, {each: shard[each] for each in ("plan", "sha256", "bytes")})
             kept.append(Shard(name, shard["split"], length, shard["bytes"], shard["sha256"], shard["plan"], path, kept=True))
         return kept
 
@@ -176,5 +174,4 @@ def find_base(folder: Folder) -> str | None:
     if not base or not stays_inside(str(base.get("corpus", ""))):
         return None
     found = Folder(folder.place.parent / base["corpus"])
-    there = found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"])
-    return str(found) if there else None
+    return str(found) if found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"]) else None

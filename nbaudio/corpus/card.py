@@ -1,7 +1,4 @@
-"""Data card: README.md of a corpus, with the header from which `datasets.load_dataset` finds the splits.
-
-Everything comes from corpus.json, so equal corpora have equal cards. No transcript is quoted; texts of users are escaped.
-"""
+"""Data card: README.md of a corpus, from corpus.json alone, without transcripts, with the header that `datasets` needs."""
 
 import hashlib
 import json

@@ -1,8 +1,4 @@
-"""Files of a corpus folder, validation of corpus.json, and the claim that keeps a folder to one corpus and one run.
-
-CORPUS/corpus.json is written last: if it exists, the corpus is complete. `.work` holds the claim, and the state and log of an
-unfinished run; for a corpus at a URL, state and log are in the workspace. The log of a finished run is in the workspace too.
-"""
+"""Files of a corpus folder, validation of corpus.json, and the claim that keeps a folder to one corpus and one run."""
 
 import hashlib
 import re
@@ -21,10 +17,9 @@ from nbaudio.storage.run_log import run_log
 
 CORPUS_JSON = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
-_WORK = ".work"
+_WORK = ".work"  # the claim, and (in the workspace for a corpus at a URL) state and log of an unfinished run
 IDENTITY = f"{_WORK}/identity.json"
-UNREADABLE_AUDIO = "unreadable_audio"
-"""The rule that rejects a segment whose audio cannot be cut."""
+UNREADABLE_AUDIO = "unreadable_audio"  # the rule that rejects a segment whose audio cannot be cut
 SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
 
 

@@ -37,8 +37,7 @@ from nbaudio.storage.location import Location, location
 from nbaudio.storage.urls import check_writable, is_url
 from nbaudio.storage.workspace import Workspace
 
-# A damaged pack is cut again; after the third time, give up on the disk.
-_ATTEMPTS = 3
+_ATTEMPTS = 3  # a damaged pack is cut again; after the third time, give up on the disk
 
 
 @dataclass(frozen=True)
@@ -132,8 +131,7 @@ def materialize(
         parameters = CorpusParameters.of(given, earlier)
         writer = container_named(parameters.container, encoding=parameters.format.encoding)
         audio_root, pack_folder = _locations(workspace, packs)
-        table = tables.table_path(workspace)
-        run = _Run(workspace, audio_root, pack_folder, layout, parameters, show_progress, table, earlier)
+        run = _Run(workspace, audio_root, pack_folder, layout, parameters, show_progress, tables.table_path(workspace), earlier)
         return _materialize(run, writer, about, site, engine=engine, jobs=jobs, began=began)
 
 

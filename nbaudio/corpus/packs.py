@@ -1,8 +1,4 @@
-"""Packs: encoded clips end to end, followed by an index.
-
-Layout: the bytes of all clips, then the index as JSON ([key, offset, length, samples, sha256] per clip), then a trailer of fixed
-size: length of the index, its SHA-256, a magic word. The index is verified when it is read, every clip when it is copied.
-"""
+"""Packs: encoded clips end to end, then their index. It is verified when it is read, every clip when it is copied."""
 
 import hashlib
 import json
@@ -27,14 +23,11 @@ from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.remote import CHANGED_MESSAGE
 from nbaudio.storage.urls import is_url
 
-Result = TypeVar("Result")
-
-_TRAILER = struct.Struct("<Q32s8s")
+_TRAILER = struct.Struct("<Q32s8s")  # length of the index, its SHA-256, `_MAGIC`
 _MAGIC = b"nbpack01"
 # What decoders raise on bad data; anything else is a bug and stops the run.
 _BAD_AUDIO = (AudioError, OSError, RuntimeError, ValueError)
-# Concurrent requests of remote packs.
-_READERS = 16
+_READERS = 16  # concurrent requests of remote packs
 
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
 _INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
@@ -98,6 +91,7 @@ def cut(task: CutTask) -> CutResult:
 
 
 def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
+    """Return the index, a JSON list of [key, offset, length, samples, sha256] of each clip, and the trailer."""
     encoded = json.dumps(index, separators=(",", ":")).encode()
     return encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC)
 

@@ -13,10 +13,8 @@ from nbaudio.storage.archives import all_in_order, is_in_archive
 from nbaudio.storage.location import Location
 from nbaudio.storage.remote import Content, Remote
 
-# Changed whenever the same window of the same source would give other bytes: old packs are then not used.
-_CLIP_VERSION = 4
-# Clips of these codecs are the same as in version 3.
-_OLDER_CLIP_VERSION = 3
+_CLIP_VERSION = 4  # changed whenever the same window of the same source would give other bytes: old packs are then not used
+_OLDER_CLIP_VERSION = 3  # clips of these codecs are the same as in version 3
 _UNCHANGED_CODECS = r"^(pcm_.*|float|double|ulaw|alaw|flac|alac.*|wavpack|tta|mp3|gsm.*|amrnb)$"
 # Audio in one cut task: short enough to balance the load and to lose little when killed, long enough to open few files.
 _TASK_SECONDS = 1200.0
@@ -28,10 +26,8 @@ _TAR_TASK_BYTES = 16 << 20
 _NO_CONTENT = Content(b"", None)
 # What a recording's clips depend on, beside its id.
 _FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version", "codec")
-# Rows whose keys are computed together: as Python strings, all at once would be most of a driver's memory.
-_ROWS = 20_000
-# Metadata and headers of a clip in a shard, for sizing only.
-_CLIP_OVERHEAD_BYTES = 2048
+_ROWS = 20_000  # rows whose keys are computed together: as Python strings, all at once would be most of a driver's memory
+_CLIP_OVERHEAD_BYTES = 2048  # metadata and headers of a clip in a shard, for sizing only
 
 
 @dataclass(frozen=True)
@@ -154,8 +150,7 @@ def _tar_cut_tasks(
     windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location, clip_format: ClipFormat
 ) -> Iterator[CutTask]:
     """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
-    located = windows.join(facts, on="recording_id", how="left", maintain_order="left")
-    ordered = located.sort("path", maintain_order=True)
+    ordered = windows.join(facts, on="recording_id", how="left", maintain_order="left").sort("path", maintain_order=True)
     # The rows of each recording: few bytes each, as there may be some 100,000.
     places = ordered.with_row_index().group_by("path", maintain_order=True).agg(pl.first("index"), pl.len())
     rows_of = {path: (start, length) for path, start, length in places.iter_rows()}
@@ -231,10 +226,7 @@ def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
 
 
 def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
-    """Add `shard` (from 0) and `shards` (of its split), and sort rows as they are in shards.
-
-    Clips (or windows) of a split are ordered by a hash of their key and divided at equal bytes: every shard is a random sample.
-    """
+    """Add `shard` and `shards` (of its split), and sort: windows or clips in the order of a hash, divided at equal bytes."""
     unit, *inside = ("window", "position") if "window" in clips.columns else ("segment_id",)
     size = (pl.col("length") + _CLIP_OVERHEAD_BYTES).sum().over("split", unit)
     first = pl.col(unit).is_first_distinct().over("split")

@@ -21,8 +21,7 @@ from nbaudio.storage.urls import redact_url
 _COMMIT_FILES = 100
 _TITLE = "Publish a corpus of nbaudio"
 _DATASET = re.compile(r"hf://datasets/[\w.-]+/[\w.-]+")
-# What a new dataset may hold.
-_INITIAL = {".gitattributes", CARD}
+_INITIAL = {".gitattributes", CARD}  # what a new dataset may hold
 
 
 def publish(

@@ -21,18 +21,14 @@ from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.corpus.plan import ClipFormat, PackTask, digest
 from nbaudio.engine import RunTasks
 
-CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
-"""Facts of a clip, beside the metadata of its segment."""
-LOCATION = ("audio_sha256", "shard", "offset", "length")
-"""Location of a clip: columns of a corpus's table that are not copied to another corpus."""
+CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")  # of a clip, beside the metadata of its segment
+LOCATION = ("audio_sha256", "shard", "offset", "length")  # columns of a corpus's table that are not copied to another corpus
 
 Rows = Callable[[pl.DataFrame], pl.DataFrame]
 # Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed transfer repeats it.
 _MAX_SHARD_BYTES = 1_000_000_000
-# Smaller shards cost a request or an opened file for few clips.
-_MIN_SHARD_BYTES = 20_000_000
-# Shards per reader for a good shuffle: neighbors then differ from epoch to epoch.
-_SHARDS_PER_READER = 4
+_MIN_SHARD_BYTES = 20_000_000  # smaller shards cost a request or an opened file for few clips
+_SHARDS_PER_READER = 4  # shards per reader for a good shuffle: neighbors then differ from epoch to epoch
 _READERS = (1, 2, 4, 8, 16, 32, 64)
 
 

@@ -199,8 +199,7 @@ def _check_numbers(info: dict[str, Any], segments: pl.DataFrame, rejected: pl.Da
     withdrawn = everything.filter(is_withdrawn(everything, pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)))
     problems += [f"segment {key}: was withdrawn, but is still there" for key in withdrawn["segment_id"]]
     unexplained = rejected.filter(pl.col("reason").is_null())["segment_id"]
-    problems += [f"segment {key}: rejected without a reason" for key in unexplained]
-    return problems
+    return problems + [f"segment {key}: rejected without a reason" for key in unexplained]
 
 
 def _check_splits(segments: Path, info: dict[str, Any], decoded: pl.DataFrame) -> tuple[dict[str, int], list[str]]:

@@ -1,8 +1,4 @@
-"""What readers of foreign layouts return, and the helpers that several of them share.
-
-A reader is one function. Its first parameter is the source; its keyword-only string parameters are the options of the format.
-A broken item becomes a `Problem` and reading continues; a source without any usable item raises an `InputError`.
-"""
+"""What readers of foreign layouts return, and the helpers that several of them share."""
 
 import codecs
 import os
@@ -51,15 +47,13 @@ class Windows(NamedTuple):
 
 @dataclass(frozen=True)
 class Transcripts:
-    """The transcripts of a source.
+    """The transcripts of a source."""
 
-    `frame` has one row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the
-    source's own characters; both null mean the whole recording), `text` (NFC), `text_raw` (null where it is the same), `asr_text`
-    (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's start), and further columns. Known
-    ones are `segment_id`, `source_split`, `source_duration` (seconds, checked against the audio), `source_recording` (the
-    source's id of the recording) and `source_channel` (see `nbaudio.core.channels`).
-    """
-
+    # One row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the source's own
+    # characters; both null mean the whole recording), `text` (NFC), `text_raw` (null if it is the same), `asr_text` (null where
+    # there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's start), and further columns. Known ones are
+    # `segment_id`, `source_split`, `source_duration` (seconds, checked against the audio), `source_recording` (the source's id of
+    # the recording) and `source_channel` (see `nbaudio.core.channels`).
     frame: pl.DataFrame
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
     audio_root: Path | str | None = None  # where the source itself brings its recordings; `--audio` takes precedence
@@ -69,7 +63,8 @@ class Transcripts:
     notes: Sequence[str] = ()  # what to report about how the source was read
 
 
-#: Reads a source (a `Path`, or any `Location` for `sources.remote_sources.REMOTE_FORMATS`), with the options of the format.
+#: Reads a source (a `Path`, or any `Location` for `sources.remote_sources.REMOTE_FORMATS`), with the options of the format,
+#: keyword-only strings. A broken item becomes a `Problem`; a source without any usable item raises an InputError.
 Reader = Callable[..., Transcripts]
 
 
@@ -85,10 +80,7 @@ def frame_of_rows(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.Da
 def collect_rows(
     source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), expected: str
 ) -> Transcripts:
-    """Collect rows and problems into transcripts; raise InputError with what is `expected` where there is no row.
-
-    Absent columns of rows are null, texts need not be in NFC. `further` string columns are dropped where no row has a value.
-    """
+    """Collect rows and problems; raise InputError with what is `expected` without a row; empty `further` columns are dropped."""
     schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
     problems: list[Problem] = []
 
@@ -179,11 +171,7 @@ def read_sidecars(
     encoding: str | None,
     expected: str,
 ) -> Transcripts:
-    """Read text files beside recordings of the same name (``2018/a.srt`` beside ``2018/a.wav``), or a single one.
-
-    `parse` turns a text into rows without `name`, and problems as line and reason. Without `encoding` it is UTF-8, or UTF-16
-    after its byte order mark. A folder named like a split is the `source_split`.
-    """
+    """Read text files beside recordings of the same name, or one file; `parse` yields rows without `name`, or line and reason."""
     try:
         "".encode(encoding or "utf8")  # some known codecs are not for text
     except LookupError as error:

@@ -1,8 +1,4 @@
-"""Read Common Voice: the folder of one language with ``validated.tsv``, ``train.tsv``, ``dev.tsv``, ``test.tsv`` and ``clips/``.
-
-Columns are separated by tabs and nothing is quoted, so a quotation mark is a character of the sentence. The three splits are
-parts of ``validated.tsv``; every clip is taken once and keeps its split as `source_split`.
-"""
+"""Read Common Voice: the folder of a language, with tables separated by tabs without quotes; ``validated.tsv`` has all splits."""
 
 import re
 from collections.abc import Iterator

@@ -1,8 +1,4 @@
-"""Export the segments of a workspace as manifests for other toolkits, which then read the recordings themselves.
-
-Seconds are decimals that convert back to the exact samples (see `times.decimal_seconds`); the same workspace gives the same
-bytes. Each split has files or a folder of its own.
-"""
+"""Export the segments of a workspace as manifests for other toolkits, which then read exactly the same samples of recordings."""
 
 import json
 import os

@@ -1,9 +1,4 @@
-"""Read Hugging Face datasets on disk, as Parquet or from ``save_to_disk``, with an Audio column (a struct of bytes and path).
-
-Embedded bytes are written once into the workspace's ``audio`` folder, since cutting seeks in files. Without bytes the paths name
-files below the source. Of a saved dataset only the files in its ``state.json`` are read; others are left over from its cache.
-A recording is named after its file and row (``train-00000-of-00002/00000017.flac``), never after the dataset's own path.
-"""
+"""Read Hugging Face datasets on disk, as Parquet or from ``save_to_disk``, with an Audio column (a struct of bytes and path)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,12 +51,7 @@ def read(
     speaker: str | None = None,
     id: str | None = None,
 ) -> Transcripts:
-    """Read the files of a dataset: a folder with Parquet files at any depth, a saved `Dataset` or `DatasetDict`, or one file.
-
-    `source_split` comes from a saved dataset, a name such as ``train-00000-of-00002.parquet``, or a part of the path that names a
-    split (``hr/test/0000.parquet``). The options are names of columns, found by `_USUAL_NAMES` unless given (`audio`: the only
-    Audio column); except for `audio`, ``none`` leaves one out.
-    """
+    """Read a folder with Parquet files at any depth, a saved `Dataset` or `DatasetDict`, or one file; options name columns."""
     parts: list[_Part] = []
     problems: list[Problem] = []
     root = source if source.is_dir() else source.parent
@@ -117,7 +107,7 @@ def _visible(source: Path, pattern: str) -> list[Path]:
 
 
 def _saved(state: Path) -> list[tuple[Path, str | None]]:
-    """List the files of one dataset that was saved to disk; in a `DatasetDict` its folder is its split."""
+    """List the files of one saved dataset; others are left over from its cache. In a `DatasetDict` its folder is its split."""
     content = read_json(state)
     if content.get("_indices_data_files"):
         raise InputError(f"{state}: the dataset picks rows by indices; save it again with a current version of datasets")
@@ -161,6 +151,7 @@ def _rows(part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: b
 
 
 def _name(part: _Part, row: int, path: str | None) -> str:
+    """Name a recording after its file and row, never after the dataset's own path."""
     extension = PurePosixPath(path or "").suffix
     return f"{part.stem}/{row:08d}{extension.strip().lower() if is_audio(path or '') else '.wav'}"
 
@@ -169,8 +160,7 @@ def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
     """Yield names and bytes of all recordings; those without bytes, or behind damage, are missing."""
     for part in parts:
         values = chain.from_iterable(batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS))
-        # What is behind damage cannot be read here either, and is a problem already.
-        with suppress(pa.ArrowException, OSError):
+        with suppress(pa.ArrowException, OSError):  # what is behind damage cannot be read here either, and is a problem already
             for row, value in enumerate(values):
                 audio = value.as_py() or {}
                 if audio.get("bytes") is not None:

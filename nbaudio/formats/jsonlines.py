@@ -1,8 +1,4 @@
-"""Read JSON lines into columns, faster than one Python object per line and without losing a digit or a line.
-
-Arrow parses blocks of lines in threads. Other lines are read one by one with msgspec, and those that are not strict JSON with the
-standard library, since Python writes NaN. What remains is a problem with its line number.
-"""
+"""Read JSON lines into columns, faster than one Python object per line and without losing a digit or a line."""
 
 import json
 import os
@@ -90,8 +86,7 @@ def _slow_floats(raw: bytes) -> list[float | None] | None:
     return None if values is None else [None if value is None else float(value) for value in values]
 
 
-#: A string; a number keeps its characters.
-TEXT = Kind(pl.String(), pa.string(), _slow_text)
+TEXT = Kind(pl.String(), pa.string(), _slow_text)  # a string; a number keeps its characters
 #: A number in the source's own characters; a string stands for its content, null and NaN stay as they are.
 NUMBER = Kind(pl.String(), pa.float64(), _slow_number, _fast_number)
 #: A list of words, joined by a blank; a single string stays as it is.

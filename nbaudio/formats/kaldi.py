@@ -1,12 +1,4 @@
-"""Read and write Kaldi data folders: ``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and others.
-
-Reading: without ``segments`` every recording is one utterance. A command in ``wav.scp`` is rejected and never run. The channel of
-an utterance is the fifth field of ``segments``; where two recordings of ``wav.scp`` are one file, it is the side (A or 1, B or 2)
-in ``reco2file_and_channel``.
-
-Writing: one folder per split. Blanks and ``=`` in keys are escaped as ``=20`` and the like, in speakers all characters up to
-``-``: an utterance is called ``<speaker>-<segment_id>``, so that sorting by utterance sorts by speaker.
-"""
+"""Read and write Kaldi data folders: ``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and others."""
 
 import re
 from collections import Counter, defaultdict
@@ -30,16 +22,14 @@ _LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
 _CHANNELS = {"A": "0", "B": "1", **{str(number): str(number) for number in range(64)}}
 _SIDES = {"A": "0", "1": "0", "B": "1", "2": "1"}
 _WRITTEN = ("wav.scp", "segments", "text", "utt2spk", "spk2utt", "reco2dur")
+# Escaped, as ``=20``, in keys and (all up to ``-``) in speakers: sorting by <speaker>-<segment_id> then sorts by speaker.
 _BLANKS = re.compile(r"[\s=\x00-\x1f\x7f]")
 _UP_TO_DASH = re.compile(r"[\s=\x00-\x2d\x7f]")
 _FURTHER = ("segment_id", "source_split", "source_recording", "source_channel", "source_duration", "speaker_gender")
 
 
 def read(source: Path, *, asr: str | None = None) -> Transcripts:
-    """Read a Kaldi data folder; `asr` is a file beside ``text`` and of its form that holds hypotheses.
-
-    `source_recording` is the key in ``wav.scp``, `source_split` the folder's name if it names a split, such as ``test_clean``.
-    """
+    """Read a Kaldi data folder; `asr` is a file beside ``text`` and of its form that holds hypotheses."""
     if not (source / "wav.scp").is_file():
         raise InputError(f"{source}: there is no wav.scp; expected a Kaldi data folder")
     if asr is not None and not (source / asr).is_file():

@@ -1,9 +1,4 @@
-"""Read and write Lhotse manifests: recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
-
-A supervision is a segment; in a cut it begins relative to the cut. `source_channel` counts channels as they lie in the file. Only
-recordings that are one file are read; a command is never run. Written are recordings, supervisions and a cut for each of these,
-with `asr_text` and `similarity` as custom fields.
-"""
+"""Read and write Lhotse manifests: recordings with supervisions, or cuts, as JSON lines, plain or gzipped."""
 
 import gzip
 import re
@@ -26,6 +21,7 @@ from nbaudio.storage.urls import is_url
 
 _KINDS = ("recordings", "supervisions", "cuts")
 _ENDINGS = (".jsonl", ".jsonl.gz")
+# A name is a kind and a split, such as ``corpus_recordings_train.jsonl.gz``.
 _MANIFEST = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _ZERO = msgspec.Raw(b"0")
@@ -68,11 +64,7 @@ class _Cut(msgspec.Struct):
 
 
 def read(source: Path) -> Transcripts:
-    """Read a file of cuts, or a folder with recordings and supervisions, or with cuts where one of these is missing.
-
-    What follows the kind in a name, such as ``corpus_recordings_train.jsonl.gz``, is the split. `word_times` come from the
-    alignment ``word``, `asr_text` from the custom field of that name.
-    """
+    """Read a file of cuts, or a folder with recordings and supervisions, or with cuts where one of these is missing."""
     found = collect_rows(
         source,
         (item for split, files in _sets(source).items() for item in _items(split, files)),
@@ -209,8 +201,7 @@ def _read(
                 if not line.strip():
                     continue
                 try:
-                    # msgspec does not look into the values that it leaves raw.
-                    rows = list(take(decode(line.decode("utf8"))))
+                    rows = list(take(decode(line.decode("utf8"))))  # msgspec does not look into the values that it leaves raw
                 except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                     yield Problem(file.name, number, str(error))
                     continue

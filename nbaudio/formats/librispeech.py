@@ -1,8 +1,4 @@
-"""Read LibriSpeech: ``split/speaker/chapter/`` with ``*.flac`` and one ``*.trans.txt``, and ``SPEAKERS.TXT`` at the top.
-
-Reading and cutting go through an archive (``.tar.gz`` or any tar) from start to end, since it cannot be seeked in;
-``unpack=yes`` writes its recordings into the workspace. Every recording is one utterance, named ``split/speaker/chapter/file``.
-"""
+"""Read LibriSpeech: ``split/speaker/chapter/`` with ``*.flac`` and one ``*.trans.txt``, and ``SPEAKERS.TXT`` at the top."""
 
 import os
 import re
@@ -49,8 +45,7 @@ def read(source: LocationLike, *, unpack: str = "no") -> Transcripts:
         root = path / "LibriSpeech" if (path / "LibriSpeech").is_dir() else path
         check_link(root, path)
         place = location(root)
-        # The file about all splits lies beside a single one.
-        beside = root.parent / _SPEAKERS
+        beside = root.parent / _SPEAKERS  # the file about all splits lies beside a single one
         files = chain([(_SPEAKERS, input_guards.read_all(beside))] if beside.is_file() else [], _in_folder(root))
         audio = {"audio_root": root}
     elif path.is_file():
@@ -109,8 +104,7 @@ def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Proble
         yield Problem(path, None, "not UTF-8 text")
         return
     folders = path.split("/")[:-1]
-    # A split that is the source itself is named by its folder.
-    split, speaker = ("", "", top, *folders)[-3:-1]
+    split, speaker = ("", "", top, *folders)[-3:-1]  # a split that is the source itself is named by its folder
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

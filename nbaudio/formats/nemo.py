@@ -1,8 +1,4 @@
-"""Read and write NeMo manifests: JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text.
-
-A segment ends at the exact sum of offset and duration; a line without either is the whole recording. Paths are absolute or
-relative to the manifest.
-"""
+"""Read and write NeMo manifests: JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,11 +17,7 @@ _KINDS |= {"offset": NUMBER, "duration": NUMBER}
 
 
 def read(source: Path) -> Transcripts:
-    """Read a NeMo manifest, or a folder of them; of further keys `segment_id` and `lang` (as `language`) are kept.
-
-    In a folder the name of each, except ``manifest``, is the split; that of a single one only if it names a split, such as
-    ``test_manifest.json``.
-    """
+    """Read a NeMo manifest, or a folder of them, named after splits; a line without a duration is the whole recording."""
     files = list_manifests(source, (".json", ".jsonl"))
     found = collect_rows(
         source,

@@ -1,9 +1,4 @@
-"""Read ParlaSpeech transcripts: JSON lines, one segment each, in two shapes that a file may mix.
-
-``file, start, end, words, asr`` with optional ``word_start_times, word_end_times, speaker``; and that of
-``ParlaSpeech-HR.v1.0.jsonl``: ``path, orig_file, start, end, words, norm_words, speaker_info, split, utterance_id_*``.
-Times are seconds and keep the source's own characters; word times are seconds from the start of the segment.
-"""
+"""Read ParlaSpeech transcripts: JSON lines, one segment each, in two shapes that a file may mix."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +13,7 @@ from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
 from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, Kind, read_blocks, struct_fields
 
 _WORD_TIMES = ("word_start_times", "word_end_times", "norm_words_start_times", "norm_words_end_times")
+# One shape has ``file``, ``asr`` and ``speaker``; that of v1.0 ``path``, ``orig_file``, ``norm_words``, ``speaker_info``.
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("file", "orig_file", "path", "speaker", "split", "utterance_id_start", "utterance_id_end"), TEXT),
     **dict.fromkeys(("start", "end"), NUMBER),
@@ -32,11 +28,7 @@ _HOPELESS_LINES = 1000  # before any readable one: give up the file
 
 
 def read(source: Path, *, word_times: str = "yes") -> Transcripts:
-    """Read ParlaSpeech JSON lines; memory is bounded by the transcripts, not by the JSON around them.
-
-    `text` are the normalized words where the source has them, else the words; `text_raw` is set where it differs. `word_times`,
-    which ``no`` skips, are null where starts and ends differ in number; the v1.0 shape has only starts.
-    """
+    """Read ParlaSpeech JSON lines; memory is bounded by the transcripts, not by the JSON around them."""
     frames: list[pl.DataFrame] = []
     problems: list[tuple[int, str]] = []
     for frame, unread in blocks(source, word_times=word_times):

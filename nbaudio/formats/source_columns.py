@@ -1,9 +1,4 @@
-"""Columns of tables: find them by their names, and read them from Parquet files and Arrow streams.
-
-Arrow streams (``.arrow``) are what Hugging Face's ``save_to_disk`` writes; they are memory-mapped, and compressed ones rejected.
-A field of a struct is named with a dot, such as ``audio.path``; then only that field is read. A value that is stored once may
-stand in a million rows of Parquet: of such values few are unpacked at a time, and their size is checked.
-"""
+"""Columns of tables: find them by their names, and read them (``audio.path``: one field) from Parquet files and Arrow streams."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +20,7 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
     "segment_id": ("segment_id", "id"),
 }
 
-ARROW = ".arrow"
+ARROW = ".arrow"  # streams, as Hugging Face's save_to_disk writes them
 _NONE = "none"  # the value of an option that leaves a column out
 _BATCH_BYTES = 64 << 20  # that a batch may unpack to
 # Fields of Arrow's flatbuffers: the header of a message, and how the body of a batch is compressed.
@@ -84,7 +79,7 @@ def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[p
 
 
 def _longest_values(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[int]:
-    """Estimate the bytes of text in a row, for each row group; lists of texts are checked as if all were that long."""
+    """Estimate the bytes of text in a row, for each row group, since a value that is stored once may stand in a million rows."""
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     selected = [leaf for leaf in leaves if columns is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)]
     texts = [leaf.path for leaf in selected if leaf.physical_type == "BYTE_ARRAY"]
@@ -156,8 +151,7 @@ def choose(
 ) -> tuple[dict[str, str], set[str], list[str]]:
     """Find the columns of a source by field; also return the fields whose column was guessed, and a note on each guess.
 
-    An option (`chosen`) names one of the `available` columns, or ``none``; None finds it by `names`, the preferred first, or by
-    the option itself, ignoring case and surrounding blanks.
+    An option (`chosen`) names one of the `available` columns, or ``none``; None finds it by `names`, the preferred first.
     """
     columns: dict[str, str] = {}
     guessed: set[str] = set()

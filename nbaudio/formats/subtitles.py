@@ -1,8 +1,4 @@
-r"""Read subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt), a segment for every cue.
-
-Tags are removed from `text` and stay in `text_raw`; a lone ``<`` is text. WebVTT's references (``&amp;``) are resolved.
-``<v Ana>`` names the speaker.
-"""
+"""Read subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt), a segment for every cue."""
 
 import html
 import re

@@ -1,9 +1,4 @@
-"""Tables in any file format: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
-
-A column is found by its own name or a usual one unless an option names another; guesses are reported. Binary floats become the
-shortest decimal of the same value. An empty `asr_text` is a hypothesis of no words, a null one is none. Further columns are kept;
-those named like one of ours get ``source_`` before their name.
-"""
+"""Tables in any file format: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which."""
 
 import csv
 from array import array
@@ -32,8 +27,7 @@ ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
-#: A row by column with its line, or what is wrong with a line.
-_Row = tuple[int, Mapping[str, str | None]] | Problem
+_Row = tuple[int, Mapping[str, str | None]] | Problem  # a row by column with its line, or what is wrong with a line
 
 
 class Cells(NamedTuple):
@@ -64,8 +58,7 @@ def read(
     """Read a table of segments: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
 
     The options up to `source_channel` are names of columns; ``none`` leaves one out. Without a start every row is a whole
-    recording, and its audio is checked against the duration. A .csv has commas and quotes, a .tsv tabs and no quotes, unless
-    `separator` (such as ``;`` or ``tab``) and `quotes` (``yes`` or ``no``) are given.
+    recording, and its audio is checked against the duration.
     """
     chosen: dict[str, str | None] = {name: column for name, column in locals().items() if name not in _NOT_COLUMNS}
     if quotes not in _YES_NO:
@@ -75,9 +68,9 @@ def read(
         first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
         raise InputError(f"{source}: no readable rows{first}")
     columns, notes = _columns(source, cells.frame, chosen)
-    ours = _timed(
-        {key: cell_texts(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
-    )
+    # An empty hypothesis is one of no words, a null one is none.
+    texts = {key: cell_texts(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
+    ours = _timed(texts)
     kept = [column.alias(source_column(column.name, _OURS, cells.frame.columns)) for column in cells.frame.drop(columns.values())]
     given = pl.DataFrame([*(values.alias(key) for key, values in ours.items()), *kept])
     frame = pl.concat([pl.DataFrame(schema=TRANSCRIPTS), given], how="diagonal")

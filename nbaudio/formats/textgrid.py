@@ -1,7 +1,4 @@
-"""Read Praat's TextGrids beside their recordings: the intervals of one tier that have text are segments.
-
-The long and the short form are read as Praat reads them: only quoted texts, free-standing numbers and ``<exists>`` count.
-"""
+"""Read Praat's TextGrids, long or short, beside their recordings: the intervals of one tier that have text are segments."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,6 +8,7 @@ from typing import Any
 
 from nbaudio.formats.base import Transcripts, read_sidecars
 
+# What counts to Praat: quoted texts, free-standing numbers and ``<exists>``.
 _TOKEN = re.compile(
     r"""
     "(?P<text>(?:[^"]|"")*)"

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"})
 
-#: One request joins clips with smaller gaps between them, up to a size.
-_MAX_GAP = 8 << 10
+_MAX_GAP = 8 << 10  # bytes between clips that one request joins
 _MAX_REQUEST = 4 << 20
 
 

@@ -32,15 +32,12 @@ from nbaudio.storage.folders import Folder, folder_at
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Table of all clips in a corpus.
-TABLE = "segments.parquet"
+TABLE = "segments.parquet"  # table of all clips in a corpus
 
 Give = Literal["samples", "levels", "encoded"]
 
-#: Concurrent requests: of a stream, whose requests are large, and of clips by id.
-_STREAM_REQUESTS, _CLIP_REQUESTS = 4, 64
-# Size of a file in the cache.
-_PIECE_BYTES = 1 << 20
+_STREAM_REQUESTS, _CLIP_REQUESTS = 4, 64  # concurrent requests: of a stream, whose requests are large, and of clips by id
+_PIECE_BYTES = 1 << 20  # size of a file in the cache
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,10 +22,8 @@ from nbaudio.core.errors import InputError
 
 IntArray = NDArray[np.int64]
 
-#: Neighbors that are drawn together.
-RUN = 16
-#: Bytes of encoded audio that a consumer shuffles at once.
-BUFFER = 24 << 20
+RUN = 16  # neighbors that are drawn together
+BUFFER = 24 << 20  # bytes of encoded audio that a consumer shuffles at once
 # The first block is small, so that the first clip comes soon; each block is twice as large as the one before.
 _FIRST_BLOCK = 1 << 20
 

@@ -15,8 +15,7 @@ from nbaudio.core.threads import ordered_map
 from nbaudio.reading.clips import Clip, ClipReader
 from nbaudio.reading.order import Epoch, Groups, Partition
 
-# Clips per decoding task.
-_AT_ONCE = 8
+_AT_ONCE = 8  # clips per decoding task
 
 _Level = list[tuple[Partition, int]]
 # Clips to decode: number, the bytes that include it, and where it begins and ends there.

@@ -1,8 +1,4 @@
-"""Annotator agreement: share, Cohen's kappa and Krippendorff's alpha on segments judged by several; and what is left to judge.
-
-Ratings are whole numbers from 0, -1 if a reviewer did not judge a segment, of shape (segments, reviewers). Coefficients are 1 for
-full agreement and about 0 for agreement by chance; what is not defined is nan, as when only one word was used.
-"""
+"""Annotator agreement: share, Cohen's kappa and Krippendorff's alpha on segments judged by several; and what is left to judge."""
 
 import shlex
 from collections.abc import Iterator
@@ -100,11 +96,7 @@ def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
 
 
 def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimate:
-    """Compute Cohen's kappa from how often one reviewer chose the word of the row and the other that of the column.
-
-    Standard error: J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13; for few
-    segments, or a kappa near 1, the interval is too narrow, and for full agreement there is none.
-    """
+    """Compute Cohen's kappa from how often one reviewer chose the word of the row and the other that of the column."""
     n = table.sum()
     p = table / n
     rows, columns = p.sum(axis=1), p.sum(axis=0)
@@ -115,6 +107,7 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
         return Estimate(1.0, np.nan, np.nan)
     kappa = (observed - expected) / (1 - expected)
     diagonal = np.diag(p) @ ((1 - expected) - (rows + columns) * (1 - observed)) ** 2
+    # Fleiss, Cohen and Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13: too narrow for few segments or near 1.
     # Cell (i, j) meets the column total of i and the row total of j.
     crossed = p * (columns[:, None] + rows[None, :]) ** 2
     others = (1 - observed) ** 2 * (crossed.sum() - np.trace(crossed))
@@ -124,10 +117,7 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
 
 
 def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
-    """Compute Krippendorff's alpha of unordered words, with gaps (K. Krippendorff, Content Analysis, 2004, section 11.3).
-
-    The interval is from a bootstrap over segments; for full agreement there is none.
-    """
+    """Compute Krippendorff's alpha (Content Analysis, 2004, 11.3) of ratings (segments, reviewers), -1 where there is none."""
     counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
     judged = counts.sum(axis=1)
     counts, judged = counts[judged > 1], judged[judged > 1]

@@ -1,8 +1,4 @@
-"""Text in spreadsheet cells and in CSV and TSV files: escaped so that no program interprets it, and restored when read.
-
-Delimited files are UTF-8 with a byte order mark, which Excel needs. A text that a spreadsheet might compute gets an apostrophe in
-front, as people write it there by hand. Some programs remove it, so `read_delimited` keeps it: only the caller knows the text.
-"""
+"""Text in spreadsheet cells and in CSV and TSV files: escaped so that no program interprets it, and restored when read."""
 
 import csv
 import datetime as dt
@@ -34,8 +30,7 @@ _ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
 # A formula, number, date or constant; and the apostrophe itself, or a text that begins with one would lose it.
 _COMPUTED = re.compile(r"[=+\-@\t\r'#]|\d[\d.,:/%eE-]*$|(true|false)$", re.IGNORECASE)
 
-# A stretch of text, and whether its words differ from the other side.
-Fragment = tuple[str, bool]
+Fragment = tuple[str, bool]  # a stretch of text, and whether its words differ from the other side
 
 
 def new_workbook(out: BinaryIO, title: str) -> Any:
@@ -106,7 +101,7 @@ def put_fragments(sheet: Any, place: tuple[int, int], fragments: list[Fragment],
 
 
 def escape_formula(text: str) -> str:
-    """Return a text that no spreadsheet computes or reads as a number."""
+    """Return a text that no spreadsheet computes or reads as a number, by an apostrophe in front, as people write it by hand."""
     return f"'{text}" if _COMPUTED.match(text) else text
 
 
@@ -122,12 +117,12 @@ def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
     writer.writerow(rows.columns)
     for row in rows.iter_rows():
         writer.writerow([escape_formula(cell_text(value)) if isinstance(value, str) else value for value in row])
-    return out.getvalue().encode("utf-8-sig")
+    return out.getvalue().encode("utf-8-sig")  # Excel needs the byte order mark
 
 
 def read_delimited(path: Path) -> list[list[str]]:
-    """Read the rows of a delimited file in UTF-8 or UTF-16, separated by comma, semicolon or tab, whichever its header has."""
-    data = input_guards.read_all(path)
+    """Read a table in UTF-8 or UTF-16 whose separator (, ; or tab) is that of its header, with its apostrophes."""
+    data = input_guards.read_all(path)  # some programs remove apostrophes: only the caller knows the text
     # Excel's "Unicode text" is UTF-16.
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:

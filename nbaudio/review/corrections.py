@@ -1,9 +1,4 @@
-"""Corrected texts and segment boundaries: apply reviewers' corrections to the segments table, and restore what was there before.
-
-Texts: `text_corrected` is the correction as written, `text_origin` its reviewer and sheet, `text_raw` has the source's words;
-normal form and scores follow. ``W/corrected_texts.parquet`` has the original values. Boundaries: samples and word times change,
-`corrected_by` names the reviewer. Both follow from the logs of `state`: applied again, nothing changes.
-"""
+"""Apply reviewers' corrections of texts and bounds to the segments table as the logs have them, and restore what was before."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,8 +1,4 @@
-"""The command `review import`: import the verdicts of returned review sheets.
-
-A row is matched by its key, else by its segment id. The time of a verdict is when its sheet was saved, or the one in the verdict
-file of a page, so files may be imported in any order and more than once.
-"""
+"""The command `review import`: import the verdicts of returned review sheets, in any order and more than once."""
 
 import datetime as dt
 from collections import Counter, defaultdict
@@ -251,7 +247,7 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
 
 
 def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
-    """Return the segment of a row; raise InputError if it is unknown or ambiguous."""
+    """Return the segment of a row, by its key or else its segment id; raise InputError if it is unknown or ambiguous."""
     named = row["segment_id"].strip()
     if not any(named in places for places in given.by_id.values()):
         named = unescape_formula(named)

@@ -1,8 +1,4 @@
-"""Write the review page: one HTML file with clips, pictures and the review panel, which opens offline in any browser.
-
-The page loads nothing. Its content security policy allows its own script and style sheet, by hash, and no connection. Texts are
-JSON in elements that are not executed. Equal rows give equal bytes. With `blind`, nothing follows from hypotheses or similarity.
-"""
+"""Write the review page, which opens offline in any browser and connects to nothing; equal rows give equal bytes."""
 
 import base64
 import hashlib

@@ -1,10 +1,4 @@
-"""Rounds of review: the outcome of each draw.
-
-A segment is ``right`` if more than half of the reviewers who judged it say ``ok``, ``wrong`` if more than half name a fault, else
-``unsure``; an adjudicator has the last word. Rows that were left empty before the last judged row of a sheet are ``unsure`` too,
-and so are rows that have changed since they were judged. Rows after the last one that was judged in that review have not been
-reached: that part of the sheet counts as not drawn. The line of the log that first judged a row, or one after it, reached it.
-"""
+"""Rounds of review: the outcome of each draw, by the rules in docs/review.md and docs/evidence.md."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,17 +41,13 @@ class Round:
 
 
 def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
-    """Return the reviews of a workspace in the order in which they were drawn, with the verdicts that hold; not picked ones.
-
-    A verdict counts if the drawn content was judged, and the segment still has these times and words. What `ingest --add` changed
-    after the draw stays unsure: a change may follow from the verdicts. What is gone keeps its verdict. `segments` are
-    `uncorrected`, with the columns `JUDGED`.
-    """
+    """Return the reviews, without picked ones, in the order drawn; `segments` are `uncorrected` and have the columns `JUDGED`."""
     drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
     kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
     drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
     there = segments.filter(pl.col("segment_id").is_in(drawn.implode()))
     now = _now(there).unique("segment_id")
+    # What `ingest --add` changed after the draw stays unsure, since a change may follow from the verdicts.
     later = {corpus: state.later(corpus).implode() for corpus in {record.corpus for record in kept}}
     as_they_were = {corpus: now.filter(~pl.col("segment_id").is_in(ids)) for corpus, ids in later.items()}
     return [_round(record, state, as_they_were[record.corpus], now["segment_id"]) for record in kept]
@@ -97,8 +87,7 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     known = said.join(now, on="segment_id", maintain_order="left")
     known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
-    last = known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    return consensus(last, state.adjudicators)
+    return consensus(known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True), state.adjudicators)
 
 
 def _now(segments: pl.DataFrame) -> pl.DataFrame:
@@ -149,7 +138,7 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: p
 
 
 def _lines(record: ReviewRecord, state: ReviewState) -> dict[str, int]:
-    """Return the segments that reviewers have reached, each with the line of the log which reached it."""
+    """Return the segments that reviewers have reached, each with the first line of the log on it or on a row after it."""
     shares = record.shares()
     held = state.verdicts_ever.filter(pl.col("review") == record.name).select("reviewer", "segment_id").unique()
     log = state.verdict_log.with_row_index("line").filter(pl.col("review") == record.name)

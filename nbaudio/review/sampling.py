@@ -1,9 +1,4 @@
-"""Sampling of segments for review, row by row; see docs/evidence.md.
-
-A strategy gives each segment a stratum, and each stratum a weight. Each row of a sheet picks a stratum by the weights of those
-that have segments left, then any segment that is left in it. Hence every beginning of a sheet is a smaller sample of the same
-kind. No segment has probability 0, and nothing depends on the order of the pool. Strata and weights are stored with a round.
-"""
+"""Sampling of segments for review, row by row, so that every beginning of a sheet is a smaller sample; see docs/evidence.md."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -29,7 +24,7 @@ _MARGIN = 0.02
 _BELOW = 0.1  # of the sample at most, from further below the threshold: a lower one may turn out to be good enough
 _UNSCORED = 0.1
 _LEAST = 0.01  # it takes reviews to prove that there are few errors, too
-_GUESS_WORTH = 10
+_GUESS_WORTH = 10  # verdicts in each stratum
 _FOCUS = 0.75
 _NEAR = 0.05
 
@@ -110,13 +105,7 @@ def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: in
 
 
 def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    """Draw most where errors are likely and matter: strata of similarity, sizes by Neyman's rule.
-
-    Neyman (1934): a stratum's share is proportional to its number of segments times sqrt(p (1 - p)), where p are wrong. p is at
-    first guessed from the similarity s, 10 (1 - s)^2.5, from 0.01 to 0.5; later the guess counts as ten verdicts in each stratum,
-    and half of the sample still follows the guess alone. A wrong guess costs width, never validity. Strata are cut so that by the
-    guess each would get as many reviews (after Dalenius and Hodges, 1959).
-    """
+    """Draw most where errors are likely and matter, as docs/evidence.md says; a wrong guess costs width, never validity."""
     score = _SCORE
     near_or_below = pl.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
     scored = pl.when(score >= threshold).then(pl.lit("kept")).otherwise(near_or_below)
@@ -156,7 +145,7 @@ def _reached(rounds: Sequence[Round]) -> pl.DataFrame:
 
 
 def _cut(score: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Cut strata of equal size along the score; equal scores stay together."""
+    """Cut strata along the score that by the guess get equally many reviews (Dalenius, Hodges, 1959), equal scores together."""
     order = np.argsort(score, kind="stable")
     ends = np.concatenate([[0.0], np.cumsum(size[order])])
     first, last = (np.searchsorted(score[order], score, side) for side in ("left", "right"))

@@ -1,8 +1,4 @@
-"""Read returned review sheets: sorted, filtered, renamed, with moved rows and columns, saved by other programs.
-
-Columns are found by their names in any spelling, the essential ones also by their content; rows by their key, never their place.
-Verdicts in the file of a page have their own times, at most that of saving: a wrong clock cannot let one hold against later ones.
-"""
+"""Read returned review sheets: sorted, filtered, renamed, with moved rows and columns, saved by other programs."""
 
 import codecs
 import datetime as dt
@@ -265,7 +261,7 @@ def _verdict_file(path: Path) -> Sheet:
 
 
 def _time(noted: str, latest: dt.datetime) -> dt.datetime:
-    """Parse a time; return the latest one possible for a later one, and for text that is no time in UTC."""
+    """Parse a time; return the latest one possible for text that is no time in UTC, and for a later one: clocks may be wrong."""
     try:
         time = dt.datetime.fromisoformat(noted)
     except ValueError:

@@ -106,12 +106,8 @@ def check_size(rows: int, links: int) -> None:
             raise InputError(f"a sheet holds {most:,} {what}, not {count:,}: {instead}")
 
 
-def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", **compared: Any) -> bytes:
-    """Return the workbook; words that `word_diff` with these options finds different are marked.
-
-    `rows` have `clip` (a relative path or null) and `note` (in place of a link). In a blind review, nothing in the workbook
-    depends on hypothesis or similarity.
-    """
+def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:
+    """Return the workbook of `rows` with `clip` (a relative path or null) and `note`; what differs after `steps` is marked."""
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
         _write_review(book, rows, record, reviewer, compared)
@@ -150,8 +146,7 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     if listed := faults(record.verdicts):
         lists["second verdict"] = f"=nbaudio!$E$2:$E${len(listed) + 1}"
     for name, source in lists.items():
-        choice = {"validate": "list", "source": source, **message}
-        sheet.data_validation(1, places[name], max(len(rows), 1), places[name], choice)
+        sheet.data_validation(1, places[name], max(len(rows), 1), places[name], {"validate": "list", "source": source, **message})
     sheet.set_landscape()
     sheet.set_paper(9)  # A4
     sheet.fit_to_pages(1, 0)

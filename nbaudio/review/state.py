@@ -1,7 +1,4 @@
-"""Review state: the logs and records in ``W/reviews/``, read once per step and passed on.
-
-Logs are append-only, and the last line about a segment holds. `<name>.json` is the record of a review: what was drawn, and how.
-"""
+"""Review state: the logs (append-only; a segment's last line holds) and records in ``W/reviews/``, read once per step."""
 
 import hashlib
 import json
@@ -212,8 +209,7 @@ class ReviewState:
     @cached_property
     def correction_log(self) -> Sequence[Correction]:
         """All corrections of boundaries ever made, in order."""
-        decode = msgspec.json.Decoder(Correction).decode
-        return tuple(read_lines(self.workspace.path / CORRECTION_LOG, decode, "a correction"))
+        return tuple(read_lines(self.workspace.path / CORRECTION_LOG, msgspec.json.Decoder(Correction).decode, "a correction"))
 
     @cached_property
     def adjudicators(self) -> Sequence[str]:
@@ -223,8 +219,7 @@ class ReviewState:
     @cached_property
     def original_texts(self) -> pl.DataFrame | None:
         """Texts and scores of corrected segments from before; None before the first correction."""
-        kept = table_path(self.workspace, CORRECTED_TEXTS).exists()
-        return self.workspace.table(CORRECTED_TEXTS) if kept else None
+        return self.workspace.table(CORRECTED_TEXTS) if table_path(self.workspace, CORRECTED_TEXTS).exists() else None
 
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:

@@ -14,10 +14,7 @@ _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment 
 
 
 def read(source: LocationLike, *, window: str | None = None, partial: str = "keep") -> Transcripts:
-    """Read every audio file below a folder or URL, divided into windows of so many seconds if given.
-
-    `partial` is ``keep`` or ``drop``, for a shorter last window; `source_split` is a folder named like a split.
-    """
+    """Read all audio files below a folder or URL, in windows of so many seconds; `partial` keeps or drops a shorter last one."""
     place = location(source)
     if place.local is not None and not place.is_folder():
         raise InputError(f"{source}: there is no such folder")

@@ -1,8 +1,4 @@
-"""Growth: bring a source that has grown or changed, or a further one, into a workspace that has tables (`ingest --add`).
-
-Recordings and segments keep their ids. Unchanged rows stay as they are; a row whose text, times or audio changed is replaced and
-counts as added now (`tables.GROWTH`); rows that the source no longer has stay. All tables are replaced together.
-"""
+"""Growth: bring a source that has grown or changed, or a further one, into a workspace that has tables (`ingest --add`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,13 +83,11 @@ def sources_of(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.DataFrame, bool]:
-    """Return the audio folder of the grown workspace, recordings with paths below it or absolute, and whether `root` is apart.
-
-    Of several audio folders it is the first one on this machine.
-    """
+    """Return the audio folder of the grown workspace, recordings with paths below it or absolute, and whether `root` is apart."""
     held, recordings = before.workspace.audio, before.workspace.recordings
     if held is None or root is None or str(held) == str(root):
         return root or held, recordings, False
+    # Of several audio folders, it is the first one on this machine.
     if len(before.sources) > 1 and (held.local is not None or root.local is None):
         return held, recordings, True
     return root, recordings.with_columns(absolute(recordings["path"], held)), False
@@ -105,10 +99,7 @@ def absolute(paths: pl.Series, root: Location) -> pl.Series:
 
 
 def keep_ids(before: Before, recordings: pl.DataFrame, audit: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    """Give names in an audit the ids that their recordings have had (`recordings`), new recordings an id that no other one has.
-
-    The same file, or a file of the same name and content, is the same recording.
-    """
+    """Give names in an audit the ids that their recordings had (same path, or name and content), and others new ids."""
     own = before.numbered("names").filter(pl.col("source_number") == before.number).select("name", own="recording_id")
     known = recordings.drop_nulls("path").unique("path", keep="first").select("path", by_path="recording_id")
     named = audit.join(own.unique("name", keep="first"), on="name", how="left", maintain_order="left")
@@ -153,11 +144,7 @@ def own_segment_ids(before: Before, placed: pl.DataFrame) -> pl.Series:
 
 
 def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Merge what was probed now into the recordings table; return also `recording_id` and `status` of what was probed.
-
-    Status: new, changed (other audio), arrived (first audio), lost (its facts stay), unchanged. A copy of another source's
-    recording is that recording.
-    """
+    """Merge what was probed now into the recordings table; return also `recording_id` and `status` of what was probed."""
     was = conform(old, _FACTS, "recordings").select(
         "recording_id", *(pl.col(name).alias(f"{name} was") for name in _FACTS), there=True
     )
@@ -165,6 +152,7 @@ def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tu
     had, has = pl.col("num_samples was").is_not_null(), pl.col("num_samples").is_not_null()
     equal = {name: (pl.col(name) == pl.col(f"{name} was")).fill_null(value=False) for name in _FACTS}
     same = equal["sha256"] | (equal["num_bytes"] & (equal["mtime_ns"] | equal["version"]))
+    # Arrived: first audio; lost: its facts stay. A copy of another source's recording is that recording.
     status = {"new": pl.col("there").is_null(), "lost": had & ~has, "arrived": has & ~had, "changed": had & ~same}
     named = (pl.when(is_so).then(pl.lit(name)) for name, is_so in status.items())
     joined = joined.with_columns(status=pl.coalesce(*named, pl.lit("unchanged")))
@@ -179,8 +167,7 @@ def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tu
     taken = taken.select(new.columns).join(
         old.select("recording_id", *further), on="recording_id", how="left", maintain_order="left"
     )
-    merged = _updated(old, taken.drop("error"), "recording_id")
-    return merged, joined.select("recording_id", "status")
+    return _updated(old, taken.drop("error"), "recording_id"), joined.select("recording_id", "status")
 
 
 def _updated(old: pl.DataFrame, new: pl.DataFrame, key: str = "segment_id") -> pl.DataFrame:

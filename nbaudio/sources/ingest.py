@@ -1,8 +1,4 @@
-"""Ingest: make a workspace of transcripts and recordings, the first step of every corpus.
-
-A foreign layout is a module with a `Reader` called `read`, whose keyword-only parameters are the options of the format. All
-stages after reading are the same for every layout. The source's own decimals are kept and converted to samples here, once.
-"""
+"""Ingest: make a workspace of transcripts and recordings, the first step of every corpus."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

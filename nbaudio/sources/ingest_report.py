@@ -40,8 +40,7 @@ class Placed(NamedTuple):
 
 def save_tables(workspace: Workspace, source: str, placed: Placed, before: Before | None, settings: Mapping[str, Any]) -> Report:
     """Save the tables of a workspace and the report of its ingest; `source` is the name that problems have as their file."""
-    # Without texts, since filters copy the rows that they keep.
-    facts = placed.segments.select(cs.matches(_NARROW))
+    facts = placed.segments.select(cs.matches(_NARROW))  # without texts, since filters copy the rows that they keep
     problems = _problems(placed, source, facts)
     listed, names = pl.concat(problems.values(), how="vertical"), placed.resolved.audit
     recordings = placed.merged.drop("error", strict=False)

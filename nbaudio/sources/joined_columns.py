@@ -46,11 +46,10 @@ def _refuse(held: Collection[str], name: str, why: str) -> None:
 
 
 def store_column(workspace: Workspace, column: str, values: pl.DataFrame, record: Mapping[str, Any]) -> dict[str, int]:
-    """Write a column of the segments table and what made it, `settings["joined"][column]`, together.
+    """Write a column of the segments table and what made it; return how many values are `new`, `changed`, `gone` and `unchanged`.
 
     `values` has `segment_id`, each id once, and `value`; other segments get null. Scores of a text or hypothesis are dropped if a
-    value changes. Returns how many values are `new`, `changed`, `gone` and `unchanged`. Raises InputError where a source brought
-    the column.
+    value changes. Raises InputError where a source brought the column.
     """
     held = tables.table_schema(workspace)
     _check_joined(workspace, column, held)

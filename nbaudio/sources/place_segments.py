@@ -1,10 +1,4 @@
-"""Place segments in their recordings, judge them by the rules that every segment must keep, and merge them into the table.
-
-Times of whole recordings are microseconds, written with up to six places: at rates below 1 MHz exactly the sample they are from.
-In a source that has grown or changed, segments are found by their ids. An unchanged row stays as it is, with scores, split,
-decision and corrections. A row with another text, times or audio is replaced; another hypothesis takes its scores away; other
-metadata, or audio that has arrived, only make it pending.
-"""
+"""Place segments in their recordings, judge them by the rules that every segment must keep, and merge them into the table."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +14,7 @@ from nbaudio.core.times import to_samples_column
 from nbaudio.formats.base import Windows
 from nbaudio.storage.workspace import Workspace
 
-_MICRO = 1_000_000
+_MICRO = 1_000_000  # units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
 
 
 def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: Windows | None) -> pl.DataFrame:

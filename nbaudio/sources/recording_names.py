@@ -66,14 +66,11 @@ def _table_pairs(path: Path, text: str, separator: str) -> Iterator[tuple[int, s
 
 
 def redact_names(transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool) -> tuple[Transcripts, dict[str, str]]:
-    """Redact secrets in URLs: in names of recordings, in further columns, in reasons of problems and in the names file.
-
-    URLs that differ only in user and query get a part of their hash, so that downloaded files are found. If ingest would fetch
-    them (`fetches`), all get a hash, and are rejected with it: without its query a URL is another file.
-    """
+    """Redact secrets in URLs: in names of recordings, in further columns, in reasons of problems and in the names file."""
     frame, problems = transcripts.frame, transcripts.problems
     names = frame["name"].unique().drop_nulls()
     urls = names.filter(names.str.contains("://", literal=True)).to_list()
+    # URLs that differ only in user and query get a hash; all do if ingest would fetch them, and are rejected with it.
     stored = stored_names([*urls, *mapping, *mapping.values()], always=fetches)
     if stored:
         frame = frame.with_columns(pl.col("name").replace(stored))

@@ -1,7 +1,4 @@
-"""List the recordings of an audio folder and probe each of them, with a cache of results for interrupted runs.
-
-In the cache ``probes.jsonl`` the last row of a file counts if its size and version (or modification time) are the same.
-"""
+"""List the recordings of an audio folder and probe each of them, with a cache of results for interrupted runs."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -151,8 +148,7 @@ def _probe_remote(root: Location, paths: Paths, probes: Probes, schema: pl.Schem
         probes.add([(place, row)])
         return row
 
-    # Threads that wait for the network leave the processor to others.
-    workers = jobs or 2 * (os.cpu_count() or 1)
+    workers = jobs or 2 * (os.cpu_count() or 1)  # threads that wait for the network leave the processor to others
     with progress("fetch", len(paths), "recordings") as advance:
 
         def rows() -> Iterator[dict[str, Any]]:

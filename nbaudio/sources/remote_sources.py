@@ -1,8 +1,4 @@
-"""Read remote sources: fetch a file, or all files of a folder that are not recordings, into the workspace.
-
-Fetched files are kept in W/source until their server reports another version. The readers of `REMOTE_FORMATS` read a remote
-folder themselves: one for its size, one because it holds only recordings.
-"""
+"""Read remote sources: fetch a file, or all files of a folder that are not recordings, into the workspace."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,7 +20,7 @@ from nbaudio.storage.location import LocalPath, Location
 from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import is_url
 
-REMOTE_FORMATS = frozenset({"librispeech", "folder"})
+REMOTE_FORMATS = frozenset({"librispeech", "folder"})  # read a remote folder themselves: many files, or only recordings
 _FETCHED = ".fetched.jsonl"
 _JOBS = 8
 _encode = msgspec.json.Encoder().encode

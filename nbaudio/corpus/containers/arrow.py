@@ -11,8 +11,7 @@ import pyarrow as pa
 from nbaudio.audio import decode_levels
 from nbaudio.corpus.containers.base import ClipLocation, metadata_table
 
-# Rows per record batch, which readers load as a whole.
-_BATCH_ROWS = 100
+_BATCH_ROWS = 100  # rows per record batch, which readers load as a whole
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object) -> list[ClipLocation]:

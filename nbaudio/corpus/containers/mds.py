@@ -1,9 +1,4 @@
-"""MDS shards as `streaming.StreamingDataset` of MosaicML reads them: columns `audio` (bytes) and `json` (all metadata).
-
-A shard is the number of samples, the offset of each and of the end (uint32, little endian), a description of the columns, and the
-samples: sizes of their columns, then the columns. Each split has an `index.json`, which lists its shards. Source: the library's
-documentation and its `streaming/base/format/mds/writer.py`, whose bytes depend on the number of workers.
-"""
+"""MDS shards, the format of MosaicML's `streaming/base/format/mds/writer.py`: columns `audio` (bytes), `json` (all metadata)."""
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +12,7 @@ from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_b
 
 _COLUMNS = {"column_names": ["audio", "json"], "column_encodings": ["bytes", "json"], "column_sizes": [None, None]}
 _FORMAT = {"compression": None, "format": "mds", "hashes": [], "size_limit": None, "version": 2, **_COLUMNS}
+# A shard: number of samples; offset of each and of the end (uint32); the columns; samples: sizes of their columns, then these.
 _SIZES = struct.Struct("<II")
 _MAX_BYTES = 1 << 32  # of a shard: offsets are uint32
 

@@ -15,10 +15,8 @@ import pyarrow.parquet as pq
 from nbaudio.core.errors import NbaudioError
 from nbaudio.corpus.containers.base import ClipLocation, escape_key, metadata_table
 
-# `datasets` streams by row group: with few rows it starts soon and reaches one clip without reading many.
-_ROW_GROUP = 100
-# Bytes of a clip that are compared to find it in the file: past the checksum in a FLAC header.
-_HEAD = 64
+_ROW_GROUP = 100  # `datasets` streams by row group: with few rows it starts soon and reaches one clip without reading many
+_HEAD = 64  # bytes of a clip that are compared to find it in the file: past the checksum in a FLAC header
 
 _AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 

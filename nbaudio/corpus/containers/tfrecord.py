@@ -1,9 +1,4 @@
-"""TFRecord shards: a `tf.train.Example` for each clip, or a `tf.train.SequenceExample` for each window of consecutive segments.
-
-`audio` is the encoded clip, `json` all metadata; columns of texts, integers, floats and word times are features too, where null
-is an empty text, -1 or NaN. Protocol buffers are written field by field, in a fixed order, so that equal values give equal bytes.
-Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's `example.proto`, `feature.proto` and `record_writer.h`.
-"""
+"""TFRecord shards: a `tf.train.Example` for each clip, or a `SequenceExample` for each window of consecutive segments."""
 
 import math
 import struct
@@ -37,6 +32,7 @@ class _Kind(NamedTuple):
     tfds: Mapping[str, Any]
 
 
+# Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's example.proto, feature.proto and record_writer.h.
 @lru_cache(maxsize=4096)  # most are short and repeat
 def _varint(number: int) -> bytes:
     """Encode a number of at most 64 bits; negative ones as two's complement."""

@@ -14,8 +14,7 @@ from nbaudio.reading import Clip, Stream
 Dtype = Literal["float32", "int16"]
 
 _FULL = np.float32(32768)
-# The level of silence.
-_SILENCE = 128
+_SILENCE = 128  # the level of silence
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,7 @@ def _cut(clip: Clip) -> Any:
 
     row, rate, samples = clip.metadata, clip.sampling_rate, cast("NDArray[np.int16]", clip.samples)
     duration = row["num_samples"] / rate
-    data = clip.encoded or encode_clip(samples, rate, "wav")
-    source = AudioSource("memory", [0], data)
+    source = AudioSource("memory", [0], clip.encoded or encode_clip(samples, rate, "wav"))
     recording = Recording(clip.segment_id, [source], rate, row["num_samples"], duration)
     supervision = SupervisionSegment(
         clip.segment_id, clip.segment_id, 0, duration, text=row["text"], speaker=row["speaker_id"], custom=row

@@ -1,7 +1,4 @@
-"""TensorFlow adapter: a stream as a tf.data.Dataset.
-
-One source is enough: threads read and decode ahead of TensorFlow, which cannot decode FLAC, and the stream interleaves files.
-"""
+"""TensorFlow adapter: a stream, whose threads read and decode ahead of TensorFlow, as a tf.data.Dataset."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, count

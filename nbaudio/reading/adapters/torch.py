@@ -1,8 +1,4 @@
-"""PyTorch adapter: a stream as an IterableDataset that resumes exactly, and a split as a map-style dataset.
-
-Both work with any number of DataLoader workers and any start method; workers divide the rank's share among them. Batches are the
-fastest: `stream(batch_s=...)` with ``DataLoader(dataset, batch_size=None)``, or `collate` with a batch_size.
-"""
+"""PyTorch adapter: a stream as an IterableDataset that resumes exactly, and a split as a map-style dataset; any start method."""
 
 from collections.abc import Sequence
 from functools import cache
