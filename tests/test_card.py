@@ -78,6 +78,8 @@ def test_the_first_code_of_the_card_runs_without_torchcodec(workspace, tmp_path,
 
 def test_the_header_says_what_is_known(workspace, tmp_path):
     make(workspace, tmp_path / "c", title="Naslov", language="hr, en", license="cc-by-4.0")
+    about = {"title": "Naslov", "language": "hr, en", "licence": "cc-by-4.0"}  # the key of the first corpora
+    assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["about"] == about
     text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
     found = header(text)
     assert (found["pretty_name"], found["language"], found["license"]) == ("Naslov", ["hr", "en"], "cc-by-4.0")

@@ -316,6 +316,22 @@ def test_a_corpus_that_is_moved_elsewhere_is_complete(workspace, tmp_path):
 # runs
 
 
+@pytest.mark.parametrize("stage", ["cut", "pack"])
+def test_an_interrupted_run_leaves_nothing_incomplete_and_is_finished_by_the_next(workspace, tmp_path, stage):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    made(workspace, tmp_path / "whole")
+    shutil.rmtree(workspace.path / "packs")
+    with listen_to_progress(Meanwhile(stage, interrupt)), pytest.raises(KeyboardInterrupt):
+        made(workspace, tmp_path / "c")
+    assert status(tmp_path / "c").facts["state"] == "stopped"
+    assert contents(tmp_path / "c").items() <= contents(tmp_path / "whole").items()
+    report = made(workspace, tmp_path / "c")
+    assert report.facts["clips_already_cut"] == (8 if stage == "cut" else 40)
+    assert contents(tmp_path / "c") == contents(tmp_path / "whole")
+
+
 def test_two_runs_into_one_folder(workspace, tmp_path):
     def meet():
         with pytest.raises(ExistsError, match=rf"c: another run is active there \(process {os.getpid()} on .*, since 20"):

@@ -433,8 +433,6 @@ def test_cards_quote_what_people_supply(full):
 def test_widgets_hold_it_as_text(full, name):
     corpus, ids = full.path.parent / "C", full.segments["segment_id"].to_list()
     make = {
-        "JobPanel": lambda: widgets.JobPanel(lambda: Report("x", {text: text for text in SAID}), start=False),
-        "MaterializePanel": lambda: widgets.MaterializePanel(full, out=corpus, start=False),
         "Clips": lambda: widgets.Player(full, ids).clips,
         "Table": lambda: widgets.table(full.segments),
         "table": lambda: widgets.table(full.segments),

@@ -407,7 +407,8 @@ def rows_of(pairs):
 
 
 def record_of(count):
-    return ReviewRecord("r", "random", count, 1, "f", [f"s{n}" for n in range(count)], [1.0] * count, ["c"] * count)
+    ids = [f"s{n}" for n in range(count)]
+    return ReviewRecord("r", "random", count, 1, "f", ids, [1.0] * count, ["c"] * count, words=["w"] * count)
 
 
 @given(st.lists(st.tuples(any_text, st.none() | any_text), min_size=1, max_size=4))
@@ -505,7 +506,7 @@ def test_common_ids_are_their_own_names():
 
 def test_overlapping_segments_are_chosen_by_hash_and_the_others_dealt_out():
     ids = ["a", "b", "c", "d"]
-    record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2)
+    record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2, words=[""] * 4)
     assert record.shares() == {"ana": ["a", "b", "c"], "ben": ["a", "b", "d"]}
 
 

@@ -493,7 +493,7 @@ def test_no_secret_of_a_signed_address_is_written_anywhere(web, tmp_path, capfd)
     said.append(str(nbaudio.download(tmp_path / "in/list.csv", out=out / "audio", per_second=1000, tries=1)))
     assert "there before  3" in said[-1]
 
-    # A ledger of an earlier version is cleaned.
+    # What is no row of a ledger, such as one with a whole URL, is dropped.
     old = {"url": urls[0], "name": "a.wav", "state": "failed", "reason": f"the server responded with {urls[0]}"}
     old |= dict.fromkeys(("bytes", "sha256", "checksum", "validator"))
     (out / "old").mkdir()

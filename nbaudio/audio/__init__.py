@@ -4,9 +4,6 @@ Positions are samples per channel at the recording's own rate, half open. A wind
 where the source has at most 16 bits, else float32 in [-1, 1]. A clip is one channel, shape (samples,), int16.
 """
 
-from typing import TYPE_CHECKING, Any
-from warnings import warn
-
 from nbaudio.audio.encoding import ENCODERS, Encoding, codec_versions, decode_clip, decode_levels, encode_clip, encoder
 from nbaudio.audio.probing import Probe, probe
 from nbaudio.audio.quantization import dequantize, quantize
@@ -14,13 +11,3 @@ from nbaudio.audio.recordings import Recording, open_recording, read_clip, resam
 
 __all__ = ["ENCODERS", "Encoding", "Probe", "Recording", "codec_versions", "decode_clip", "decode_levels", "dequantize"]
 __all__ += ["encode_clip", "encoder", "open_recording", "probe", "quantize", "read_clip", "resample_window"]
-
-_RENAMED = {"quantise": quantize, "restore": dequantize, "clip_of": resample_window, "versions": codec_versions}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _RENAMED:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        warn(f"{__name__}.{name} is deprecated; use {_RENAMED[name].__name__}", DeprecationWarning, stacklevel=2)
-        return _RENAMED[name]

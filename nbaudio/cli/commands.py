@@ -269,13 +269,9 @@ def materialize(
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
     packs: Annotated[str | None, Option(help="folder or URL for packs of cut clips; default: W/packs")] = None,
-    licence: Annotated[str | None, Option(hidden=True)] = None,
 ) -> Report:
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
     given = locals()
-    if (old := given.pop("licence")) is not None:
-        typer.echo("nbaudio: --licence is deprecated; use --license", err=True)
-        given["license"] = old if license is None else license
     return nbaudio.materialize(**{name: value for name, value in given.items() if value is not None})
 
 

@@ -1,4 +1,9 @@
-"""Progress of long work: text on standard error in a terminal, in a notebook a bar that becomes a line of text when it ends."""
+"""Progress of long work, with rate and time left: text on standard error in a terminal, an ipywidgets bar in a notebook.
+
+A notebook's bar becomes one line of text when it ends, so that a saved notebook shows what was done without a kernel or frontend.
+The log of a run follows its work with `listen_to_progress`. Hosts that stop responding are named after the bars, or on standard
+error where there is no bar.
+"""
 
 import sys
 import threading
@@ -153,7 +158,7 @@ def open_bar(*, of: str = "", **options: Any) -> Any:
     if shell is None:
         text = options | {"bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
         return tqdm(**text, file=sys.stderr, mininterval=0.5, ascii=" =")
-    # The output of another thread would land in whatever cell runs then; see `listen_to_progress`.
+    # The output of another thread would land in whatever cell runs then.
     if options.get("disable") or threading.current_thread() is not threading.main_thread():
         return tqdm(**options | {"disable": True})
     from tqdm.notebook import tqdm as notebook_tqdm

@@ -12,7 +12,6 @@ from msgspec import UNSET, UnsetType
 from nbaudio.audio import codec_versions, encoder
 from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
-from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
@@ -54,7 +53,6 @@ class _Run:
     base: Base | None = None
 
 
-@renamed_parameter("licence", "license")
 def materialize(
     workspace: str | Path | Workspace,
     *,

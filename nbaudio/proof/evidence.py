@@ -197,9 +197,7 @@ def _warnings(state: ProofState, whole: Part) -> list[str]:
     if state.segments["label"].null_count() == len(state.segments) and not len(state.lines):
         warnings.append("nothing has been judged yet: the quality of the labels is unknown")
     if stale := [one.name for one in state.rounds if one.name not in usable]:
-        warnings.append(
-            f"drawn by an earlier version, or from segments that were replaced: they prove nothing: {', '.join(stale)}"
-        )
+        warnings.append(f"reviews without their table of what could be drawn prove nothing: {', '.join(stale)}")
     warnings += [_jump(one) for one in state.rounds if one.rows["skipped"].any()]
     changed = "judged rows have other words or times now; they count as unsure until they are judged again"
     warnings += [f"{one.name}: {one.changed:,} {changed}" for one in state.rounds if one.changed]

@@ -16,7 +16,6 @@ from nbaudio.review.sampling import reviewable_segments
 from nbaudio.review.state import ReviewState, frame_contents, frame_table
 
 _NEEDED = (*JUDGED, "speaker_id", "source_channel", "similarity", "split", "decision", "reason")
-_RANDOM = "random"
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,7 @@ class ProofState(ReviewState):
     @cached_property
     def pool(self) -> pl.DataFrame:
         """The segments that can be reviewed."""
-        found, _ = reviewable_segments(self.workspace, self.segments.drop("asr_text", "sampling_rate"))
-        return found.join(self.growth.select("segment_id", "added_in"), on="segment_id", how="left", maintain_order="left")
+        return reviewable_segments(self.workspace, self.segments.drop("asr_text", "sampling_rate"))[0]
 
     @cached_property
     def amounts(self) -> dict[str, pl.Series]:
@@ -68,20 +66,16 @@ class ProofState(ReviewState):
     @cached_property
     def left_out(self) -> pl.DataFrame:
         """`segment_id` and `split` of what `select` leaves out only as it was reviewed, or rejected by hand (null)."""
+        if not table_path(self.workspace, LEFT_OUT).exists():  # nothing is selected yet
+            return pl.DataFrame(schema={"segment_id": pl.String, "split": pl.String})
         rejected = self.segments.filter(pl.col("decision") == "reject").select("segment_id", "reason")
-        if not table_path(self.workspace, LEFT_OUT).exists():
-            # A selection of an earlier version, whose budget did not tell which reviewed segments would be in.
-            known = pl.lit(not rejected["reason"].eq_missing("over_budget").any())
-            return rejected.filter(known, reason="reviewed").select("segment_id", split=pl.lit("train"))
         kept = self.workspace.table(LEFT_OUT).join(rejected, on=["segment_id", "reason"], how="semi")
         return kept.select("segment_id", "split")
 
     @cached_property
     def usable(self) -> list[Round]:
-        """The rounds whose draws count: those with a stored frame, and random ones of segments that are known."""
-        return [
-            one for one in self.rounds if one.name in self._frames or (one.strategy == _RANDOM and one.generation is not None)
-        ]
+        """The rounds whose draws count: those with a stored frame."""
+        return [one for one in self.rounds if one.name in self._frames]
 
     @cached_property
     def _frames(self) -> dict[str, pl.DataFrame]:
@@ -168,14 +162,8 @@ class ProofState(ReviewState):
         return pl.concat(parts).sort("line", "round", maintain_order=True)
 
     def _held(self, one: Round) -> pl.DataFrame:
-        """Return what a round could draw: `segment_id`, `stratum`, its `weight` and `size`, and `content` (a hash)."""
-        frame = self._frames.get(one.name)
-        if frame is None:  # a random review of an earlier version: all that was there and could be reviewed
-            there = ~pl.col("recording_id").is_in(list(one.missing)) & (pl.col("added_in").fill_null(1) <= one.generation)
-            there |= pl.col("segment_id").is_in(one.rows["segment_id"].implode())
-            frame = self.pool.filter(there).select("segment_id", stratum=pl.lit("all"), weight=pl.lit(1.0))
-            frame = frame.join(self._contents, on="segment_id", how="left", maintain_order="left")
-        return frame.with_columns(size=pl.len().over("stratum"))
+        """Return what a round could draw: `segment_id`, `stratum`, its `weight` and `size`, and `content`."""
+        return self._frames[one.name].with_columns(size=pl.len().over("stratum"))
 
     @cached_property
     def _contents(self) -> pl.DataFrame:

@@ -133,7 +133,7 @@ def export(
     options |= {"reviewers": list(reviewers), "overlap": overlap, "verdicts": list(verdicts), "blind": blind}
     frame = None
     if record is None:
-        record, frame = _new_record(options, state, segments=segments, pool=pool, silent=silent, picked=picked)
+        record, frame = _new_record(options, state, segments=segments, pool=pool, picked=picked)
     record.check_parameters(options)
     if picked is not None and set(record.segment_ids) - set(picked):
         raise ExistsError(f"review {record.name} was exported with other segments; these need another name")
@@ -260,7 +260,6 @@ def _new_record(
     *,
     segments: pl.DataFrame,
     pool: pl.DataFrame,
-    silent: pl.DataFrame,
     picked: Sequence[str] | None,
 ) -> tuple[ReviewRecord, pl.DataFrame | None]:
     """Take what was picked, or draw from what nobody has reached, with the frame; raise InputError if nothing is left."""
@@ -288,7 +287,6 @@ def _new_record(
         words=word_hashes(shown),
         strata=drawn["stratum"].to_list(),
         after=[one.name for one in before],
-        missing=silent["recording_id"].unique().sort().to_list(),
     )
     return record, frame
 

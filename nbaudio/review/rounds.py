@@ -29,9 +29,7 @@ class Round:
     # `skipped` (reached, and judged by nobody), in the order of the sheet
     rows: pl.DataFrame
     corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
-    generation: int | None = None  # of the workspace at the time; None if these segments have been replaced
     after: tuple[str, ...] = ()  # names of the earlier rounds; what had been reached in them was not drawn again
-    missing: tuple[str, ...] = ()  # recordings without audio, of which nothing could be drawn
     changed: int = 0  # how many rows have changed since they were judged
 
     @property
@@ -83,7 +81,7 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     # A corrected text is not the one that a review gave out.
     now = _now(judged).with_columns(words_now=pl.when(~corrected).then("words")).drop("words")
     drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *map(_drawn, state.records.values())])
-    shown = drawn.drop_nulls("shown").unique(["segment_id", "content"]).select("segment_id", "content", words="shown")
+    shown = drawn.unique(["segment_id", "content"]).select("segment_id", "content", words="shown")
     known = said.join(now, on="segment_id", maintain_order="left")
     known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
@@ -97,13 +95,8 @@ def _now(segments: pl.DataFrame) -> pl.DataFrame:
 
 
 def _drawn(record: ReviewRecord) -> pl.DataFrame:
-    """Return the rows of a review as drawn; `shown` is the word hash, null in old records."""
-    columns: dict[str, Sequence[object]] = {
-        "segment_id": record.segment_ids,
-        "content": record.contents,
-        "shown": record.words or [None] * len(record.segment_ids),
-    }
-    return pl.DataFrame(columns, schema=_DRAWN)
+    """Return the rows of a review as drawn; `shown` is the word hash."""
+    return pl.DataFrame({"segment_id": record.segment_ids, "content": record.contents, "shown": record.words}, schema=_DRAWN)
 
 
 def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: pl.Series) -> Round:
@@ -124,7 +117,6 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: p
         name=record.name,
         strategy=record.strategy,
         corpus=record.corpus,
-        generation=state.generations.get(record.corpus),
         rows=rows.select(
             "segment_id",
             "line",
@@ -132,7 +124,6 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: p
             verdict=pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict")),
         ),
         after=tuple(record.after),
-        missing=tuple(record.missing),
         changed=int(rows["changed"].sum()),
     )
 

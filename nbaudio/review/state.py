@@ -98,8 +98,7 @@ class ReviewRecord:
     strata: list[str] = field(default_factory=list)  # the stratum of each segment
     threshold: float = 0.8  # the similarity at which the decision was expected
     after: list[str] = field(default_factory=list)  # earlier reviews, whose segments were not drawn again
-    missing: list[str] = field(default_factory=list)  # recordings without audio, of which nothing could be drawn
-    words: list[str] = field(default_factory=list)  # the word hash of each (`word_hashes`)
+    words: list[str] = field(kw_only=True)  # the word hash of each (`word_hashes`)
     blind: bool = False  # whether hypothesis and similarity are hidden from reviewers
 
     @classmethod

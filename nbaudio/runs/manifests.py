@@ -17,8 +17,6 @@ from nbaudio.core.input_guards import read_all
 from nbaudio.storage.urls import redact_url
 
 PATHS = ("source", "audio", "names", "returned", "splits", "workspace", "corpus")
-# Deprecated names of parameters in manifests and settings.
-RENAMED = {"licence": "license"}
 
 # YAML 1.1 reads 1e-3, which has no dot, as a string.
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
@@ -51,8 +49,7 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
     known = {name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()} | dict(extra or {})
     values: dict[str, Any] = {}
     given = ((_read(manifest), str(manifest), manifest.parent), (settings, "setting", Path()))
-    for values_given, where, folder in given:
-        part = {RENAMED.get(name, name): value for name, value in values_given.items()}
+    for part, where, folder in given:
         unknown = [str(name) for name in part if name not in known]
         if unknown:
             raise InputError(f"{where}: unknown parameter {', '.join(unknown)}; known are {', '.join(sorted(known))}")
@@ -74,9 +71,7 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
     """
     has = defaults(notebook)
     manifest = manifest.parent.resolve() / manifest.name
-    given = parameters(manifest, {}, extra=has)
-    given |= {old: given[new] for old, new in RENAMED.items() if new in given}  # a notebook may have the old name
-    values = {name: value for name, value in given.items() if name in has}
+    values = {name: value for name, value in parameters(manifest, {}, extra=has).items() if name in has}
     folder = notebook.parent.resolve()
     top = Path.cwd() if PACKAGE in folder.parents else folder.parent
     for name in [name for name in PATHS if fill and name not in values and isinstance(has.get(name), str)]:

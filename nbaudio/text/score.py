@@ -141,8 +141,7 @@ def normalization_steps(workspace: Workspace) -> tuple[str, ...]:
     """Return the normalization steps of the last `score` of `text` and `asr_text`; none before any."""
     if (scored := workspace.settings.get("scored", {}).get("")) is not None:
         return tuple(scored["normalize"])
-    facts = workspace.report("score").get("facts", {})
-    return tuple(facts.get("normalized_by", facts.get("normalised by", ())))  # the second is by earlier versions
+    return tuple(workspace.report("score").get("facts", {}).get("normalized_by", ()))
 
 
 def formatting_rules(workspace: Workspace) -> Formatting:

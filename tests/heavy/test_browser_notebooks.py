@@ -14,7 +14,7 @@ LIVE = {
     "04_threshold": (1, ".nba-example"),
     "05_review_sheet": (1, ".nba-title code"),
     "06_splits": (1, ".nba-row .nba-cell:not(:empty)"),
-    "07_materialize": (2, ".nba-stage-row"),
+    "07_materialize": (1, ".nba-title code"),
 }
 # Notebooks that are opened again without their kernel.
 STORED = ("03_listen", "06_splits")

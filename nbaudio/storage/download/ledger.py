@@ -139,12 +139,8 @@ def sha256_of(url: str) -> str:
 def _row(values: dict[str, Any]) -> Row | None:
     """Return the row of a line, or None if it is not one of ours: that URL is then examined again."""
     try:
-        if "url_sha256" not in values:  # of a version that stored whole URLs
-            url = values["url"]
-            values |= {"url": url and public_url(url), "url_sha256": url and sha256_of(url)}
-            values["reason"] = values["reason"] and redact(values["reason"], url or "")
         return Row(**{field.name: values[field.name] for field in fields(Row)})
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except KeyError:
         return None
 
 

@@ -1,11 +1,10 @@
-"""Notebook widgets to listen, compare, tune, review and materialize; each also shows in a saved page, offline, without a kernel.
+"""Notebook widgets to listen, compare, tune and review; each also shows in a saved page, offline, without a kernel.
 
 Live widgets have front ends in ``js``, see `base`; `static_html` makes the HTML of saved pages. Transcripts and names are always
 text, never markup. A saved player contains its clips, so their number, length and bytes are bounded.
 """
 
 from nbaudio.ui.widgets.explorer import Explorer
-from nbaudio.ui.widgets.materialize_panel import JobPanel, MaterializePanel
 from nbaudio.ui.widgets.paged_table import table
 from nbaudio.ui.widgets.players import Player, TranscriptDiff, corpus_player
 from nbaudio.ui.widgets.review_panel import ReviewPanel
@@ -14,5 +13,5 @@ from nbaudio.ui.widgets.static_html import Clips, Table
 from nbaudio.ui.widgets.threshold_tuner import ThresholdTuner
 from nbaudio.ui.widgets.vocabulary import Vocabulary
 
-__all__ = ["Clips", "Explorer", "JobPanel", "MaterializePanel", "Player", "ReviewPanel", "SegmentTable", "Table"]
-__all__ += ["ThresholdTuner", "TranscriptDiff", "Vocabulary", "corpus_player", "table"]
+__all__ = ["Clips", "Explorer", "Player", "ReviewPanel", "SegmentTable", "Table"]
+__all__ += ["ThresholdTuner", "TranscriptDiff", "corpus_player", "table"]
