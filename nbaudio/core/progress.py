@@ -1,9 +1,4 @@
-"""Progress of long work, with rate and time left: text on standard error in a terminal, an ipywidgets bar in a notebook.
-
-A notebook's bar becomes one line of text when it ends, so that a saved notebook shows what was done without a kernel or frontend.
-The log of a run follows its work with `listen_to_progress`. Hosts that stop responding are named after the bars, or on standard
-error where there is no bar.
-"""
+"""Progress of long work: text on standard error in a terminal, in a notebook a bar that becomes a line of text when it ends."""
 
 import sys
 import threading

@@ -31,7 +31,7 @@ _SOURCE_TEXT = "text_source"
 
 
 def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
-    """Raise InputError unless accepted segments have ``text_<text>``, of the words of `text`, form aside, if it was `judged`."""
+    """Raise InputError unless accepted segments have ``text_<text>``, if `judged` with the words of `text`, formatting aside."""
     if text is None:
         return
     table, held = tables.table_path(workspace), tables.table_schema(workspace)

@@ -23,6 +23,8 @@ from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.remote import CHANGED_MESSAGE
 from nbaudio.storage.urls import is_url
 
+Result = TypeVar("Result")
+
 _TRAILER = struct.Struct("<Q32s8s")  # length of the index, its SHA-256, `_MAGIC`
 _MAGIC = b"nbpack01"
 # What decoders raise on bad data; anything else is a bug and stops the run.

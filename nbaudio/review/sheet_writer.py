@@ -106,8 +106,8 @@ def check_size(rows: int, links: int) -> None:
             raise InputError(f"a sheet holds {most:,} {what}, not {count:,}: {instead}")
 
 
-def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:
-    """Return the workbook of `rows` with `clip` (a relative path or null) and `note`; what differs after `steps` is marked."""
+def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", **compared: Any) -> bytes:
+    """Return the workbook of `rows` with `clip` (a relative path or null) and `note`; errors of `word_diff` are marked."""
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
         _write_review(book, rows, record, reviewer, compared)

@@ -80,7 +80,9 @@ class Formatting:
             self._numerals = self.has_numbers = self.language in _num2words().CONVERTER_CLASSES
         self._longest = max((len(written.split()) for written in self._spoken), default=1)
         self._keys = _Keys(self.alternatives)
-        self._split = lru_cache(maxsize=1 << 15)(self._keys_of)  # texts are compared with several others
+        # Texts are compared with several others, and twice: how much they differ, and where.
+        self._split = lru_cache(maxsize=1 << 15)(self._keys_of)
+        self._aligned = lru_cache(maxsize=1 << 14)(lambda left, right: self.align(words(left), words(right)))
 
     def _load(self, path: Path) -> None:
         try:
@@ -235,7 +237,7 @@ class Formatting:
                 at = op.src_pos
                 found.add((at, at + (op.tag != "insert"), () if op.tag == "delete" else (other[op.dest_pos],)))
             return found
-        for group in self.align(words(left), words(right)):
+        for group in self._aligned(left, right):
             start, stop = (group.left[0], group.left[-1] + 1) if group.left else (at, at)
             if group.edits:
                 found.add((start, stop, group.said[1]))
@@ -250,7 +252,7 @@ class Formatting:
 
     def edits(self, left: str, right: str) -> int:
         """Return how many words differ, formatting aside."""
-        return sum(group.edits for group in self.align(words(left), words(right)))
+        return sum(group.edits for group in self._aligned(left, right))
 
     def are_equal(self, left: str, right: str) -> bool:
         """Return whether two texts differ at most in formatting."""
@@ -263,7 +265,7 @@ class Formatting:
         (one, no_readings), (other, none_either) = self._split(left), self._split(right)
         said = [[*filter(None, one)], [*filter(None, other)]]
         if said[0] != said[1] and not (no_readings and none_either):
-            groups = self.align(words(left), words(right))
+            groups = self._aligned(left, right)
             said = [[word for group in groups for word in group.said[side]] for side in (0, 1)]
         return " ".join(said[0]), " ".join(said[1])
 

@@ -14,4 +14,4 @@ from nbaudio.ui.widgets.threshold_tuner import ThresholdTuner
 from nbaudio.ui.widgets.vocabulary import Vocabulary
 
 __all__ = ["Clips", "Explorer", "Player", "ReviewPanel", "SegmentTable", "Table"]
-__all__ += ["ThresholdTuner", "TranscriptDiff", "corpus_player", "table"]
+__all__ += ["ThresholdTuner", "TranscriptDiff", "Vocabulary", "corpus_player", "table"]
