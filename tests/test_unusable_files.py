@@ -96,6 +96,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines(top / "list.csv", "url,name", "http://127.0.0.1:9/a.wav,a.wav")
     lines(top / "wav.scp", "a a.wav")
     lines(top / "ids.txt", "no such segment")
+    lines(top / "own.tsv", "hr\tRH\tRepublika Hrvatska")
     lines(top / "names.csv", "name,path", "a.wav,a.wav")
     lines(top / "job.yaml", "source: asr.json", "audio: audio")
     table = pl.DataFrame({"path": ["a.wav", "b.wav"], "start": ["0", "1"], "end": ["1", "2"], "text": ["da", "ne"]})
@@ -118,6 +119,10 @@ CORPUS = {"C/corpus.json": FEW, "C/segments.parquet": FEW}
 INGEST = "ingest parlaspeech asr.json --audio audio --out V"
 TABLE = "--audio audio --out V --option name=path --option start=start --option end=end --option text=text"
 CASES: dict[str, dict[str, Iterable[Damage]]] = {
+    "join W t.csv --text x --from text": {"t.csv": (empty, other_schema, *NO_FILES), "W/segments.parquet": FEW},
+    "join W t.parquet --hypothesis x": {"t.parquet": ALL},
+    "recognize W --with cat --as x": {**TABLES, "W/workspace.json": NO_FILES},
+    "score W --formatting own.tsv": {"own.tsv": (random_bytes, other_schema, *NO_FILES)},
     "score W": {"W/segments.parquet": FEW, "W/workspace.json": NO_FILES},
     "evidence W": {"W/segments.parquet": FEW, "W/reviews/verdicts.jsonl": (random_bytes, other_schema, *NO_FILES)}
     | {"W/reviews/sheet.json": ALL, "W/workspace.json": NO_FILES},

@@ -18,7 +18,8 @@ from nbaudio.audio import read_clip
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.review.state import corrections
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text import DiffPart, words
+from nbaudio.text import words
+from nbaudio.text.formatting import Formatting
 from nbaudio.ui import widgets
 from nbaudio.ui.widgets import Player, TranscriptDiff, static_html
 from nbaudio.ui.widgets.clip_audio import BANDS, RATE, clip_picture, peaks, read_sound, spectrogram
@@ -252,10 +253,8 @@ def test_each_further_hypothesis_is_a_line_of_its_own(workspace):
     assert "<b>krivo</b>" in page.marked["ins"]
 
 
-def test_formatting_is_marked_mildly_in_saved_pages(monkeypatch):
-    parts = [DiffPart("formatting", ("5.",), ("peta",)), DiffPart("equal", ("točka",), ("točka",))]
-    monkeypatch.setattr(static_html, "word_diff", lambda *_: parts)
-    page = Page(static_html.diff_html("5. točka", "peta točka")).check_harmless()
+def test_formatting_is_marked_mildly_in_saved_pages():
+    page = Page(static_html.diff_html("5. točka", "peta točka", formatting=Formatting("hr"))).check_harmless()
     attributes = dict(page.tags)["span"]
     assert "dotted" in attributes["style"]
     assert attributes["title"] == "formatting: peta"

@@ -1,5 +1,6 @@
 """Apply reviewers' corrections of texts and bounds to the segments table as the logs have them, and restore what was before."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,8 @@ def _rewritten(workspace: Workspace, segments: pl.DataFrame, before: pl.DataFram
     columns = {name: scores[name] if name in scores else pl.Series([None] * len(new), dtype=new.schema[name]) for name in names}
     # Unscored segments stay unscored; a normal form follows its text in any case.
     guard = {**dict.fromkeys(AGREEMENT, "agreement"), "text_normalized": "text"}
-    follows = {name: corrected & pl.col(guard.get(name, name)).is_not_null() for name in names}
+    guard = {name: guard.get(name, re.sub(r"^(spoken_)?(wer|cer|similarity)", "similarity", name)) for name in names}
+    follows = {name: corrected & pl.col(guard[name]).is_not_null() for name in names}
     new = new.with_columns(pl.when(follows[name]).then(columns[name]).otherwise(name).alias(name) for name in names)
     written = ("text", *names, "text_raw", "text_corrected", "text_origin")
     return segments.with_columns(text_column(segments, name).scatter(rows, new[name]) for name in written)

@@ -1,9 +1,4 @@
-"""Formatting: words that are equal when they are read aloud, such as ``25 %`` and ``dvadeset i pet posto``.
-
-Digits, percent, currency and abbreviations have alternatives in a language: those of the table ``formatting.tsv``, of a table of
-the user, and of num2words. Case, punctuation, hyphens and ligatures never count. Texts are not rewritten: each word is a choice
-between what is written and its alternatives, and two texts are compared by the choices that agree best.
-"""
+"""Formatting: words that are equal when they are read aloud, such as ``25 %`` and ``twenty-five percent``; see docs/hypotheses.md."""
 
 import re
 import unicodedata
@@ -37,9 +32,8 @@ _SEPARATED = re.compile(r"\d+(?:[./:–-]\d+)+\.?")
 _UNCOVERED = re.compile(r"\d|[½¼¾⅓⅔]")
 _MAYBE_UNCOVERED = r"[\d½¼¾⅓⅔]|\p{L}\."  # texts that may have any, searched fast
 _ABBREVIATION = re.compile(r"[^\W\d_]{1,4}\.")
-_MOST_DIGITS, _MOST_READINGS, _LONGEST_SPAN = 12, 24, 4
-# Equal words between two differences that are compared together.
-_BETWEEN = 3
+_MOST_DIGITS, _MOST_READINGS = 12, 24
+_BETWEEN = 3  # equal words between two differences that are compared together
 # Costs of a word too many and of another word: of alignments with as few edits, the one with more equal words.
 _EDIT, _OTHER = 1000, 1001
 
@@ -77,7 +71,9 @@ class Formatting:
             self._load(path)
         self.has_numbers = "1000" in self._spoken
         if self.language is not None and not self.has_numbers:
-            self._numerals = self.has_numbers = self.language in _num2words().CONVERTER_CLASSES
+            from num2words import CONVERTER_CLASSES
+
+            self._numerals = self.has_numbers = self.language in CONVERTER_CLASSES
         self._longest = max((len(written.split()) for written in self._spoken), default=1)
         self._keys = _Keys(self.alternatives)
         # Texts are compared with several others, and twice: how much they differ, and where.
@@ -188,8 +184,10 @@ class Formatting:
         return None
 
     def _say(self, number: int | Decimal, kind: str) -> str:
+        from num2words import num2words
+
         try:
-            return str(_num2words().num2words(number, lang=self.language, to=kind))
+            return str(num2words(number, lang=self.language, to=kind))
         except (NotImplementedError, OverflowError, ValueError, TypeError, AttributeError):  # not in this language
             return ""
 
@@ -393,9 +391,3 @@ def _said(one: frozenset[str], other: frozenset[str]) -> tuple[str, str]:
 
 def _reading(said: str) -> Reading:
     return tuple(frozenset([key]) for word in re.split(r"[\s-]+", said) if (key := fold(word)))
-
-
-def _num2words() -> Any:
-    import num2words
-
-    return num2words

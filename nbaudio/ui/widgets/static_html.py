@@ -123,7 +123,7 @@ def _cell(value: Any, align: str) -> str:
     return f'<td dir="auto" style="{align};{wrap}">{escape(shown)}</td>'
 
 
-def diff_html(text: str, asr_text: str, compared: Mapping[str, Any]) -> str:
+def diff_html(text: str, asr_text: str, **compared: Any) -> str:
     """Return the words of a transcript and a hypothesis in one line, differences marked as deleted or inserted."""
     parts = []
     for part in word_diff(_cut(text), _cut(asr_text), **compared):
@@ -154,8 +154,8 @@ def clip_html(clip: StaticClip) -> str:
             audio = f'<img alt="waveform and spectrogram of {name}" style="{style}" src="data:image/png;base64,{picture}" />'
         style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
         audio += f'<audio controls preload="metadata" aria-label="{name}" style="{style}" src="{data}"></audio>'
-    words = escape(_cut(clip.text)) if clip.asr_text is None else diff_html(clip.text, clip.asr_text, clip.compared)
-    further = ((escape(called), diff_html(clip.text, heard, clip.compared)) for called, heard in clip.further.items())
+    words = escape(_cut(clip.text)) if clip.asr_text is None else diff_html(clip.text, clip.asr_text, **clip.compared)
+    further = ((escape(called), diff_html(clip.text, heard, **clip.compared)) for called, heard in clip.further.items())
     lines = [words, *(f"<code>{called}</code> {heard}" for called, heard in further)]
     style = "margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate"
     said = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
