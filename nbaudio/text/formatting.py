@@ -1,4 +1,4 @@
-"""Formatting: words that are equal when they are read aloud, such as ``25 %`` and ``twenty-five percent``; see docs/hypotheses.md."""
+"""Formatting: words that are equal when they are read aloud, such as ``25 %`` and ``twenty-five percent``; docs/hypotheses.md."""
 
 import re
 import unicodedata
