@@ -114,8 +114,7 @@ def recognize(
         written.write_bytes(b"".join(line + b"\n" for line in _lines(recognizer.version, used.iter_rows())))
     lost = found.drop_nulls("reason").select("segment_id", "recording_id", "reason")
     tables.write(workspace, lost, table=(table := f"{RECOGNIZED_FOLDER}/{name}.problems"))
-    # Without the arguments of a command, which may hold secrets.
-    program = with_.split()[0] if isinstance(with_, str) else recognizer.name
+    program = with_.split()[0] if isinstance(with_, str) else recognizer.name  # without arguments, which may hold secrets
     record = {"step": "recognize", "with": program, "version": recognizer.version}
     changes = store_column(workspace, column, found.select("segment_id", "value"), record)
     total, now = tables.read(workspace, ["segment_id"]).height, int(found["clip_key"].is_in([*texts]).sum())
@@ -140,7 +139,6 @@ def _with_audio(workspace: Workspace) -> pl.DataFrame:
 
 
 def _held(ledger: Path, version: str, keys: Set[str]) -> dict[str, str]:
-    """Return the texts of clips that a ledger has by this version."""
     lines = parse_lines(ledger.read_bytes()) if ledger.exists() else ()
     own = (line for line in lines if line.get("version") == version and isinstance(line.get("text"), str))
     return {line["clip_key"]: line["text"] for line in own if str(line.get("clip_key")) in keys}

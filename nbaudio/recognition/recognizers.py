@@ -30,10 +30,8 @@ Function = Callable[[list[NDArray[np.float32]]], Sequence[str]]
 
 RATE = 16000
 _DOTTED = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
-# Files named in a command up to this size, such as scripts and configurations, are part of its version.
-_HASHED_BYTES = 1 << 20
-# Runs of a command that crashes, in one task, to find the clips that make it crash.
-_RUNS = 32
+_HASHED_BYTES = 1 << 20  # of a file named in a command at most, such as a script, which is part of its version
+_RUNS = 32  # of a command that crashes, in one task, to find the clips that make it crash
 
 
 class Failure(NamedTuple):
@@ -99,7 +97,6 @@ def _sha256(parts: Sequence[str]) -> str:
 
 @cache  # as the module stays imported, its version stays, too
 def _imported(dotted: str, folder: str) -> tuple[Function, str]:
-    """Import a function, with a folder on the path, and return it with its version."""
     module, _, name = dotted.partition(":")
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -124,7 +121,6 @@ def _version(function: Any) -> str:
 
 
 def _run(words: tuple[str, ...], folder: str, clips: Clips) -> dict[str, str | Failure]:
-    """Run a command on files of clips."""
     with tempfile.TemporaryDirectory(prefix="nbaudio-") as temporary:
         lines = ""
         for number, (key, clip) in enumerate(clips.items()):
@@ -149,7 +145,6 @@ def _run(words: tuple[str, ...], folder: str, clips: Clips) -> dict[str, str | F
 
 
 def _text(text: object) -> str | Failure:
-    """Return a text in NFC, or why it is none."""
     if not isinstance(text, str) or any("\ud800" <= each <= "\udfff" for each in text):
         return Failure("its text is not a string of valid Unicode")
     return normalize("NFC", text).strip()

@@ -34,11 +34,9 @@ _PROBLEMS = pl.Schema({"file": pl.String, "line": pl.Int64, "key": pl.String, "r
 
 
 class _Table(NamedTuple):
-    """A table to join: a name for messages, its columns, and the line of each row."""
-
-    name: str
+    name: str  # for messages
     frame: pl.DataFrame
-    lines: Sequence[int]
+    lines: Sequence[int]  # of each row
 
 
 def join(
@@ -102,9 +100,8 @@ def join(
     rows, segments = (matches[side].value_counts() for side in ("row", "segment"))
     several = set(rows.filter(pl.col("count") > 1)["row"])
     repeated = matches.filter(pl.col("segment").is_in(segments.filter(pl.col("count") > 1)["segment"].implode()))["row"]
-    reasons |= dict.fromkeys(set(repeated) - several, "the table has this segment several times") | dict.fromkeys(
-        several, "matches several segments"
-    )
+    reasons |= dict.fromkeys(set(repeated) - several, "the table has this segment several times")
+    reasons |= dict.fromkeys(several, "matches several segments")
     blank = values.fill_null("").str.strip_chars() == "" if values.dtype == pl.String else values.is_null()
     if kind == "text":
         reasons |= dict.fromkeys(set(blank.arg_true()) - set(reasons), "the text is empty")
@@ -118,7 +115,10 @@ def join(
     changes = store_column(workspace, target, found, record)
     shown = values.cast(pl.String)
     problems += [(source.name, source.lines[row], labels[row], reasons[row], shown[row]) for row in sorted(reasons)]
-    _save_problems(workspace, target, problems)
+    if problems:
+        tables.write(workspace, pl.DataFrame(problems, schema=_PROBLEMS, orient="row"), table=f"joined/{target}")
+    else:
+        tables.table_path(workspace, f"joined/{target}").unlink(missing_ok=True)
     facts: dict[str, Any] = {"column": target, "rows": len(values), "matched": len(good), "segments": len(ids)}
     facts |= {"without": len(ids) - len(found), **changes, "empty": int(blank.sum()), "not_joined": len(problems)}
     place = "line" if isinstance(table, str | Path) else "row"
@@ -141,31 +141,24 @@ def _read(table: Any) -> tuple[_Table, list[tuple[Any, ...]]]:
     return _Table(str(path), cells.frame, cells.lines), [(str(path), one.line, "", one.reason, None) for one in cells.problems]
 
 
-def _save_problems(workspace: Workspace, target: str, problems: list[tuple[Any, ...]]) -> None:
-    if problems:
-        tables.write(workspace, pl.DataFrame(problems, schema=_PROBLEMS, orient="row"), table=f"joined/{target}")
-    else:
-        tables.table_path(workspace, f"joined/{target}").unlink(missing_ok=True)
-
-
 def _key_columns(source: _Table, keys: Sequence[str]) -> dict[str, str]:
     """Return the column of each key; a duration stands for a missing end."""
     held = source.frame.columns
     found = {key: next((name for name in _NAMES[key] if name in held), None) for key in (*keys, "duration")}
-    if "end" in keys and found["end"] is None and found["duration"] is not None:
-        found["end"] = ""
-    if missing := [key for key in keys if found[key] is None]:
+    without_end = "end" in keys and found["end"] is None and found["duration"] is not None
+    wanted = [key for key in found if key != ("end" if without_end else "duration")]
+    if missing := [key for key in wanted if found[key] is None]:
         usual = ", ".join(_NAMES[missing[0]])
         raise InputError(f"{source.name}: no column {missing[0]} (or {usual}); it has {', '.join(held)}")
-    wanted = [*keys, *(["duration"] if found.get("end") == "" else [])]
     return {key: name for key in wanted if (name := found[key])}
 
 
 def _value_column(source: _Table, kind: str, names: Sequence[str], from_: str | None, used: Iterable[str]) -> str:
-    others = [name for name in source.frame.columns if name not in used]
+    held = source.frame.columns
+    others = [name for name in held if name not in used]
     if from_ is not None:
-        if from_ not in source.frame.columns:
-            raise InputError(f"{source.name}: no column {from_!r}; it has {', '.join(source.frame.columns)}")
+        if from_ not in held:
+            raise InputError(f"{source.name}: no column {from_!r}; it has {', '.join(held)}")
         return from_
     for name in (*names, *_NAMES[kind], *(others if len(others) == 1 else [])):
         if name in others:
@@ -182,16 +175,10 @@ def _values(source: _Table, name: str, kind: str) -> pl.Series:
         column = column.scatter(lists.arg_true(), [_joined(one) for one in column.filter(lists)])
     if kind != "column":
         return cell_texts(Path(source.name), column, empty=True).str.normalize("NFC")
-    if column.dtype != pl.String:
-        return (
-            column
-            if column.dtype == pl.Boolean
-            else column
-            if column.dtype.is_numeric()
-            else cell_texts(Path(source.name), column, empty=False)
-        )
+    if column.dtype == pl.Boolean or column.dtype.is_numeric():
+        return column
     plain = cell_texts(Path(source.name), column, empty=False)
-    if plain.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
+    if column.dtype != pl.String or plain.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
         return plain
     lower = plain.str.to_lowercase()
     is_boolean = lower.drop_nulls().is_in(["true", "false"]).all() and lower.count()
@@ -231,13 +218,9 @@ def _by_times(workspace: Workspace, located: Mapping[str, pl.Series], tolerance:
         times["end"] = [None if start is None or length is None else start + length for start, length in pairs]
     held = tables.read(workspace, ["recording_id", "source_start", "source_end"])
     bounds = [[_decimal(one) for one in held[name]] for name in ("source_start", "source_end")]
-    placed = [pl.Series(map(_written, side), dtype=pl.String) for side in bounds]
-    segments = pl.DataFrame({"recording_id": held["recording_id"], "start": placed[0], "end": placed[1]}).with_row_index(
-        "segment"
-    )
-    unique = pl.Series([one if isinstance(one, str) else None for one in recordings], dtype=pl.String)
-    wanted = [pl.Series(map(_written, times[side]), dtype=pl.String) for side in ("start", "end")]
-    matches, reasons = _paired(pl.DataFrame({"recording_id": unique, "start": wanted[0], "end": wanted[1]}), segments)
+    segments = _located(held["recording_id"], *bounds).with_row_index("segment")
+    unique = [one if isinstance(one, str) else None for one in recordings]
+    matches, reasons = _paired(_located(unique, times["start"], times["end"]), segments)
     if tolerance:
         missed = [(row, recordings[row], times["start"][row], times["end"][row]) for row in reasons]
         near = _near(missed, zip(held["recording_id"], *bounds, strict=True), tolerance)
@@ -247,6 +230,11 @@ def _by_times(workspace: Workspace, located: Mapping[str, pl.Series], tolerance:
         if names[row] and not isinstance(recordings[row], str):
             reasons[row] = "no recording has this name" if recordings[row] is None else "several recordings have this name"
     return matches, reasons
+
+
+def _located(recordings: Iterable[str | None], start: Iterable[Decimal | None], end: Iterable[Decimal | None]) -> pl.DataFrame:
+    columns = {"recording_id": recordings, "start": map(_written, start), "end": map(_written, end)}
+    return pl.DataFrame({name: pl.Series(values, dtype=pl.String) for name, values in columns.items()})
 
 
 def _near(rows: Iterable[tuple[Any, ...]], segments: Iterable[tuple[Any, ...]], tolerance: Decimal) -> list[tuple[int, int]]:
@@ -277,9 +265,8 @@ def _recording_names(workspace: Workspace) -> dict[str, str | int]:
     for key, name in pairs:
         for spelling in _spellings(name) if name and key else ():
             found[spelling].add(key)
-    return {name: len(keys) if len(keys) > 1 else next(iter(keys)) for name, keys in found.items()} | {
-        key: key for key, _ in pairs if key
-    }
+    unique = {name: len(keys) if len(keys) > 1 else next(iter(keys)) for name, keys in found.items()}
+    return unique | {key: key for key, _ in pairs if key}
 
 
 def _spellings(name: str) -> list[str]:
@@ -298,5 +285,4 @@ def _decimal(text: str | None) -> Decimal | None:
 
 
 def _written(value: Decimal | None) -> str | None:
-    """Return a number as one text, however it was written."""
     return None if value is None else f"{value.normalize():f}"

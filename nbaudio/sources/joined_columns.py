@@ -33,7 +33,6 @@ def check_name(workspace: Workspace, kind: str, name: str) -> str:
 
 
 def _check_joined(workspace: Workspace, column: str, held: Collection[str]) -> None:
-    """Raise InputError for a column that is there, but was not written by a step that adds columns."""
     if column in held and column not in workspace.settings.get("joined", {}):
         _refuse(held, column, f"{workspace.path}: the source has a column {column}, which stays")
 
@@ -46,10 +45,9 @@ def _refuse(held: Collection[str], name: str, why: str) -> None:
 
 
 def store_column(workspace: Workspace, column: str, values: pl.DataFrame, record: Mapping[str, Any]) -> dict[str, int]:
-    """Write a column of the segments table and what made it; return how many values are `new`, `changed`, `gone` and `unchanged`.
+    """Write a column of the segments table from `segment_id`, each once, and `value`; return how many are new, changed and so on.
 
-    `values` has `segment_id`, each id once, and `value`; other segments get null. Scores of a text or hypothesis are dropped if a
-    value changes. Raises InputError where a source brought the column.
+    Other segments get null. Scores of a text or hypothesis are dropped if a value changes.
     """
     held = tables.table_schema(workspace)
     _check_joined(workspace, column, held)
@@ -64,8 +62,7 @@ def store_column(workspace: Workspace, column: str, values: pl.DataFrame, record
     settings["joined"] = settings.get("joined", {}) | {column: dict(record)}
 
     def parts() -> Iterator[pl.DataFrame]:
-        starts = count(0, tables.ROWS_A_GROUP)
-        for start, part in zip(starts, tables.read_batches(workspace), strict=False):
+        for start, part in zip(count(0, tables.ROWS_A_GROUP), tables.read_batches(workspace), strict=False):
             yield part.drop(stale).with_columns(new.slice(start, len(part)))
 
     workspace.save_together(settings=settings, segments=parts())
@@ -75,8 +72,7 @@ def store_column(workspace: Workspace, column: str, values: pl.DataFrame, record
 def _scores_of(column: str, held: Collection[str]) -> list[str]:
     """Return the columns with scores of a text or hypothesis, and of the agreement of hypotheses."""
     texts, hypotheses = tables.text_names([column]), tables.hypothesis_names([column])
-    if not texts and not hypotheses:
+    if not (names := {*texts, *hypotheses}):
         return []
-    names = {*texts, *hypotheses}
     names |= {f"{t}_{h}" for t in texts or tables.text_names(held) for h in hypotheses or tables.hypothesis_names(held)}
     return [each for each in held if each in tables.AGREEMENT or ((score := _SCORE.fullmatch(each)) and score[1] in names)]

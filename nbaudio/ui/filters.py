@@ -1,7 +1,4 @@
-"""Filter and sort a frame by SQL conditions, text search and columns; orders are row numbers of the frame (uint32).
-
-Named filters are kept in the workspace, so that other notebooks and later kernels have them.
-"""
+"""Filter and sort a frame by SQL conditions, text search and columns; orders are row numbers of the frame (uint32)."""
 
 import os
 import re
@@ -24,8 +21,7 @@ INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "nu
 
 Order = NDArray[np.uint32]
 
-# Most values searched for similar ones.
-_MOST_VALUES = 10_000
+_MOST_VALUES = 10_000  # searched for similar ones
 _LONGEST_NAME = 100
 _MOST = 500
 _EMPTY = {"where": "", "find": "", "sort": "", "descending": False}

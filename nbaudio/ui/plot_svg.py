@@ -1,8 +1,4 @@
-"""Figure that shows itself as SVG in pages and notebooks, with exact values on hover and without scripts.
-
-Black becomes the color of the text around the plot, and the ground is transparent, so that a plot follows a light or dark theme.
-All text is escaped. Equal plots give equal SVG.
-"""
+"""Figure that shows itself as SVG without scripts: black follows the theme, all text is escaped, equal plots give equal SVG."""
 
 import io
 import re
@@ -17,8 +13,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Narrower than this, a plot scrolls instead of shrinking further: its smallest font has 9 CSS pixels.
-_NARROWEST_PX = 760
+_NARROWEST_PX = 760  # narrower, a plot scrolls instead of shrinking: its smallest font has 9 CSS pixels
 _FONTS = "Verdana, 'DejaVu Sans', system-ui, sans-serif"
 _TOOLTIP_STYLE = ".nbaudio-values rect:hover{fill-opacity:.15}"
 # Class names are none of those of the widgets, whose style sheet holds for the whole page.

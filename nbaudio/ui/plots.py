@@ -1,9 +1,4 @@
-"""Plots of each step, for notebooks and pages.
-
-Each function takes a workspace, a corpus folder or a table and returns a `Plot`, which Jupyter shows as SVG with values on hover,
-or as a PNG. Axes have units. Hatches or words repeat what colors show; the colors are those of Okabe and Ito, with a contrast of
-3:1 on white and on black. Names are drawn as they are, never as TeX.
-"""
+"""Plots of each step: axes have units, hatches or words repeat what colors show, names are drawn as they are, never as TeX."""
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle, pairwise
@@ -30,12 +25,11 @@ from nbaudio.ui import views
 from nbaudio.ui.plot_svg import Plot
 from nbaudio.ui.views import Source
 
-# The orange is darker than theirs, and the pale one is transparent, for both themes.
+# Of Okabe and Ito, 3:1 on white and on black: the orange is darker than theirs, the pale one is transparent.
 BLUE, ORANGE, GREEN, RED, GRAY, PALE = "#0072B2", "#C08200", "#009E73", "#D55E00", "#8A8A8A", "#8A8A8A4D"
 _STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
 _OUT = (PALE, "\\\\")
-# With more bars, a histogram or the longest ones are shown instead.
-_MOST_BARS = 24
+_MOST_BARS = 24  # of more, a histogram or the longest ones
 _LONGEST_LABEL = 36
 _SMALL = 8.5
 
@@ -53,13 +47,13 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
     rows = np.arange(len(table))
     axes.barh(rows, lengths / scale, height=0.72, **_style(PALE), label="whole recording")
     axes.barh(rows, spoken / scale, height=0.36, **_style(BLUE, "///"), label="transcribed")
+    names = table["recording_id"].to_list()
     for row, (codec, rate, channels) in enumerate(table.select("codec", "sampling_rate", "num_channels").iter_rows()):
         note = "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
         color = RED if rate is None else "black"
         axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=_SMALL, color=color, parse_math=False)
-    names = table["recording_id"].to_list()
-    for row, (name, length, part) in enumerate(zip(names, lengths, spoken, strict=True)):
-        plot.show_on_hover(axes, f"{name}\n{_show_time(length)}, transcribed: {_show_time(part)}", y=(row - 0.5, row + 0.5))
+        times = f"{_show_time(lengths[row])}, transcribed: {_show_time(spoken[row])}"
+        plot.show_on_hover(axes, f"{names[row]}\n{times}", y=(row - 0.5, row + 0.5))
     in_all = f"{_show_time(lengths.sum())} in all, transcribed: {_show_time(spoken.sum())}"
     plot.alt_text = f"Bars of {len(table):,} recordings: {in_all}"
     _name_rows(axes, names)
@@ -78,7 +72,7 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
     kinds = kinds.sort(pl.col("duration_s").list.len(), "sampling_rate", "num_channels", descending=True)
     labels = [f"{rate / 1000:g} kHz, {_channels(number)}: {len(lengths):,}" for rate, number, lengths in kinds.iter_rows()]
     values = [np.asarray(lengths) / scale for lengths in kinds["duration_s"]]
-    _histogram(axes, values, bins=40, styles=_STYLES, labels=labels)
+    _histogram(axes, values, bins=40, labels=labels)
     axes.legend(frameon=False, fontsize=_SMALL)
     length = _show_time(float(known["duration_s"].sum()))
     plot.alt_text = f"Histogram of the lengths of {len(table):,} recordings, {length} in all{without}. {'; '.join(labels)}"
@@ -97,7 +91,7 @@ def scores(source: Source) -> Plot:
         (right, "duration_s", "Duration", "seconds", 40),
     ):
         values = segments[name].filter(segments[name].is_finite()).to_numpy()
-        _histogram(_axes(axes, title, x=label), [values.clip(max=1) if name == "wer" else values], bins=bins, styles=_STYLES)
+        _histogram(_axes(axes, title, x=label), [values.clip(max=1) if name == "wer" else values], bins=bins)
         if len(values):
             least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
             shown.append(f"{title}, {len(values):,} segments: median {median:.3g}, 90 % from {least:.3g} to {most:.3g}")
@@ -114,8 +108,7 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
     plot = _plot(3.6)
     left, right = plot.subplots(1, 2)
-    title = f"Similarity of {len(similarity):,} segments"
-    _axes(left, title, x="similarity of transcript and hypothesis", y="segments")
+    _axes(left, f"Similarity of {len(similarity):,} segments", x="similarity of transcript and hypothesis", y="segments")
     out, inside = similarity[similarity < value], similarity[similarity >= value]
     styles, labels = ((GRAY, "\\\\"), (BLUE, "")), (f"below: {len(out):,}", f"kept: {len(inside):,}")
     _histogram(left, [out, inside], bins=np.linspace(-1, 1, 51), styles=styles, labels=labels)
@@ -126,10 +119,10 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     for start, segments_kept, hours_kept, share in curve.select("threshold", "segments", "hours", "hours_share").iter_rows():
         text = f"threshold {start:g}\nkept: {segments_kept:,} segments, {_show_time(3600 * hours_kept)}, {share:.1%} of all hours"
         plot.show_on_hover(right, text, x=(start - 0.005, start + 0.005))
-    point = value, kept["hours"] * 3600 / scale
+    point, kept_hours = (value, kept["hours"] * 3600 / scale), _show_time(3600 * kept["hours"])
     right.plot(*point, "o", color=RED)
     right.set_ylim(bottom=0)
-    note = f"{_show_time(3600 * kept['hours'])}\n{kept['hours_share']:.0%} of all"
+    note = f"{kept_hours}\n{kept['hours_share']:.0%} of all"
     right.annotate(note, point, xytext=(-10, -12), textcoords="offset points", ha="right", va="top")
     for axes in (left, right):
         axes.xaxis.set_major_locator(MultipleLocator(0.5))
@@ -137,8 +130,7 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     left.legend(frameon=False, fontsize=_SMALL, loc="upper left")
     plot.alt_text = (
         f"Histogram of the similarity of {len(similarity):,} segments: {len(out):,} below {value:g}, {len(inside):,} kept. "
-        f"Curve of the hours kept by each threshold: {value:g} keeps {_show_time(3600 * kept['hours'])}, "
-        f"{kept['hours_share']:.0%} of all"
+        f"Curve of the hours kept by each threshold: {value:g} keeps {kept_hours}, {kept['hours_share']:.0%} of all"
     )
     return plot
 
@@ -160,7 +152,6 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     for lowest, hours in known.filter("proven").select("threshold", "hours").head(1).iter_rows():
         label = f"lowest proven: {lowest:g}, {_show_time(3600 * hours)}"
         axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=label)
-    # Show the intervals in full, however wide they are.
     if known.is_empty():
         axes.set_xlim(-1, 1.02)
     shown = known.filter(pl.col("threshold").is_between(*axes.get_xlim()))
@@ -205,8 +196,7 @@ def claimed(curve: Frame) -> Plot:
 
 def _explain_precision(plot: Plot, axes: Axes, known: pl.DataFrame, conclusion: str) -> None:
     """Give each threshold its values on hover, and the plot an alternative text with at most five of them."""
-    names = ("threshold", "precision", "low", "high", "reviewed")
-    points = known.select(pl.col(names)).sort("threshold").rows()
+    points = known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows()
     half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
     texts = {}
     for at, estimate, low, high, reviewed in points:
@@ -296,8 +286,7 @@ def shards(corpus: str | Path) -> Plot:
 
 def _split_styles(splits: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the style of each split: train, dev and test always have the same; others take the rest in turn."""
-    rest = cycle(_STYLES[len(SPLITS) :])
-    fixed = dict(zip(SPLITS, _STYLES, strict=False))
+    fixed, rest = dict(zip(SPLITS, _STYLES, strict=False)), cycle(_STYLES[len(SPLITS) :])
     return {name: fixed.get(name) or next(rest) for name in splits}
 
 
@@ -321,7 +310,6 @@ def _axes(axes: Axes, title: str, *, x: str = "", y: str = "") -> Axes:
 
 
 def _legend(plot: Plot, axes: Axes | None = None) -> None:
-    """Draw one legend below the plot."""
     handles, labels = (axes or plot.axes[0]).get_legend_handles_labels()
     plot.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=_SMALL)
 
@@ -339,8 +327,8 @@ def _histogram(
     values: Sequence[NDArray[np.float64]],
     *,
     bins: int | NDArray[np.float64],
-    styles: Sequence[tuple[str, str]],
-    labels: Sequence[str] | None = None,
+    styles: Sequence[tuple[str, str]] = _STYLES,
+    labels: Sequence[str] = (),
 ) -> None:
     """Draw stacked histograms, one style each, with integer ticks."""
     edges = np.histogram_bin_edges(np.concatenate([np.empty(0), *values]), bins)
@@ -353,7 +341,7 @@ def _histogram(
     for bin_counts, span in zip(drawn.T, pairwise(edges), strict=True):
         if isinstance(plot, Plot) and any(bin_counts):
             parts = [f"{what}: {sum(bin_counts):,.0f}"]
-            if labels and len(labels) > 1:
+            if len(labels) > 1:
                 parts += [f"{label.rpartition(':')[0] or label}: {n:,.0f}" for label, n in zip(labels, bin_counts, strict=True)]
             text = f"{axes.get_xlabel()}: {span[0]:.3g} to {span[1]:.3g}\n" + "\n".join(parts)
             plot.show_on_hover(axes, text, x=span)

@@ -1,8 +1,4 @@
-"""Read-only tables of a workspace or a corpus, for notebooks, plots and players.
-
-Every function returns a polars frame with the most informative rows first; durations are seconds (`duration_s`), to show and
-never to compute with.
-"""
+"""Read-only tables of a workspace or a corpus, most informative rows first; `duration_s` is to show, never to compute with."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,7 +24,6 @@ Source = str | Path | Workspace | Frame
 ORDERS = ("worst", "best", "random")
 # Invalid durations, and segments that end before they start, count as no hours.
 HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0)).otherwise(0.0) / 3600
-# Segments within their recording.
 PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
 _USED = tuple(name for name in SEGMENTS if name != "word_times")
 _BANDS = {"0-2 s": 0, "2-5 s": 2, "5-10 s": 5, "10-20 s": 10, "20+ s": 20}
@@ -56,7 +51,7 @@ def growth(workspace: str | Path | Workspace) -> pl.DataFrame:
 def kept_and_new(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return how many segments of each `split` are `kept` from before the archive grew, and `new`; no rows if it never grew."""
     facts = Workspace.open(workspace).report("select").get("facts", {})
-    kept, new = (facts.get(name, {}) for name in ("kept_from_earlier", "new"))
+    kept, new = facts.get("kept_from_earlier", {}), facts.get("new", {})
     rows = [(split, kept.get(split, 0), new.get(split, 0)) for split in ordered_splits({**kept, **new})]
     return pl.DataFrame(rows, schema={"split": pl.String, "kept": pl.Int64, "new": pl.Int64}, orient="row")
 
@@ -80,9 +75,8 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
     segments = with_durations(workspace.segments, table)
     spoken = segments.group_by("recording_id").agg(segments=pl.len(), transcribed_s=3600 * HOURS.sum())
     duration = (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s")
-    counts = pl.col("segments", "transcribed_s").fill_null(0)
-    found = table.join(spoken, on="recording_id", how="left")
-    found = found.select("recording_id", "codec", "sampling_rate", "num_channels", duration, counts)
+    facts = ("recording_id", "codec", "sampling_rate", "num_channels", duration)
+    found = table.join(spoken, on="recording_id", how="left").select(*facts, pl.col("segments", "transcribed_s").fill_null(0))
     return found.sort("duration_s", "recording_id", descending=[True, False], nulls_last=True)
 
 
@@ -168,10 +162,9 @@ def speakers(source: Source) -> pl.DataFrame:
     """Return hours of each speaker: `speaker_id`, a column for each split, such as `train`, and `out` (of the corpus)."""
     table = segments(source)
     splits = listed_splits(table["split"].unique())
-    place = pl.coalesce(pl.col("split").cast(pl.String), pl.lit("out"))
-    sums = [HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out")]
-    kept = pl.sum_horizontal(splits)
-    return table.group_by("speaker_id").agg(sums).sort(kept, "speaker_id", descending=[True, False], nulls_last=True)
+    place = pl.col("split").cast(pl.String).fill_null("out")
+    found = table.group_by("speaker_id").agg(HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out"))
+    return found.sort(pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True)
 
 
 def reasons(source: Source) -> pl.DataFrame:
@@ -268,8 +261,7 @@ def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) 
     from nbaudio.text.word_accuracy import word_accuracy
 
     frame, columns = _with_hypotheses(source, [hypothesis], where, "text", normal=False)
-    pairs = frame.select("segment_id", "text", heard=columns[hypothesis]).drop_nulls(["text", "heard"])
-    return word_accuracy(pairs)
+    return word_accuracy(frame.select("segment_id", "text", heard=columns[hypothesis]).drop_nulls(["text", "heard"]))
 
 
 def _with_hypotheses(
@@ -293,9 +285,7 @@ def _with_hypotheses(
 
 
 def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
-    """Return all segments, rejected ones too, with `duration_s` and all hypotheses, without word times.
-
-    With `further` there are also the further columns of the source.
+    """Return all segments, rejected ones too, with `duration_s`, all hypotheses and, on `further`, the source's further columns.
 
     Raises:
         InputError: there is neither a workspace nor a corpus, or its tables cannot be read.
@@ -314,9 +304,8 @@ def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
         return _of_corpus(folder, further=further)
     if folder.place.local is not None and folder.exists("workspace.json"):
         workspace = Workspace.open(folder.place.local)
-        return with_durations(
-            tables.read(workspace, _read(tables.table_schema(workspace), further=further)), workspace.recordings
-        )
+        names = _read(tables.table_schema(workspace), further=further)
+        return with_durations(tables.read(workspace, names), workspace.recordings)
     raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
 
 
@@ -325,7 +314,6 @@ def _place(source: str | Path | Workspace) -> str | Path:
 
 
 def _read(held: Iterable[str], *, further: bool) -> list[str]:
-    """Return which columns of a table are read."""
     unread = {"word_times", *NORMALIZED, "sampling_rate", "duration_s"}
     more = (name for name in held if name not in unread) if further else hypothesis_names(held).values()
     return list(dict.fromkeys((*_USED, *more)))
@@ -343,8 +331,7 @@ def _of_corpus(folder: Folder, *, further: bool) -> pl.DataFrame:
             with folder.local(name) as path, reading_parquet(path):
                 rows = pl.scan_parquet(path, glob=False)
                 held = rows.collect_schema().names()
-                names = [name for name in _read(held, further=further) if name in held]
-                part = rows.select(names).collect()
+                part = rows.select(name for name in _read(held, further=further) if name in held).collect()
         except InputError as error:
             raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
         parts.append(conform(part.with_columns(decision=pl.lit(decision)), SEGMENTS, name).drop("word_times"))

@@ -1,8 +1,4 @@
-"""Examples of a statistics page: a few segments for each finding, with their audio (mono, MP3).
-
-A page holds the first `LONGEST_S` seconds of each clip and `MOST_BYTES` of audio in all. Only the windows of the examples are
-read. Audio that cannot be read gives a note.
-"""
+"""Examples of a statistics page: a few segments for each finding, with their audio, or a note why there is none."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -23,7 +19,7 @@ from nbaudio.ui import views
 from nbaudio.ui.widgets.clip_audio import RATE, clip_picture, read_window
 from nbaudio.ui.widgets.static_html import MOST_BYTES, Clips, StaticClip, static_clip
 
-LONGEST_S = 15
+LONGEST_S = 15  # of a clip
 NEAREST, WORST, REASONS, SPEAKERS, FAULTS = (
     "Kept, with the lowest similarity",
     "Lowest similarity of all",
@@ -32,11 +28,8 @@ NEAREST, WORST, REASONS, SPEAKERS, FAULTS = (
     "Judged as wrong",
 )
 _MOST_WORST, _MOST_GROUPS = 4, 12
-# An unreachable server fails for each clip, after its timeouts.
-_MOST_FAILURES = 5
-
-# Samples, their rate, and whether the segment is longer.
-_Read = Callable[[dict[str, Any]], tuple[NDArray[np.int16], int, bool]]
+_MOST_FAILURES = 5  # an unreachable server fails for each clip, after its timeouts
+_Read = Callable[[dict[str, Any]], tuple[NDArray[np.int16], int, bool]]  # samples, rate, whether the segment is longer
 
 
 def choose_examples(segments: pl.DataFrame, state: ReviewState | None) -> dict[str, dict[str, str]]:
@@ -44,7 +37,8 @@ def choose_examples(segments: pl.DataFrame, state: ReviewState | None) -> dict[s
     kept, one = segments.filter(pl.col("decision").ne_missing("reject")), pl.col("segment_id").sort().get(pl.len() // 2)
     spoken = views.speakers(kept)["speaker_id"].drop_nulls().head(_MOST_GROUPS)
     reasons = views.reasons(segments)["reason"].head(_MOST_GROUPS)
-    faults = state.verdicts.filter(~pl.col("verdict").is_in([OK, UNSURE])) if state else pl.DataFrame()
+    none = pl.DataFrame(schema={"segment_id": pl.String, "verdict": pl.String})
+    faults = state.verdicts.filter(~pl.col("verdict").is_in([OK, UNSURE])) if state else none
 
     def lowest(frame: pl.DataFrame) -> dict[str, str]:
         found = frame.filter(pl.col("similarity").is_finite()).sort("similarity", "segment_id").head(_MOST_WORST)
@@ -54,13 +48,12 @@ def choose_examples(segments: pl.DataFrame, state: ReviewState | None) -> dict[s
         found = dict(frame.group_by(column).agg(one).iter_rows())
         return {found[value]: f"{column}: {value}" for value in values if value in found}
 
-    wrong = faults["verdict"].unique().sort() if len(faults) else pl.Series(dtype=pl.String)
     found = {
         NEAREST: lowest(kept),
         WORST: lowest(segments),
         REASONS: of_each("reason", segments, reasons),
         SPEAKERS: dict.fromkeys(of_each("speaker_id", kept, spoken), ""),
-        FAULTS: of_each("verdict", faults, wrong) if len(wrong) else {},
+        FAULTS: of_each("verdict", faults, faults["verdict"].unique().sort()),
     }
     return {title: wanted for title, wanted in found.items() if wanted}
 
@@ -74,8 +67,7 @@ def read_examples(
     place = str(state.workspace.audio if state else path).rstrip("/")
     read, closed, left, failures = None, None, MOST_BYTES, 0
 
-    def reason(error: Exception) -> str:
-        """Return why there is no sound, without the folder on this machine."""
+    def reason(error: Exception) -> str:  # without the folder on this machine
         return f"no sound: {str(error).removeprefix('no sound: ').replace(f'{place}/', '')}"
 
     if audio:
@@ -103,10 +95,8 @@ def read_examples(
         left -= len(sound or b"")
         return static_clip(row, sound, note, picture, *([fact] if fact else []))
 
-    return {
-        title: Clips(tuple(clip(rows[name], fact) for name, fact in group.items() if name in rows))
-        for title, group in groups.items()
-    }
+    shown = {title: {name: fact for name, fact in group.items() if name in rows} for title, group in groups.items()}
+    return {title: Clips(tuple(clip(rows[name], fact) for name, fact in group.items())) for title, group in shown.items()}
 
 
 def _workspace_audio(workspace: Workspace, wanted: Collection[str]) -> _Read:

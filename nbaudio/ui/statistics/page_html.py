@@ -1,8 +1,4 @@
-"""HTML of a statistics page: figures and findings first, then sections with tables, plots and clips; light, dark and printed.
-
-The page loads and runs nothing: every text is escaped, cells isolate their direction, and a content security policy forbids all
-but its own style, pictures and audio.
-"""
+"""HTML of a statistics page, which loads and runs nothing: every text is escaped, and cells isolate their direction."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

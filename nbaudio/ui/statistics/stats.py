@@ -71,8 +71,5 @@ def count(segments: pl.DataFrame) -> dict[str, Any]:
         values = kept[name].drop_nulls()
         if len(values):
             facts[name] = {label: round(float(values.quantile(q) or 0.0), 3) for label, q in _QUANTILES.items()}
-    for split in ordered_splits(kept["split"].unique()):
-        part = kept.filter(pl.col("split") == split)
-        if part.height:
-            facts[split] = amounts(part)
-    return facts
+    parts = {split: kept.filter(pl.col("split") == split) for split in ordered_splits(kept["split"].unique())}
+    return facts | {split: amounts(part) for split, part in parts.items() if part.height}

@@ -1,7 +1,6 @@
-"""Sections of the statistics page of a workspace or a corpus, with tables, plots and clips; the page as an .xlsx workbook.
+"""Sections of the statistics page; and the page as an .xlsx workbook, of the same bytes for equal sections.
 
-Tables are short, with the first rows of long ones, and have names for people. In the workbook texts are typed strings, which
-never become formulas, numbers or links; equal sections give equal bytes.
+In the workbook texts are typed strings, which never become formulas, numbers or links.
 """
 
 import io
@@ -73,7 +72,6 @@ def page_sections(
 
 
 def _since(base: str | Path | None, path: str | Path) -> list[Section]:
-    """Return the comparison with an earlier version; nothing without one."""
     if base is None:
         return []
     found = diff(base, path).facts
@@ -108,10 +106,9 @@ def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: pl.D
     parameters = {name: value for name, value in selection.get("parameters", {}).items() if value not in (None, [])}
     hours = float(segments.select(views.HOURS.sum()).item())
     share = f"{facts['segments_kept'] / segments.height:.1%}" if segments.height else "-"
-    out = f"{facts['segments_rejected']:,} are out"
     figures = [
         ("audio", show(facts["hours"], "hours"), ""),
-        ("segments", show(facts["segments_kept"]), out),
+        ("segments", show(facts["segments_kept"]), f"{facts['segments_rejected']:,} are out"),
         ("speakers", show(facts["speakers"]), ""),
         ("recordings", show(facts["recordings"]), ""),
         ("share kept", share, f"of the segments; {facts['hours'] / (hours or 1):.1%} of the hours"),
@@ -127,7 +124,6 @@ def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: pl.D
 
 
 def _headline_precision(evidence: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the precision and what is proven; or what is missing, with the command that gives it."""
     claim = evidence.get("selection", {})
     if claim.get("precision") is None:
         return "not known", "No sample has been judged: 'nbaudio review export W --out sheet.xlsx' draws one"
@@ -148,28 +144,20 @@ def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
         for label, values in finite.items()
         if len(values)
     ]
-    return Section(
-        "Durations and similarity",
-        "The plots show all segments, including rejected ones; the table shows kept ones.",
-        {"Quantiles": pl.DataFrame(rows)} if rows else {},
-        plots.scores(segments),
-        "; ".join(f"{row['measure']}: median {show(row['median'])}" for row in rows),
-    )
+    about = "The plots show all segments, including rejected ones; the table shows kept ones."
+    tables = {"Quantiles": pl.DataFrame(rows)} if rows else {}
+    medians = "; ".join(f"{row['measure']}: median {show(row['median'])}" for row in rows)
+    return Section("Durations and similarity", about, tables, plots.scores(segments), medians)
 
 
 def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:
     used = selection_threshold(selection)
     shown = views.threshold_curve(segments).filter(pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)]))
-    shown = shown.with_columns((pl.col("segments_share", "hours_share") * 100).round(1))
-    names = {"segments_share": "segments [%]", "hours_share": "hours [%]"}
+    percent = {"segments [%]": "segments_share", "hours [%]": "hours_share"}
+    shown = shown.select("threshold", "segments", "hours", **{name: (pl.col(of) * 100).round(1) for name, of in percent.items()})
     plot = plots.threshold(segments, used)
-    return Section(
-        "Threshold",
-        f"What a threshold on similarity alone would keep; {used:g} is marked.",
-        {"Kept by threshold": shown.rename(names)},
-        plot,
-        plot.alt_text.rpartition(": ")[2],
-    )
+    about = f"What a threshold on similarity alone would keep; {used:g} is marked."
+    return Section("Threshold", about, {"Kept by threshold": shown}, plot, plot.alt_text.rpartition(": ")[2])
 
 
 def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
@@ -180,13 +168,9 @@ def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     tables = {"Evidence": _pairs(describe_claim(evidence["selection"]))}
     tables["By part and measure, each by itself"] = pl.DataFrame(describe_parts(evidence), infer_schema_length=None)
     tables["All segments at or above a threshold on similarity, kept or not"] = curve
-    return Section(
-        title,
-        "What the verdicts prove about the clips that ship, whenever one looks.",
-        tables,
-        plots.evidence(state) if state else plots.claimed(curve),
-        " ".join(_headline_precision(evidence)),
-    )
+    about = "What the verdicts prove about the clips that ship, whenever one looks."
+    plot = plots.evidence(state) if state else plots.claimed(curve)
+    return Section(title, about, tables, plot, " ".join(_headline_precision(evidence)))
 
 
 def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
@@ -214,13 +198,10 @@ def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
     columns = {"shared values": "shared", "segments of dev and test": "segments"}
     counted = [{"check": check} | {name: found.get(key) for name, key in columns.items()} for check, found in checks]
     listed = [{"check": check, **row} for check, found in checks for row in found.get("exceptions", [])[:_MOST_ROWS]]
-    yield Section(
-        "What the splits share",
-        "Each segment of dev and test was compared with all segments of the other splits.",
-        {"Checks": pl.DataFrame(counted), **({"First exceptions": pl.DataFrame(listed, schema=EXCEPTIONS)} if listed else {})},
-        None,
-        " ".join(_headline_leakage(leakage)),
-    )
+    about = "Each segment of dev and test was compared with all segments of the other splits."
+    tables = {"Checks": pl.DataFrame(counted)}
+    tables |= {"First exceptions": pl.DataFrame(listed, schema=EXCEPTIONS)} if listed else {}
+    yield Section("What the splits share", about, tables, None, " ".join(_headline_leakage(leakage)))
 
 
 def _vocabulary(kept: pl.DataFrame) -> Section:
@@ -234,17 +215,14 @@ def _vocabulary(kept: pl.DataFrame) -> Section:
         "different characters": len(found.counts),
         "of them neither letter, digit nor blank": len(found.odd),
     }
-    return Section(
-        "Vocabulary",
-        "Words of kept segments, in lower case and without punctuation; characters as they are.",
-        {"Counts": _pairs(counted), "Most frequent words": words.head(_MOST_ROWS), "Odd characters": found.odd.head(_MOST_ROWS)},
-        None,
-        f"{counted['words']:,} words, {counted['different words']:,} different",
-    )
+    about = "Words of kept segments, in lower case and without punctuation; characters as they are."
+    tables = {"Counts": _pairs(counted), "Most frequent words": words.head(_MOST_ROWS)}
+    tables["Odd characters"] = found.odd.head(_MOST_ROWS)
+    finding = f"{counted['words']:,} words, {counted['different words']:,} different"
+    return Section("Vocabulary", about, tables, None, finding)
 
 
 def _model(path: str | Path, segments: pl.DataFrame) -> Iterator[Section]:
-    """Yield the error rates of hypotheses in held-out splits, or in all segments; nothing for a single hypothesis of a source."""
     rates = {name: held_out_rates(path, segments, by=name) for name in ("split", "speaker_id", "duration")}
     if rates["split"].is_empty():
         return
@@ -252,20 +230,17 @@ def _model(path: str | Path, segments: pl.DataFrame) -> Iterator[Section]:
     rates["speaker_id"] = rates["speaker_id"].filter(pl.col("group").is_in(worst))
     captions = {"split": "Error rates [%]", "speaker_id": "Speakers with the highest rates [%]", "duration": "By duration [%]"}
     percent = (cs.starts_with("wer", "cer") * 100).round(1)
+    heard = rates["split"].filter(pl.col("words") > 0).select("group", "hypothesis", "wer")
     yield Section(
         "Model against label",
         "Errors per word (WER) and character (CER) in held-out splits, or else in all segments, with 95 % intervals clustered by "
         "speaker; differences are to the first hypothesis. A selection by similarity with a hypothesis makes its rates too low.",
         {
-            captions[name]: found.with_columns(percent).rename(lambda column: column.replace("_", " "))
+            captions[name]: found.with_columns(percent).rename(lambda name: name.replace("_", " "))
             for name, found in rates.items()
         },
         None,
-        "; ".join(
-            f"{row['group']}, {row['hypothesis']}: WER {row['wer']:.1%}"
-            for row in rates["split"].iter_rows(named=True)
-            if row["words"]
-        ),
+        "; ".join(f"{group}, {hypothesis}: WER {wer:.1%}" for group, hypothesis, wer in heard.iter_rows()),
     )
 
 
@@ -316,9 +291,8 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
     for column, width in enumerate(widths):
         sheet.set_column(column, column, min(width, _WIDEST) + 3)
     if section.plot is not None:
-        sheet.insert_image(
-            row, 0, "plot.png", {"image_data": io.BytesIO(section.plot._repr_png_()), "description": section.plot.alt_text}
-        )
+        picture = {"image_data": io.BytesIO(section.plot._repr_png_()), "description": section.plot.alt_text}
+        sheet.insert_image(row, 0, "plot.png", picture)
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Any, styles: dict[str, Any]) -> None:

@@ -1,8 +1,4 @@
-"""Notebook widgets to listen, compare, tune and review; each also shows in a saved page, offline, without a kernel.
-
-Live widgets have front ends in ``js``, see `base`; `static_html` makes the HTML of saved pages. Transcripts and names are always
-text, never markup. A saved player contains its clips, so their number, length and bytes are bounded.
-"""
+"""Notebook widgets to listen, compare, tune and review; each also shows in a saved page, offline, without a kernel."""
 
 from nbaudio.ui.widgets.explorer import Explorer
 from nbaudio.ui.widgets.paged_table import table

@@ -1,8 +1,6 @@
-"""Base of the live widgets: one ESM file each, requests from the front end, static HTML for saved pages.
+"""Base of the live widgets: requests `{call, number, arguments}`, replies `{number, comm, result}` or `{..., error}`, buffers.
 
-The front end sends `{call, number, arguments}`; Python replies `{number, comm, result}` or `{number, comm, error}`, with buffers
-for audio and pictures. With `comm` the front end can check whether the kernel still has the widget. Traits hold a few small
-values, never clips or rows. Jupyter may deliver requests in several threads; they are handled one at a time.
+With `comm` the front end can check whether the kernel still has the widget. Traits hold a few small values, never clips or rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +12,10 @@ import anywidget
 from nbaudio.core.bundled_files import front_end
 from nbaudio.core.errors import NbaudioError
 
-# A server on the same machine delays messages smaller than a packet there by up to 40 ms (Nagle's algorithm, while the browser
-# delays its acknowledgement of the message before), hence the padding.
+# Padding: a server on the same machine delays messages smaller than a packet by up to 40 ms (Nagle's algorithm, delayed acks).
 _PACKET_BYTES = 1 << 16
 
-# Returns what JSON can carry, or a `Response`.
-Handler = Callable[..., Any]
+Handler = Callable[..., Any]  # returns what JSON can carry, or a `Response`
 
 
 class Response(NamedTuple):
@@ -48,7 +44,7 @@ class BaseWidget(anywidget.AnyWidget):
     def __init__(self, calls: Mapping[str, Handler], **state: Any) -> None:
         super().__init__(**state)
         self._calls = dict(calls)
-        self._lock = RLock()
+        self._lock = RLock()  # Jupyter may deliver requests in several threads
         self.on_msg(self._answer)
 
     def static_html(self) -> str:
@@ -56,8 +52,7 @@ class BaseWidget(anywidget.AnyWidget):
         return ""
 
     def _answer(self, _widget: object, message: dict[str, Any], _buffers: Sequence[bytes]) -> None:
-        number = message.get("number")
-        reply = {"number": number, "comm": self.model_id}
+        reply = {"number": message.get("number"), "comm": self.model_id}
         try:
             with self._lock:
                 result = self._calls[message["call"]](**message.get("arguments", {}))
@@ -70,7 +65,7 @@ class BaseWidget(anywidget.AnyWidget):
             padding = [bytes(_PACKET_BYTES)] if message.get("near") and not response.buffers else []
             self.send({**reply, "result": response.result, "more": bool(response.later)}, response.buffers or padding)
             if response.later:
-                self.send({"number": number, "later": True}, response.later)
+                self.send({"number": reply["number"], "later": True}, response.later)
 
     def _repr_mimebundle_(self, **_options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data, metadata = super()._repr_mimebundle_()  # type: ignore[misc]

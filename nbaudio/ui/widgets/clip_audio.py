@@ -1,9 +1,4 @@
-"""Audio of a segment for widgets: read its window, and compute peaks and a spectrogram to draw.
-
-Audio of recordings is 16 kHz mono; times inside a clip are seconds from its first sample; peaks and spectrogram have one column
-per pixel. Pictures of saved pages have one color on a transparent background, to be legible on light and on dark pages: the
-louder, the less transparent.
-"""
+"""Audio and pictures of a segment for widgets; times inside a clip are seconds from its first sample."""
 
 import struct
 import zlib
@@ -23,26 +18,20 @@ from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.ui.widgets.base import Handler, Response
 
 RATE = 16000
-# Longest live clip, whatever a table says: more would be minutes of samples to send.
-LONGEST_S = 120.0
+LONGEST_S = 120.0  # of a live clip, whatever a table says
 MOST_CONTEXT_S = 30.0
-
-# Channels drawn one below another.
-MOST_LANES = 8
+MOST_LANES = 8  # channels drawn one below another
 _CACHED_SOUNDS = 4
-
 _MOST_COLUMNS = 4096
 BANDS, peaks = drawing.BANDS, drawing.peaks
-# NumPy's transform takes three times as long.
-spectrogram = partial(drawing.spectrogram, rfft=fft.rfft)
+spectrogram = partial(drawing.spectrogram, rfft=fft.rfft)  # NumPy's transform takes three times as long
 
-# Size of pictures.
+# Pictures of saved pages have one color, the louder, the less transparent, to be legible on light and on dark pages.
 _WIDTH, _WAVE, _BANDS = 400, 40, 40
 _HIGHEST_HZ = 8000
 _COLOR = bytes((0x2B, 0x86, 0xC4))  # at least 3:1 on white and on the darkest gray
 _LEVELS = 16
-# Levels of a spectrogram below this share are not drawn: noise makes most of the bytes.
-_LEAST = 0.25
+_LEAST = 0.25  # levels of a spectrogram below this share are not drawn: noise makes most of the bytes
 
 Row = dict[str, Any]
 
@@ -72,9 +61,8 @@ def _window(
     root: LocationLike | None, row: Row, longest_s: float, before: float = 0.0, after: float = 0.0
 ) -> tuple[Location, int, int, int]:
     """Return a segment's recording, the first sample of its window with context (seconds), where segment and window end."""
-    path, start, end, rate, length = (
-        row[name] for name in ("recording_path", "start_sample", "end_sample", "sampling_rate", "num_samples")
-    )
+    path, start, end = row["recording_path"], row["start_sample"], row["end_sample"]
+    rate, length = row["sampling_rate"], row["num_samples"]
     if root is None or None in (path, start, end, rate, length):
         raise AudioError("no sound: its recording is missing")
     if not 0 <= start < end <= length:
@@ -109,8 +97,7 @@ def read_lanes(root: LocationLike | None, row: Row, *, before: float = 0.0, afte
     return (window * np.float32(32767 / loudest)).astype(np.int16) if loudest else np.zeros(window.shape, dtype=np.int16)
 
 
-def check_columns(columns: int) -> None:
-    """Raise InputError for a picture that is too wide."""
+def _check_columns(columns: int) -> None:
     if not 1 <= columns <= _MOST_COLUMNS:
         raise InputError(f"columns={columns}: must be from 1 to {_MOST_COLUMNS:,}")
 
@@ -123,8 +110,7 @@ class Playback:
 
     def __init__(self) -> None:
         self.calls: dict[str, Handler] = {"segment": self.segment, "clip": self.clip, "picture": self.picture}
-        # A zoomed picture is drawn from the window that is playing.
-        self._sound = lru_cache(_CACHED_SOUNDS)(self.read)
+        self._sound = lru_cache(_CACHED_SOUNDS)(self.read)  # a zoomed picture is drawn from the window that is playing
         self._lanes = lru_cache(1)(self.read_lanes)
 
     def read_lanes(self, number: int, *, before: float, after: float) -> NDArray[np.int16]:
@@ -133,7 +119,7 @@ class Playback:
 
     def clip(self, *, number: int, columns: int = 800, **options: Any) -> Response:
         """Return length, start and end of a segment, its peaks and spectrogram, later its WAV; or a note why it has no audio."""
-        check_columns(columns)
+        _check_columns(columns)
         try:
             sound = self._sound(number, **options)
         except AudioError as error:
@@ -144,7 +130,7 @@ class Playback:
 
     def picture(self, *, number: int, first: float, last: float, columns: int, lanes: bool = False, **options: Any) -> Response:
         """Return peaks, of each channel with `lanes`, and spectrogram of a clip from `first` to `last` seconds, as buffers."""
-        check_columns(columns)
+        _check_columns(columns)
         sound = self._sound(number, **options)
         if not 0 <= first < last:
             raise InputError(f"{first:g} to {last:g} s: not inside the clip")
@@ -164,28 +150,24 @@ def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:
     """Draw waveform and spectrogram of a clip at `rate` Hz, up to 8 kHz, as a PNG of some 10 kB."""
     wave = peaks(samples, _WIDTH).astype(np.float32)
     wave *= 0.95 / max(1.0, float(np.abs(wave).max()))
-    rows = np.linspace(1, -1, _WAVE)[:, None]
-    half = 1 / _WAVE
+    rows, half = np.linspace(1, -1, _WAVE)[:, None], 1 / _WAVE
     drawn = (rows >= wave[:, 0] - half) & (rows <= wave[:, 1] + half)
     shown = max(_BANDS, min(BANDS, round(BANDS * 2 * _HIGHEST_HZ / rate)))
     starts = np.arange(_BANDS) * shown // _BANDS
     bands = np.maximum.reduceat(spectrogram(samples, _WIDTH)[:, :shown], starts, axis=1).T[::-1] / 255
     levels = (bands - _LEAST).clip(0, 1)
     levels /= max(0.3, float(levels.max()))
-    image = np.concatenate([drawn, levels]) * (_LEVELS - 1)
-    return _png(np.rint(image).astype(np.uint8))
+    return _png(np.rint(np.concatenate([drawn, levels]) * (_LEVELS - 1)).astype(np.uint8))
 
 
 def _png(image: NDArray[np.uint8]) -> bytes:
     """Encode an image of `_LEVELS` levels of opacity, shape (height, width), an even number of columns."""
     height, width = image.shape
-    packed = (image[:, ::2] << 4) | image[:, 1::2]
-    scanlines = np.pad(packed, ((0, 0), (1, 0))).tobytes()  # each begins with its filter, 0
-    opacity = bytes(255 * i // (_LEVELS - 1) for i in range(_LEVELS))
+    scanlines = np.pad((image[:, ::2] << 4) | image[:, 1::2], ((0, 0), (1, 0))).tobytes()  # each begins with its filter, 0
     chunks = (
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 4, 3, 0, 0, 0)),
         (b"PLTE", _COLOR * _LEVELS),
-        (b"tRNS", opacity),
+        (b"tRNS", bytes(255 * i // (_LEVELS - 1) for i in range(_LEVELS))),
         (b"IDAT", zlib.compress(scanlines, 9)),
         (b"IEND", b""),
     )

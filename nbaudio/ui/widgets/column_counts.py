@@ -1,7 +1,4 @@
-"""Distributions of columns: bins of numbers, counts of values, densities of two columns, and the SQL conditions of a choice.
-
-Rows are numbered once, by bin or by value, so that counting those that pass a filter takes one pass over small integers.
-"""
+"""Distributions of columns, and the SQL conditions of a choice; each row has the number of its bin or value, to count fast."""
 
 import math
 from collections.abc import Sequence
@@ -16,10 +13,8 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.ui.filters import Order
 
-# Bars of a histogram at most.
-MOST_BINS = 40
-# A bin at either end holds the values beyond this share of the rows if they would take most of the axis.
-_TAIL = 0.005
+MOST_BINS = 40  # bars of a histogram
+_TAIL = 0.005  # share of the rows at either end that go into one bin if they would take most of the axis
 _LONGEST_NAME = 200
 
 
@@ -42,7 +37,7 @@ class NumberBins:
             raise InputError(f"{self.column}: bins {first} to {last}; there are {bins}")
         if (first, last) == (0, bins - 1):
             return ""
-        name, below = quoted(self.column), "<=" if last == bins - 1 else "<"
+        name, below = _quoted(self.column), "<=" if last == bins - 1 else "<"
         return f"{name} >= {_number(self.edges[first])} and {name} {below} {_number(self.edges[last + 1])}"
 
 
@@ -68,7 +63,7 @@ class ValueCounts:
     def condition(self, *picked: object) -> str:
         """Return the condition for some values; empty for none."""
         literals = [_literal(value) for value in picked if value is not None]
-        column = quoted(self.column)
+        column = _quoted(self.column)
         parts = [f"{column} in ({', '.join(literals)})"] if literals else []
         parts += [f"{column} is null"] if None in picked else []
         return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})" if parts else ""
@@ -91,11 +86,6 @@ class Density:
         return levels
 
 
-def is_countable(dtype: pl.DataType) -> bool:
-    """Return whether a column of a type has a distribution to show."""
-    return dtype.is_numeric() or isinstance(dtype, pl.String | pl.Boolean | pl.Categorical | pl.Enum)
-
-
 def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
     """Return at most `most` bins of round width; long tails are in the outermost bins."""
     values = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
@@ -108,8 +98,7 @@ def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
 
 def value_counts(column: pl.Series) -> ValueCounts:
     """Return the values of a column by falling number of rows, equal ones as they occur."""
-    values = column if column.dtype == pl.Boolean else column.cast(pl.String)
-    frame = pl.DataFrame({"value": values})
+    frame = pl.DataFrame({"value": column if column.dtype == pl.Boolean else column.cast(pl.String)})
     kinds = frame.group_by("value", maintain_order=True).agg(pl.len()).sort("len", descending=True, maintain_order=True)
     kinds = kinds.with_row_index("code")
     codes = frame.join(kinds, on="value", how="left", nulls_equal=True, maintain_order="left")["code"]
@@ -125,8 +114,7 @@ def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
     return Density(across, up, codes, wide * high)
 
 
-def quoted(column: str) -> str:
-    """Return a column's name as SQL has it."""
+def _quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"' if not column.isidentifier() or not column.islower() else column
 
 

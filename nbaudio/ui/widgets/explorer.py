@@ -24,11 +24,8 @@ from nbaudio.ui.widgets.segments import load_segments, utc_now
 
 COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text", "note")
 HISTOGRAMS = ("duration_s", "similarity", "wer", "speaker_id", "recording_id", "split", "reason", "verdict")
-#: The rows that an action applies to.
-MARKED, SHOWN = "marked", "shown"
-#: Most verdicts that one call logs without `confirm`.
-MOST_VERDICTS = 100
-
+MARKED, SHOWN = "marked", "shown"  # the rows that an action applies to
+MOST_VERDICTS = 100  # that one call logs without `confirm`
 _ADDED = ("verdict", "note")
 
 
@@ -46,9 +43,7 @@ class ActionBar(BaseWidget):
 class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Segments of a workspace: histograms and a scatter filter a table, its rows play, and actions apply to marked rows.
 
-    A click or Enter on a row plays it; keys 1 to 7 log a verdict on the row under the cursor, those of `ReviewPanel`. Brushed
-    ranges, picked values, a box in the scatter and the condition in the filter field all have to hold. The
-    last verdict and the last note on each segment are columns.
+    All filters have to hold. The last verdict and the last note on each segment are columns.
     """
 
     def __init__(
@@ -115,8 +110,6 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         middle = ipywidgets.VBox(main, layout={"flex": "4 1 440px", "min_width": "0", "max_width": "100%"})
         super().__init__([ipywidgets.HBox([side, middle], layout={"flex_flow": "row wrap", "align_items": "flex-start"})])
 
-    # rows
-
     @property
     def shown(self) -> pl.DataFrame:
         """The rows that pass all filters, in the order of the table."""
@@ -136,8 +129,6 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
     def notes(self) -> pl.DataFrame:
         """The last note on each segment: `segment_id`, `note`, `reviewer`, `time`."""
         return notes(self._segments.workspace)
-
-    # actions
 
     def rule(self) -> str:
         """Return the SQL condition in force, to use as a rule.
@@ -178,7 +169,6 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         return self._log(chosen, given, comment)
 
     def _judge(self, *, number: int, word: str) -> str:
-        """Log a verdict on one row; return what the widget says."""
         if not 0 <= number < len(self._rows.frame):
             raise InputError("there is no row to judge: clear a filter")
         self._log(self._rows.frame[number], word)
@@ -238,10 +228,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
             raise InputError("there are no rows: clear a filter")
         return chosen
 
-    # parts
-
     def _with_log(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a frame with the last verdict and the last note on each segment."""
         workspace = self._segments.workspace
         said = verdicts(workspace).select("segment_id", "content", "verdict")
         judged = frame.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
@@ -257,13 +244,11 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         return frame
 
     def _reload_log(self) -> None:
-        """Show the verdicts and notes in the log."""
         frame = self._with_log(self._segments.frame)
         self._histograms.refresh(frame, _ADDED)
         self._table.replace(frame)
 
     def _narrow(self) -> None:
-        """Filter the table by all choices."""
         self._table.narrow(" and ".join([*self._histograms.conditions, *self._scatter.conditions]))
 
     def _show(self, number: int) -> None:
@@ -276,7 +261,6 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         return self._rows.move_by(by)
 
     def _refresh(self) -> None:
-        """Show new counts in all parts."""
         self._actions.counts = [len(self._rows.marked_order), len(self._rows.order)]
         if self._rows.current != self._table.current[0]:
             self._show(self._rows.current)
@@ -288,8 +272,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         return f"<div>{self._histograms.static_html()}{self._table.static_html()}</div>"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        data: dict[str, Any] = super()._repr_mimebundle_(**options)
-        return {**data, "text/html": self.static_html()}
+        return {**super()._repr_mimebundle_(**options), "text/html": self.static_html()}
 
     def __repr__(self) -> str:
         return type(self).__name__

@@ -12,26 +12,19 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.tables import hypothesis_names
 from nbaudio.ui.filters import INTERNAL_COLUMNS, Order
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
-from nbaudio.ui.widgets.column_counts import (
-    Density,
-    NumberBins,
-    ValueCounts,
-    density,
-    is_countable,
-    number_bins,
-    value_counts,
-    value_name,
-)
+from nbaudio.ui.widgets.column_counts import Density, NumberBins, ValueCounts, density, number_bins, value_counts, value_name
 from nbaudio.ui.widgets.static_html import Table
 
-# Values shown of a column; others are found by a search.
-MOST_VALUES = 8
+MOST_VALUES = 8  # shown of a column; others are found by a search
 _SAVED_HEIGHT = 60
-# Cells of a scatter across and up: a few kilobytes, whatever the number of rows.
-SIZE = (80, 56)
+SIZE = (80, 56)  # cells of a scatter across and up: a few kilobytes, whatever the number of rows
 
 Rows = Callable[[], Order]
 Box = tuple[int, int, int, int]
+
+
+def _is_countable(dtype: pl.DataType) -> bool:
+    return dtype.is_numeric() or isinstance(dtype, pl.String | pl.Boolean | pl.Categorical | pl.Enum)
 
 
 class Histograms(BaseWidget):
@@ -64,14 +57,14 @@ class Histograms(BaseWidget):
 
     def _distribution(self, column: str) -> NumberBins | ValueCounts:
         if column not in self._known:
-            if column not in self._frame.columns or not is_countable(self._frame.schema[column]):
+            if column not in self._frame.columns or not _is_countable(self._frame.schema[column]):
                 raise InputError(f"{column}: there is no histogram; columns with one are {', '.join(self._countable())}")
             values = self._frame[column]
             self._known[column] = number_bins(values) if values.dtype.is_numeric() else value_counts(values)
         return self._known[column]
 
     def _countable(self) -> list[str]:
-        return [name for name, dtype in self._frame.schema.items() if name not in INTERNAL_COLUMNS and is_countable(dtype)]
+        return [name for name, dtype in self._frame.schema.items() if name not in INTERNAL_COLUMNS and _is_countable(dtype)]
 
     def _state(self) -> dict[str, Any]:
         rows = self._rows()
@@ -115,7 +108,6 @@ class Histograms(BaseWidget):
         self._choose({column: (first, last) if found.condition(first, last) else None})
 
     def _pick(self, *, column: str, place: int) -> None:
-        """Pick a value, or drop it if it is picked."""
         found, picked = self._distribution(column), self._chosen.get(column, [])
         if not isinstance(found, ValueCounts):
             raise InputError(f"{column} holds numbers: brush a range")
@@ -153,9 +145,8 @@ def _picture(item: Mapping[str, Any]) -> str:
     for name, color in (("all", "#9a9a9a"), ("passing", "#0072b2")):
         for place, count in enumerate(item[name]):
             height = round(_SAVED_HEIGHT * count / most, 1)
-            bars.append(
-                f'<rect x="{place * 10}" y="{_SAVED_HEIGHT - height:g}" width="9" height="{height:g}" fill="{color}"></rect>'
-            )
+            spot = f'x="{place * 10}" y="{_SAVED_HEIGHT - height:g}" width="9" height="{height:g}"'
+            bars.append(f'<rect {spot} fill="{color}"></rect>')
     label = f"{sum(item['passing']):,} of {sum(item['all']):,} rows, {edges[0]:g} to {edges[-1]:g}"
     width = 10 * len(item["all"])
     svg = f'<svg role="img" aria-label="{escape(item["column"])}: {label}" viewBox="0 0 {width} {_SAVED_HEIGHT}"'
@@ -164,10 +155,8 @@ def _picture(item: Mapping[str, Any]) -> str:
 
 
 def _counts(item: Mapping[str, Any]) -> str:
-    frame = pl.DataFrame(
-        [{item["column"]: one["name"], "shown": one["passing"], "of": one["all"]} for one in item["values"]],
-        schema={item["column"]: pl.String, "shown": pl.Int64, "of": pl.Int64},
-    )
+    rows = [{item["column"]: one["name"], "shown": one["passing"], "of": one["all"]} for one in item["values"]]
+    frame = pl.DataFrame(rows, {item["column"]: pl.String, "shown": pl.Int64, "of": pl.Int64})
     return Table(frame, MOST_VALUES, len(frame) + item["more"])._repr_html_()
 
 
@@ -182,12 +171,8 @@ class Scatter(BaseWidget):
         self.columns = [name for name, dtype in frame.schema.items() if dtype.is_numeric() and name not in INTERNAL_COLUMNS]
         scored = ("wer" if name == "asr" else f"wer_{name}" for name in hypothesis_names(frame.columns))
         systems = [name for name in scored if name in self.columns and frame[name].count()]
-        likely = (
-            systems[:2]
-            if len(systems) > 1
-            else [name for name in ("duration_s", "similarity", "wer", "start_sample") if name in self.columns]
-        )
-        first = list(dict.fromkeys([*likely, *self.columns]))[:2]
+        usual = (name for name in ("duration_s", "similarity", "wer", "start_sample") if name in self.columns)
+        first = list(dict.fromkeys([*(systems if len(systems) > 1 else usual), *self.columns]))[:2]
         self._axes = (first[0], first[-1]) if first else None
         self._box: Box | None = None  # first and last cell across, first and last cell up
         self._density: Density | None = None

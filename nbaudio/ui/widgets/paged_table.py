@@ -8,13 +8,12 @@ from nbaudio.ui.widgets.static_html import MOST_ROWS, Table, cell_text
 
 
 class PagedTable(BaseWidget):
-    """Frame in pages of `limit` rows; a saved page has the first one. Keys: Page Up and Page Down, Home, End."""
+    """Frame in pages of `limit` rows; a saved page has the first one."""
 
     _esm = esm("core", "paged_table")
 
     def __init__(self, frame: pl.DataFrame, limit: int = MOST_ROWS) -> None:
-        self.frame = frame
-        self._limit = limit
+        self.frame, self._limit = frame, limit
         super().__init__({"page": self._page})
 
     def _page(self, *, number: int) -> dict[str, object]:

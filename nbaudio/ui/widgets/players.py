@@ -1,8 +1,4 @@
-"""Widgets that play clips.
-
-`Player` has segments, one at a time, `TranscriptDiff` the words of transcripts and hypotheses in a list, and `CorpusPlayer` clips
-read back from the shards of a corpus, to hear what a training program gets.
-"""
+"""Widgets that play clips of a workspace or a corpus."""
 
 from pathlib import Path
 from typing import Any
@@ -25,17 +21,9 @@ MOST_DIFFS = 50
 
 
 class Player(BaseWidget):
-    """Segments to listen to, one after the other.
-
-    Keys: Space plays, ``s`` plays without context, ``l`` loops, ``-`` and ``+`` change the speed, ``c`` widens the context
-    (``b`` in front, ``a`` behind, ``C`` none), ``v`` levels the volume, ``h`` changes the channel, ``m`` shows each channel,
-    arrows left and right go one second, up and down one segment; ``z`` and ``Z`` zoom, ``,`` and ``.`` scroll, ``f`` shows all,
-    ``[`` and ``]`` mark a region, ``d`` and ``D`` change the levels of the spectrogram; ``q`` and ``w`` move the segment's start,
-    ``o`` and ``p`` its end, ``k`` saves moved bounds as a correction (see `review.correct_bounds`), ``K`` undoes that, Esc
-    removes the region or undoes the move; ``?`` shows all keys.
+    """Segments to listen to, one after the other; ``?`` shows the keys.
 
     `current` is a trait that links to other widgets: the number of the segment shown, and how many times playing was requested.
-    Another number shows that segment, more requests play it.
     """
 
     _esm = esm("core", "player", "single_player")
@@ -81,10 +69,9 @@ class Player(BaseWidget):
 
 
 class TranscriptDiff(BaseWidget):
-    """Word differences of transcripts and hypotheses.
+    """Word differences of transcripts and hypotheses; a click on a word whose time is known plays from it.
 
-    Words only in the transcript are struck through, words only in the hypothesis underlined, another word has a wavy line. A
-    click on a word whose time is known plays from it, and the word that is playing is highlighted in both lines.
+    Words only in the transcript are struck through, words only in the hypothesis underlined, another word has a wavy line.
     """
 
     _esm = esm("core", "diff", "transcript_diff")
@@ -116,8 +103,7 @@ class CorpusPlayback(Playback):
 
     def __init__(self, corpus: Corpus, frame: pl.DataFrame) -> None:
         super().__init__()
-        self.corpus = corpus
-        self.frame = frame
+        self.corpus, self.frame = corpus, frame
 
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words and sampling rate of a clip."""
@@ -140,11 +126,8 @@ class CorpusPlayer(BaseWidget):
     current = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)
 
     def __init__(self, corpus: Corpus, frame: pl.DataFrame, clips: Clips) -> None:
-        self.clips, self.hidden = clips.clips, clips.hidden
-        self._static = clips
-        self._total = len(frame)
-        current = [0 if self._total else -1, 0]
-        super().__init__({"player.open": self._open, **CorpusPlayback(corpus, frame).calls}, current=current)
+        self.clips, self.hidden, self._static, self._total = clips.clips, clips.hidden, clips, len(frame)
+        super().__init__({"player.open": self._open, **CorpusPlayback(corpus, frame).calls}, current=[min(0, len(frame) - 1), 0])
 
     def _open(self) -> dict[str, Any]:
         return {"total": self._total, "at": max(0, self.current[0]), "fixed": True}

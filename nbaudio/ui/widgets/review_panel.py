@@ -1,7 +1,4 @@
-"""Review segments in one cell: table, player, words and verdicts by keyboard; every verdict is logged at once.
-
-The workspace's log of verdicts holds everything; the panel adds only what this kernel did, for undo and the rate.
-"""
+"""Review segments in one cell; the workspace's log holds all verdicts, the panel only what this kernel did, for undo and rate."""
 
 import time
 from collections import Counter
@@ -16,20 +13,10 @@ from nbaudio.core.dataframes import Ids
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.tables import SEGMENTS, seconds_column
+from nbaudio.review import VERDICTS, append_verdicts, verdicts
 from nbaudio.review.annotator_agreement import next_step
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.state import (
-    OK,
-    SEPARATOR,
-    VERDICTS,
-    ReviewRecord,
-    ReviewState,
-    Verdict,
-    append_verdicts,
-    content_hashes,
-    read_verdict,
-    verdicts,
-)
+from nbaudio.review.state import OK, SEPARATOR, ReviewRecord, ReviewState, Verdict, content_hashes, read_verdict
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.ui.filters import INTERNAL_COLUMNS
@@ -45,8 +32,7 @@ _COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "
 _BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {"asr_text", "similarity", "wer", "cer", "split", "decision", "reason"}
 _SAVED_CLIPS = 3
 _SAVED_ROWS = 25
-# Number of last verdicts that the rate is computed from, so that long pauses earlier do not count.
-_RECENT = 20
+_RECENT = 20  # verdicts that the rate is computed from, so that long pauses earlier do not count
 
 
 @dataclass(frozen=True)
@@ -73,13 +59,9 @@ def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tup
 
 
 class ReviewPanel(BaseWidget):
-    """Segments to judge, one key each.
+    """Segments to judge, one key each; ``?`` shows the keys.
 
-    Keys: 1 to 7 give a verdict, go to the next segment that has none and play it; ``u`` withdraws the last one, ``n`` goes to
-    the next one without a verdict, ``t`` writes a comment, ``e`` corrects the words; arrows up and down move in the table, ``/``
-    searches it, and the other keys are those of `Player`. Shift and a number add or remove a further fault and stay at the
-    segment. A verdict is in the workspace's log (`review.verdicts`) before the next clip begins; run the cell again, today or
-    tomorrow, to continue.
+    A verdict is in the workspace's log (`review.verdicts`) before the next clip begins; run the cell again to continue.
     """
 
     _esm = esm("core", "table_columns", "table", "player", "review_panel")
@@ -123,9 +105,8 @@ class ReviewPanel(BaseWidget):
         self._review = review or PANEL
         self._blind = record is not None and record.blind
         self._frame = frame = segments.frame  # with the hypothesis, which is a part of what a verdict is about
-        columns = list(_COLUMNS)
+        columns = [name for name in _COLUMNS if not (self._blind and name == "similarity")]
         if self._blind:
-            columns.remove("similarity")
             frame = frame.select(name for name in frame.columns if name in _BLIND)
             hidden = {"asr_text": pl.lit(None, pl.String), "similarity": pl.lit(None, pl.Float64)}
             segments = replace(segments, frame=frame.with_columns(**hidden))
@@ -138,7 +119,6 @@ class ReviewPanel(BaseWidget):
         super().__init__(calls | self._rows.calls | self._playback.calls)
 
     def _load(self, reviewer: str) -> None:
-        """Load the verdicts of a reviewer, and forget what this session did."""
         if not reviewer.strip():
             raise InputError("reviewer: a name is needed, under which verdicts are stored")
         self._reviewer = self._playback.reviewer = reviewer.strip()
@@ -151,8 +131,7 @@ class ReviewPanel(BaseWidget):
     def _as_shown(self, said: list[Verdict]) -> dict[int, Verdict]:
         """Return the verdict on each segment as shown; without one, the verdict on the text before a correction."""
         by_content = {(one.segment_id, one.content): one for one in said}
-        frame = self._frame.with_row_index("number")
-        frame = frame.filter(pl.col("segment_id").is_in([one.segment_id for one in said]))
+        frame = self._frame.with_row_index("number").filter(pl.col("segment_id").is_in([one.segment_id for one in said]))
         held: dict[int, Verdict] = {}
         for version in (uncorrected(self._segments.workspace, frame), frame):
             keys = zip(version["segment_id"], content_hashes(version), strict=True)
@@ -166,7 +145,6 @@ class ReviewPanel(BaseWidget):
             self._shown[number] = said
 
     def _judged(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a frame with the reviewer's verdict on each segment as a column."""
         none = pl.repeat(None, len(frame), dtype=pl.String, eager=True)
         return frame.with_columns(verdict=none.scatter(list(self._shown), [said.verdict for said in self._shown.values()]))
 
@@ -180,10 +158,7 @@ class ReviewPanel(BaseWidget):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """Progress of the reviewer.
-
-        `done`, `total`, `counts` by word, `per_hour`, `left_s` (seconds; None if unknown), and `next`, a line when all is judged.
-        """
+        """`done`, `total`, `counts` by word, `per_hour`, `left_s` (seconds; None if unknown), and `next`, a line at the end."""
         done, total = len(self._shown), len(self._frame)
         given = Counter(word for said in self._shown.values() for word in (said.verdict or "").split(SEPARATOR))
         counts = {word: given[word] for word in self._words if word in given} | given  # in the order of the verdict words
@@ -234,7 +209,6 @@ class ReviewPanel(BaseWidget):
         return {**self._changed(), "number": last.number, "position": int(places[0]) if len(places) else None}
 
     def _switch(self, *, reviewer: str) -> dict[str, Any]:
-        """Continue as another reviewer."""
         if len(self._listed) > 1 and reviewer.strip() != self._reviewer:
             raise InputError(f"these are the segments of {self._reviewer}: open your own panel")
         self._load(reviewer)

@@ -29,12 +29,7 @@ def default_columns(columns: Sequence[str], frame: pl.DataFrame) -> list[str]:
 
 
 class SegmentTable(BaseWidget):
-    """All segments of a workspace, to sort, filter and select.
-
-    Keys: arrows, Page Up and Down, Home, End; Space marks, with Shift the arrows do; ``/`` goes to the search field; Enter or a
-    double click plays the row below the table, where the keys of `Player` work too, and Esc closes the player; Ctrl+C copies
-    the current cell.
-    """
+    """All segments of a workspace, to sort, filter, select and play; ``?`` shows the keys."""
 
     _esm = esm("core", "table_columns", "table", "table_filters", "diff", "player_drawing", "player", "segment_table")
     height = traitlets.Int(340).tag(sync=True)

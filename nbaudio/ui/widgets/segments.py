@@ -1,8 +1,4 @@
-"""Segments of a widget: their facts, their words aligned with the hypothesis, and the requests of a player.
-
-A segment is named by its row in the frame of the widget, which never changes. Word times are most of the table, hence they are
-read on demand.
-"""
+"""Segments of a widget, by their row in its frame, which never changes; word times, most of the table, are read on demand."""
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -71,8 +67,7 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
 
 def further_hypotheses(row: dict[str, Any]) -> dict[str, str]:
     """Return the hypotheses of a segment by name, but for the source's own."""
-    named = hypothesis_names(row).items()
-    return {name: row[column] for name, column in named if name != "asr" and row[column] is not None}
+    return {name: row[column] for name, column in hypothesis_names(row).items() if name != "asr" and row[column] is not None}
 
 
 def align_lines(
@@ -88,8 +83,7 @@ class SegmentPlayback(Playback):
 
     def __init__(self, segments: Segments, reviewer: str) -> None:
         super().__init__()
-        self.segments = segments
-        self.reviewer = reviewer
+        self.segments, self.reviewer = segments, reviewer
         self.calls |= {"correct": self.correct, "undo_correction": self.undo_correction}
         self._corrected = {row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)}
 
@@ -112,8 +106,8 @@ class SegmentPlayback(Playback):
         was_start, was_end, rate = row["start_sample"], row["end_sample"], row["sampling_rate"]
         start, end = was_start + rescale(start_ms, _MS, rate), was_end + rescale(end_ms, _MS, rate)
         if not 0 <= start < end <= row["num_samples"]:
-            outside = f"samples {start} to {end} are not inside the recording of {row['num_samples']}"
-            raise InputError(f"{row['segment_id']}: {outside}")
+            held = row["num_samples"]
+            raise InputError(f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {held}")
         return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
 
     def undo_correction(self, *, number: int) -> dict[str, Any] | None:

@@ -1,10 +1,6 @@
-"""Static HTML of clips, word differences and tables, shown in saved pages without a kernel.
+"""HTML of clips, word differences and tables in saved pages: no scripts, no style sheets, nothing loaded from elsewhere.
 
-Every text is escaped and isolated, so that neither markup nor direction marks in it affect the text around it. Differences are
-marked by strike-through and underline, not by color alone. No scripts, no style sheets, nothing loaded from elsewhere.
-
-Audio is inside the page (16 kHz, mono, FLAC), hence the limits: `MOST_CLIPS` clips unless given, the first `LONGEST_S` seconds of
-each, `MOST_BYTES` of audio in all.
+Every text is escaped and isolated: neither markup nor direction marks affect the text around it. Colors only repeat other marks.
 """
 
 from base64 import b64encode
@@ -26,10 +22,9 @@ from nbaudio.ui.widgets.clip_audio import RATE, clip_picture, read_window
 from nbaudio.ui.widgets.segments import Segments, further_hypotheses, segment_facts
 
 MOST_CLIPS = 12
-LONGEST_S = 30
-MOST_BYTES = 8_000_000
+LONGEST_S = 30  # of a clip
+MOST_BYTES = 8_000_000  # of audio in a page
 MOST_ROWS = 50
-
 _LONGEST_CELL = 300
 _LONGEST_WORD = 40
 # Mixed with the color of the text, they have a contrast of 4.5:1 on light and on dark pages, which no single color has.
@@ -91,8 +86,8 @@ class Table:
         object.__setattr__(self, "frame", as_polars(self.frame))
 
     def _repr_html_(self) -> str:
-        right = {name for name, dtype in self.frame.schema.items() if dtype.is_numeric()}
-        align = {name: f"text-align:{'right' if name in right else 'left'};vertical-align:top" for name in self.frame.columns}
+        sides = {name: "right" if dtype.is_numeric() else "left" for name, dtype in self.frame.schema.items()}
+        align = {name: f"text-align:{side};vertical-align:top" for name, side in sides.items()}
         head = "".join(f'<th scope="col" style="{align[name]}">{escape(name)}</th>' for name in self.frame.columns)
         rows = "".join(
             f"<tr>{''.join(_cell(value, align[name]) for name, value in row.items())}</tr>"
@@ -127,17 +122,14 @@ def diff_html(text: str, asr_text: str, **compared: Any) -> str:
     """Return the words of a transcript and a hypothesis in one line, differences marked as deleted or inserted."""
     parts = []
     for part in word_diff(_cut(text), _cut(asr_text), **compared):
+        said, heard = escape(" ".join(part.reference)), escape(" ".join(part.hypothesis))
         if part.kind == "equal":
-            parts.append(escape(" ".join(part.reference)))
-            continue
-        if part.kind == "formatting":
-            title = escape(f"formatting: {' '.join(part.hypothesis)}")
-            parts.append(f'<span style="{_FORMATTED}" title="{title}">{escape(" ".join(part.reference))}</span>')
-            continue
-        if part.reference:
-            parts.append(f'<del style="{_DELETED}">{escape(" ".join(part.reference))}</del>')
-        if part.hypothesis:
-            parts.append(f'<ins style="{_INSERTED}">{escape(" ".join(part.hypothesis))}</ins>')
+            parts.append(said)
+        elif part.kind == "formatting":
+            parts.append(f'<span style="{_FORMATTED}" title="formatting: {heard}">{said}</span>')
+        else:
+            parts += [f'<del style="{_DELETED}">{said}</del>'] if part.reference else []
+            parts += [f'<ins style="{_INSERTED}">{heard}</ins>'] if part.hypothesis else []
     return " ".join(parts)
 
 
@@ -155,8 +147,8 @@ def clip_html(clip: StaticClip) -> str:
         style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
         audio += f'<audio controls preload="metadata" aria-label="{name}" style="{style}" src="{data}"></audio>'
     words = escape(_cut(clip.text)) if clip.asr_text is None else diff_html(clip.text, clip.asr_text, **clip.compared)
-    further = ((escape(called), diff_html(clip.text, heard, **clip.compared)) for called, heard in clip.further.items())
-    lines = [words, *(f"<code>{called}</code> {heard}" for called, heard in further)]
+    further = ((escape(by), diff_html(clip.text, heard, **clip.compared)) for by, heard in clip.further.items())
+    lines = [words, *(f"<code>{by}</code> {heard}" for by, heard in further)]
     style = "margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate"
     said = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
     note = f'<div style="font-style:italic">&#9888; {escape(clip.note)}</div>' if clip.note else ""
@@ -185,7 +177,6 @@ def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST
 
 
 def _read_audio(segments: Segments, row: dict[str, Any]) -> tuple[bytes | None, str | None, bytes | None]:
-    """Return the FLAC of a segment, a note if there is none or it is cut, and its picture."""
     try:
         samples, _, shown_end = read_window(segments.audio_root, row, longest_s=LONGEST_S)
     except AudioError as error:
@@ -198,5 +189,5 @@ def static_clip(
     row: dict[str, Any], audio: bytes | None, note: str | None, picture: bytes | None, *facts: str, **compared: Any
 ) -> StaticClip:
     """Return a clip of a row with its facts and further `facts`; texts are compared with these options of `word_diff`."""
-    texts, facts = (row["text"] or "", row["asr_text"]), (*segment_facts(row), *facts)
-    return StaticClip(row["segment_id"], facts, *texts, audio, note, picture, further_hypotheses(row), compared)
+    facts, further = (*segment_facts(row), *facts), further_hypotheses(row)
+    return StaticClip(row["segment_id"], facts, row["text"] or "", row["asr_text"], audio, note, picture, further, compared)

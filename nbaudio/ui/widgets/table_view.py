@@ -12,15 +12,11 @@ from nbaudio.core.report import show
 from nbaudio.ui.filters import INTERNAL_COLUMNS, Order, similar_values, sort_and_filter
 from nbaudio.ui.widgets.base import handlers
 
-# Rows of a page, and characters of a cell: more is never seen at once.
-MOST_ROWS = 500
-MOST_CHARACTERS = 400
-# Characters of a cell that is copied.
-_MOST_COPIED = 100_000
-
+MOST_ROWS = 500  # of a page
+MOST_CHARACTERS = 400  # of a cell
+_MOST_COPIED = 100_000  # characters of a cell
 BINS = 24
-# Rows that a header describes; of more, every second, third, ...
-_MOST_DESCRIBED = 500_000
+_MOST_DESCRIBED = 500_000  # rows that a header describes; of more, every second, third, ...
 _TOP = 4
 _SAMPLE = 5000
 
@@ -46,8 +42,7 @@ class TableView:
     """State of a table: order, columns, cursor and marks of a frame, with the handlers of its front end."""
 
     def __init__(self, frame: pl.DataFrame, columns: Sequence[str], **order: Any) -> None:
-        self.frame = frame
-        self.columns = list(columns)
+        self.frame, self.columns = frame, list(columns)
         self.cursor = 0
         self.marked: set[int] = set()
         self.arrangement = {"where": "", "find": "", "sort": "", "descending": False, **order}
@@ -113,7 +108,7 @@ class TableView:
         return self.current
 
     def _layout(self, *, shown: list[str], **layout: Any) -> None:
-        """Keep which columns are shown and in which order, `widths` in pixels by name, `wrap` and `charts` (booleans)."""
+        """Keep the columns shown, in their order, and `widths` in pixels by name, `wrap` and `charts` (booleans)."""
         self.columns, self.layout = shown, layout
 
     def _distribution(self, *, column: str) -> dict[str, Any]:
@@ -151,13 +146,9 @@ def _kind(dtype: pl.DataType) -> str:
 
 
 def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
-    """Return what the header of a column shows: of numbers `BINS` equal bins and the median, of other values the most frequent.
-
-    It counts one row in `step`. `missing` are nulls and NaN; `distinct` and `top` are null if most values occur once.
-    """
+    """Return what a column's header shows, from one row in `step`; `distinct` and `top` are null if most values occur once."""
     step = -(-len(order) // _MOST_DESCRIBED) or 1
-    whole = step == 1 and len(order) == len(column)
-    values = column if whole else column[order[::step]]
+    values = column if step == 1 and len(order) == len(column) else column[order[::step]]
     found: dict[str, Any] = {"rows": len(values), "step": step}
     if column.dtype.is_numeric():
         held = values.cast(pl.Float64).to_numpy()

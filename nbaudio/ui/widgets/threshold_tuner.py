@@ -1,7 +1,6 @@
-"""Threshold to drag over a histogram: what it keeps, which speakers lose segments, and clips on both sides of it.
+"""Threshold to drag over a histogram; segments, hours and speakers are counted once for all positions, indices of `Scale.grid`.
 
-Segments, hours and speakers are counted once for all positions; a position is an index into `Scale.grid`. Segments without a
-score pass every threshold, as in `select`; invalid durations count as no hours.
+Segments without a score pass every threshold, as in `select`.
 """
 
 from dataclasses import dataclass
@@ -23,16 +22,12 @@ from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
 from nbaudio.ui.widgets.static_html import saved_clips
 
-# Bars of a histogram, and least number of positions.
-STEPS = 200
-# Speakers counted one by one: those with the most hours.
-MOST_SPEAKERS = 2000
+STEPS = 200  # bars of a histogram, and least number of positions
+MOST_SPEAKERS = 2000  # counted one by one: those with the most hours
 _EXAMPLES = 3
 UNKNOWN = "speaker not known"
-
 _LONGEST_S = 60.0
-# Similarities are dense near 1: from here positions are 0.001 apart.
-_DENSE, _DENSE_STEPS = 0.95, 50
+_DENSE, _DENSE_STEPS = 0.95, 50  # similarities are dense near 1: from here positions are 0.001 apart
 _TICKS = (0, 0.25, 0.5, 0.75, 1)
 _WIDTH, _HEIGHT, _FOOT, _LEFT, _TOP = 640, 150, 36, 46, 18
 
@@ -52,8 +47,7 @@ class Scale:
         return int(np.abs(np.array(self.grid) - value).argmin())
 
 
-# Measure -> column, label, whether the threshold is the least that is kept.
-MEASURES = {
+MEASURES = {  # column, label, whether the threshold is the least that is kept
     "similarity": ("similarity", "similarity, at least", True),
     "wer": ("wer", "word error rate, at most", False),
     "duration": ("duration_s", "duration in seconds, at most", False),
@@ -91,8 +85,7 @@ class ThresholdCounts:
     hours: NDArray[np.float64]
     vanished: NDArray[np.int64]
     all_speakers: int
-    # At most `MOST_SPEAKERS`, with the most hours; their arrays have a column for each position and all.
-    speakers: tuple[str, ...]
+    speakers: tuple[str, ...]  # with the most hours; their arrays have a column for each position and all
     speaker_segments: NDArray[np.uint32]
     speaker_hours: NDArray[np.float32]
 
@@ -139,18 +132,16 @@ class ThresholdCounts:
             (_LEFT - 5, _TOP + 4, "end", f"{most:,}"),
             (0, 9, "start", "segments"),
         ]
-        texts = "".join(
-            f'<text x="{x:.0f}" y="{y}" font-size="11" text-anchor="{anchor}">{escape(word)}</text>'
-            for x, y, anchor, word in words
+        shown = (
+            f'<text x="{x:.0f}" y="{y}" font-size="11" text-anchor="{side}">{escape(word)}</text>' for x, y, side, word in words
         )
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {foot + _FOOT}" width="{_WIDTH}" role="img" '
             f'style="max-width:100%;background:white" aria-label="{escape(self.line(position))}">{"".join(bars)}'
-            f'<line x1="{_LEFT}" x2="{_LEFT + plot}" y1="{foot}" y2="{foot}" stroke="#444"/>{texts}'
+            f'<line x1="{_LEFT}" x2="{_LEFT + plot}" y1="{foot}" y2="{foot}" stroke="#444"/>{"".join(shown)}'
             f'<line x1="{_LEFT}" x2="{_LEFT}" y1="{_TOP}" y2="{foot}" stroke="#444"/>'
             f'<line x1="{line:.1f}" x2="{line:.1f}" y1="{_TOP}" y2="{foot}" stroke="#D55E00" stroke-width="2" '
-            'stroke-dasharray="6 3"/>'
-            "</svg>"
+            'stroke-dasharray="6 3"/></svg>'
         )
 
 
@@ -206,8 +197,7 @@ class Neighbors:
 
     def around(self, value: float, n: int = 3) -> tuple[list[int], list[int]]:
         """Return the row numbers of segments just kept and just out, nearest first."""
-        above: list[int] = []
-        below: list[int] = []
+        above, below = list[int](), list[int]()
         for numbers, scores in self._kinds:
             place = int(np.searchsorted(scores, value, side="left" if self._least else "right"))
             above += numbers[place : place + n - len(above)].tolist()
@@ -219,10 +209,7 @@ class ThresholdTuner(BaseWidget):
     """A threshold on similarity, word error rate or duration.
 
     `value` is a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field, "value"))``. `used` is the
-    similarity that the workspace stores for `select`, None without one.
-
-    Keys: arrows left and right move the threshold by a step, with Shift by ten; ``t`` goes to the field to type it, ``y`` makes
-    the axis of segments logarithmic; up and down go through the examples, Space plays, and the other keys are those of `Player`.
+    similarity that the workspace stores for `select`, None without one; ``?`` shows the keys.
     """
 
     _esm = esm("core", "player", "tuner_plot", "threshold_tuner")
@@ -245,8 +232,7 @@ class ThresholdTuner(BaseWidget):
         self._segments = load_segments(workspace)
         self._counts: dict[str, ThresholdCounts] = {}
         self._neighbors: dict[str, Neighbors] = {}
-        grid = self._counted(measure).scale.grid
-        used = self._segments.workspace.threshold
+        grid, used = self._counted(measure).scale.grid, self._segments.workspace.threshold
         start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
         value = min(grid[-1], max(grid[0], float(start)))
         calls = handlers(self, "tuner", "open", "examples", "evidence", "use")
@@ -290,7 +276,7 @@ class ThresholdTuner(BaseWidget):
             row = self._segments.row(number)
             return {"number": number, "segment_id": row["segment_id"], "score": row[column], "text": (row["text"] or "")[:200]}
 
-        return {"kept": [shown(number) for number in kept], "out": [shown(number) for number in out]}
+        return {"kept": [*map(shown, kept)], "out": [*map(shown, out)]}
 
     def _evidence(self, *, measure: str, value: float | None = None) -> dict[str, list[Any]] | None:
         """Return the proven precision at every position as lists; None without verdicts, or for another measure."""

@@ -18,8 +18,7 @@ COLUMNS = ("word", "count", "right", "accuracy", "segments")
 class Vocabulary(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Words of the transcripts, how often a hypothesis has them, and a player of examples of the word under the cursor.
 
-    `words` is the table of `views.words`. Enter or a click on a word plays its first example, with an error if there is one; up
-    and down in the player turn to the others. Other keys are those of `SegmentTable` and `Player`.
+    `words` is the table of `views.words`; the first example of a word has an error if there is one.
     """
 
     def __init__(self, workspace: str | Path | Workspace, hypothesis: str = "asr", *, where: str | None = None) -> None:
@@ -54,7 +53,6 @@ class Vocabulary(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no ty
         super().__init__([self._table, self._player])
 
     def _examples(self, word: int) -> list[int]:
-        """Return the numbers of the segments that are examples of the word in a row."""
         ids = self._segments.frame["segment_id"]
         found = (ids.index_of(segment_id) for segment_id in self.words["examples"][word]) if word >= 0 else ()
         return [number for number in found if number is not None]
@@ -75,8 +73,7 @@ class Vocabulary(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no ty
         return f"<div>{self._table.static_html()}{clips._repr_html_()}</div>"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        data: dict[str, Any] = super()._repr_mimebundle_(**options)
-        return {**data, "text/html": self.static_html()}
+        return {**super()._repr_mimebundle_(**options), "text/html": self.static_html()}
 
     def __repr__(self) -> str:
         return type(self).__name__
