@@ -18,6 +18,7 @@ from matplotlib.image import imread
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.storage.workspace import Workspace
+from nbaudio.text.score import score
 from nbaudio.ui import plots, views
 
 HOSTILE = [*MARKUP[8:], *NAMES[-5:], "漢字"]
@@ -302,3 +303,14 @@ assert set(data) == {{"image/png", "text/html", "text/plain"}}, set(data)
 assert pyplot.get_fignums() == []
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_scores_of_a_further_hypothesis_are_plotted(workspace_of):
+    workspace = workspace_of([segment(i, text=text, asr_text="da") for i, text in enumerate(["da ne", "da"])])
+    further = pl.Series("asr_text_big", ["x y", "da"])
+    workspace.save(segments=workspace.segments.with_columns(further))
+    score(workspace, hypothesis=["asr", "big"])
+    assert "Word error rate, 2 segments: median 0.25," in plots.scores(workspace).alt_text
+    assert "Word error rate, 2 segments: median 0.5," in plots.scores(workspace, "big").alt_text
+    with pytest.raises(InputError, match="there are no scores of small: 'nbaudio score W --hypothesis small' writes them"):
+        plots.scores(workspace, "small")

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
 from nbaudio.core.dataframes import Frame, as_polars
+from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SPLITS
 from nbaudio.proof.claims import curve as precision_curve
@@ -79,19 +80,21 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
     return plot
 
 
-def scores(source: Source) -> Plot:
-    """Plot the distributions of similarity, word error rate and duration over the segments; WER above 1 counts as 1."""
-    segments = views.segments(source)
+def scores(source: Source, hypothesis: str = "") -> Plot:
+    """Plot the distributions of similarity and WER (of a NAME, or TEXT_NAME, that was scored) and duration; WER is at most 1."""
+    segments, end = views.segments(source, further=bool(hypothesis)), hypothesis and f"_{hypothesis}"
+    if f"wer{end}" not in segments.columns:
+        raise InputError(f"there are no scores of {hypothesis}: 'nbaudio score W --hypothesis {hypothesis}' writes them")
     plot = _plot(3.3)
     left, middle, right = plot.subplots(1, 3)
     shown = []
     for axes, name, title, label, bins in (
-        (left, "similarity", "Similarity", "similarity, −1 to 1", np.linspace(-1, 1, 51)),
-        (middle, "wer", "Word error rate", "WER, more than 1 shown as 1", np.linspace(0, 1, 41)),
+        (left, f"similarity{end}", "Similarity", "similarity, −1 to 1", np.linspace(-1, 1, 51)),
+        (middle, f"wer{end}", "Word error rate", "WER, more than 1 shown as 1", np.linspace(0, 1, 41)),
         (right, "duration_s", "Duration", "seconds", 40),
     ):
         values = segments[name].filter(segments[name].is_finite()).to_numpy()
-        _histogram(_axes(axes, title, x=label), [values.clip(max=1) if name == "wer" else values], bins=bins)
+        _histogram(_axes(axes, title, x=label), [values.clip(max=1) if axes is middle else values], bins=bins)
         if len(values):
             least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
             shown.append(f"{title}, {len(values):,} segments: median {median:.3g}, 90 % from {least:.3g} to {most:.3g}")
