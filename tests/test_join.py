@@ -155,6 +155,7 @@ def test_joining_again_replaces_and_says_what_changed(workspace):
         ({"column": "similarity"}, "other steps write such a column"),
         ({"column": "asr_text_x"}, "other steps write such a column"),
         ({"text": "normalized"}, "other steps write such a column"),
+        ({"text": "disputed"}, "other steps write such a column"),
         ({"hypothesis": "asr"}, "another text has this name"),
         ({"text": "no blanks"}, "a name has letters from a to z"),
         ({"text": "a", "hypothesis": "b"}, "give one of text, hypothesis and column"),
@@ -255,6 +256,7 @@ def test_scores_of_pairs_and_agreement(workspace):
     assert found["agreement"][0] == pytest.approx((1 + 2 * (1 - 2 * 2 / 19)) / 3)
     assert found["agreement_text"][1] == pytest.approx((1 + 1 + (1 - 2 / 18)) / 3)
     assert report.facts["a"]["text_disputed"] == 1
+    assert text_names(found.columns) == {"v": "text_v"}
     nbaudio.score(workspace, text="v", hypothesis="a")
     assert workspace.segments["similarity_v_a"].null_count() == 3
     with pytest.raises(InputError, match="no hypothesis 'c'; there are asr, a, b"):

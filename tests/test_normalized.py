@@ -31,6 +31,7 @@ def test_normalized_words_of_parlaspeech_survive_scoring(tmp_path):
 
 def test_columns_of_a_source_are_not_taken_for_those_of_a_step(tmp_path):
     names = ("text_normalized", "asr_text_normalized", "text_corrected", "text_origin", "corrected_by", "num_samples")
+    names += ("spoken_wer", "agreement", "text_disputed")
     header, row = ",".join(("name", "text", *names)), ",".join(("a.wav", "Da.", *(f"own {name}" for name in names)))
     (tmp_path / "t.csv").write_text(f"{header}\n{row}\n", encoding="utf8")
     ingest("table", tmp_path / "t.csv", out=tmp_path / "w")

@@ -230,12 +230,14 @@ def copy_table(workspace: WorkspacePath, target: Path) -> None:
 RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window"))
 """Names of columns and members that corpora add, which no column of a source can have."""
 
-WRITTEN = frozenset((*NORMALIZED, "text_corrected", "text_origin", "corrected_by", "sampling_rate", "num_samples", "duration_s"))
-"""Names of columns that steps after ingest write, which no column of a source can have either."""
-
-
 AGREEMENT = ("agreement", "agreement_text", "text_disputed", "disputed_words")
 """Columns that `score` writes about several hypotheses."""
+
+_SPOKEN = ("spoken_similarity", "spoken_wer", "spoken_cer")
+_CORRECTED = ("text_corrected", "text_origin", "corrected_by")
+WRITTEN = frozenset((*NORMALIZED, *AGREEMENT, *_SPOKEN, *_CORRECTED, "sampling_rate", "num_samples", "duration_s"))
+"""Names of columns that steps after ingest write, which no column of a source can have either."""
+
 
 _SCORE = re.compile(r"(spoken_)?(similarity|wer|cer)(_\w+)?")
 
@@ -245,7 +247,7 @@ def is_score(column: str) -> bool:
     return column in (*AGREEMENT, *NORMALIZED) or _SCORE.fullmatch(column) is not None
 
 
-_NO_TRANSCRIPTS = frozenset(("text_corrected", "text_normalized", "text_origin", "text_raw", "text_source"))
+_NO_TRANSCRIPTS = frozenset(("text_corrected", "text_disputed", "text_normalized", "text_origin", "text_raw", "text_source"))
 _NO_HYPOTHESES = frozenset(("asr_text_normalized", "asr_text_raw"))
 
 

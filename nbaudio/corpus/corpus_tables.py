@@ -36,7 +36,7 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
         return
     table, held = tables.table_path(workspace), tables.table_schema(workspace)
     if (column := f"text_{text}") not in held or held[column] != pl.String:
-        known = sorted({name[5:] for name in held if name.startswith("text_")} - {"corrected", "origin"})
+        known = sorted({name[5:] for name in held if name.startswith("text_")} - {"corrected", "disputed", "origin"})
         hint = "'nbaudio join W FILE --text NAME' brings one in, 'nbaudio score W --normalize STEP' makes text_normalized"
         raise InputError(f"{table}: text {text!r}: no column {column}; there are {', '.join(known) or 'none'}; {hint}")
     if _SOURCE_TEXT in held:
