@@ -28,6 +28,7 @@ import polars as pl
 from score import make_up
 
 from nbaudio import Workspace, score
+from nbaudio.core.tables import WORD_TIMES
 from nbaudio.text.edit_distance import edit_counts
 from nbaudio.text.formatting import Formatting, spoken_counts
 
@@ -35,11 +36,13 @@ DIGITS = {"dva": "2", "tri": "3", "pet": "5", "deset": "10", "dvadeset": "20", "
 
 
 def pairs(path: Path, number: int) -> Iterator[tuple[str, str]]:
-    """Yield transcripts, every fourth with digits, and hypotheses."""
+    """Yield transcripts, every fourth with digits, and hypotheses; repeated pairs end in other words, so that none is cached."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
+    lexicon = sorted({word for line in lines for word in line["words"]})
     for count, line in enumerate(islice(cycle(lines), number)):
         words = [DIGITS.get(word, word) for word in line["words"]] if count % 4 == 0 else line["words"]
-        yield " ".join(words), " ".join(line["asr"])
+        last = lexicon[count // len(lines) % len(lexicon)]
+        yield " ".join([*words, last]), " ".join([*line["asr"], last])
 
 
 def cpu(work: Callable[[], object]) -> float:
@@ -79,7 +82,8 @@ def scoring(texts: list[str], heard: list[list[str]], language: str) -> float:
         names = ["asr", *(f"more{n}" for n in range(1, len(heard)))]
         columns = {"asr_text" if name == "asr" else f"asr_text_{name}": said for name, said in zip(names, heard, strict=True)}
         ids = [str(n) for n in range(len(texts))]
-        workspace.save(segments=pl.DataFrame({"segment_id": ids, "text": texts, **columns}))
+        times = pl.Series([[{"start": n / 4, "end": n / 4 + 0.2} for n in range(len(text.split()))] for text in texts])
+        workspace.save(segments=pl.DataFrame({"segment_id": ids, "text": texts, **columns, "word_times": times.cast(WORD_TIMES)}))
         return cpu(lambda: score(workspace, hypothesis=names, language=language))
 
 

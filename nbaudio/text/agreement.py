@@ -47,7 +47,13 @@ def _dispute(
         return None, None
     if agrees:  # one of them with the text
         return False, None
-    first, *others = (formatting.differences(text, said) for said in dict.fromkeys(heard))
-    same, reference = first.intersection(*others), words(text)
+    first, *others = dict.fromkeys(heard)
+    found = same = formatting.differences(text, first)
+    for said in others:
+        differences = formatting.differences(text, said)
+        found, same = found | differences, same & differences
+        if not same:
+            return False, None
+    reference = words(text)
     lines = [f"{' '.join(reference[start:stop]) or _NONE} → {' '.join(said) or _NONE}" for start, stop, said in sorted(same)]
-    return bool(same) and all(same == each for each in (first, *others)), "; ".join(lines) or None
+    return bool(same) and same == found, "; ".join(lines) or None

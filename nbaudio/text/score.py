@@ -107,7 +107,7 @@ def score(
     own = _about_text(segments, pairs[0], normalize, rules)
     reports = [_report(segments, pair, count, rules, own=own, steps=normalize) for pair, count in counts.items()]
     for report, pair in zip(reports, pairs, strict=True):
-        others = [_title(suffix) for suffix, one in scored.items() if one["normalize"] != list(normalize)]
+        others = [f"similarity{suffix and '_'}{suffix}" for suffix, one in scored.items() if one["normalize"] != list(normalize)]
         if others:
             report.warnings.append(f"{', '.join(others)} compared with other normalization steps: do not compare the scores")
         workspace.save_report("score" + (pair.suffix and f"_{pair.suffix}"), report.to_dict())
@@ -208,13 +208,9 @@ def _agreeing(segments: pl.DataFrame, scored: Mapping[str, Any]) -> dict[str, st
     """Return the hypotheses, each with the column of its similarity with `text`; none unless there are several, all scored."""
     there = hypothesis_names(segments.columns).values()
     own = [(suffix, one["pair"][1]) for suffix, one in scored.items() if one["pair"][0] == "text"]
-    known = {hypothesis: _title(suffix) for suffix, hypothesis in own}
+    known = {hypothesis: f"similarity{suffix and '_'}{suffix}" for suffix, hypothesis in own}
     used = {name: known.get(name, "") for name in there if segments[name].count()}
     return used if len(used) > 1 and all(used.values()) else {}
-
-
-def _title(suffix: str) -> str:
-    return f"similarity_{suffix}" if suffix else "similarity"
 
 
 def _about_text(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: Formatting) -> tuple[list[str], Counter[str]]:
