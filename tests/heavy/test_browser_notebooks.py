@@ -9,7 +9,7 @@ from nbaudio.corpus.verify import verify
 
 # Live widgets of each notebook (the explorer is five), and what shows that they have what they asked for.
 LIVE = {
-    "02_transcripts": (6, ".nba-row .nba-cell:not(:empty)"),
+    "02_transcripts": (8, ".nba-row .nba-cell:not(:empty)"),
     "03_listen": (8, ".nba-title code"),
     "04_threshold": (1, ".nba-example"),
     "05_review_sheet": (1, ".nba-title code"),

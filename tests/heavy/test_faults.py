@@ -17,7 +17,6 @@ from faults import SIZE, contents, cut_or_die, die_once, die_unless, soak, start
 
 from nbaudio import materialize, status, verify
 from nbaudio.core.errors import WorkerLostError
-from nbaudio.corpus import packs
 from nbaudio.engine import EngineLocation, worker_pool
 
 KILLS = int(os.environ.get("NBAUDIO_KILLS", "12"))
@@ -96,7 +95,7 @@ def wait_for(condition, seconds=10.0):
 
 
 def test_a_recording_that_kills_its_worker_is_ledgered_and_the_rest_is_cut(workspace, tmp_path, monkeypatch):
-    monkeypatch.setattr(packs, "cut", cut_or_die)
+    monkeypatch.setattr("nbaudio.corpus.materialize.cut", cut_or_die)
     report = materialize(workspace, out=tmp_path / "c", jobs=2, shard_size=SIZE, show_progress=False)
     assert report.problems
     assert all("r2.flac: the worker that decodes it is killed" in line for line in report.problems[:-1])
