@@ -257,6 +257,7 @@ def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace
         explorer.focus()
         page.keyboard.press("2")
         page.wait_for_selector(".nba-segment-table [role=status]:text-is('s199: wrong words')")
+        explorer.focus()  # the table was drawn anew
         page.keyboard.press("ArrowDown")
         page.wait_for_selector(".nba-title code:text-is('s198')")
         page.locator(".nba-player").first.focus()
@@ -272,7 +273,6 @@ def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace
         words.locator(".nba-row:not([hidden]) .nba-cell:text-is('dva')").wait_for()
         page.keyboard.press("Enter")
         page.wait_for_selector(".nba-player >> nth=1 >> .nba-title code:text-is('s0')")
-        page.wait_for_function(SOUNDS)
         page.locator(".nba-player").nth(1).focus()
         page.keyboard.press("ArrowDown")
         page.wait_for_selector(".nba-player >> nth=1 >> .nba-title code:text-is('s1')")
