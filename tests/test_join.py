@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nbaudio
-from nbaudio import Workspace
+from nbaudio import Workspace, views, widgets
 from nbaudio.cli.commands import common
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import hypothesis_names, text_names
@@ -263,6 +263,31 @@ def test_scores_of_pairs_and_agreement(workspace):
         nbaudio.score(workspace, hypothesis="c")
     with pytest.raises(InputError, match="no text 'c'; there are text, v"):
         nbaudio.score(workspace, text="c")
+
+
+def test_scores_that_were_dropped_are_not_missed(workspace):
+    rows = pl.DataFrame({"segment_id": ["s1", "s2"], "text": ["evo blitz", "dobar dan"]})
+    nbaudio.join(workspace, rows, hypothesis="a")
+    nbaudio.score(workspace, hypothesis=["asr", "a"])
+    assert workspace.segments["agreement"].to_list()[:2] == [1, 1]
+    nbaudio.join(workspace, rows.with_columns(text=pl.lit("ne")), hypothesis="a")
+    assert not {"similarity_a", "agreement"} & {*workspace.segments.columns}
+    nbaudio.score(workspace)
+    assert "agreement" not in workspace.segments.columns
+    nbaudio.score(workspace, hypothesis="a")
+    assert workspace.segments["agreement"][0] < 0
+    workspace.save(segments=workspace.segments.drop("asr_text_a", "similarity_a"))  # as withdraw does with emptied columns
+    nbaudio.score(workspace)
+    assert "agreement" not in workspace.segments.columns
+
+
+def test_a_column_of_numbers_is_no_hypothesis(workspace):
+    workspace.save(segments=workspace.segments.with_columns(asr_text_confidence=pl.lit(0.5)))
+    nbaudio.score(workspace)
+    rates = views.error_rates(workspace)
+    assert rates["hypothesis"].to_list() == ["asr"]
+    html = widgets.TranscriptDiff(workspace).static_html()
+    assert "confidence" not in html
 
 
 def test_a_score_never_replaces_a_column_of_the_source_or_of_another_pair(workspace):

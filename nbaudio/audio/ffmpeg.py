@@ -72,7 +72,7 @@ class _Decoded(NamedTuple):
 
 
 class AvRecording:
-    """A recording read by FFmpeg: a window depends on file and window alone, never on earlier reads; see docs/audio.md."""
+    """Recording that FFmpeg reads; the samples of a window do not depend on earlier reads (docs/audio.md)."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         """Take an open file, which `close` closes; raise AudioError unless FFmpeg can decode it."""

@@ -51,7 +51,7 @@ def read(
     speaker: str | None = None,
     id: str | None = None,
 ) -> Transcripts:
-    """Read a folder with Parquet files at any depth, a saved `Dataset` or `DatasetDict`, or one file; options name columns."""
+    """Read one file, a folder of Parquet files (also nested), or a saved `Dataset` or `DatasetDict`; options name columns."""
     parts: list[_Part] = []
     problems: list[Problem] = []
     root = source if source.is_dir() else source.parent

@@ -29,7 +29,7 @@ _FURTHER = ("segment_id", "source_split", "source_recording", "source_channel", 
 
 
 def read(source: Path, *, asr: str | None = None) -> Transcripts:
-    """Read a Kaldi data folder; `asr` is a file beside ``text`` and of its form that holds hypotheses."""
+    """Read a Kaldi data folder; `asr` is a file of hypotheses beside ``text``, in the same format."""
     if not (source / "wav.scp").is_file():
         raise InputError(f"{source}: there is no wav.scp; expected a Kaldi data folder")
     if asr is not None and not (source / asr).is_file():

@@ -52,7 +52,7 @@ class Recognizer:
 
     @classmethod
     def of(cls, given: str | Function) -> "Recognizer":
-        """Return the recognizer that is meant; raise InputError where a module, function or program is missing."""
+        """Parse a recognizer; raise InputError where its module, function or program is missing."""
         folder = str(Path.cwd())
         if not isinstance(given, str):
             return cls(getattr(given, "__name__", ""), _version(given), given, folder)

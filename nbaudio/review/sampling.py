@@ -75,7 +75,7 @@ def salt_of(seed: int, rounds: Sequence[Round]) -> str:
 
 
 def draw_from(frame: pl.DataFrame, *, n: int, salt: str) -> pl.DataFrame:
-    """Draw up to `n` rows of a `sampling_frame`, in order: `segment_id`, `probability` (of being drawn first), `stratum`."""
+    """Draw at most `n` rows of a `sampling_frame`; return `segment_id`, `probability` of being first, and `stratum`, in order."""
     strata = frame.group_by("stratum").agg(pl.col("weight").first(), count=pl.len()).sort("stratum")
     picks = _pick_strata(strata["weight"].to_numpy(), strata["count"].to_numpy(), min(n, len(frame)), salt)
     rows = strata[picks].select("stratum", "weight", "count").with_row_index("row")

@@ -183,7 +183,7 @@ def _values(source: _Table, name: str, kind: str) -> pl.Series:
     lower = plain.str.to_lowercase()
     is_boolean = lower.drop_nulls().is_in(["true", "false"]).all() and lower.count()
     written = (lower if is_boolean else plain).to_frame().write_csv().encode()
-    return pl.read_csv(written, infer_schema_length=None, skip_rows_after_header=0, raise_if_empty=False).to_series()
+    return pl.read_csv(written, infer_schema_length=None, raise_if_empty=False).to_series()
 
 
 def _joined(words: str) -> str:

@@ -269,7 +269,7 @@ class Remote:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """See `LocalPath.shared`; other runs are not known."""
+        """Tidy a folder that runs write to; without locks, also if another run uses it. See `LocalPath.shared`."""
         self.tidy()
         yield
 

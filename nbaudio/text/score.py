@@ -25,7 +25,7 @@ _TABLE = "formatting.tsv"
 
 
 class Pair(NamedTuple):
-    """A transcript and a hypothesis that are compared: their columns, and the end of the names of the scores."""
+    """A transcript and a hypothesis that are compared: their columns, and how names of their scores end, such as ``_large``."""
 
     text: str
     hypothesis: str
@@ -79,7 +79,9 @@ def score(
     """
     workspace = Workspace.open(workspace)
     segments, settings = workspace.segments, workspace.settings
-    scored: dict[str, Any] = settings.get("scored", {})
+    # Other steps drop scores, with a hypothesis that changed or was withdrawn.
+    held: dict[str, Any] = settings.get("scored", {})
+    scored = {suffix: one for suffix, one in held.items() if f"similarity{suffix}" in segments.columns}
     names = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else list(hypothesis)
     pairs = [_pair(workspace, segments.columns, text, name, scored) for name in names]
     rules = Formatting(language or settings.get("language"), formatting or _own_table(workspace))
@@ -107,13 +109,13 @@ def score(
     own = _about_text(segments, pairs[0], normalize, rules)
     reports = [_report(segments, pair, count, rules, own=own, steps=normalize) for pair, count in counts.items()]
     for report, pair in zip(reports, pairs, strict=True):
-        others = [f"similarity{suffix and '_'}{suffix}" for suffix, one in scored.items() if one["normalize"] != list(normalize)]
+        others = [f"similarity{suffix}" for suffix, one in scored.items() if one["normalize"] != list(normalize)]
         if others:
             report.warnings.append(f"{', '.join(others)} compared with other normalization steps: do not compare the scores")
-        workspace.save_report("score" + (pair.suffix and f"_{pair.suffix}"), report.to_dict())
+        workspace.save_report(f"score{pair.suffix}", report.to_dict())
     if len(reports) == 1:
         return reports[0]
-    facts = {pair.suffix or "asr_text": report.facts for pair, report in zip(pairs, reports, strict=True)}
+    facts = {pair.suffix[1:] or "asr_text": report.facts for pair, report in zip(pairs, reports, strict=True)}
     return Report("score", facts, warnings=list(dict.fromkeys(line for report in reports for line in report.warnings)))
 
 
@@ -127,13 +129,13 @@ def _pair(
         if name is not None and known.get(name) not in columns:
             there = ", ".join(one for one, column in known.items() if column in columns)
             raise InputError(f"{workspace.path}: no {kind} {name!r}; there are {there}; 'nbaudio join' brings in others")
-    own = (None if text == "text" else text, None if hypothesis == "asr" else hypothesis)
-    pair = Pair(texts[text or "text"], hypotheses[hypothesis or "asr"], "_".join(filter(None, own)))
+    own = (f"_{name}" for name in (text, hypothesis) if name not in (None, "text", "asr"))
+    pair = Pair(texts[text or "text"], hypotheses[hypothesis or "asr"], "".join(own))
     before = scored.get(pair.suffix, {}).get("pair", pair[:2] if not pair.suffix else None)
-    if before is None and f"similarity_{pair.suffix}" in columns:
-        raise InputError(f"{workspace.path}: the source has a column similarity_{pair.suffix}, which stays: choose another name")
+    if before is None and f"similarity{pair.suffix}" in columns:
+        raise InputError(f"{workspace.path}: the source has a column similarity{pair.suffix}, which stays: choose another name")
     if before is not None and tuple(before) != pair[:2]:
-        raise InputError(f"{workspace.path}: similarity_{pair.suffix} compares {before[0]} with {before[1]}: choose other names")
+        raise InputError(f"{workspace.path}: similarity{pair.suffix} compares {before[0]} with {before[1]}: choose other names")
     return pair
 
 
@@ -189,7 +191,7 @@ def _all_scores(
 
 
 def _scored(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: Formatting) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return segments with the scores of a pair, and the compared normal forms of `text` and `asr_text`; and the counts."""
+    """Score a pair: return segments with the scores, and with normal forms of `text` and `asr_text`; and the edit counts."""
     compared = segments[pair.text], segments[pair.hypothesis]
     if steps:
         compared = normalize_column(compared[0], ("nfc", *steps)), normalize_column(compared[1], ("nfc", *steps))
@@ -199,17 +201,15 @@ def _scored(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: For
     plain = edit_counts(*compared)
     spoken = spoken_counts(*compared, rules, plain)
     rates = [error_rates(plain), error_rates(spoken).select(pl.all().name.prefix("spoken_"))]
-    end = pair.suffix and f"_{pair.suffix}"
-    columns = [column.alias(column.name + end) for rate in rates for column in rate]
+    columns = [column.alias(column.name + pair.suffix) for rate in rates for column in rate]
     return segments.with_columns(columns), pl.concat([plain, spoken.select(pl.all().name.prefix("spoken_"))], how="horizontal")
 
 
 def _agreeing(segments: pl.DataFrame, scored: Mapping[str, Any]) -> dict[str, str]:
     """Return the hypotheses, each with the column of its similarity with `text`; none unless there are several, all scored."""
     there = hypothesis_names(segments.columns).values()
-    own = [(suffix, one["pair"][1]) for suffix, one in scored.items() if one["pair"][0] == "text"]
-    known = {hypothesis: f"similarity{suffix and '_'}{suffix}" for suffix, hypothesis in own}
-    used = {name: known.get(name, "") for name in there if segments[name].count()}
+    known = {one["pair"][1]: f"similarity{suffix}" for suffix, one in scored.items() if one["pair"][0] == "text"}
+    used = {name: known.get(name, "") for name in there if segments[name].count() and segments[name].dtype == pl.String}
     return used if len(used) > 1 and all(used.values()) else {}
 
 
@@ -233,8 +233,7 @@ def _report(
     own: tuple[list[str], Counter[str]],
     steps: Sequence[str],
 ) -> Report:
-    end = pair.suffix and f"_{pair.suffix}"
-    similarity, spoken = (segments[f"{name}similarity{end}"] for name in ("", "spoken_"))
+    similarity, spoken = (segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_"))
     scored = similarity.count()
     edits, aloud, words = counts.select(pl.sum("word_edits", "spoken_word_edits", "words")).row(0)
     text, hypothesis = segments[pair.text], segments[pair.hypothesis]

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.atomic import lock, read_json, write_json
-from nbaudio.core.conditions import LONGEST_TEXT, condition_error, parse_condition
+from nbaudio.core.conditions import LONGEST_TEXT, condition_mask
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
 
@@ -51,23 +53,18 @@ def sort_and_filter(
 
 def _filter(frame: pl.DataFrame, wheres: Sequence[str], find: str) -> Order:
     columns = _columns(frame)
-    conditions = [parse_condition(where, frame.schema, columns) for where in wheres]
+    masks = [condition_mask(frame, where, columns) for where in wheres]
     if find:
         if len(find) > LONGEST_TEXT:
             raise InputError(f"find: a text of {len(find):,} characters; at most {LONGEST_TEXT:,} are allowed")
         # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten times as long.
         pattern = "(?i)" + re.sub(r"([\\.+*?()|\[\]{}^$#&\-~])", r"\\\1", find)
         texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
-        conditions.append(pl.any_horizontal(pl.lit(value=False), *(pl.col(name).str.contains(pattern) for name in texts)))
-    if not conditions:
+        found = pl.any_horizontal(pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
+        masks.append(frame.select(found).to_series() if texts else pl.repeat(value=False, n=len(frame), eager=True))
+    if not masks:
         return np.arange(len(frame), dtype=np.uint32)
-    try:
-        mask = frame.select(pl.all_horizontal(condition.fill_null(value=False) for condition in conditions)).to_series()
-    except pl.exceptions.PolarsError as error:
-        raise condition_error(" and ".join(wheres), error, columns) from error
-    if len(mask) != len(frame):  # a constant
-        mask = pl.Series([bool(mask[0])]).new_from_index(0, len(frame))
-    return mask.arg_true().to_numpy().astype(np.uint32)
+    return reduce(and_, masks).arg_true().to_numpy().astype(np.uint32)
 
 
 def _columns(frame: pl.DataFrame) -> list[str]:

@@ -271,7 +271,11 @@ def _with_hypotheses(
     frame = segments(source, further=bool(where) or text != "text")
     if where:
         frame = frame[sort_and_filter(frame, where=where)]
-    known = {name: column for name, column in hypothesis_names(frame.columns).items() if frame[column].count()}
+    known = {
+        name: column
+        for name, column in hypothesis_names(frame.columns).items()
+        if frame[column].count() and frame.schema[column] == pl.String
+    }
     names = list(known) if hypotheses is None else list(hypotheses)
     if absent := [name for name in names if name not in hypothesis_names(frame.columns)]:
         raise InputError(f"hypothesis {absent[0]!r} is unknown; known are {', '.join(known) or 'none'}")

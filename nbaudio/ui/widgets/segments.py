@@ -67,13 +67,13 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
 
 def further_hypotheses(row: dict[str, Any]) -> dict[str, str]:
     """Return the hypotheses of a segment by name, but for the source's own."""
-    return {name: row[column] for name, column in hypothesis_names(row).items() if name != "asr" and row[column] is not None}
+    return {name: row[column] for name, column in hypothesis_names(row).items() if name != "asr" and isinstance(row[column], str)}
 
 
 def align_lines(
     row: dict[str, Any], times: list[tuple[float, float]] | None = None, **compared: Any
 ) -> dict[str, list[WordPair]]:
-    """Align the words of a segment with each hypothesis, by name: "" is the source's own, or the transcript alone."""
+    """Return the words of a segment aligned with each hypothesis, by name; "" is the source's own one, or the text alone."""
     lines = {"": row["asr_text"], **further_hypotheses(row)}
     return {name: align_words(row["text"] or "", heard, times, **compared) for name, heard in lines.items()}
 
