@@ -19,12 +19,14 @@ import pytest
 import soundfile as sf
 from conftest import encoded
 from hostile import NAMES
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from nbaudio.audio import probe
 from nbaudio.core.errors import AudioError, ExistsError, InputError
 from nbaudio.corpus.containers.base import Shard, as_json
 from nbaudio.corpus.containers.registry import CONTAINERS
-from nbaudio.corpus.containers.tar import write_tar
+from nbaudio.corpus.containers.tar import header, write_tar
 from nbaudio.corpus.containers.tfrecord import _field, _varint
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
@@ -353,3 +355,20 @@ def test_advice_on_the_number_of_shards():
         "read whole, even for 1, 2, 4 readers x workers; well shuffled for up to 3, for 8 take --shard-count 32 (180 MB each)"
     )
     assert shard_advice([Shard("", "dev", 1, 1, "", "", Path())]) == ""
+
+
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=300),
+    size=st.integers(0, 1 << 40),
+)
+@example(name="a" * 100, size=8**11 - 1)
+@example(name="a" * 101, size=8**11)
+@example(name="a/b", size=0)
+def test_a_tar_header_is_what_tarfile_makes_of_it(name, size):
+    info = tarfile.TarInfo(name)
+    info.size = size
+    assert header(name, size) == info.tobuf(tarfile.PAX_FORMAT)
+
+
+def test_a_header_is_one_block_unless_the_name_needs_another():
+    assert [header("a.flac", 4096)[:6], len(header("a.flac", 4096)), len(header("č" * 60, 4096))] == [b"a.flac", 512, 1536]

@@ -284,12 +284,6 @@ def test_scoring_several_times_gives_what_the_last_time_gives(tmp_path_factory, 
     assert often.segments.select(*rows).to_dict(as_series=False) == rows
 
 
-def test_a_workspace_whose_texts_an_older_version_replaced_is_reported(workspace):
-    workspace.save(segments=workspace.segments.with_columns(asr_text_raw="asr_text"))
-    [warning] = score(workspace).warnings
-    assert "ingest again" in warning
-
-
 def test_score_without_any_hypothesis_warns(workspace):
     workspace.save(segments=workspace.segments.drop("asr_text"))
     report = score(workspace.path)

@@ -52,7 +52,7 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
         return
     rules = formatting_rules(workspace)
     other = rows.filter(sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))).collect()
-    differ = [key for key, was, now, _ in other.iter_rows() if not rules.are_equal(was or "", now or "")]
+    differ = [key for key, was, now, _ in other.iter_rows() if rules.edits(was or "", now or "")]
     if differ:
         what = f"words in {column} that differ from those in text, which reviewers judged"
         raise InputError(f"{table}: {len(differ):,} accepted segments ({differ[0]} the first) have {what}")

@@ -238,12 +238,7 @@ def faults(words: Sequence[str]) -> list[str]:
 
 
 def read_verdict(text: str, words: Sequence[str]) -> str | None:
-    """Return a verdict, words between commas, semicolons or slashes, as it is logged; None if the list lacks one of them.
-
-    Examples:
-        >>> read_verdict("Noise; cut off", list(VERDICTS))
-        'cut off, noise'
-    """
+    """Return a verdict, words between commas, semicolons or slashes, as it is logged; None if the list lacks one of them."""
     known = {word.casefold() for word in words}
     parts = (" ".join(part.split()) for part in re.split("[,;]", text.casefold()))
     said = {one.strip() for part in parts for one in ([part] if part in known else part.split("/"))} - {""}

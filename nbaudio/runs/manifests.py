@@ -64,11 +64,7 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
 
 
 def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) -> dict[str, Any]:
-    """Return the values of a manifest for the parameters of one notebook, with absolute paths.
-
-    With `fill`, paths that the manifest lacks are the notebook's defaults, relative to its folder; workspace and corpus are in
-    ``NAME-output`` (NAME: the manifest's) beside that folder, or in the current one for an installed package.
-    """
+    """Return the values of a manifest for one notebook, paths absolute; `fill` adds the notebook's own ones (docs/runs.md)."""
     has = defaults(notebook)
     manifest = manifest.parent.resolve() / manifest.name
     values = {name: value for name, value in parameters(manifest, {}, extra=has).items() if name in has}

@@ -36,10 +36,7 @@ def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
 
 
 def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
-    """List every held-out segment that shares something with a segment of another split, once per check, as `EXCEPTIONS`.
-
-    Audio is compared if there is a column `audio_sha256`. The other segment is the nearest, then the first by split and by id.
-    """
+    """List every held-out segment that shares something with a segment of another split, once per check, as `EXCEPTIONS`."""
     table = _lazy(segments)
     columns = table.collect_schema()
     usable_keys(pl.DataFrame(schema=columns), keys)

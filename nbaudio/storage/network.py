@@ -168,10 +168,7 @@ def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[
 def with_retries(
     place: "Remote", request: Callable[[], Result], *, done: str = "read", proves: bool = True, names_host: bool = True
 ) -> Result:
-    """Return the result of a request; retry broken connections, short responses and statuses 408, 425, 429 and 5xx.
-
-    `done` names the request in messages; `proves`: a result shows that the host works, which one without content does not.
-    """
+    """Return the result of a request, with retries (docs/network.md); `proves`: a result shows that the host works."""
     network, host = place.network, place.host
     first, pause = time.monotonic(), 0.0
     attempt = 0

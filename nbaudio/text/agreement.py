@@ -12,17 +12,7 @@ _NONE = "–"
 
 
 def with_agreement(segments: pl.DataFrame, hypotheses: Mapping[str, str], formatting: Formatting) -> pl.DataFrame:
-    """Return segments with the columns `tables.AGREEMENT`; `hypotheses` are scored columns, each with that of its similarity.
-
-    A segment with fewer than two hypotheses, or without a text, has null.
-
-    Examples:
-        >>> said = {"text": "da je tako", "a": "da nije tako", "b": "Da, nije tako!"}
-        >>> scores = {"similarity_a": 0.8, "similarity_b": 0.7, "spoken_wer_a": 0.33, "spoken_wer_b": 0.33}
-        >>> found = with_agreement(pl.DataFrame(said | scores), {"a": "similarity_a", "b": "similarity_b"}, Formatting())
-        >>> found.select("text_disputed", "disputed_words").row(0)
-        (True, 'je → nije')
-    """
+    """Return segments with `tables.AGREEMENT`, null without a text or two of the `hypotheses`, columns with their similarity."""
     between = [similarity_column(segments[one], segments[other]) for one, other in combinations(hypotheses, 2)]
     alike = [segments[name.replace("similarity", "spoken_wer", 1)] == 0 for name in hypotheses.values()]
     rows = segments.select("text", *hypotheses, alike=pl.any_horizontal(alike)).iter_rows()

@@ -1,8 +1,4 @@
-"""Characters of a corpus: vocabulary ids for an acoustic model, and odd characters to review.
-
-Ids are those of wav2vec2's ``vocab.json``: ``|`` for the space, all other characters by code point, ``[UNK]``, ``[PAD]``. A ``|``
-in a transcript has none, as a tokenizer would read it as the end of a word; it is odd.
-"""
+"""Characters of a corpus: ids as in wav2vec2's ``vocab.json``, where ``|`` is the space, and odd characters to review."""
 
 import unicodedata
 from collections import Counter

@@ -1,8 +1,4 @@
-"""Compare a hypothesis with a transcript: similarity, word and character error rates, word diff, over Unicode code points.
-
-Words and error rates are jiwer's: runs of two or more blanks become one space, the ends are stripped, and the rest is split at
-spaces; against an empty reference insertions count as they are: nothing is 0, two words are 2.
-"""
+"""Compare a hypothesis with a transcript by code points: similarity, word diff, and error rates with words as in jiwer."""
 
 import os
 import re

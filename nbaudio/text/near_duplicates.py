@@ -1,8 +1,6 @@
 """Find near-duplicate sentences, folded by `sentences`, without comparing all pairs; none is missed, unlike with MinHash.
 
-*Near* are unequal ones whose edit distance (Levenshtein) is at most a tenth of the shorter length. A sentence in which e
-characters may change is cut into e + 1 pieces, of which e edits leave one intact and close to its position (the pigeonhole
-principle of Pass-Join: Li, Deng, Wang, Feng, VLDB 2011).
+*Near*: edits of at most a tenth of the shorter length. Of e + 1 pieces, e edits leave one intact (Pass-Join, VLDB 2011).
 """
 
 from collections.abc import Iterator, Sequence

@@ -32,9 +32,6 @@ class Pair(NamedTuple):
     suffix: str = ""
 
 
-_OWN = Pair("text", "asr_text")
-
-
 def score(
     workspace: Workspace | str | Path,
     *,
@@ -170,7 +167,9 @@ def _own_table(workspace: Workspace) -> Path | None:
 
 def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
     """Return rows of the segments table with all scores that there are, computed again from their texts."""
-    scored = workspace.settings.get("scored", {}) or {"": {"pair": _OWN[:2], "normalize": normalization_steps(workspace)}}
+    scored = workspace.settings.get("scored", {}) or {
+        "": {"pair": ("text", "asr_text"), "normalize": normalization_steps(workspace)}
+    }
     rules = formatting_rules(workspace)
     for suffix, one in scored.items():
         if set(one["pair"]) <= {*segments.columns}:
@@ -260,8 +259,6 @@ def _report(
         warnings.append("digits and abbreviations are compared as they are written: name the language, such as --language hr")
     elif rules.language is not None and not rules.has_numbers:
         warnings.append(f"language {rules.language!r}: no rules for its numbers; a table of formatting can add them")
-    if "asr_text_raw" in segments.columns:
-        warnings.append("an older version normalized the texts of this workspace in place: ingest again to have the source's own")
     return Report("score", facts, warnings=warnings)
 
 

@@ -4,24 +4,26 @@ import math
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import google_crc32c
 import numpy as np
 import polars as pl
+from google_crc32c import extend
 
 from nbaudio.core.tables import WORD_TIMES
-from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, version_of
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split, version_of
 
 # Reserved names, and columns that are only known when the shard is written.
 _NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")
 _CRC_MASK = 0xA282EAD8
 _CRC_BYTES = 4
 _LENGTH_DELIMITED = 2  # the wire type of texts, bytes and messages
+# Clips whose features are made at once.
+_ROWS = 1000
 _MODULES = "tensorflow_datasets.core.features"
 
 
@@ -33,7 +35,6 @@ class _Kind(NamedTuple):
 
 
 # Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's example.proto, feature.proto and record_writer.h.
-@lru_cache(maxsize=4096)  # most are short and repeat
 def _varint(number: int) -> bytes:
     """Encode a number of at most 64 bits; negative ones as two's complement."""
     rest = number & 0xFFFFFFFFFFFFFFFF
@@ -46,13 +47,23 @@ def _varint(number: int) -> bytes:
 
 def _field(number: int, *parts: bytes) -> bytes:
     """Encode a field that holds bytes, a text or a message."""
-    value = b"".join(parts)
-    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(value)) + value
+    return b"".join(_wrap(number, parts))
 
 
-def _map_entry(key: str, *value: bytes) -> bytes:
+def _wrap(number: int, parts: Sequence[bytes]) -> list[bytes]:
+    """Return the parts of a field: those of a clip are too large to be joined again at every level."""
+    return [_head(number, sum(map(len, parts))), *parts]
+
+
+@lru_cache(maxsize=4096)  # most are short and repeat
+def _head(number: int, size: int) -> bytes:
+    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(size)
+
+
+@lru_cache(maxsize=256)  # null values, for example, repeat in every clip
+def _map_entry(key: str, value: bytes) -> bytes:
     """Encode an entry of a map from texts to messages, as `Features` and `FeatureLists` hold it."""
-    return _field(1, _field(1, key.encode()), _field(2, *value))
+    return _field(1, _field(1, key.encode()), _field(2, value))
 
 
 def _bytes(value: bytes) -> bytes:
@@ -99,17 +110,21 @@ _TIMES = _Kind(
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object) -> list[ClipLocation]:
     """Write one TFRecord file; see `registry.WriteShard`. If rows have a `window`, each window is a SequenceExample."""
+    kinds = _kinds(metadata.schema)
     clips = iter(audio)
     places: list[ClipLocation] = []
     with path.open("wb") as file:
-        for window, rows in groupby(_features(metadata), key=itemgetter(0)):
-            inside = [features for _, features in rows]
+        for window, clips_inside in groupby(_features(metadata, kinds), key=itemgetter(0)):
+            inside = [features for _, features in clips_inside]
             own = list(islice(clips, len(inside)))
-            for features, clip in zip(inside, own, strict=True):
-                features["audio"] = _bytes(clip)
-            _write_record(file, _sequence(window, inside) if "window" in metadata.columns else _example(inside[0]))
+            sounds = [_wrap(1, _wrap(1, [clip])) for clip in own]
+            if "window" in metadata.columns:
+                record = _sequence(window, inside, sounds)
+            else:
+                record = _wrap(1, [b"".join([_map_entry(*feature) for feature in inside[0].items()]), *_audio(sounds[0])])
+            _write_record(file, record)
             # A clip is the end of its feature, and the last feature is the end of the record.
-            sizes = [len(_field(1, features["audio"])) for features in inside]
+            sizes = [sum(map(len, _wrap(1, sound))) for sound in sounds]
             ends = file.tell() - _CRC_BYTES - sum(sizes) + np.cumsum(sizes)
             places += [ClipLocation(int(end) - len(clip), len(clip)) for end, clip in zip(ends, own, strict=True)]
     return places
@@ -128,19 +143,20 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
 
 def _splits(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
     """Describe the splits for tfds: shards of a later version are a split of their own, such as ``train_v2``."""
-    for (split, version), own in groupby(shards, key=lambda shard: (shard.split, version_of(shard.name))):
-        part = list(own)
-        sizes = {shard.name: shard.segments for shard in part}
-        # A shard all of whose clips were withdrawn is missing, which is none of zero examples to tfds.
-        first, _, count = Path(part[0].name).stem.rpartition("-of-")
-        stem = first.rpartition("-")[0]
-        names = (f"{split}/{stem}-{number:05d}-of-{count}.tfrecord" for number in range(int(count)))
-        yield {
-            "name": split if version == 1 else f"{split}_v{version}",
-            "filepathTemplate": f"{split}/{stem}-{{SHARD_X_OF_Y}}.{{FILEFORMAT}}",
-            "numBytes": str(sum(shard.num_bytes for shard in part)),
-            "shardLengths": [str(sizes.get(name, 0)) for name in names],
-        }
+    for split, own in group_by_split(shards).items():
+        for version in sorted({version_of(shard.name) for shard in own}):
+            part = [shard for shard in own if version_of(shard.name) == version]
+            sizes = {shard.name: shard.segments for shard in part}
+            # A shard all of whose clips were withdrawn is missing, which is none of zero examples to tfds.
+            first, _, count = Path(part[0].name).stem.rpartition("-of-")
+            stem = first.rpartition("-")[0]
+            names = (f"{split}/{stem}-{number:05d}-of-{count}.tfrecord" for number in range(int(count)))
+            yield {
+                "name": split if version == 1 else f"{split}_v{version}",
+                "filepathTemplate": f"{split}/{stem}-{{SHARD_X_OF_Y}}.{{FILEFORMAT}}",
+                "numBytes": str(sum(shard.num_bytes for shard in part)),
+                "shardLengths": [str(sizes.get(name, 0)) for name in names],
+            }
 
 
 def _kinds(schema: Mapping[str, pl.DataType]) -> dict[str, _Kind]:
@@ -156,30 +172,34 @@ def _kind(dtype: pl.DataType) -> _Kind | None:
     return _INTEGER if dtype.is_integer() else _FLOAT if dtype.is_float() else None
 
 
-def _features(metadata: pl.DataFrame) -> Iterator[tuple[str, dict[str, bytes]]]:
+def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tuple[str, dict[str, bytes]]]:
     """Yield for each clip its window (its id if there are no windows) and all its features except the audio."""
-    kinds = _kinds(metadata.schema)
-    for row in metadata.iter_rows(named=True):
-        features = {"json": _bytes(as_json(row))}
+    for part in metadata.iter_slices(_ROWS):
+        columns = {"json": [_bytes(as_json(row)) for row in part.iter_rows(named=True)]}
         for name, kind in kinds.items():
-            features |= {f"{name}{suffix}": feature(row[name]) for suffix, feature in kind.features.items()}
-        yield row.get("window", row["segment_id"]), features
+            values = part[name].to_list()
+            columns |= {f"{name}{suffix}": [feature(value) for value in values] for suffix, feature in kind.features.items()}
+        windows = part["window" if "window" in part.columns else "segment_id"]
+        for window, *features in zip(windows.to_list(), *columns.values(), strict=True):
+            yield window, dict(zip(columns, features, strict=True))
 
 
-def _example(features: Mapping[str, bytes]) -> bytes:
-    return _field(1, *(_map_entry(name, value) for name, value in features.items()))
+def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]) -> list[bytes]:
+    context = _field(1, _map_entry("window", _text(window)))
+    lists = [_map_entry(name, b"".join(_field(1, features[name]) for features in inside)) for name in inside[0]]
+    audio = _audio([part for sound in sounds for part in _wrap(1, sound)])
+    return [context, *_wrap(2, [*lists, *audio])]
 
 
-def _sequence(window: str, inside: Sequence[Mapping[str, bytes]]) -> bytes:
-    lists = (_map_entry(name, *(_field(1, features[name]) for features in inside)) for name in inside[0])
-    return _example({"window": _text(window)}) + _field(2, *lists)
+def _audio(value: list[bytes]) -> list[bytes]:
+    return _wrap(1, [_field(1, b"audio"), *_wrap(2, value)])
 
 
-def _write_record(file: BinaryIO, record: bytes) -> None:
-    def checksum(data: bytes) -> bytes:
+def _write_record(file: BinaryIO, record: list[bytes]) -> None:
+    def checksum(parts: list[bytes]) -> bytes:
         """Return the masked CRC-32C."""
-        crc = google_crc32c.value(data)
+        crc = reduce(extend, parts, 0)
         return struct.pack("<I", ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF)
 
-    length = struct.pack("<Q", len(record))
-    file.writelines((length, checksum(length), record, checksum(record)))
+    length = struct.pack("<Q", sum(map(len, record)))
+    file.writelines((length, checksum([length]), *record, checksum(record)))

@@ -1,7 +1,4 @@
-"""Sections of the statistics page; and the page as an .xlsx workbook, of the same bytes for equal sections.
-
-In the workbook texts are typed strings, which never become formulas, numbers or links.
-"""
+"""Sections of the statistics page; and the page as an .xlsx workbook, of the same bytes for equal sections."""
 
 import io
 import math

@@ -1,7 +1,4 @@
-"""Base of the live widgets: requests `{call, number, arguments}`, replies `{number, comm, result}` or `{..., error}`, buffers.
-
-With `comm` the front end can check whether the kernel still has the widget. Traits hold a few small values, never clips or rows.
-"""
+"""Base of the live widgets: requests `{call, number, arguments}`, replies `{number, comm, result}` or `{..., error}`, buffers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock

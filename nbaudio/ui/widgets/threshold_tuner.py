@@ -1,7 +1,4 @@
-"""Threshold to drag over a histogram; segments, hours and speakers are counted once for all positions, indices of `Scale.grid`.
-
-Segments without a score pass every threshold, as in `select`.
-"""
+"""Threshold to drag over a histogram; segments, hours and speakers are counted once for all positions of `Scale.grid`."""
 
 from dataclasses import dataclass
 from html import escape
