@@ -22,6 +22,12 @@ verdicts of the first. Somebody looks after every verdict and stops at the first
 - rules: 20 rules of selection (thresholds, speakers, budgets), each with slightly more faults than allowed, are tried in turn;
   the k-th one has 6 / (pi k)^2 of the error, and the first that is proven ships.
 - hours: the longest segments are wrong, and the claim is about hours, with an error of 0.025.
+- misranked: the wrong segments are those with the lowest risk; the second round has a risk that is learned from the first.
+- frozen: the first half of the reviews is random. Segments are in 2,000 groups of no meaning; a model that is overfitted to the
+  verdicts gives groups with a fault a high risk. What ships has a low risk. With `all verdicts` the claim rests
+  on both halves, which is not valid: hence a threshold on risk is frozen. With `after the freeze` it rests on the second half.
+
+In other cases than these two, the risk that the strategy `risk` uses is noise.
 
 Columns:
 
@@ -36,12 +42,20 @@ Power is measured on corpora that meet the target. The chance of being wrong dep
 of the others, the position is such that 1 % of the segments with a similarity of 0.8 or more are expected to be wrong. One round
 is drawn, of up to twice `--reviews`.
 
+The same with a risk: `auc50` to `auc95` (faults as in `gradual`) have a calibrated one with this area under the ROC curve, for
+normal signals; `oracle` has the truth. In two cases 300 of all segments are drawn at random first, then 300 with the strategy,
+then the others; all count. In `misled`, the risk is useless and claims an area of 0.9. In `learned`, segments have six signals,
+wrong ones are noisy, cut off or of narrow band, and `review.risk` learns a risk before each round. `model alone` reviews the
+segments in the order of risk, most suspicious first: as nothing follows from them about others, a proof needs all but those that
+may be wrong.
+
 - proven: the share of corpora in which a proof is seen.
 - median: the number of reviews after which it is first seen, inside and outside of the domain; corpora without one count as more.
 - limit: ln 20 / T, where T is the least value for which the sum over strata of M kl_ub(p, T) reaches the number of wrong segments
   that is not allowed; M is the number of segments of a stratum in the domain, p the share of them that is wrong, and kl_ub(p, T)
   the largest q whose Kullback-Leibler divergence from p is at most T. It is what the best allocation to these strata would need
-  with replacement, without a draw outside of the domain. The column has the median.
+  with replacement, without a draw outside of the domain. The column has the median. With a risk,
+  strata are 400 quantiles of it with the rates that it gives them (`misled`: 0.01; `learned`: 20 with the true rates).
 - ratio: median / limit. Wanted: at most 1.3.
 
 Similarities follow a fit to 1,000 segments of ParlaSpeech-HR, transcripts against a recognizer: 6.5 % are exactly 1; of the
@@ -53,10 +67,13 @@ likelihood), and at most 2. Quantiles of 1 - similarity below 1, data and fit: 1
 import argparse
 import math
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,13 +83,17 @@ from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, bet
 from nbaudio.proof.claims import Part
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import draw_from, salt_of, sampling_frame
+from nbaudio.review.sampling import draw_from, least_divergence, salt_of, sampling_frame
+from nbaudio.review.state import Verdict, append_verdicts, content_hashes
+from nbaudio.storage.workspace import Workspace
 
 TARGET, CONFIDENCE, THRESHOLD = 0.98, 0.95, 0.8
 ERROR = 1 - CONFIDENCE
 WANTED_RATIO = 1.3
 RULES = 20
+FIRST, NOON = 300, "2026-11-21T12:00:00Z"
 BATCH = 5
 
 
@@ -150,7 +171,8 @@ def names(count: int) -> list[str]:
 
 def pool_of(score: Array, speaker: Ints, recording: Ints) -> pl.DataFrame:
     """The table that sampling reads."""
-    columns = {"segment_id": names(len(score)), "similarity": score}
+    noise = np.random.default_rng(len(score)).beta(0.3, 20, len(score))
+    columns = {"segment_id": names(len(score)), "similarity": score, "risk": noise}
     named = {"speaker_id": pl.Series(speaker).cast(pl.String), "recording_id": pl.Series(recording).cast(pl.String)}
     return pl.DataFrame(columns | named)
 
@@ -187,12 +209,13 @@ def first_of(order: Ints, domain: Bools, number: int) -> Bools:
 
 def frame_of(held: pl.DataFrame, size: int) -> Frame:
     """The arrays of a `sampling_frame` of a population of some size."""
-    strata = held.group_by("stratum").agg(pl.col("weight").first()).sort("stratum").with_row_index("number")
+    strata = held.group_by("stratum").agg(pl.col("weight", "rate").first()).sort("stratum").with_row_index("number")
     number = held.join(strata, on="stratum", how="left", maintain_order="left")["number"].to_numpy()
     stratum = np.full(size, -1, dtype=np.int64)
     stratum[places_of(held)] = number
     weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
-    return Frame(stratum, stratum >= 0, weights / weights.sum())
+    rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
+    return Frame(stratum, stratum >= 0, weights / weights.sum(), rates)
 
 
 def places_of(rows: pl.DataFrame) -> Ints:
@@ -216,13 +239,25 @@ def round_of(rows: pl.DataFrame, strategy: str, wrong: Bools, reached: int) -> R
     return Round("round", strategy, rows.with_columns(verdict=pl.when(pl.col("line").is_not_null()).then("verdict")))
 
 
+def in_rounds(
+    corpus: Corpus, wrong: Bools, planned: Sequence[tuple[str, int]], *, seed: int, learn: Callable[[Ints], Array] | None = None
+) -> Sheets:
+    """Draw and judge rounds one after the other, with the risk that `learn` returns for what was judged before."""
+    frames, sheets, rounds, pool = list[Frame](), list[Ints](), list[Round](), corpus.pool
+    for strategy, n in planned:
+        if learn is not None and sheets:
+            pool = pool.with_columns(risk=pl.Series(learn(np.concatenate(sheets))))
+        frame, rows = plan(pool, len(wrong), strategy, n, seed=seed, rounds=rounds)
+        frames.append(frame)
+        sheets.append(places_of(rows))
+        rounds.append(round_of(rows, strategy, wrong, n))
+    number = np.repeat(np.arange(len(sheets)), [len(each) for each in sheets])
+    return Sheets(tuple(frames), number, np.concatenate(sheets))
+
+
 def in_two_rounds(corpus: Corpus, wrong: Bools, strategy: str, n: int, seed: int) -> Sheets:
     """Draw and judge half of the reviews, then plan the other half."""
-    size, half = len(wrong), n // 2
-    one, rows = plan(corpus.pool, size, strategy, half, seed=seed)
-    two, more = plan(corpus.pool, size, strategy, n - half, seed=seed, rounds=[round_of(rows, strategy, wrong, half)])
-    number = np.repeat([0, 1], [len(rows), len(more)])
-    return Sheets((one, two), number, np.concatenate([places_of(rows), places_of(more)]))
+    return in_rounds(corpus, wrong, [(strategy, n // 2), (strategy, n - n // 2)], seed=seed)
 
 
 def state_of(corpus: Corpus, wrong: Bools, sheets: Sheets) -> Judged:
@@ -441,8 +476,53 @@ def hours(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tup
     return judge(part, wrong, seen=first_proof(part, "hours", ERROR / 2) >= 0, what="hours")
 
 
+def by_group(group: Ints, item: Ints, wrong: Bools, rows: float) -> Array:
+    """A risk of each segment: the rate of wrong ones among what was judged of its group, shrunk to 0.02 by so many rows."""
+    judged, faulty = (np.bincount(group[each], minlength=group.max() + 1) for each in (item, item[wrong[item]]))
+    return ((faulty + 0.02 * rows) / (judged + rows))[group]
+
+
+def misranked(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tuple[bool, bool]:
+    """Wrong segments where the risk is lowest."""
+    corpus = corpus_of(rng, task)
+    domain = corpus.score >= THRESHOLD
+    order = np.lexsort([rng.random(task.segments), corpus.pool["risk"].to_numpy()])
+    wrong = outside(rng, corpus) | first_of(order, domain, not_allowed(domain.sum()))
+    planned = [(strategy, task.reviews // 2)] * 2
+    sheets = in_rounds(corpus, wrong, planned, seed=seed, learn=lambda item: by_group(corpus.speaker, item, wrong, 10.0))
+    part = Part(state_of(corpus, wrong, sheets), domain)
+    return judge(part, wrong, seen=first_proof(part) >= 0)
+
+
+def frozen(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tuple[bool, bool]:
+    """A threshold on a risk that is overfitted to verdicts."""
+    corpus, half = corpus_of(rng, task), task.reviews // 2
+    domain, group = corpus.score >= THRESHOLD, rng.integers(0, 2000, task.segments)
+    number = not_allowed(domain.sum()) + round(1.5 * (1 - TARGET) * half)  # what is found and left out does not ship
+    wrong = outside(rng, corpus) | first_of(rng.permutation(task.segments), domain, number)
+    frame, rows = plan(corpus.pool, task.segments, "random", half, seed=seed)
+    item = places_of(rows)
+    risk = by_group(group, item, wrong, 0.1)
+    corpus = corpus._replace(pool=corpus.pool.with_columns(risk=pl.Series(risk)))
+    rounds = [round_of(rows, "random", wrong, half)]
+    later, more = plan(corpus.pool, task.segments, "random", task.reviews - half, seed=seed, rounds=rounds)
+    ships = domain & (risk < 0.5)
+    both = np.concatenate([item, places_of(more)])
+    sheets = Sheets((frame, later), np.repeat([0, 1], [len(item), len(more)]), both)
+    if strategy == "after the freeze":
+        sheets = Sheets((later,), np.zeros(len(more), dtype=np.int64), places_of(more))
+    state = state_of(corpus, wrong, sheets)
+    if strategy == "after the freeze":
+        facts = {"known": item, "known_wrong": wrong[item], "known_unsure": np.zeros(len(item), dtype=bool)}
+        label = np.full(task.segments, None, dtype=object)
+        label[both] = np.where(wrong[both], "wrong", "right")
+        state = Judged(corpus.seconds, replace(state.draws, **facts), label.tolist())
+    part = Part(state, ships)
+    return judge(part, wrong, seen=first_proof(part) >= 0)
+
+
 Case = Callable[[np.random.Generator, str, Task, int], tuple[bool, bool]]
-BOTH = ("random", "stratified")
+BOTH = ("random", "stratified", "risk")
 CASES: dict[str, tuple[Case, tuple[str, ...]]] = {
     "everywhere": (everywhere, BOTH),
     "top": (top, BOTH),
@@ -452,7 +532,10 @@ CASES: dict[str, tuple[Case, tuple[str, ...]]] = {
     "unfinished": (unfinished, ("both",)),
     "rules": (rules, BOTH),
     "hours": (hours, BOTH),
+    "misranked": (misranked, ("risk",)),
+    "frozen": (frozen, ("all verdicts", "after the freeze")),
 }
+NOT_VALID = "all verdicts"
 
 
 # --- power
@@ -506,6 +589,99 @@ def limit(frame: Frame, domain: Bools, wrong: Bools) -> float:
     return -math.log(ERROR) / rate[1]
 
 
+def limit_of_risk(domain: Bools, chance: Array, wrong: Array, strata: int = 400) -> float:
+    """The limit with strata of a risk; `wrong` are the rates of segments."""
+    order = np.flatnonzero(domain)[np.argsort(chance[domain], kind="stable")]
+    parts = np.array_split(wrong[order], strata)
+    share = np.clip([part.mean() for part in parts], 1e-9, 1 - 1e-9)
+    return -math.log(ERROR) / least_divergence(
+        np.array([len(part) for part in parts], dtype=float), share, not_allowed(domain.sum())
+    )
+
+
+#: The area under the curve of a risk, and what it claims.
+RISKS = {"auc50": (0.5, 0.5), "auc80": (0.8, 0.8), "auc90": (0.9, 0.9), "auc95": (0.95, 0.95), "misled": (0.5, 0.9)}
+WITH_RISK = (*RISKS, "oracle", "learned")
+ALONE = "model alone"
+
+
+def given_risk(rng: np.random.Generator, name: str, domain: Bools, wrong: Bools) -> Array:
+    """A risk of each segment."""
+    if name == "oracle":
+        return wrong.astype(float)
+    base = np.where(domain, 0.01, wrong[~domain].mean())
+    area, claimed = (math.sqrt(2) * NormalDist().inv_cdf(each) for each in RISKS[name])
+    signal = rng.normal(0.0, 1.0, len(wrong)) + (area * wrong if area == claimed else claimed * (rng.random(len(wrong)) < base))
+    found: Array = 1 / (1 + np.exp(-(np.log(base / (1 - base)) + claimed * signal - claimed**2 / 2)))
+    return found
+
+
+def power_with_risk(rng: np.random.Generator, name: str, strategy: str, task: Task, seed: int) -> tuple[float, float]:
+    """The number of reviews until a proof, and the limit of the risk."""
+    corpus = corpus_of(rng, task)
+    domain = corpus.score >= THRESHOLD
+    wrong = rng.random(task.segments) < chances("gradual", corpus.score)
+    learned = name == "learned"
+    risk, signals = (None, signals_of(rng, wrong)) if learned else (given_risk(rng, name, domain, wrong), None)
+    if risk is not None:
+        corpus = corpus._replace(pool=corpus.pool.with_columns(risk=pl.Series(risk)))
+
+    def learn(item: Ints) -> Array:
+        nonlocal risk
+        risk = learn_risk(corpus, wrong, signals, item)
+        return risk
+
+    if strategy == ALONE:
+        before = FIRST if learned else 0
+        order = learn(places_of(plan(corpus.pool, len(wrong), "random", FIRST, seed=seed)[1])) if learned else risk
+        return before + alone(rng, domain, wrong, order), math.nan
+    planned = [(strategy, 2 * task.reviews)]
+    if learned or name == "misled":
+        planned = [("random", FIRST), (strategy, FIRST), (strategy, 2 * task.reviews - 2 * FIRST)]
+    sheets = in_rounds(corpus, wrong, planned, seed=seed, learn=learn if learned and strategy == "risk" else None)
+    crossed = first_proof(Part(state_of(corpus, wrong, sheets), domain))
+    known = {"learned": wrong.astype(float), "misled": np.full(len(wrong), 0.01)}.get(name, risk)
+    least = math.nan if risk is None else limit_of_risk(domain, risk, known, 20 if learned else 400)
+    return crossed if crossed >= 0 else math.inf, least
+
+
+def alone(rng: np.random.Generator, domain: Bools, wrong: Bools, risk: Array) -> float:
+    """The reviews in order of risk until all that nobody has heard may be wrong."""
+    order = np.flatnonzero(domain)[np.lexsort([rng.random(int(domain.sum())), -risk[domain]])]
+    left = len(order) - np.arange(1, len(order) + 1)
+    return float(np.argmax(np.cumsum(wrong[order]) + left < not_allowed(len(order))) + 1)
+
+
+def signals_of(rng: np.random.Generator, wrong: Bools) -> pl.DataFrame:
+    """Made-up signals: wrong segments have one of three faults, and right ones seldom."""
+    kind = np.where(wrong, rng.integers(1, 4, len(wrong)), 0)
+    return pl.DataFrame(
+        {
+            "snr_db": rng.normal(22, 6, len(wrong)) - 14 * (kind == 1),
+            "bandwidth_hz": rng.normal(7200, 500, len(wrong)) - 2500 * (kind == 2),
+            "cut_end": rng.random(len(wrong)) < np.where(kind == 3, 0.8, 0.04),
+            "speech_rate": rng.normal(14, 3, len(wrong)),
+            "dc_offset": rng.normal(0, 1e-3, len(wrong)),
+            "leading_silence_s": rng.exponential(0.2, len(wrong)),
+        }
+    )
+
+
+def learn_risk(corpus: Corpus, wrong: Bools, signals: pl.DataFrame, item: Ints) -> Array:
+    """The column `risk` of a workspace with these signals and verdicts."""
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace.create(Path(folder) / "w")
+        facts = {"source_start": pl.Series(["0"] * len(wrong)), "source_end": pl.Series(corpus.seconds).cast(pl.String)}
+        table = corpus.pool.drop("risk").hstack(signals).with_columns(**facts, text=pl.lit("text"))
+        recordings = pl.DataFrame({"recording_id": table["recording_id"].unique()})
+        workspace.save(segments=table, recordings=recordings)
+        judged = workspace.segments[item]
+        said = zip(judged["segment_id"], content_hashes(judged), np.where(wrong[item], "noise", "ok").tolist(), strict=True)
+        append_verdicts(workspace, [Verdict(key, content, word, "", None, "ana", NOON, "one") for key, content, word in said])
+        found = refresh(workspace)
+        return np.full(len(wrong), 0.02) if "missing" in found else workspace.segments["risk"].to_numpy()
+
+
 def power(rng: np.random.Generator, curve: str, strategy: str, task: Task, seed: int) -> tuple[float, float]:
     """The number of reviews until a proof, and the limit."""
     corpus = corpus_of(rng, task)
@@ -519,19 +695,23 @@ def power(rng: np.random.Generator, curve: str, strategy: str, task: Task, seed:
 
 # --- the command
 
+EVERY = [*CASES, *CURVES, *WITH_RISK]
+
 
 def simulate(task: Task) -> list[Outcome]:
     """What the corpora of a task give, with each strategy."""
     found = []
     for number in range(task.first, task.first + task.corpora):
-        for strategy in CASES[task.name][1] if task.name in CASES else BOTH:
+        given = CASES[task.name][1] if task.name in CASES else (*BOTH, ALONE) if task.name in WITH_RISK else BOTH[:2]
+        for strategy in given:
             rng, start = np.random.default_rng([task.seed, *task.name.encode(), number]), time.process_time()
             seed = int(rng.integers(2**31))
             facts: dict[str, Any]
             if task.name in CASES:
                 facts = dict(zip(("false", "covered"), CASES[task.name][0](rng, strategy, task, seed), strict=True))
             else:
-                facts = dict(zip(("reviews", "limit"), power(rng, task.name, strategy, task, seed), strict=True))
+                measure = power_with_risk if task.name in WITH_RISK else power
+                facts = dict(zip(("reviews", "limit"), measure(rng, task.name, strategy, task, seed), strict=True))
             found.append(Outcome(task.name, strategy, time.process_time() - start, **facts))
     return found
 
@@ -544,15 +724,16 @@ def row_of(outcomes: Sequence[Outcome]) -> dict[str, object]:
     if one.case in CASES:
         false, covered = (float(np.mean([getattr(each, name) for each in outcomes])) for name in ("false", "covered"))
         mark = "*" if false > ERROR + 1e-9 or covered < CONFIDENCE - 1e-9 else ""
+        mark = "not valid" if one.strategy == NOT_VALID else mark
         return names | {"false": round(false, 3), "covered": round(covered, 3), "mark": mark, "seconds": seconds}
     reviews, least = (np.array([getattr(each, name) for each in outcomes]) for name in ("reviews", "limit"))
-    median, expected = float(np.median(reviews)), float(np.median(least))
+    median, expected = float(np.median(reviews)), float(np.nanmedian(least)) if np.isfinite(least).any() else math.nan
     return names | {
         "proven": round(float(np.isfinite(reviews).mean()), 3),
         "median": median,
-        "limit": round(expected),
-        "ratio": round(median / expected, 2),
-        "mark": "*" if median / expected > WANTED_RATIO else "",
+        "limit": None if math.isnan(expected) else round(expected),
+        "ratio": None if math.isnan(expected) else round(median / expected, 2),
+        "mark": "*" if one.strategy in BOTH and median / expected > WANTED_RATIO else "",
         "seconds": seconds,
     }
 
@@ -570,7 +751,7 @@ def main() -> int:
     """Simulate and say what came out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("transcripts", nargs="?", type=Path)
-    parser.add_argument("--cases", nargs="*", choices=[*CASES, *CURVES], default=[*CASES, *CURVES])
+    parser.add_argument("--cases", nargs="*", choices=EVERY, default=EVERY)
     parser.add_argument("--corpora", type=int, default=1000)
     parser.add_argument("--segments", type=int, default=20_000)
     parser.add_argument("--reviews", type=int, default=2000)

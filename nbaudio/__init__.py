@@ -2,7 +2,7 @@
 
 Each step is a function named as its command, tables in and tables out:
 
-    ingest -> score -> review.export -> evidence -> select -> materialize -> verify
+    ingest -> score -> measure -> review.export -> evidence -> select -> materialize -> verify
 
 `open_corpus` reads the corpus. Names are imported on first use (SPEC 1, PEP 562).
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nbaudio.corpus.convert import convert as convert
     from nbaudio.corpus.diff import diff as diff
     from nbaudio.corpus.materialize import materialize as materialize
+    from nbaudio.corpus.measure import measure as measure
     from nbaudio.corpus.publish import publish as publish
     from nbaudio.corpus.status import status as status
     from nbaudio.corpus.verify import verify as verify

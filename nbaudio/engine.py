@@ -12,7 +12,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +26,7 @@ import joblib
 from joblib.externals.loky import get_reusable_executor
 
 from nbaudio.core.errors import EngineError, InputError, NbaudioError, WorkerLostError, get_by_name, requires_extra, root_cause
+from nbaudio.core.threads import ordered_map
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -76,7 +76,7 @@ def _loky(site: EngineLocation) -> Iterator[RunTasks]:
 
 @contextmanager
 def _threading(site: EngineLocation) -> Iterator[RunTasks]:
-    yield partial(_run_threads, site.local_jobs)
+    yield partial(ordered_map, jobs=site.local_jobs, ahead=2)  # no thread runs on after an error, unlike joblib's
 
 
 @contextmanager
@@ -317,21 +317,6 @@ def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: i
                 # A caller that stops early, by an error or on purpose, knows that tasks are left.
                 warnings.filterwarnings("ignore", ".* tasks which were still being processed", UserWarning)
                 results.close()
-
-
-def _run_threads(jobs: int, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """Run tasks in threads; none is still running after the last result or an error, unlike joblib's."""
-    running: set[Future[Result]] = set()
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            for task in tasks:
-                running.add(pool.submit(function, task))
-                if len(running) == 2 * jobs:
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    yield from (each.result() for each in done)
-            yield from (each.result() for each in as_completed(running))
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _run_spark(context: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:

@@ -141,8 +141,8 @@ def die_unless(what: str) -> str:
     return what
 
 
-def cut_or_die(task: CutTask) -> CutResult:
+def cut_or_die(task: CutTask, *, measured: bool = False) -> CutResult:
     """As `packs.cut`, but one recording kills whoever cuts it."""
     if any(source.path.name == "r2.flac" for source in task.sources):
         os.kill(os.getpid(), signal.SIGKILL)
-    return cut(task)
+    return cut(task, measured=measured)

@@ -19,7 +19,7 @@ from audio_kinds import KINDS, make
 from conftest import sweeps
 from typer.testing import CliRunner
 
-from nbaudio.audio import probe, read_clip
+from nbaudio.audio import open_recording, probe, read_clip
 from nbaudio.cli import app
 from nbaudio.core.errors import AudioError
 from nbaudio.corpus.materialize import materialize
@@ -291,3 +291,20 @@ def test_damaged_headers_neither_crash_nor_hang_nor_eat_memory(tmp_path: Path) -
     last = fuzz(tmp_path, 120, seed=int.from_bytes(b"nb"), timeout=120)
     assert last.startswith("done:")
     assert int(last.split()[-2]) < 500
+
+
+@pytest.mark.parametrize("rate", [16000, 48000])
+def test_a_window_that_cannot_be_decoded_spoils_no_other_window(rate: int, tmp_path: Path) -> None:
+    """libsndfile refuses to seek after an error."""
+    x = np.random.default_rng(0).normal(0, 3000, (8 * rate, 2)).astype(np.int16)
+    sf.write(tmp_path / "a.flac", x, rate)
+    data = bytearray((tmp_path / "a.flac").read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 300] = bytes(300)
+    (tmp_path / "a.flac").write_bytes(data)
+    with open_recording(tmp_path / "a.flac") as recording:
+        for start, stop in ((3, 5), (0, 3), (2, 5), (6, 8), (1, 3)):
+            if stop == 5:
+                with pytest.raises(AudioError, match="cannot be decoded"):
+                    recording.read(start * rate, stop * rate)
+            else:
+                assert (recording.read(start * rate, stop * rate) == x[start * rate : stop * rate]).all()

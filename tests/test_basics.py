@@ -8,7 +8,6 @@ import pytest
 from nbaudio.core import errors, input_guards, report, source_splits, times
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.progress import summary
 from nbaudio.core.threads import ordered_map
 
 
@@ -103,9 +102,3 @@ def test_facts_are_shown_for_people():
     assert (report.show(0.001, "hours"), report.show(6_200_000, "bytes")) == ("3.6 s", "6.2 MB")
     assert [report.duration(s) for s in (3.61, 328.2, 5400, 7.2e6)] == ["3.6 s", "5 min 28 s", "1.5 h", "2,000 h"]
     assert [report.size(n) for n in (800, 2_640_000_000, 64_000)] == ["800 bytes", "2.6 GB", "64 kB"]
-
-
-def test_a_finished_bar_is_summed_up():
-    bar = {"prefix": "verify", "unit": "shards", "unit_scale": False, "elapsed": 3.2, "total": 12}
-    assert summary({**bar, "n": 12}) == "verify: 12 shards in 00:03"
-    assert summary({**bar, "n": 5}) == "verify: 5 shards of 12 shards in 00:03, then stopped"

@@ -99,6 +99,28 @@ def test_what_is_not_known_is_not_said(workspace, tmp_path):
     assert "nobody has judged" in text
 
 
+def test_signals_of_what_ships_are_on_the_card_if_they_were_measured(workspace, tmp_path):
+    make(workspace, tmp_path / "a")
+    assert "signals" not in json.loads((tmp_path / "a/corpus.json").read_text(encoding="utf8"))
+    assert "Audio signals" not in (tmp_path / "a" / CARD).read_text(encoding="utf8")
+    number = pl.int_range(pl.len())
+    columns = {"snr_db": number * 10.0, "cut_end": number < 5, "channel_correlation": pl.lit(None, pl.Float64)}
+    segments = workspace.segments.with_columns(**columns)
+    out = segments["segment_id"][0]
+    decided = {"decision": pl.when(pl.col("segment_id") == out).then(pl.lit("reject")).otherwise("decision")}
+    workspace.save(segments=segments.with_columns(**decided))
+    make(workspace, tmp_path / "b")
+    text = (tmp_path / "b" / CARD).read_text(encoding="utf8")
+    ships = nbaudio.open_corpus(tmp_path / "b").segments
+    assert out not in ships["segment_id"].to_list()
+    values = [ships["snr_db"].quantile(q, "linear") for q in (0.5, 0.05, 0.95)]
+    assert "| " + " | ".join(["snr\\_db", *(f"{value:.4g}" for value in values), "0.0%"]) + " |" in text
+    assert f"| cut\\_end | {ships['cut_end'].mean():.1%} |  |  | 0.0% |" in text
+    assert "channel" not in text[text.index("Audio signals") : text.index("How right")]
+    nbaudio.convert(tmp_path / "b", container="zip", out=tmp_path / "c", show_progress=False)
+    assert "| snr\\_db |" in (tmp_path / "c" / CARD).read_text(encoding="utf8")
+
+
 def test_equal_corpora_have_equal_cards_and_no_path_or_sentence_is_in_them(workspace, tmp_path):
     make(workspace, tmp_path / "a")
     make(workspace, tmp_path / "b", jobs=2)

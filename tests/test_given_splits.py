@@ -151,9 +151,9 @@ def test_a_table_at_a_url_gives_splits(workspace):
         ),
         (["speaker,split", "s1,dev"], "it has speaker, split"),
         (["speaker_id,part", "s1,dev"], "it has speaker_id, part"),
-        (["speaker_id,split", "s1"], "splits.csv: line 2: 1 fields, the header has 2"),
+        (["speaker_id,split", "s1"], "splits.csv: no readable rows; line 2: 1 fields, the header has 2"),
         (["speaker_id,split", "S1,dev"], "none of its 1 values of speaker_id is in the workspace"),
-        (["speaker_id,split"], "splits.csv: no rows"),
+        (["speaker_id,split"], "splits.csv: no readable rows"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_named(workspace, tmp_path, rows, message):

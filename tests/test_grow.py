@@ -100,9 +100,9 @@ def chosen(sittings, bring):
 def probed(monkeypatch):
     """The files that are opened or hashed while recordings are probed."""
     found = []
-    for name in ("probe", "sha256_file"):
-        real = getattr(probing, name)
-        monkeypatch.setattr(probing, name, lambda path, real=real: found.append(path.name) or real(path))
+    for module, name in ((probing, "probe"), (probing.atomic, "sha256_file")):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda path, real=real: found.append(path.name) or real(path))
     return found
 
 

@@ -176,7 +176,7 @@ def test_members_links_and_devices_of_a_tar_stay_in_it(place, name, elsewhere):
     with kept_inside(place.parents[2], archive, place / "W", place / "V"):
         report = nbaudio.ingest("folder", f"tar://::{archive}", out=place / "W", jobs=1)
         with pytest.raises(InputError, match="no usable item"):
-            nbaudio.ingest("librispeech", archive, out=place / "V", options={"unpack": "yes"})
+            nbaudio.ingest("librispeech", archive, out=place / "V")
     found = Workspace.open(place / "W").recordings.filter(pl.col("num_samples").is_not_null())["path"].to_list()
     assert "a.wav" in found
     assert not [
@@ -210,7 +210,7 @@ def test_links_out_of_a_source_are_not_followed(place, format):
     else:
         held.rename(elsewhere)
     held.symlink_to(elsewhere)
-    with pytest.raises(InputError, match="a link that points outside its folder"):
+    with pytest.raises(InputError, match=r"a link that points outside (its|the audio) folder"):
         nbaudio.ingest(format, source, audio=place / "audio", out=place / "W")
 
 
@@ -409,13 +409,11 @@ class Page(HTMLParser):
 
 
 @pytest.mark.slow
-def test_pages_and_workbooks_show_it_and_do_nothing(full, tmp_path):
+def test_pages_show_it_and_do_nothing(full, tmp_path):
     nbaudio.stats(full.path, out=tmp_path / "p.html")
     Page((tmp_path / "p.html").read_text(encoding="utf8")).check_harmless()
-    nbaudio.stats(full.path.parent / "C", out=tmp_path / "p.xlsx")
-    cells = [cell for sheet in openpyxl.load_workbook(tmp_path / "p.xlsx") for row in sheet.iter_rows() for cell in row]
-    assert {cell.data_type for cell in cells if cell.value is not None} == {"s", "n"}
-    assert not [cell for cell in cells if cell.hyperlink]
+    nbaudio.stats(full.path.parent / "C", out=tmp_path / "c.html")
+    Page((tmp_path / "c.html").read_text(encoding="utf8")).check_harmless()
 
 
 def test_cards_quote_what_people_supply(full):

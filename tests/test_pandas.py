@@ -126,7 +126,7 @@ def test_widgets_and_clips_take_tables_and_ids(make_workspace, tmp_path):
     for kind in KINDS.values():
         frame = kind(workspace.to_pandas().set_index("segment_id").loc[wanted].reset_index())
         assert [clip.segment_id for clip in corpus.read_many(frame)] == wanted
-        assert [clip.segment_id for clip in widgets.corpus_player(tmp_path / "corpus", frame).clips] == wanted
+        assert [clip.segment_id for clip in widgets.corpus_player(tmp_path / "corpus", frame).clips.clips] == wanted
         assert [clip.segment_id for clip in widgets.Player(workspace, frame).clips.clips] == wanted
         for widget in (widgets.TranscriptDiff(workspace, frame), widgets.ReviewPanel(workspace, frame, reviewer="ana")):
             assert all(key in widget.static_html() for key in wanted)

@@ -109,7 +109,7 @@ def test_clips_are_read_back_by_ranges(workspace, local, store, tmp_path):
     Bucket.fetched.clear()
     assert encoded("gs://bucket/corpus", ids[:3]) == encoded(tmp_path / "local", ids[:3])
     assert open_corpus("gs://bucket/corpus").shards.equals(open_corpus(tmp_path / "local").shards)
-    assert len(corpus_player("gs://bucket/corpus", ids[:2]).clips) == 2
+    assert len(corpus_player("gs://bucket/corpus", ids[:2]).clips.clips) == 2
     with pytest.raises(InputError, match="no clip 'x'"):
         encoded("gs://bucket/corpus", ["x"])
 

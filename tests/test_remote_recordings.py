@@ -466,7 +466,7 @@ def test_pages_that_point_elsewhere_are_not_followed(archive, tmp_path):
     with serving(tmp_path) as web:
         paths, refused = remote(f"{web.url}/in", Cache(tmp_path / "cache")).listing(lambda name: name.endswith("wav"))
     assert paths == ["a.wav"]
-    assert [name for name, _ in refused] == ["../up.wav"]
+    assert refused == []
 
 
 def test_workspaces_are_folders(archive, tmp_path):

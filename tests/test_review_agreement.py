@@ -102,7 +102,7 @@ def test_where_all_agree_there_is_no_interval_and_where_nobody_overlaps_nothing(
     assert [row[4] for row in found[1:]] == [None, None]
 
 
-def test_several_faults_agree_as_a_whole_and_word_by_word(tmp_path):
+def test_several_faults_agree_as_a_whole(tmp_path):
     workspace = make_workspace(tmp_path / "w")
     both = {"ana": ["ok", "cut off, noise", "noise", "unsure"], "ben": ["ok", "noise", "noise", "cut off, noise"]}
     rows = [
@@ -112,8 +112,7 @@ def test_several_faults_agree_as_a_whole_and_word_by_word(tmp_path):
     ]
     review.append_verdicts(workspace, rows)
     found = review.agreement(workspace).filter(measure="agreement").select("of", "value").rows()
-    assert dict(found) == {"words": 0.5, "ok or not": 1.0, "cut off": 0.5, "noise": 0.75}
-    assert review.agreement(workspace).filter(of="noise", measure="kappa")["value"].item() == pytest.approx(0.5)
+    assert dict(found) == {"words": 0.5, "ok or not": 1.0}
     assert review.disagreements(workspace)["verdicts"].to_list() == [
         "ana: cut off, noise; ben: noise",
         "ana: unsure; ben: cut off, noise",

@@ -134,11 +134,6 @@ def rename_columns(table, columns):
         table.cell(1, columns[name]).value = called
 
 
-def rename_beyond_recognition(table, columns):
-    table.cell(1, columns["verdict"]).value = "mišljenje"
-    table.cell(1, columns["key"]).value = None
-
-
 def lose_the_key(table, columns):
     table.delete_cols(columns["key"])
 
@@ -159,7 +154,6 @@ def rename_the_sheet(table, columns):
         insert_rows,
         move_columns,
         rename_columns,
-        rename_beyond_recognition,
         lose_the_key,
         lose_the_id,
         rename_the_sheet,

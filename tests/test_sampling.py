@@ -11,7 +11,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import STRATEGIES, anomaly_reasons, draw, sampling_frame
 
-EVERY = pytest.mark.parametrize("strategy", STRATEGIES)
+EVERY = pytest.mark.parametrize("strategy", [*STRATEGIES, "similarity", "is_odd"])  # the last two are columns
 
 
 def pool_of(count, seed=1):
@@ -24,6 +24,8 @@ def pool_of(count, seed=1):
             "recording_id": [f"r{number % 5}" for number in range(count)],
             "speaker_id": [None if number % 7 == 3 else f"k{number % 7}" for number in range(count)],
             "similarity": [None if number % 11 == 5 else 1 - value for number, value in enumerate(rng.exponential(0.1, count))],
+            "risk": [None if number % 13 == 7 else value for number, value in enumerate(rng.beta(0.3, 10, count))],
+            "is_odd": [number % 2 == 1 for number in range(count)],
             "start_sample": start,
             "end_sample": start + rng.integers(20, 100, count),
             "source_start": ["0"] * count,
@@ -153,9 +155,56 @@ def test_what_near_and_suspicious_look_at_is_three_quarters_of_the_sample():
     assert suspicious.filter(why.is_not_null()).sum() == pytest.approx(0.75)
 
 
-def test_an_unknown_strategy_names_those_that_are_known():
-    with pytest.raises(InputError, match="strategy 'best' is unknown; known are random, stratified, speaker"):
-        draw(pool_of(3), strategy="best", n=1, seed=1)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("xyz", "known are random, stratified, risk, speaker, recording, near, suspicious, and columns with numbers"),
+        ("similarty", r"did you mean similarity\?"),
+        ("text", "strategy 'text' is unknown"),
+    ],
+)
+def test_an_unknown_strategy_names_those_that_are_known_or_near(name, said):
+    with pytest.raises(InputError, match=said):
+        draw(pool_of(3), strategy=name, n=1, seed=1)
+
+
+def test_a_column_is_drawn_evenly_over_its_quantiles_equal_values_together_and_nulls_apart():
+    pool = pool_of(1100).with_columns(level=pl.Series(np.arange(1100) % 50 // 2).cast(pl.Float64))
+    pool = pool.with_columns(level=pl.when(pl.int_range(1100) >= 100).then("level"))
+    frame = sampling_frame(pool, strategy="level").join(pool.select("segment_id", "level"), on="segment_id")
+    weight = frame.group_by("stratum").agg(pl.col("weight").first(), pl.col("level").null_count(), pl.len())
+    assert weight["weight"].to_list() == pytest.approx([1 / 11] * 11)
+    assert weight.filter(pl.col("level") > 0).select("level", "len").rows() == [(100, 100)]
+    assert frame.drop_nulls("level").group_by("level").agg(pl.col("stratum").n_unique())["stratum"].max() == 1
+
+
+def test_risk_draws_suspicious_segments_more_often_and_a_tenth_at_most_from_outside_of_the_selection():
+    pool = pool_of(4000).with_columns(pl.col("similarity").fill_null(1.0), pl.col("risk").fill_null(0.01))
+    for part in (pool, pool.with_columns(decision=pl.when(pl.int_range(4000) < 1000).then(pl.lit("accept")), reason=pl.lit("x"))):
+        inside = part["similarity"] >= 0.8 if part is pool else part["decision"].is_not_null()
+        chance = first_chances(part, strategy="risk")
+        assert chance.filter(~inside).sum() == pytest.approx(min(0.1, (~inside).mean()), abs=1e-9)
+        high, low = (chance.filter(inside & mask).mean() for mask in (part["risk"] > 0.1, part["risk"] < 0.001))
+        assert 1.3 * low < high < 10 * low
+        assert chance.min() > 0.3 * chance.filter(inside).sum() / inside.sum() * (1 if part is pool else 0.1)
+
+
+def test_a_risk_that_predicts_badly_loses_its_influence_on_the_draws():
+    pool = pool_of(4000).with_columns(pl.lit(0.9).alias("similarity"), pl.col("risk").fill_null(0.01))
+    first = draw(pool, strategy="random", n=1500, seed=1)
+    risk = dict(pool.select("segment_id", "risk").iter_rows())
+    spread = []
+    for is_wrong in (lambda key: risk[key] > 0.1 and int(key[1:]) % 2, lambda key: risk[key] < 0.001 and int(key[1:]) % 40 == 0):
+        verdicts = ["wrong" if is_wrong(key) else "right" for key in first["segment_id"]]
+        chance = first_chances(pool, strategy="risk", rounds=[as_round(first, verdicts)])
+        spread.append(chance.filter(pool["risk"] > 0.1).mean() / chance.filter(pool["risk"] < 0.001).mean())
+    assert spread[0] > 1.3
+    assert spread[1] < 1.15
+
+
+def test_without_a_risk_the_strategy_says_where_it_comes_from():
+    with pytest.raises(InputError, match="there is no column risk; review import learns it"):
+        draw(pool_of(3).drop("risk"), strategy="risk", n=1, seed=1)
 
 
 # --- what looks wrong

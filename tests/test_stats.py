@@ -23,6 +23,7 @@ from nbaudio.ui.statistics import examples
 from nbaudio.ui.statistics.page_html import Section, render_page
 from nbaudio.ui.statistics.stats import stats
 from nbaudio.ui.statistics.stats_page import write_workbook
+from nbaudio.ui.widgets import static_html
 
 WHEN = "2026-11-21T03:00:00Z"
 HOSTILE = [*MARKUP[:5], *MARKUP[9:11], *CELLS[:5], *CELLS[13:17]]
@@ -147,7 +148,7 @@ def test_examples_of_each_finding_can_be_heard(workspace, corpus, tmp_path):
 def test_audio_that_is_absent_unwanted_or_too_much_leaves_the_words(workspace, tmp_path, monkeypatch):
     assert played(workspace.path, tmp_path / "p.html", audio=False)[0] == []
     monkeypatch.setattr(examples, "LONGEST_S", 1)
-    monkeypatch.setattr(examples, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(static_html, "MOST_BYTES", 20_000)
     clips, texts = played(workspace.path, tmp_path / "p.html")
     assert 0 < sum(len(samples) for _, (samples, _) in clips) < 16_000 * 6
     assert {"the first 1 s of it", "no sound: the page holds 0.02 MB of it already"} <= {text.lstrip("⚠ ") for text in texts}
@@ -169,6 +170,23 @@ def test_headline_figures_come_first_and_say_what_is_missing(workspace, tmp_path
     ]
     assert figures[figures.index("right labels") + 1] == "not known"
     assert "nbaudio review export W" in figures[figures.index("right labels") + 2]
+
+
+def test_the_section_on_audio_signals_is_there_once_they_are_measured(workspace, tmp_path):
+    stats(workspace.path, out=tmp_path / "p.html", audio=False)
+    assert "Audio signals" not in read((tmp_path / "p.html").read_text(encoding="utf8")).texts
+    number = pl.int_range(pl.len())
+    snr = pl.when(number % 3 > 0).then(number * 1.5)
+    workspace.save(segments=workspace.segments.with_columns(snr_db=snr, cut_end=number % 4 == 0))
+    stats(workspace.path, out=tmp_path / "p.html", audio=False)
+    texts = [text.strip() for text in read((tmp_path / "p.html").read_text(encoding="utf8")).texts]
+    table = texts[texts.index("missing [%]") :]
+    assert table[table.index("cut_end") + 1] == "0"
+    assert table[table.index("snr_db") + 1].startswith("33.3")
+    expected = workspace.segments["snr_db"].median()
+    share = workspace.segments["cut_end"].mean()
+    assert f"SNR: median {expected:.1f} dB; cut_end: {share:.1%}" in " ".join(texts)
+    stats(workspace.path, out=tmp_path / "p.xlsx", audio=False)
 
 
 def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):

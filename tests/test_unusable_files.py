@@ -122,6 +122,7 @@ CASES: dict[str, dict[str, Iterable[Damage]]] = {
     "join W t.csv --text x --from text": {"t.csv": (empty, other_schema, *NO_FILES), "W/segments.parquet": FEW},
     "join W t.parquet --hypothesis x": {"t.parquet": ALL},
     "recognize W --with cat --as x": {**TABLES, "W/workspace.json": NO_FILES},
+    "measure W --jobs 1": {**TABLES, "W/workspace.json": NO_FILES},
     "score W --formatting own.tsv": {"own.tsv": (random_bytes, other_schema, *NO_FILES)},
     "score W": {"W/segments.parquet": FEW, "W/workspace.json": NO_FILES},
     "evidence W": {"W/segments.parquet": FEW, "W/reviews/verdicts.jsonl": (random_bytes, other_schema, *NO_FILES)}

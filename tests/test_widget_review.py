@@ -74,23 +74,21 @@ def test_the_next_kernel_continues_where_this_one_stopped(workspace):
     assert ask(again, "review.next", position=2)[0] == {"position": 4, "number": 4}
     assert ask(again, "review.next", position=4)[0] == {"position": 2, "number": 2}
     assert again.progress["done"] == 3
-    assert ask(ReviewPanel(workspace, reviewer="ana", where="verdict is null"), "table.open")[0]["total"] == 2
+    unjudged = {"where": "verdict is null", "find": "", "sort": "", "descending": False}
+    assert ask(ReviewPanel(workspace, reviewer="ana"), "table.arrange", **unjudged)[0]["total"] == 2
     for number in (2, 4):
         ask(again, "review.give", number=number, verdict="ok", **GIVE)
     assert ask(again, "review.next", position=0)[0] is None
 
 
 def test_reviewers_do_not_see_or_overwrite_each_other(workspace):
-    panel = ReviewPanel(workspace, reviewer="ana")
-    ask(panel, "review.give", number=0, verdict="ok", **GIVE)
-    state, _ = ask(panel, "review.switch", reviewer="ivo")
-    assert (state["done"], state["reviewers"], state["undo"]) == (0, ["ana", "ivo"], False)
+    ask(ReviewPanel(workspace, reviewer="ana"), "review.give", number=0, verdict="ok", **GIVE)
+    panel = ReviewPanel(workspace, reviewer=" ivo ")
+    assert (panel.progress["done"], panel.progress["undo"], panel.progress["reviewer"]) == (0, False, "ivo")
     ask(panel, "review.give", number=0, verdict="noise", **GIVE)
     assert verdicts(workspace).select("reviewer", "verdict").rows() == [("ana", "ok"), ("ivo", "noise")]
-    assert "a name is needed" in ask(panel, "review.switch", reviewer=" ")[0]["error"]
-    assert panel.progress["reviewer"] == "ivo"
     with pytest.raises(InputError, match="a name is needed"):
-        ReviewPanel(workspace, reviewer="")
+        ReviewPanel(workspace, reviewer=" ")
 
 
 def test_a_review_that_was_exported_is_reviewed_in_its_order(workspace, tmp_path):
@@ -126,13 +124,6 @@ def test_a_review_that_was_dealt_out_gives_each_reviewer_their_share(workspace, 
     assert len(set(pl.concat(shares))) == 5
     with pytest.raises(InputError, match="no segment was assigned to 'eva'; its reviewers are ana, ivo"):
         ReviewPanel(workspace, review="sheet", reviewer="eva")
-
-
-def test_a_panel_of_a_share_stays_with_its_reviewer(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, reviewers=["ana", "ivo"], overlap=1)
-    panel = ReviewPanel(workspace, review="sheet", reviewer="ana ")
-    assert "these are the segments of ana" in ask(panel, "review.switch", reviewer="ivo")[0]["error"]
-    assert panel.progress["reviewer"] == "ana"
 
 
 @pytest.mark.parametrize("blank", ["", "  "])
@@ -189,7 +180,7 @@ def test_rate_and_time_left_are_those_of_the_last_verdicts(workspace, monkeypatc
 
 
 def test_saved_form_says_how_far_it_is_and_plays_what_is_open(workspace):
-    panel = ReviewPanel(workspace, reviewer="ana", sort="segment_id", descending=True)
+    panel = ReviewPanel(workspace, reviewer="ana")
     ask(panel, "review.give", number=0, verdict="other speaker", **GIVE)
     html = panel.static_html()
     texts = Page(html).check_harmless().texts
@@ -226,7 +217,6 @@ def test_several_faults_are_one_verdict_and_count_for_each_word(workspace):
     assert (state["done"], len(verdicts(workspace))) == (0, 0)
     ask(panel, "review.undo")
     assert verdicts(workspace)["verdict"].to_list() == ["cut off, noise"]
-    assert "cut off, noise" in again.static_html()
 
 
 def test_further_hypotheses_and_their_scores_do_not_leak_into_a_blind_review(workspace, tmp_path):
@@ -282,7 +272,6 @@ def test_a_blind_review_shows_neither_hypothesis_nor_similarity_and_logs_that(wo
 def test_what_comes_next_is_said_when_all_is_judged(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, reviewers=["ana", "ivo"], overlap=3)
     ana, ivo = (ReviewPanel(workspace, review="sheet", reviewer=name) for name in ("ana", "ivo"))
-    assert ask(ana, "review.open")[0]["listed"] == ["ana", "ivo"]
     for number in range(4):
         assert ana.progress["next"] == ""
         state, _ = ask(ana, "review.give", number=number, verdict="ok", **GIVE)

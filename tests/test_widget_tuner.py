@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from test_widget_tables import ask
 from test_widgets import Page, sounds
 
-from nbaudio import review
+from nbaudio import review, select
 from nbaudio.core.errors import InputError
-from nbaudio.proof.claims import curve
+from nbaudio.proof.claims import Part, curve
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import threshold_tuner
 from nbaudio.ui.widgets.threshold_tuner import (
-    MEASURES,
+    COLUMNS,
     UNKNOWN,
     Neighbors,
     count_thresholds,
@@ -37,14 +37,15 @@ def frame(rows):
     return pl.DataFrame(dict(zip(columns, (scores, scores, speakers, durations), strict=True)), schema=columns)
 
 
-@given(ROWS, st.sampled_from(["similarity", "wer", "duration"]), st.integers(0, threshold_tuner.STEPS + 50))
+@given(ROWS, st.sampled_from(["similarity", "wer", "duration_s"]), st.integers(0, threshold_tuner.STEPS + 50))
 def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, position):
     table = frame(rows)
     counts = count_thresholds(table, measure)
     position = min(position, len(counts.scale.grid) - 1)
     threshold, column = counts.scale.grid[position], counts.scale.column
     score = pl.col(column).fill_nan(None)
-    kept = table.filter((score >= threshold if counts.scale.least else score <= threshold) | score.is_null())
+    passes = score >= threshold if counts.scale.least else score <= threshold
+    kept = table.filter(passes | score.is_null() if column == "similarity" else passes)
     hours = {None: 0.0, -1.0: 0.0, 7.5: 7.5 / 3600, 3600.0: 1.0}
     assert counts.segments[position] == len(kept)
     assert counts.hours[position] == pytest.approx(sum(hours[value] for value in kept["duration_s"]))
@@ -98,50 +99,44 @@ def test_front_end_gets_counts_once_and_examples_where_the_threshold_is(make_wor
     scores = [0.1 * i for i in range(len(workspace.segments))]
     workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(scores)))
     tuner = widgets.ThresholdTuner(workspace, 0.35)
-    said, (kept, hours) = ask(tuner, "tuner.open", measure="similarity")
+    said, (kept, hours) = ask(tuner, "tuner.open", column="similarity")
     assert len(kept) == len(hours) == 4 * len(said["speakers"]) * (len(said["grid"]) + 1)
     by_speaker = np.frombuffer(kept, np.uint32).reshape(len(said["speakers"]), -1)
     assert by_speaker.sum(axis=0).tolist() == [*said["segments"], said["all_segments"]]
-    examples, _ = ask(tuner, "tuner.examples", measure="similarity", value=0.35)
+    examples, _ = ask(tuner, "tuner.examples", column="similarity", value=0.35)
     assert [round(one["score"], 1) for one in examples["kept"]] == [0.4, 0.5, 0.6]
     assert [round(one["score"], 1) for one in examples["out"]] == [0.3, 0.2, 0.1]
-    for measure in MEASURES:
-        assert ask(tuner, "tuner.open", measure=measure)[0]["label"]
-    assert "unknown" in ask(tuner, "tuner.open", measure="x")[0]["error"]
+    for column in COLUMNS:
+        assert ask(tuner, "tuner.open", column=column)[0]["label"]
+    assert "unknown" in ask(tuner, "tuner.open", column="x")[0]["error"]
     page = tuner.static_html()
     assert f"at {tuner.value:.2f} kept" in page
     assert len(sounds(page)) == 6
 
 
-@pytest.mark.parametrize("measure", list(MEASURES))
-def test_a_workspace_that_is_not_scored_has_a_tuner_all_the_same(tmp_path, measure):
+@pytest.mark.parametrize("column", list(COLUMNS))
+def test_a_workspace_that_is_not_scored_has_a_tuner_all_the_same(tmp_path, column):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
     workspace.save(
         recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"]})
     )
-    tuner = widgets.ThresholdTuner(workspace, 7, measure=measure)
+    tuner = widgets.ThresholdTuner(workspace, 7, column=column)
     assert tuner.value == 1.0
     Page(tuner.static_html()).check_harmless()
-    assert not math.isnan(tuner._counted(measure).hours[0])
-    with pytest.raises(InputError, match="measure 'x' is unknown; known are similarity, wer, duration"):
-        widgets.ThresholdTuner(workspace, measure="x")
+    assert not math.isnan(tuner._counted(column).hours[0])
+    with pytest.raises(
+        InputError, match="column 'x' holds no numbers, or is unknown; columns to choose are similarity, wer, duration_s"
+    ):
+        widgets.ThresholdTuner(workspace, column="x")
 
 
-def test_bars_of_what_is_out_are_hollow():
-    table = pl.DataFrame({"speaker_id": ["a"] * 3, "duration_s": [1.0] * 3, "similarity": [-1.0, 0.8, 1.0]})
+def test_bars_of_what_is_out_are_hollow_and_one_that_the_threshold_cuts_is_part_full():
+    table = pl.DataFrame({"speaker_id": ["a"] * 5, "duration_s": [1.0] * 5, "similarity": [-1.0, 0.991, 0.996, 0.997, 0.999]})
     counts = count_thresholds(table, "similarity")
-    page = Page(counts.svg(counts.scale.position(0.8))).check_harmless()
-    assert [attributes["fill"] for tag, attributes in page.tags if tag == "rect"] == ["white", "#0072B2", "#0072B2"]
-
-
-def test_a_bar_that_the_threshold_cuts_is_part_full_part_hollow():
-    table = pl.DataFrame({"speaker_id": ["a"] * 4, "duration_s": [1.0] * 4, "similarity": [0.991, 0.996, 0.997, 0.999]})
-    counts = count_thresholds(table, "similarity")
-    page = Page(counts.svg(counts.scale.position(0.995))).check_harmless()
-    bars = [attributes for tag, attributes in page.tags if tag == "rect"]
-    assert [bar["fill"] for bar in bars] == ["white", "#0072B2"]
-    assert bars[0]["x"] == bars[1]["x"]
-    assert float(bars[1]["height"]) == pytest.approx(3 * float(bars[0]["height"]))
+    plot = counts.plot(counts.scale.position(0.995))
+    Page(plot.img()).check_harmless()
+    full, hollow = ([bar.get_height() for bar in bars] for bars in plot.axes[0].containers)
+    assert (full[-1], hollow[-1], hollow[0], sum(full), sum(hollow)) == (3, 1, 1, 3, 2)
 
 
 @pytest.mark.parametrize("value", [0.835, 0.9985, -0.333])
@@ -162,8 +157,9 @@ def test_a_value_between_two_positions_is_counted_as_it_is(value):
 
 
 def test_the_axes_of_the_saved_picture_are_named(make_workspace):
-    page = Page(widgets.ThresholdTuner(make_workspace({"a.wav": (9.0, 16000)}), measure="duration").static_html())
-    assert {"segments", "duration in seconds"} <= set(page.texts)
+    tuner = widgets.ThresholdTuner(make_workspace({"a.wav": (9.0, 16000)}), column="duration_s")
+    [axes] = tuner._counted("duration_s").plot(0).axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("duration in seconds", "segments")
 
 
 def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
@@ -181,7 +177,7 @@ def test_a_workspace_of_texts_shows_texts_on_both_sides(tmp_path):
     segments = {"segment_id": ["a", "b"], "recording_id": "r", "text": ["dobar dan", "laku noć"], "similarity": [0.9, 0.1]}
     workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(segments))
     tuner = widgets.ThresholdTuner(workspace)
-    examples, _ = ask(tuner, "tuner.examples", measure="similarity", value=0.8)
+    examples, _ = ask(tuner, "tuner.examples", column="similarity", value=0.8)
     assert [one["text"] for one in examples["kept"] + examples["out"]] == ["dobar dan", "laku noć"]
     assert "laku noć" in tuner.static_html()
 
@@ -200,8 +196,8 @@ def test_the_chosen_threshold_is_stored_for_select_and_is_where_the_next_tuner_s
     tuner.use()
     assert workspace.threshold == 0.9
     assert "must be from -1 to 1" in ask(tuner, "tuner.use", value=7)[0]["error"]
-    with pytest.raises(InputError, match="this one is on wer"):
-        widgets.ThresholdTuner(workspace, measure="wer").use()
+    with pytest.raises(InputError, match="select\\(workspace, where='wer <= "):
+        widgets.ThresholdTuner(workspace, column="wer").use()
     assert workspace.threshold == 0.9
 
 
@@ -227,19 +223,63 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
     scores = np.linspace(0.5, 1, len(workspace.segments)).round(3)
     workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(scores)))
     tuner = widgets.ThresholdTuner(workspace, 0.8)
-    assert ask(tuner, "tuner.evidence", measure="similarity")[0] is None
+    assert ask(tuner, "tuner.evidence", column="similarity")[0] is None
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=12, blind=False)
     panel = widgets.ReviewPanel(workspace, review="sheet", reviewer="ana")
     for number in range(12):
         word = "ok" if panel._rows.frame["similarity"][number] > 0.7 else "wrong words"
         ask(panel, "review.give", number=number, verdict=word, comment="", corrected_text=None)
-    proof, _ = ask(tuner, "tuner.evidence", measure="similarity")
+    proof, _ = ask(tuner, "tuner.evidence", column="similarity")
     row = curve(ProofState.load(workspace), [0.8]).row(0, named=True)
     at = tuner._counted("similarity").scale.position(0.8)
     assert {name: proof[name][at] for name in proof} == {name: row[name] for name in proof}
     assert proof["precision"][at] == 1.0
     assert "verified precision 100.0%" in tuner.static_html()
-    assert ask(tuner, "tuner.evidence", measure="wer")[0] is None
+    # Of another column the claim is about what `select` would keep by the condition; turned around, it is the same.
+    rows = workspace.segments.with_row_index("n")
+    snr = pl.when(pl.col("n") % 4 > 0).then(pl.col("similarity") * 40).round(1)
+    workspace.save(segments=rows.with_columns(snr_db=snr, noise_floor_dbfs=-snr).drop("n"))
+    tuner = widgets.ThresholdTuner(workspace, 32.0, column="snr_db")
+    at, kept = tuner._counted("snr_db", 32.0).scale.position(32.0), workspace.segments.filter(pl.col("snr_db") >= 32)
+    assert tuner._counted("snr_db", 32.0).segments[at] == len(kept) > 0
+    proof, _ = ask(tuner, "tuner.evidence", column="snr_db", value=32.0)
+    state = ProofState.load(workspace)
+    where = state.segments["segment_id"].is_in(kept["segment_id"].implode()).to_numpy()
+    claim = Part(state, where & state.reviewable).by("segments", target=0.98, error=0.025, high_error=0.025)
+    assert {name: proof[name][at] for name in proof} == {name: claim[name] for name in proof}
+    other, _ = ask(tuner, "tuner.evidence", column="noise_floor_dbfs", value=-32.0, least=False)
+    mirrored = tuner._counted("noise_floor_dbfs", -32.0).scale.position(-32.0)
+    assert {name: other[name][mirrored] for name in proof} == {name: claim[name] for name in proof}
+
+
+def test_a_threshold_on_another_column_is_the_condition_that_select_takes(make_workspace):
+    workspace = make_workspace({"a.wav": (60.0, 16000)})
+    values = [None, *(5.0 * n for n in range(len(workspace.segments) - 1))]
+    segments = workspace.segments.with_columns(snr_db=pl.Series(values), clipped_share=pl.Series(values) / 1000, cut_end=True)
+    workspace.save(segments=segments.with_columns(similarity=1.0))
+    tuner = widgets.ThresholdTuner(workspace, 10.0, column="snr_db")
+    assert (tuner.where, tuner.least) == ("snr_db >= 10", True)
+    select(workspace, where=tuner.where, dev=0, test=0)
+    kept = workspace.segments.filter(decision="accept")["snr_db"]
+    counts = tuner._counted("snr_db", 10.0)
+    assert counts.segments[counts.scale.position(10.0)] == len(kept)
+    assert kept.min() == 10.0
+    page = tuner.static_html()
+    assert "select(workspace, where=&#x27;snr_db &gt;= 10&#x27;)" in page
+    assert len(sounds(page)) == 5  # three just kept, two out
+    with pytest.raises(InputError, match=r"only a similarity can be stored; this threshold is .*where='snr_db >= 10'"):
+        tuner.use()
+    # Unless told otherwise, what is worse is out: by default about 95 % of the values are kept.
+    lower = widgets.ThresholdTuner(workspace, column="clipped_share")
+    assert lower.where.startswith("clipped_share <= 0.0")
+    assert widgets.ThresholdTuner(workspace, 0.01, column="clipped_share", least=True).where == "clipped_share >= 0.01"
+    said, _ = ask(tuner, "tuner.open", column="clipped_share")
+    assert said["label"] == "clipped_share, at most"
+    assert {"snr_db", "clipped_share"} <= set(said["columns"])
+    with pytest.raises(InputError, match="least=False: a threshold on similarity is the least value"):
+        widgets.ThresholdTuner(workspace, least=False)
+    with pytest.raises(InputError, match="'cut_end' holds no numbers"):
+        widgets.ThresholdTuner(workspace, column="cut_end")
 
 
 def test_counts_and_thresholds_are_described_in_words():

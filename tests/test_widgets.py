@@ -202,12 +202,12 @@ def test_clips_of_a_corpus_are_read_back_by_offset(workspace, tmp_path):
     materialize(workspace, out=tmp_path / "c", jobs=1, show_progress=False)
     clips = open_corpus(tmp_path / "c").segments
     wanted = clips["segment_id"].to_list()[::-1]
-    player = widgets.corpus_player(tmp_path / "c", wanted, limit=2)
+    player = widgets.corpus_player(tmp_path / "c", wanted, limit=2).clips
     assert [clip.segment_id for clip in player.clips] == wanted[:2]
     assert player.hidden == len(wanted) - 2
     lengths = dict(clips.select("segment_id", "num_samples").iter_rows())
     assert [len(samples) for _, (samples, _) in sounds(player._repr_html_())] == [lengths[key] for key in wanted[:2]]
-    assert len(widgets.corpus_player(tmp_path / "c").clips) == 3
+    assert len(widgets.corpus_player(tmp_path / "c").clips.clips) == 3
 
 
 def test_reading_a_corpus_notices_what_is_wrong(workspace, tmp_path):

@@ -127,6 +127,10 @@ EMPTY_TRANSCRIPT = ("finance_committee", 11)
 PAST_THE_END = ("harbour_debate", 27)
 CUT_INSIDE = ("plenary_one", 12)
 
+# The troubles in the audio, all in the recording that is neither resampled nor compressed.
+CLIPPED, NOISY, TELEPHONE, HALF_SILENT, CUT_END, OFFSET = (("plenary_one", index) for index in (1, 2, 3, 5, 9, 10))
+CUT_SECONDS = 0.4
+
 
 def speak(speaker: str, text: str) -> np.ndarray:
     """One sentence as mono float32 at 22,050 Hz, without the silence that espeak-ng leaves at the end."""
@@ -168,6 +172,21 @@ def word_times(words: list[str], duration: float) -> tuple[list[float], list[flo
     return seconds[:-1], seconds[1:]
 
 
+def damaged(sound: np.ndarray, place: tuple[str, int]) -> np.ndarray:
+    """A sentence with the trouble that its place has, if any."""
+    if place == CLIPPED:
+        return np.clip(5 * sound, -1, 1)
+    if place == NOISY:
+        noise = np.random.default_rng(0).normal(0, np.sqrt(np.square(sound).mean() / 2), len(sound))
+        return (0.7 * (sound + noise)).astype("float32")
+    if place == TELEPHONE:
+        spectrum, frequency = np.fft.rfft(sound), np.fft.rfftfreq(len(sound), 1 / ESPEAK_RATE)
+        return np.fft.irfft(np.where((frequency > 300) & (frequency < 3400), spectrum, 0), len(sound)).astype("float32")
+    if place == HALF_SILENT:
+        return np.where(np.arange(len(sound)) > len(sound) / 2, 0, sound).astype("float32")
+    return sound + np.float32(0.1) if place == OFFSET else sound
+
+
 def lay_out(recording: Recording, sentences: list, seed: int) -> tuple[np.ndarray, list[dict]]:
     """All sentences of one recording, end to end with pauses, and their lines for the transcripts."""
     rng = random.Random(seed)
@@ -176,6 +195,7 @@ def lay_out(recording: Recording, sentences: list, seed: int) -> tuple[np.ndarra
     for index, sentence in enumerate(sentences):
         speaker = recording.speakers[index // TURN % len(recording.speakers)]
         sound = speak(speaker, sentence["say"] if isinstance(sentence, dict) else sentence)
+        sound = damaged(sound, (recording.key, index))
         pause = np.zeros(round(rng.uniform(0.3, 0.9) * ESPEAK_RATE), "float32")
         start, end = now + len(pause), now + len(pause) + len(sound)
         parts += [pause, sound]
@@ -186,8 +206,8 @@ def lay_out(recording: Recording, sentences: list, seed: int) -> tuple[np.ndarra
             heard = [] if place == EMPTY_HYPOTHESIS else misheard(texts[(index + 3) % len(texts)], rng)
         if place == EMPTY_TRANSCRIPT:
             words = []
-        late = 4.0 if place == PAST_THE_END else 0.0
-        starts, ends = word_times(words, len(sound) / ESPEAK_RATE)
+        late = 4.0 if place == PAST_THE_END else -CUT_SECONDS if place == CUT_END else 0.0
+        starts, ends = word_times(words, len(sound) / ESPEAK_RATE + min(0.0, late))
         lines.append(
             {
                 "file": recording.listed,

@@ -1,5 +1,6 @@
 """Read exact windows of recordings without decoding them from the start, and cut clips: one channel, one rate, 16 bits."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from math import gcd
@@ -116,8 +117,7 @@ class SoundfileRecording:
         """Take an open file, which `close` closes; raise AudioError for an implausible header, else errors of libsndfile."""
         self.path = path
         self._descriptor = file
-        # Opened by descriptor: without a name, the content decides on the format.
-        self._file = sf.SoundFile(file if isinstance(file, RangeFile) else file.fileno(), closefd=False)
+        self._file, self._has_failed = self._opened(), False
         self.sampling_rate: int = self._file.samplerate
         self.num_channels: int = self._file.channels
         self.declared_samples: int = self._file.frames
@@ -130,6 +130,11 @@ class SoundfileRecording:
             raise AudioError(f"{path}: {problem}")
         self._dtype = "int16" if subtype in _INT16_SUBTYPES else "float32"
         self._run_up = int(_RUN_UP_S * self.sampling_rate) if self.codec == "mp3" else 0
+
+    def _opened(self) -> sf.SoundFile:
+        """Open by descriptor: without a name, the content decides on the format."""
+        file = self._descriptor
+        return sf.SoundFile(file if isinstance(file, RangeFile) else file.fileno(), closefd=False)
 
     @property
     def is_exact(self) -> bool:
@@ -147,16 +152,17 @@ class SoundfileRecording:
         """See `Recording.read`."""
         # Run-up and window in one call: python-soundfile seeks after every read, which restarts an MP3 decoder.
         first = max(0, start - self._run_up)
-        if self.codec.startswith("alac_") and not isinstance(self._descriptor, RangeFile):
-            # With a damaged packet table, where libsndfile lands depends on earlier reads, so each read gets a new handle.
+        if self._has_failed or (self.codec.startswith("alac_") and not isinstance(self._descriptor, RangeFile)):
+            # After an error, and with a damaged packet table of ALAC, what libsndfile reads depends on earlier reads.
             self._file.close()
             self._descriptor.seek(0)
-            self._file = sf.SoundFile(self._descriptor.fileno(), closefd=False)
+            self._file, self._has_failed = self._opened(), False
         try:
             if self._file.seek(first) != first:
                 raise AudioError(f"{self.path}: sample {start} is not found where the header says")
             window: Window = self._file.read(stop - first, dtype=self._dtype, always_2d=True)
         except sf.LibsndfileError as error:
+            self._has_failed = True
             raise AudioError(f"{self.path}: samples {start} to {stop} cannot be decoded ({error})") from error
         finally:
             if isinstance(self._descriptor, RangeFile):
@@ -207,11 +213,6 @@ def resample_window(
         InputError: an unknown channel.
     """
     own, new = recording.sampling_rate, rate or recording.sampling_rate
-    if (stop - start) * recording.num_channels > MOST_SAMPLES:
-        raise AudioError(
-            f"samples {start} to {stop} are {(stop - start) / own / 60:,.0f} minutes, too many for one clip; "
-            f"at most {MOST_SAMPLES / own / 60 / recording.num_channels:,.0f} of such a recording are taken"
-        )
     first, last = rescale(start, own, new), rescale(stop, own, new)
     if first >= last:
         raise AudioError(f"samples {start} to {stop} are less than one sample at {new:,} Hz")
@@ -223,13 +224,54 @@ def resample_window(
         first_block = max(0, start - context) // own_block
         begin, offset = first_block * own_block, first_block * new_block
         end = stop + context if num_samples is None else min(num_samples, stop + context)
-    window = recording.read(begin, end)
-    if begin + len(window) < stop:
-        raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {begin + len(window)}")
+    window = read_around(recording, start, stop, begin, end)
     mono, scale = _one_channel(window, channel)
     if new != own:
         mono = soxr.resample(mono.astype(np.float32, copy=False), own, new, quality="HQ")[first - offset : last - offset]
     return _to_int16(mono, scale)
+
+
+def read_around(recording: Recording, start: int, stop: int, begin: int, end: int) -> Window:
+    """Read samples [begin, end) of a recording; raise AudioError if [start, stop) is not all there, or too long for a clip."""
+    if (stop - start) * recording.num_channels > MOST_SAMPLES:
+        minutes = [samples / recording.sampling_rate / 60 for samples in (stop - start, MOST_SAMPLES / recording.num_channels)]
+        raise AudioError(
+            f"samples {start} to {stop} are {minutes[0]:,.0f} minutes, too many for one clip; "
+            f"at most {minutes[1]:,.0f} of such a recording are taken"
+        )
+    window = recording.read(begin, end)
+    if begin + len(window) < stop:
+        raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {begin + len(window)}")
+    return window
+
+
+_EXACT_CODECS = re.compile(r"pcm_.*|float|double|ulaw|alaw|flac|alac.*|mp3|vorbis")
+
+
+class BufferedRecording:
+    """A recording that keeps its last samples, so that overlapping windows are decoded once, where that gives equal samples."""
+
+    def __init__(self, recording: Recording) -> None:
+        """Take an open recording."""
+        self._recording, self._first = recording, 0
+        self._held: Window = np.zeros((0, recording.num_channels), dtype=np.int16)
+        self.sampling_rate, self.num_channels, self.codec = recording.sampling_rate, recording.num_channels, recording.codec
+
+    def read(self, start: int, stop: int) -> Window:
+        """See `Recording.read`."""
+        if not _EXACT_CODECS.fullmatch(self.codec):
+            return self._recording.read(start, stop)
+        last = self._first + len(self._held)
+        if not self._first <= start < last:
+            self._first, self._held = start, self._recording.read(start, stop)
+        elif stop > last:
+            more = self._recording.read(last, stop)
+            self._first, self._held = start, np.concatenate([self._held[start - self._first :], more])
+        return self._held[start - self._first : stop - self._first]
+
+    def close(self) -> None:
+        """See `Recording.close`."""
+        self._recording.close()
 
 
 def _one_channel(window: Window, channel: str) -> tuple[Window, float]:

@@ -9,6 +9,10 @@ import nbaudio
 from nbaudio.cli import common
 from nbaudio.core.report import Report
 
+_FORMATS = "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, subtitles or textgrid"
+_GROUPS = "columns whose values no two splits share; auto: these two, or speaker_id alone if both lose over 5 %"
+_STRATEGIES = "random, stratified, risk, speaker, recording, near, suspicious, or a column; disagreements"
+
 review_app = typer.Typer(help="Export samples for review as spreadsheets, and import the verdicts.", no_args_is_help=True)
 common.app.add_typer(review_app, name="review")
 
@@ -39,7 +43,6 @@ def download(
     connections: Annotated[int, Option(min=1, help="files in parallel")] = 4,
     per_host: Annotated[int, Option(min=1, help="files in parallel from one host")] = 2,
     per_second: Annotated[float, Option(help="requests per second to one host")] = 4.0,
-    seed: Annotated[int | None, Option(help="seed of the random part of pauses")] = None,
 ) -> Report:
     """Download the files of a list; run it again after a kill to resume."""
     return nbaudio.download(**locals())
@@ -47,14 +50,7 @@ def download(
 
 @common.command("ingest parlaspeech asr.json --audio recordings --names wav.scp --out W", fetches=True)
 def ingest(
-    format: Annotated[
-        str,
-        Argument(
-            metavar="FORMAT",
-            help="layout of the source: parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
-            "subtitles or textgrid",
-        ),
-    ],
+    format: Annotated[str, Argument(metavar="FORMAT", help=f"layout of the source: {_FORMATS}")],
     source: Annotated[str, Argument(metavar="SOURCE", help="file, folder or URL of the transcripts")],
     out: Annotated[str, Option(help="workspace folder to write")],
     audio: Annotated[str | None, Option(help="folder or URL of the recordings; may be given later")] = None,
@@ -63,8 +59,7 @@ def ingest(
     sha256: Annotated[bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")] = True,
     cache: Annotated[str, Option(help="size of the cache of remote recordings, such as 50GB")] = "20GB",
     options: Annotated[
-        list[str] | None,
-        Option("--option", metavar="NAME=VALUE", help="option of the format, such as window=10 of folder; repeat for more"),
+        list[str] | None, Option("--option", metavar="NAME=VALUE", help="such as window=10 of folder; repeat")
     ] = None,
     add: Annotated[bool, Option("--add", help="keep what W has; bring in the source grown or changed, or a further one")] = False,
 ) -> Report:
@@ -80,9 +75,7 @@ def ingest(
 def join(
     workspace: common.Workspace,
     table: Annotated[str, Argument(metavar="FILE", help="a .csv, .tsv, .jsonl, .parquet or .xlsx with a row for each segment")],
-    on: Annotated[
-        str, Option(metavar="segment_id|file,start,end", help="columns that say which segment a row is about")
-    ] = "segment_id",
+    on: Annotated[str, Option(metavar="segment_id|file,start,end", help="columns that name the segment")] = "segment_id",
     text: Annotated[str | None, Option(metavar="NAME", help="join a further transcript, as text_NAME")] = None,
     hypothesis: Annotated[str | None, Option(metavar="NAME", help="join a further hypothesis, as asr_text_NAME")] = None,
     column: Annotated[str | None, Option(metavar="NAME", help="join anything else, as a column NAME")] = None,
@@ -96,9 +89,7 @@ def join(
 @common.command("recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True)
 def recognize(
     workspace: common.Workspace,
-    with_: Annotated[
-        str, Option("--with", metavar="MODULE:FUNCTION|COMMAND", help="recognizer: a Python function, or a command")
-    ],
+    with_: Annotated[str, Option("--with", metavar="MODULE:FUNCTION|COMMAND", help="a Python function, or a command")],
     as_: Annotated[str | None, Option("--as", metavar="NAME", help="write asr_text_NAME; default: the module's name")] = None,
     batch: Annotated[int, Option(min=1, help="most clips in one call of a function")] = 16,
     jobs: Annotated[int, Option(min=1, help="tasks in parallel, each process with a recognizer of its own")] = 1,
@@ -114,15 +105,9 @@ def recognize(
 def score(
     workspace: common.Workspace,
     text: Annotated[str | None, Option(metavar="NAME", help="a further transcript, text_NAME; default: text")] = None,
-    hypothesis: Annotated[
-        list[str] | None, Option(metavar="NAME", help="a further hypothesis, asr_text_NAME; repeat for more; default: asr_text")
-    ] = None,
-    normalize: Annotated[
-        list[str] | None, Option(help="normalization before comparing: nfc, lower, punctuation or blanks; repeat for more")
-    ] = None,
-    language: Annotated[
-        str | None, Option(metavar="hr", help="language of numbers and abbreviations; default: the last one")
-    ] = None,
+    hypothesis: Annotated[list[str] | None, Option(metavar="NAME", help="asr_text_NAME; repeat; default: asr_text")] = None,
+    normalize: Annotated[list[str] | None, Option(help="nfc, lower, punctuation or blanks before comparing; repeat")] = None,
+    language: Annotated[str | None, Option(metavar="hr", help="of numbers and abbreviations; default: the last one")] = None,
     formatting: Annotated[str | None, Option(metavar="FILE.tsv", help="further alternatives: language, written, spoken")] = None,
 ) -> Report:
     """Compare transcripts with hypotheses: similarity, WER, CER, also without formatting; agreement of several hypotheses."""
@@ -130,12 +115,25 @@ def score(
     return nbaudio.score(**{**given, "hypothesis": hypothesis or None, "normalize": tuple(normalize or ())})
 
 
+@common.command("measure W --jobs 2", fetches=True)
+def measure(
+    workspace: common.Workspace,
+    channel: Annotated[str, Option(help="mix, left, right or a number from 0, as materialize will cut")] = "mix",
+    jobs: common.Jobs = None,
+    engine: common.Engine = "loky",
+    address: common.Address = None,
+    beam_options: common.BeamOptions = "",
+) -> Report:
+    """Measure levels, noise, clipping, bandwidth, silence and speech of every segment; run it again after growth for the rest."""
+    return nbaudio.measure(**locals())
+
+
 @common.command("review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
 def export_(
     workspace: common.Workspace,
     out: Annotated[str, Option(help="spreadsheet (.xlsx) to write, with clips beside it, or page for a browser (.html)")],
     n: Annotated[int | None, Option(min=1, help="number of clips; default: a tenth of those not drawn yet, at most 1000")] = None,
-    strategy: Annotated[str, Option(help="random, stratified, speaker, recording, near, suspicious; disagreements")] = "random",
+    strategy: Annotated[str, Option(help=_STRATEGIES)] = "random",
     threshold: Annotated[float, Option(help="similarity that stratified and near use, -1 to 1")] = 0.8,
     seed: common.Seed = 42,
     reviewers: Annotated[str, Option(metavar="ANA,BEN", help="write a sheet or page for each of them")] = "",
@@ -159,9 +157,7 @@ def export_(
 @common.command("review import W sheet-ana.xlsx page-ben-verdicts.json", group=review_app)
 def import_(
     workspace: common.Workspace,
-    sheets: Annotated[
-        list[str], Argument(metavar="SHEET...", help="sheets (.xlsx, .csv, .tsv), verdict files of pages (.json), or folders")
-    ],
+    sheets: Annotated[list[str], Argument(metavar="SHEET...", help=".xlsx, .csv, .tsv; .json of pages; or folders of them")],
     reviewer: Annotated[str | None, Option(help="name of the reviewer; default: the name in each sheet")] = None,
     adjudicator: Annotated[str | None, Option(help="reviewer who has the last word where others disagree")] = None,
 ) -> Report:
@@ -194,29 +190,16 @@ def evidence(
 @common.command("select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
 def select(
     workspace: common.Workspace,
-    min_similarity: Annotated[
-        float | None, Option(help="least similarity, -1 to 1; default: the one chosen in the tuner, else 0.8")
-    ] = None,
+    min_similarity: Annotated[float | None, Option(help="-1 to 1; default: the one chosen in the tuner, else 0.8")] = None,
     max_duration: Annotated[float, Option(help="seconds; longer segments are rejected")] = 20.0,
     min_duration: Annotated[float, Option(help="seconds; shorter segments are rejected")] = 0.0,
-    where: Annotated[
-        list[str] | None, Option(metavar="EXPR", help="SQL condition over columns, such as 'wer_large < 0.2'; repeat for more")
-    ] = None,
-    splits: Annotated[
-        str | None,
-        Option(metavar="source|FILE|CORPUS", help="keep given splits: the source's, those of a table or an earlier corpus"),
-    ] = None,
+    where: Annotated[list[str] | None, Option(metavar="EXPR", help="SQL condition, such as 'wer_large < 0.2'; repeat")] = None,
+    splits: Annotated[str | None, Option(metavar="source|FILE|CORPUS", help="keep splits: of source, table or corpus")] = None,
     hours: Annotated[float | None, Option(help="budget of the corpus in hours, spread over all speakers")] = None,
     disk: Annotated[str | None, Option(metavar="900GB", help="budget of the corpus in bytes, spread over all speakers")] = None,
     dev: Annotated[str | None, Option(metavar="2000|1.5h", help="segments or hours; default: 5 %, at most 2000 segments")] = None,
     test: Annotated[str | None, Option(metavar="2000|1.5h", help="like --dev")] = None,
-    group_by: Annotated[
-        str,
-        Option(
-            metavar="speaker_id,recording_id",
-            help="columns whose values no two splits share; auto: these two, or speaker_id alone if both lose over 5 %",
-        ),
-    ] = "auto",
+    group_by: Annotated[str, Option(metavar="speaker_id,recording_id", help=_GROUPS)] = "auto",
     seed: common.Seed = 42,
     gold: Annotated[bool, Option("--gold", help="fill test with segments that reviewers judged right")] = False,
 ) -> Report:
@@ -243,24 +226,17 @@ def materialize(
     workspace: common.Workspace,
     out: Annotated[str, Option(help="folder or URL of the corpus: new, or one to resume")],
     base: Annotated[
-        str | None, Option(metavar="CORPUS", help="earlier version, folder or URL: keep its unchanged shards and its parameters")
+        str | None, Option(metavar="CORPUS", help="earlier version: keep its unchanged shards and parameters")
     ] = None,
-    container: Annotated[
-        str | None, Option(help="webdataset (default), parquet, zip, tfrecord, lhotse, mds, arrow or files")
-    ] = None,
-    text: Annotated[
-        str | None, Option(metavar="NAME", help="ship the transcript text_NAME as text, such as normalized; see score")
-    ] = None,
+    container: Annotated[str | None, Option(help=f"default: webdataset; {common.CONTAINERS}")] = None,
+    text: Annotated[str | None, Option(metavar="NAME", help="ship text_NAME as text, such as normalized; see score")] = None,
     rate: Annotated[int | None, Option(min=1, help="sampling rate of the clips in Hz; default: 16000")] = None,
-    channel: Annotated[
-        str | None, Option(help="mix (default), left, right or a number from 0; a channel that the source gives takes precedence")
-    ] = None,
+    channel: Annotated[str | None, Option(help="mix (default), left, right or a number from 0; the source's comes first")] = None,
     encoding: Annotated[str | None, Option(help="flac (default), wav, opus, mp3, or 256 levels: mulaw, linear")] = None,
     shard_size: Annotated[str | None, Option(help="target size of a shard; default: 500MB")] = None,
     shard_count: common.ShardCount = None,
-    window: Annotated[
-        int | None, Option(min=1, help="consecutive segments of a recording that are stored together; default: 1")
-    ] = None,
+    window: Annotated[int | None, Option(min=1, help="consecutive segments to store together; default: 1")] = None,
+    signals: Annotated[bool, Option("--signals", help="measure the segments in the same pass; see measure")] = False,
     title: Annotated[str | None, Option(help="name of the corpus in its data card")] = None,
     language: Annotated[str | None, Option(metavar="hr", help="language codes for the data card, separated by commas")] = None,
     license: Annotated[str | None, Option(metavar="cc-by-4.0", help="license for the data card")] = None,
@@ -281,9 +257,7 @@ def withdraw(
     why: Annotated[str, Option(help="the reason, without personal data; later versions of corpora state it")],
     speaker: Annotated[list[str] | None, Option(metavar="ID", help="a speaker; repeat for more")] = None,
     recording: Annotated[list[str] | None, Option(metavar="ID", help="a recording; repeat for more")] = None,
-    segments: Annotated[
-        str | None, Option(metavar="FILE", help="an id in each line, or a table with a column segment_id")
-    ] = None,
+    segments: Annotated[str | None, Option(metavar="FILE", help="an id in each line, or a table with segment_id")] = None,
 ) -> Report:
     """Remove speakers, recordings or segments from a workspace for good; materialize --base removes them from the corpus."""
     return nbaudio.withdraw(workspace, speaker=speaker or (), recording=recording or (), segments=segments or (), why=why)
@@ -339,9 +313,7 @@ def verify(
 def publish(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder of a finished corpus")],
     url: Annotated[str, Argument(metavar="hf://datasets/OWNER/NAME", help="dataset on the Hugging Face Hub")],
-    consent: Annotated[
-        str | None, Option(metavar="TEXT", help="on which basis these recordings of people may be published")
-    ] = None,
+    consent: Annotated[str | None, Option(metavar="TEXT", help="on which basis these recordings may be published")] = None,
     private: Annotated[bool, Option("--private", help="create a dataset that others cannot read")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="report what would be uploaded and removed")] = False,
 ) -> Report:
@@ -354,12 +326,9 @@ def stats(
     path: Annotated[str, Argument(metavar="W-or-CORPUS")],
     out: Annotated[str | None, Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx")] = None,
     audio: Annotated[bool, Option("--audio/--no-audio", help="clips of some segments in the .html page")] = True,
-    base: Annotated[
-        str | None, Option(metavar="EARLIER", help="compare with it on the page; default: the base beside a corpus")
-    ] = None,
 ) -> Report:
     """Report hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
-    return nbaudio.stats(path, out=out, audio=audio, base=base)
+    return nbaudio.stats(path, out=out, audio=audio)
 
 
 @common.command("wheel --out dist")

@@ -44,7 +44,8 @@ Workspace = Annotated[str, Argument(metavar="W", help="workspace folder")]
 AsJson = Annotated[bool, Option("--json", help="print the report as JSON")]
 Jobs = Annotated[int | None, Option("--jobs", min=1, help="tasks in parallel; default: one per core")]
 Seed = Annotated[int, Option(help="seed of random choices")]
-Container = Annotated[str, Option(help="webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files")]
+CONTAINERS = "webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files"
+Container = Annotated[str, Option(help=CONTAINERS)]
 ShardSize = Annotated[str, Option(help="target size of a shard, such as 500MB")]
 ShardCount = Annotated[int | None, Option(min=1, help="number of shards of each split, instead of a size")]
 Window = Annotated[int, Option(min=1, help="consecutive segments of a recording to store together, for reading windows")]
@@ -57,12 +58,8 @@ BeamOptions = Annotated[str, Option(metavar='"--runner=..."', help="options of B
 _NETWORK = {
     "timeout": Annotated[float | None, Option(min=0.001, help="seconds without a byte before a request fails; default: 15")],
     "tries": Annotated[int | None, Option(min=1, help="failed requests in a row before an item is given up; default: 3")],
-    "max_wait": Annotated[
-        float | None, Option(min=0, help="longest wait in seconds that a server may require (Retry-After); default: 45")
-    ],
-    "max_size": Annotated[
-        str | None, Option(metavar="50GB", help="size of the largest file; default: 1TB, or 1GB without an announced length")
-    ],
+    "max_wait": Annotated[float | None, Option(min=0, help="most seconds that a server may require (Retry-After); default: 45")],
+    "max_size": Annotated[str | None, Option(metavar="50GB", help="of a file; default: 1TB, or 1GB without a stated length")],
 }
 
 

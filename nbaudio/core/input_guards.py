@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
-from typing import AnyStr, Protocol, TypeVar
+from typing import IO, AnyStr
 
 from nbaudio.core.errors import InputError
-
-_Line_co = TypeVar("_Line_co", bytes, str, covariant=True)
 
 #: Limit of a text file that is read at once, and of one line: a day of speech has 1 MB of words and 5 MB of word times.
 MAX_TEXT_BYTES = 64 << 20
@@ -99,11 +97,7 @@ def read_all(path: Path, *, most: int = MAX_TEXT_BYTES) -> bytes:
     return data
 
 
-class _Lines(Protocol[_Line_co]):
-    def readline(self, size: int, /) -> _Line_co: ...
-
-
-def lines(file: _Lines[AnyStr], path: Path) -> Iterator[AnyStr]:
+def lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
     """Yield the lines of an open file with their ends; raise InputError for one longer than `MAX_TEXT_BYTES`."""
     while line := file.readline(MAX_TEXT_BYTES + 1):
         check_line(line, path)

@@ -51,11 +51,7 @@ def recording_id(name: str) -> str:
 def resolve(
     wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series, *, mapping: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
-    """Find the file that each name means: a byte-exact match, else the only one that a looser comparison finds; rows are `AUDIT`.
-
-    `mapping` has names that stand for others; a name that equals a value of it but for blanks is that value if this settles it.
-    `decision` is the strictest comparison that agrees. Names of one file have one `recording_id`, names of two files two.
-    """
+    """Find the file that each name means: a byte-exact match, else the only one by a looser comparison; return an `AUDIT`."""
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain
     find = _finder(available)

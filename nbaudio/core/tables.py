@@ -40,6 +40,15 @@ SEGMENTS = pl.Schema(
     | {"split": pl.String(), "decision": pl.Enum(DECISIONS), "reason": pl.String()}
 )
 
+SIGNALS = pl.Schema(
+    dict.fromkeys(("rms_dbfs", "peak_dbfs", "clipped_share", "dc_offset", "snr_db", "noise_floor_dbfs"), pl.Float64())
+    | dict.fromkeys(("bandwidth_hz", "silence_share", "channel_correlation", "speech_share"), pl.Float64())
+    | dict.fromkeys(("leading_silence_s", "trailing_silence_s"), pl.Float64())
+    | dict.fromkeys(("cut_start", "cut_end"), pl.Boolean())
+    | {"speech_rate": pl.Float64()}
+)
+"""Columns that `measure` writes; docs/signals.md defines them."""
+
 NORMALIZED = {"text_normalized": "text", "asr_text_normalized": "asr_text"}
 """Columns with normalized texts that `score` writes, and their sources."""
 
@@ -235,7 +244,9 @@ AGREEMENT = ("agreement", "agreement_text", "text_disputed", "disputed_words")
 
 _SPOKEN = ("spoken_similarity", "spoken_wer", "spoken_cer")
 _CORRECTED = ("text_corrected", "text_origin", "corrected_by")
-WRITTEN = frozenset((*NORMALIZED, *AGREEMENT, *_SPOKEN, *_CORRECTED, "sampling_rate", "num_samples", "duration_s"))
+WRITTEN = frozenset(
+    (*NORMALIZED, *AGREEMENT, *_SPOKEN, *_CORRECTED, *SIGNALS, "risk", "sampling_rate", "num_samples", "duration_s")
+)
 """Names of columns that steps after ingest write, which no column of a source can have either."""
 
 
@@ -245,6 +256,11 @@ _SCORE = re.compile(r"(spoken_)?(similarity|wer|cer)(_\w+)?")
 def is_score(column: str) -> bool:
     """Return whether a column has the name of one that `score` writes."""
     return column in (*AGREEMENT, *NORMALIZED) or _SCORE.fullmatch(column) is not None
+
+
+def number_columns(schema: pl.Schema) -> list[str]:
+    """Return the columns of numbers, and of yes and no."""
+    return [name for name, dtype in schema.items() if dtype.is_numeric() or dtype == pl.Boolean]
 
 
 _NO_TRANSCRIPTS = frozenset(("text_corrected", "text_disputed", "text_normalized", "text_origin", "text_raw", "text_source"))

@@ -1,5 +1,6 @@
 """Seconds to samples, the only place where times are rounded: ``floor(seconds * rate + 1/2)`` of exact decimals, rate in Hz."""
 
+from datetime import UTC, datetime
 from decimal import Context, Decimal, InvalidOperation
 
 import polars as pl
@@ -65,3 +66,8 @@ def add_seconds(start: str, duration: str) -> str:
     except InvalidOperation:
         return "NaN"
     return str(_SUMS.add(*values)) if all(value.is_finite() for value in values) else "NaN"
+
+
+def utc_now() -> str:
+    """Return the current time, ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -21,11 +21,6 @@ def merged(*parts: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts).unique(["kind", "sha256"], keep="first", maintain_order=True).sort("kind", "sha256")
 
 
-def has_tombstone(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
-    """Return whether each id was withdrawn; `withdrawn` are `TOMBSTONES`."""
-    return _reasons(kind, ids, withdrawn).is_not_null()
-
-
 def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
     """Return whether each row (`segment_id`, `recording_id`, `speaker_id`) has a tombstone."""
     return withdrawal_reasons(rows, withdrawn).is_not_null()
@@ -34,10 +29,11 @@ def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
 def withdrawal_reasons(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
     """Return why each row (`segment_id`, `recording_id`, `speaker_id`) was withdrawn; null if it was not."""
     kinds = ("segment", "recording", "speaker")
-    return pl.select(pl.coalesce(_reasons(kind, rows[f"{kind}_id"], withdrawn) for kind in kinds)).to_series()
+    return pl.select(pl.coalesce(reasons(kind, rows[f"{kind}_id"], withdrawn) for kind in kinds)).to_series()
 
 
-def _reasons(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
+def reasons(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
+    """Return why each id was withdrawn, null if it was not; `withdrawn` are `TOMBSTONES`."""
     why = dict(withdrawn.filter(pl.col("kind") == kind).select("sha256", pl.col("reason").fill_null("")).iter_rows())
     found = {key: why.get(tombstone(kind, key)) for key in ids.drop_nulls().unique()} if why else {}
     return ids.replace_strict(found, default=None, return_dtype=pl.String)

@@ -9,11 +9,13 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
+import polars as pl
 import yaml
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import fact_label, show
 from nbaudio.core.source_splits import ordered_splits
+from nbaudio.core.tables import SIGNALS
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.proof.evidence import describe_claim, describe_parts
 from nbaudio.selection.leakage import CHECK_MEANINGS
@@ -26,6 +28,8 @@ _NO_CHARACTERS = len((DELIMITER, *SPECIALS))
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _LICENSE_ID = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
+_QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
+_NO_RANGES = pl.DataFrame(schema={"signal": pl.String, **dict.fromkeys(("missing", *_QUANTILES, "true"), pl.Float64)})
 _FIELDS = {
     "audio": "the clip; in a tar its member is named after the encoding",
     "segment_id": "the key",
@@ -96,6 +100,7 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
         f"\n\n{decoded}\n\n".join(f"```python\n{code}\n```" for code in readers),
         "## Fields",
         _table(("field", "what it is"), list(_FIELDS.items())),
+        *_signals(info.get("signals") or []),
         *_version(info),
         "## How right the labels are",
         _evidence(info.get("evidence")),
@@ -116,6 +121,32 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
         _plain(about.license) if about.license else "Not stated.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def signal_ranges(rows: pl.LazyFrame) -> pl.DataFrame:
+    """Return the distribution of each signal that has values: see `views.signals`; one column at a time is in memory."""
+    held, found = rows.collect_schema(), list[pl.DataFrame]()
+    for name in SIGNALS:
+        kind, value = held.get(name, pl.Null()), pl.col(name)
+        if not (kind.is_numeric() or kind == pl.Boolean):
+            continue
+        unknown, number = pl.lit(None, pl.Float64), value.cast(pl.Float64).fill_nan(None)
+        shown = {name: number.quantile(share, "linear") for name, share in _QUANTILES.items()} | {"true": unknown}
+        if kind == pl.Boolean:
+            shown = dict.fromkeys(shown, unknown) | {"true": number.mean()}
+        found.append(rows.select(signal=pl.lit(name), missing=number.null_count() / pl.len(), **shown).collect())
+    return pl.concat([_NO_RANGES, *found]).filter(pl.col("missing") < 1)
+
+
+def _signals(ranges: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the section on signals; nothing if they were not measured."""
+    if not ranges:
+        return []
+    about = "Measured by nbaudio on each clip; of yes and no, the share of yes."
+    shown = [[one["true"]] if one["median"] is None else [one[key] for key in ("median", "p5", "p95")] for one in ranges]
+    cells = [[f"{each:.4g}" for each in row] if len(row) > 1 else [f"{row[0]:.1%}", "", ""] for row in shown]
+    rows = [(one["signal"], *cell, f"{one['missing']:.1%}") for one, cell in zip(ranges, cells, strict=True)]
+    return ["## Audio signals", about, _table(("signal", "median", "5 %", "95 %", "missing"), rows)]
 
 
 def _version(info: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import listed_splits
 from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, amounts, conform, parquet_slices
 from nbaudio.core.version import __version__
+from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import Container
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
@@ -95,6 +96,8 @@ def publish(
     characters = publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:
         info["leakage"] = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping_columns(info["selection"]))
+        if len(ranges := signal_ranges(pl.scan_parquet(path, glob=False))):
+            info["signals"] = ranges.to_dicts()
         inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"], glob=False)
     reasons: Counter[str] = Counter()
 

@@ -3,6 +3,7 @@
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from nbaudio.audio import codec_versions, encoder
 from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError, NbaudioError
-from nbaudio.core.progress import progress, progress_note
+from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
 from nbaudio.corpus import plan
@@ -23,6 +24,7 @@ from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import Container, container_named
 from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
 from nbaudio.corpus.layout import Layout
+from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, index_of
 from nbaudio.corpus.parameters import CorpusParameters
 from nbaudio.corpus.shards import in_order, name_shards, restore_records, shard_advice, write_shards
@@ -50,6 +52,7 @@ class _Run:
     parameters: CorpusParameters
     show: bool
     table: Path
+    signals: bool = False
     base: Base | None = None
 
 
@@ -66,6 +69,7 @@ def materialize(
     shard_size: str | int | UnsetType = UNSET,
     shard_count: int | UnsetType | None = UNSET,
     window: int | UnsetType = UNSET,
+    signals: bool = False,
     title: str | None = None,
     language: str | None = None,
     license: str | None = None,
@@ -96,6 +100,7 @@ def materialize(
         shard_size: target size of a shard, by default ``"500MB"``.
         shard_count: number of shards of each split instead.
         window: how many consecutive segments of a recording stay together, in order; ``tfrecord`` then holds SequenceExamples.
+        signals: measure the segments in the same pass, as `measure` does, for columns of the corpus and the workspace.
         title: the corpus's name, for its data card, README.md.
         language: codes such as ``hr``, separated by commas, for the data card.
         license: for the data card, such as ``cc-by-4.0``; other words are kept as given.
@@ -129,7 +134,9 @@ def materialize(
         parameters = CorpusParameters.of(given, earlier)
         writer = container_named(parameters.container, encoding=parameters.format.encoding)
         audio_root, pack_folder = _locations(workspace, packs)
-        run = _Run(workspace, audio_root, pack_folder, layout, parameters, show_progress, tables.table_path(workspace), earlier)
+        run = _Run(
+            workspace, audio_root, pack_folder, layout, parameters, show_progress, tables.table_path(workspace), signals, earlier
+        )
         return _materialize(run, writer, about, site, engine=engine, jobs=jobs, began=began)
 
 
@@ -138,9 +145,8 @@ def _materialize(
 ) -> Report:
     """Make the corpus, or the version, of a run whose parameters are validated."""
     workspace, layout, base, text = run.workspace, run.layout, run.base, run.parameters.text
-    recordings = workspace.recordings
+    recordings, judged = workspace.recordings, reviewed_ids(workspace)
     accepted = _accepted(run)  # raises before anything is written
-    judged = reviewed_ids(workspace)
     check_text(workspace, text, judged=bool(judged))
     clip_format = run.parameters.format
     used = recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"]
@@ -152,17 +158,18 @@ def _materialize(
     parameters = run.parameters.to_json()
     selected = workspace.report("select")
     identity = {**parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
-    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs}
+    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
     if run.packs.local != workspace.path / "packs":
         logged["packs"] = str(run.packs)
     withdrawn = workspace.withdrawn
     notes = _held_out_notes(run, withdrawn, selected)
-    with layout.claimed(identity, "materialize", logged | {"engine": engine}) as is_whole, run.packs.shared():
+    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared(), worker_pool(engine, site) as run_tasks:
         card = restore_records(layout) if is_whole else ""
+        cut_before = _cut_and_measure(run, run_tasks) if run.signals else 0
         # The current table: a later selection replaces the file.
-        run = replace(run, table=freeze_table(workspace, layout.work / "segments.parquet", text))
+        run = replace(run, signals=False, table=freeze_table(workspace, layout.work / "segments.parquet", text))
         others = base.left_out(run.table) if base else []
-        results, lost, num_cut = _cut_and_pack(run, plan.recording_facts(recordings), engine, site)
+        results, lost, cut_now = _cut_and_pack(run, plan.recording_facts(recordings), run_tasks, site)
         with progress("publish", 1, "corpus", show=False) as advance:
             info = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
             info |= {"identity": identity, "parameters": parameters, "versions": codec_versions()}
@@ -176,7 +183,6 @@ def _materialize(
             advance(1)
     if base:
         _keep_splits(workspace, base)
-    problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
     notes += [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
     if reviewed:
         notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
@@ -185,8 +191,9 @@ def _materialize(
     if base and not any(version_of(shard.name) <= base.version for shard in results):
         notes.append(f"no clip of the base {base} is unchanged: was it made from this workspace?")
     notes += plan.short_windows(accepted, run.parameters.limits.window)
-    facts = _facts(layout, info, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
-    report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
+    facts = _facts(layout, info, results, num_cut=cut_before + cut_now, num_lost=len(lost), took=time.monotonic() - began)
+    problems = first_lines([f"{segment_id}: {why}" for segment_id, why in lost.iter_rows()], f"{layout}/rejected.parquet")
+    report = Report("materialize", facts, notes, problems=problems)
     workspace.save_report("materialize", report.to_dict())
     return report
 
@@ -209,31 +216,38 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
         workspace.save(**{tables.EARLIER_SPLITS: kept})
 
 
+def _cut_and_measure(run: _Run, run_tasks: RunTasks) -> int:
+    """Cut and measure accepted segments in one pass, write their signals as columns, and return how many clips were cut."""
+    *_, num_cut = _cut_missing(run, run_tasks, plan.recording_facts(run.workspace.recordings))
+    channel, only = run.parameters.format.channel, _accepted(run)["segment_id"]
+    measure_segments(run.workspace, run_tasks, channel=channel, show=run.show, only=only)
+    return num_cut
+
+
 def _cut_and_pack(
-    run: _Run, facts: pl.DataFrame, engine: str | None, site: EngineLocation
+    run: _Run, facts: pl.DataFrame, run_tasks: RunTasks, site: EngineLocation
 ) -> tuple[list[Shard], pl.DataFrame, int]:
     """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
     # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
     here = EngineLocation(site.jobs) if run.packs.local is None else None
-    with worker_pool(engine, site) as run_tasks:
-        for _ in range(_ATTEMPTS):
-            assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
-            num_cut += cut_now
-            kept = run.base.keep_shards(run.layout, assigned) if run.base else []
-            clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
-            how = (run.parameters.container, run.parameters.format)
-            rows = run.base.conformed if run.base else None
-            with worker_pool("loky", here) if here else nullcontext(run_tasks) as pool:
-                written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
-            results = in_order([*kept, *written])
-            damaged = {result.damaged for result in results if result.damaged}
-            if not damaged:
-                return results, lost, num_cut
-            for pack_path in damaged:
-                if run.base and pack_path.startswith(f"{run.base}/"):
-                    raise InputError(f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists all damage of the base")
-                location(pack_path).remove()
+    for _ in range(_ATTEMPTS):
+        assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
+        num_cut += cut_now
+        kept = run.base.keep_shards(run.layout, assigned) if run.base else []
+        clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
+        how = (run.parameters.container, run.parameters.format)
+        rows = run.base.conformed if run.base else None
+        with worker_pool("loky", here) if here else nullcontext(run_tasks) as pool:
+            written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
+        results = in_order([*kept, *written])
+        damaged = {result.damaged for result in results if result.damaged}
+        if not damaged:
+            return results, lost, num_cut
+        for pack_path in damaged:
+            if run.base and pack_path.startswith(f"{run.base}/"):
+                raise InputError(f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists all damage of the base")
+            location(pack_path).remove()
     raise NbaudioError(f"{min(damaged)}: damaged again after recutting; check the disk and run the same command again")
 
 
@@ -297,12 +311,12 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
         windows = plan.cut_windows(missing, facts, clip_format)
         del missing
         tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, clip_format)
+        measured_as = dict(zip(new["clip_key"], signal_keys(new, facts, clip_format.channel), strict=True)) if run.signals else {}
         with progress("cut ", float(windows["seconds"].sum()) / 3600, "h of audio", show=run.show) as advance:
-            for result in cut_all(run_tasks, tasks, cut):
+            for result in cut_all(run_tasks, tasks, partial(cut, measured=run.signals), advance):
+                if run.signals:
+                    log_signals(run.workspace, {measured_as[key]: values for key, values in result.values.items()})
                 failures |= result.failures
-                for detail in result.failures.values():
-                    progress_note(detail)
-                advance(result.seconds / 3600)
         have = index_of(run.packs)
     gone = new.select("segment_id", "clip_key").join(have, on="clip_key", how="anti", maintain_order="left")
     reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row")

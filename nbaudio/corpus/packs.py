@@ -8,15 +8,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.audio import encode_clip, open_recording, resample_window
+from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
+from nbaudio.audio.recordings import BufferedRecording
+from nbaudio.audio.signals import Value, window_signals
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
+from nbaudio.core.progress import progress_note
 from nbaudio.core.threads import ordered_map
 from nbaudio.corpus.containers.base import verified_clip
 from nbaudio.corpus.plan import CutTask, Source, cut_task
@@ -39,16 +42,30 @@ _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
 _INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
 
 
+Window = tuple[str, int, int, str]  # of `Source.windows`
+
+
 class CutResult(NamedTuple):
-    """The outcome of a cut task: seconds of audio, and by clip key why clips failed and what a recognizer heard."""
+    """The outcome of a cut task: seconds of audio, and by clip key why clips failed, and texts or signals of others."""
 
     seconds: float
     failures: dict[str, str]
-    texts: dict[str, str]
+    values: dict[str, Any]
 
 
-def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult]) -> Iterator[CutResult]:
-    """Call a function, such as `cut`, on cut tasks; a recording that kills its worker fails, as any other bad recording."""
+def cut_all(
+    run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult], advance: Callable[[float], object]
+) -> Iterator[CutResult]:
+    """Call a function, such as `cut`, on cut tasks; note failures, and advance the progress by hours once a result is used."""
+    for result in _results(run_tasks, tasks, function):
+        yield result
+        for reason in result.failures.values():
+            progress_note(reason)
+        advance(result.seconds / 3600)
+
+
+def _results(run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult]) -> Iterator[CutResult]:
+    """Yield the results of tasks; a recording that kills its worker fails, as any other bad recording."""
     waiting = iter(tasks)
     while True:
         try:
@@ -66,20 +83,30 @@ def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[C
             return
 
 
-def cut(task: CutTask) -> CutResult:
-    """Cut a task's windows, in order, into its pack; report recordings and windows that fail. Runs in a worker."""
+def clip_of(recording: Recording, source: Source, window: Window, rate: int | None) -> NDArray[np.int16]:
+    """Return the samples of a window's clip."""
+    _, start, stop, channel = window
+    return resample_window(recording, start, stop, num_samples=source.num_samples, rate=rate, channel=channel)
+
+
+def cut(task: CutTask, *, measured: bool = False) -> CutResult:
+    """Cut a task's windows, in order, into its pack, and measure them; report what fails. Runs in a worker."""
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
+    values: dict[str, Any] = {}
 
-    def encoded(clip: NDArray[np.int16], rate: int) -> tuple[int, bytes]:
-        return len(clip), encode_clip(clip, rate, task.format.encoding)
+    def encoded(recording: Recording, source: Source, window: Window) -> tuple[int, bytes]:
+        if measured:
+            values[window[0]] = _signals_of(recording, source, window)
+        clip = clip_of(recording, source, window, task.format.rate)
+        return len(clip), encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
 
     # Not synced: the hashes detect what a power cut leaves.
     with task.pack.new() as partial, partial.open("wb") as file:
         for source in task.sources:
             start, before = file.tell(), len(index)
             try:
-                for key, result in read_windows(source, task.format.rate, encoded):
+                for key, result in _read_windows(source, encoded, buffered=measured):
                     if isinstance(result, str):
                         failures[key] = result
                     else:
@@ -93,7 +120,18 @@ def cut(task: CutTask) -> CutResult:
                 file.seek(start)
                 file.truncate()
         file.write(_index_bytes(index))
-    return CutResult(task.seconds, failures, {})
+    return CutResult(task.seconds, failures, {key: found for key, found in values.items() if key not in failures})
+
+
+def measure_windows(task: CutTask) -> CutResult:
+    """Measure a task's windows, in order; report recordings and windows that fail. Runs in a worker."""
+    failures: dict[str, str] = {}
+    values = dict(task_windows(task, _signals_of, failures, buffered=True))
+    return CutResult(task.seconds, failures, {key: found for key, found in values.items() if key not in failures})
+
+
+def _signals_of(recording: Recording, source: Source, window: Window) -> dict[str, Value]:
+    return window_signals(recording, *window[1:], num_samples=source.num_samples)
 
 
 def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
@@ -102,22 +140,37 @@ def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
     return encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC)
 
 
-def read_windows(
-    source: Source, rate: int | None, use: Callable[[NDArray[np.int16], int], Result]
+def task_windows(
+    task: CutTask, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str], *, buffered: bool = False
+) -> Iterator[tuple[str, Result]]:
+    """Yield clip keys of a task with what `use` returns; add why others fail, also those of a file that changed meanwhile."""
+    for source in task.sources:
+        try:
+            for key, result in _read_windows(source, use, buffered=buffered):
+                if isinstance(result, str):
+                    failures[key] = result
+                else:
+                    yield key, result
+        except AudioError as error:
+            failures.update(dict.fromkeys((key for key, *_ in source.windows), str(error)))
+
+
+def _read_windows(
+    source: Source, use: Callable[[Recording, Source, Window], Result], *, buffered: bool = False
 ) -> Iterator[tuple[str, str | Result]]:
-    """Yield clip keys of a recording with `use(clip, rate in Hz)`, or why it fails; raise AudioError where the file changed."""
+    """Yield clip keys of a recording with what `use` returns, or why it fails; raise AudioError where the file changed."""
     try:
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
-        with open_recording(source.path, windows=len(source.windows), share=share) as recording:
-            for key, start, stop, channel in source.windows:
+        with open_recording(source.path, windows=len(source.windows), share=share) as opened:
+            recording = BufferedRecording(opened) if buffered else opened
+            for window in source.windows:
                 try:
-                    clip = resample_window(recording, start, stop, num_samples=source.num_samples, rate=rate, channel=channel)
-                    used = use(clip, rate or recording.sampling_rate)
+                    used = use(recording, source, window)
                 except _BAD_AUDIO as error:
-                    yield key, f"{source.path.name}: {error}"
+                    yield window[0], f"{source.path.name}: {error}"
                 else:
-                    yield key, used
+                    yield window[0], used
         # Remote files are checked when they are fetched; a file removed after the last window does no harm.
         if source.path.local is not None and source.path.local.exists():
             _check_unchanged(source)

@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
+from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.corpus.layout import Layout
 from nbaudio.storage.archives import all_in_order, is_in_archive
 from nbaudio.storage.location import Location
 from nbaudio.storage.remote import Content, Remote
+from nbaudio.storage.workspace import Workspace
 
 _CLIP_VERSION = 4  # changed whenever the same window of the same source would give other bytes: old packs are then not used
 _OLDER_CLIP_VERSION = 3  # clips of these codecs are the same as in version 3
@@ -81,6 +83,15 @@ class PackTask:
 def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
     """Return `recording_id` and the columns of recordings that planning needs, null where missing."""
     return recordings.select("recording_id", *(name if name in recordings else pl.lit(None).alias(name) for name in _FACTS))
+
+
+def with_audio(workspace: Workspace) -> pl.DataFrame:
+    """Return key, recording, window and channel of the segments that can be cut, whatever their text."""
+    recordings, names = workspace.recordings, ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
+    rows = tables.with_recordings(tables.read(workspace, (*names, "source_start", "source_end", "text")), recordings)
+    rules = {name: rule for name, rule in tables.segment_failures(recordings).items() if name not in ("duplicate", "empty_text")}
+    broken = pl.any_horizontal(*rules.values(), pl.col("start_sample", "end_sample", "num_samples").is_null())
+    return rows.filter(~broken.fill_null(value=False)).select(names)
 
 
 def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:

@@ -12,17 +12,14 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.core import input_guards
-from nbaudio.core.atomic import escapes_folder, trusted_root
+from nbaudio.core import atomic, input_guards, source_splits, tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
-from nbaudio.core.source_splits import split_of_folder
-from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
 
 #: The columns that every reader returns first.
 TRANSCRIPTS = pl.Schema(
     dict.fromkeys(("name", "source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
-    | {"word_times": WORD_TIMES}
+    | {"word_times": tables.WORD_TIMES}
 )
 
 PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.String()})
@@ -63,6 +60,8 @@ class Transcripts:
     notes: Sequence[str] = ()  # what to report about how the source was read
 
 
+_Parsed = Iterable[dict[str, Any] | tuple[int | None, str]]
+
 #: Reads a source (a `Path`, or any `Location` for `sources.remote_sources.REMOTE_FORMATS`), with the options of the format,
 #: keyword-only strings. A broken item becomes a `Problem`; a source without any usable item raises an InputError.
 Reader = Callable[..., Transcripts]
@@ -101,7 +100,7 @@ def collect_rows(
 
 def clean_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """Prefix columns whose names are reserved (`RESERVED`, `WRITTEN`) with ``source_``, and make blank speakers null."""
-    names = {name: source_column(name, RESERVED | WRITTEN, frame.columns) for name in frame.columns}
+    names = {name: source_column(name, tables.RESERVED | tables.WRITTEN, frame.columns) for name in frame.columns}
     # All segments of a blank speaker would count as one person.
     return frame.rename(names).with_columns(pl.when(pl.col("speaker_id").str.contains(r"\S")).then("speaker_id"))
 
@@ -116,7 +115,7 @@ def source_column(name: str, reserved: Container[str], taken: Container[str]) ->
 
 def check_link(path: Path, folder: Path) -> None:
     """Raise an InputError if a file or folder of a source is a link to outside its folder, or not a regular file."""
-    if escapes_folder(path, trusted_root(folder)):
+    if atomic.escapes_folder(path, atomic.trusted_root(folder)):
         raise InputError(f"{path}: a link that points outside its folder is not followed; copy the file, or give its path")
     if not path.is_dir():
         with suppress(FileNotFoundError):
@@ -164,12 +163,7 @@ def with_audio_root(found: Transcripts, folder: Path) -> Transcripts:
 
 
 def read_sidecars(
-    source: Path,
-    endings: tuple[str, ...],
-    parse: Callable[[str], Iterable[dict[str, Any] | tuple[int | None, str]]],
-    *,
-    encoding: str | None,
-    expected: str,
+    source: Path, endings: tuple[str, ...], parse: Callable[[str], _Parsed], *, encoding: str | None, expected: str
 ) -> Transcripts:
     """Read text files beside recordings of the same name, or one file; `parse` yields rows without `name`, or line and reason."""
     try:
@@ -200,7 +194,7 @@ def read_sidecars(
             except UnicodeDecodeError as error:
                 yield Problem(path, None, f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option")
                 continue
-            row = {"name": path[: len(path) - len(ending)], "source_split": split_of_folder(path)}
+            row = {"name": path[: len(path) - len(ending)], "source_split": source_splits.split_of_folder(path)}
             for item in parse(text.replace("\r\n", "\n").replace("\r", "\n")):
                 yield Problem(path, *item) if isinstance(item, tuple) else row | item
 

@@ -9,17 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.atomic import remove_partials, write_json
+from nbaudio.core import atomic, source_splits, tables
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.source_splits import is_split_name, ordered_splits
-from nbaudio.core.tables import SPLITS, with_durations
 from nbaudio.formats import kaldi, lhotse, nemo
 from nbaudio.formats.writers import Writer
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
-
-__all__ = ["WRITERS", "Writer", "export"]
 
 WRITERS: Mapping[str, Writer] = MappingProxyType({"nemo": nemo.WRITER, "lhotse": lhotse.WRITER, "kaldi": kaldi.WRITER})
 
@@ -67,7 +63,7 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     splits = usable["split"].drop_nulls().unique().to_list()
     earlier_files = _claim(out, format, splits)
     written: list[Path] = []
-    for split in (*ordered_splits(splits), None):
+    for split in (*source_splits.ordered_splits(splits), None):
         part = usable.filter(pl.col("split").eq_missing(pl.lit(split)))
         if len(part):
             part_recordings = recordings.filter(pl.col("recording_id").is_in(part["recording_id"].implode()))
@@ -76,7 +72,7 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
             warnings += [f"{split}: {note}" if split else note for note in notes]
     for path in earlier_files - set(written):
         path.unlink()
-    timed = with_durations(usable, recordings)
+    timed = tables.with_durations(usable, recordings)
     report = Report(
         "export",
         {
@@ -127,13 +123,13 @@ def _claim(out: Path, format: str, splits: Sequence[str]) -> set[Path]:
     earlier_files: set[Path] = set()
     earlier: list[str] = []
     if mark.is_file():
-        remove_partials(out)
+        atomic.remove_partials(out)
         try:
             held = json.loads(mark.read_text(encoding="utf8"))
-            earlier = [name for name in held.get("splits", SPLITS) if is_split_name(name)]
+            earlier = [name for name in held.get("splits", tables.SPLITS) if source_splits.is_split_name(name)]
             writer = WRITERS[held["format"]]
             earlier_files = {path for split in (*earlier, None) for path in writer.files(out, split) if path.is_file()}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ExistsError(f"{mark}: not written by an export; choose another --out, or remove it") from error
-    write_json(mark, {"format": format, "splits": sorted({*splits, *earlier})})
+    atomic.write_json(mark, {"format": format, "splits": sorted({*splits, *earlier})})
     return earlier_files

@@ -10,11 +10,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from nbaudio.core.atomic import read_json
+from nbaudio.core import atomic, input_guards, name_matching, source_splits
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
-from nbaudio.core.name_matching import is_audio
-from nbaudio.core.source_splits import split_in, split_role
 from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
 from nbaudio.formats.source_columns import ARROW, batches, choose, has_any_value, schema_of
 
@@ -61,12 +58,12 @@ def read(
                 check_link(path, root)
             parts.append(_part(path, path.relative_to(root), split, audio))
         except (pa.ArrowException, OSError, InputError) as error:
-            problems.append(Problem(escape_surrogates(path.name), None, one_line(error)))
+            problems.append(Problem(input_guards.escape_surrogates(path.name), None, one_line(error)))
     if not parts:
         return collect_rows(source, problems, expected=_EXPECTED)
     columns = {name for part in parts for name in schema_of(part.path).names}
     options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
-    chosen, _, notes = choose(source, sorted(columns), options, _USUAL_NAMES)
+    chosen, notes = choose(source, sorted(columns), options, _USUAL_NAMES)
     # Files of a dataset may differ in their columns.
     choices = {_FIELDS[name]: (*(() if option else _USUAL_NAMES[name]), chosen.get(name)) for name, option in options.items()}
     embeds = any(part.embeds for part in parts)
@@ -96,9 +93,9 @@ def _files(source: Path) -> list[tuple[Path, str | None]]:
 def _split_of(path: Path, source: Path) -> str | None:
     shard = _SHARD.fullmatch(path.name)
     relative = path.name if path == source else path.relative_to(source).as_posix()
-    if shard and split_role(shard[1]):
+    if shard and source_splits.split_role(shard[1]):
         return shard[1]
-    return split_in(relative.removesuffix(path.suffix)) or (shard[1] if shard else None)
+    return source_splits.split_in(relative.removesuffix(path.suffix)) or (shard[1] if shard else None)
 
 
 def _visible(source: Path, pattern: str) -> list[Path]:
@@ -108,7 +105,7 @@ def _visible(source: Path, pattern: str) -> list[Path]:
 
 def _saved(state: Path) -> list[tuple[Path, str | None]]:
     """List the files of one saved dataset; others are left over from its cache. In a `DatasetDict` its folder is its split."""
-    content = read_json(state)
+    content = atomic.read_json(state)
     if content.get("_indices_data_files"):
         raise InputError(f"{state}: the dataset picks rows by indices; save it again with a current version of datasets")
     names = [str(file.get("filename")) for file in content.get("_data_files") or [] if isinstance(file, dict)]
@@ -121,8 +118,8 @@ def _saved(state: Path) -> list[tuple[Path, str | None]]:
 
 def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _Part:
     stem = relative.with_suffix("").as_posix()
-    if escape_surrogates(stem) != stem:
-        raise InputError(NOT_UNICODE)
+    if input_guards.escape_surrogates(stem) != stem:
+        raise InputError(input_guards.NOT_UNICODE)
     schema = schema_of(path)
     kinds = {name: schema.field(name).type for name in dict.fromkeys(schema.names)}
     found = [name for name, kind in kinds.items() if pa.types.is_struct(kind) and {"bytes", "path"} <= {f.name for f in kind}]
@@ -153,7 +150,7 @@ def _rows(part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: b
 def _name(part: _Part, row: int, path: str | None) -> str:
     """Name a recording after its file and row, never after the dataset's own path."""
     extension = PurePosixPath(path or "").suffix
-    return f"{part.stem}/{row:08d}{extension.strip().lower() if is_audio(path or '') else '.wav'}"
+    return f"{part.stem}/{row:08d}{extension.strip().lower() if name_matching.is_audio(path or '') else '.wav'}"
 
 
 def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:

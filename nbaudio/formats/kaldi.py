@@ -8,10 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.atomic import atomic_write
+from nbaudio.core import atomic, source_splits, times
 from nbaudio.core.errors import InputError
-from nbaudio.core.source_splits import split_role
-from nbaudio.core.times import decimal_seconds
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines, with_audio_root
 from nbaudio.formats.writers import Writer, timed_segments
 
@@ -54,7 +52,7 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
                 yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is kept")
     texts, hypotheses, speakers, genders, durations = tables
     sides = _sides(source / "reco2file_and_channel", paths)
-    split = source.name if split_role(source.name) else None
+    split = source.name if source_splits.split_role(source.name) else None
     seen = set()
     whole_recordings = ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))
     for utterance in _segments(source / "segments") if (source / "segments").is_file() else whole_recordings:
@@ -125,7 +123,7 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     for row in recordings.iter_rows(named=True):
         key = _key(row["recording_id"])
         tables["wav.scp"][key] = row["file"]
-        tables["reco2dur"][key] = f"{decimal_seconds(row['num_samples'], row['sampling_rate']):f}"
+        tables["reco2dur"][key] = f"{times.decimal_seconds(row['num_samples'], row['sampling_rate']):f}"
     utterances, mixed, collapsed = defaultdict(list), 0, 0
     pairs = segments.select("segment_id", "speaker_id").drop_nulls().iter_rows()
     # Ids that came from Kaldi begin with their speaker already.
@@ -148,21 +146,20 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     for file in files:
         # Code points sort as the bytes of UTF-8 do, which is what LC_ALL=C means.
         lines = [f"{key} {value}\n" for key, value in sorted(tables[file.name].items())]
-        with atomic_write(file) as partial:
+        with atomic.atomic_write(file) as partial:
             partial.write_text("".join(lines), encoding="utf8", newline="\n")
-    notes = [f"{mixed:,} segments are on several of more channels, which Kaldi's segments cannot express"] if mixed else []
-    if collapsed:
-        notes.append(f"{collapsed:,} texts have spaces at the ends or repeated ones, which Kaldi's lines cannot hold")
     speakers = tables["utt2spk"]
-    if [speakers[key] for key in sorted(speakers)] != sorted(speakers.values()):
-        notes.append("sorting by utterance does not sort by speaker, since some have no speaker; run utils/fix_data_dir.sh")
-    remote = recordings.filter(pl.col("file").str.contains("://", literal=True))
-    if len(remote):
-        notes.append(f"Kaldi itself reads no URLs; {len(remote):,} recordings are remote, such as {remote['file'][0]}")
-    others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))
-    if len(others):
-        notes.append(f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {others['file'][0]}")
-    return files, notes
+    is_unsorted = [speakers[key] for key in sorted(speakers)] != sorted(speakers.values())
+    remote = recordings.filter(pl.col("file").str.contains("://", literal=True))["file"]
+    others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))["file"]
+    notes = {
+        f"{mixed:,} segments are on several of more channels, which Kaldi's segments cannot express": mixed,
+        f"{collapsed:,} texts have spaces at the ends or repeated ones, which Kaldi's lines cannot hold": collapsed,
+        "sorting by utterance does not sort by speaker, since some have no speaker; run utils/fix_data_dir.sh": is_unsorted,
+        f"Kaldi itself reads no URLs; {len(remote):,} recordings are remote, such as {''.join(remote[:1])}": len(remote),
+        f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {''.join(others[:1])}": len(others),
+    }
+    return files, [note for note, holds in notes.items() if holds]
 
 
 def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 import polars as pl
 
-from nbaudio.core import input_guards
+from nbaudio.core import input_guards, source_splits
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds, decimal_seconds
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.writers import Writer, drop_none, timed_segments, write_json_lines
@@ -77,7 +76,7 @@ def read(source: Path) -> Transcripts:
 def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
     if source.is_file():
         found = _MANIFEST.fullmatch(source.name)
-        return {found[2] if found and split_role(found[2] or "") else None: {"cuts": source}}
+        return {found[2] if found and source_splits.split_role(found[2] or "") else None: {"cuts": source}}
     sets: dict[str | None, dict[str, Path]] = {}
     for path in list_manifests(source, _ENDINGS):
         if found := _MANIFEST.fullmatch(path.name):
@@ -194,7 +193,8 @@ def _read(
     number = 0
     try:
         input_guards.check_regular(file)
-        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
+        open_file: Callable[..., Any] = gzip.open if file.suffix == ".gz" else Path.open
+        with open_file(file, "rb") as lines:
             total, packed = 0, file.stat().st_size
             for number, line in enumerate(input_guards.lines(lines, file), 1):
                 input_guards.check_expansion(file, packed, total := total + len(line))

@@ -1,21 +1,18 @@
 """Read LibriSpeech: ``split/speaker/chapter/`` with ``*.flac`` and one ``*.trans.txt``, and ``SPEAKERS.TXT`` at the top."""
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from nbaudio.core import input_guards
+from nbaudio.core import input_guards, threads
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
-from nbaudio.core.threads import ordered_map
-from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
+from nbaudio.formats.base import Problem, Transcripts, collect_rows
 from nbaudio.storage import archives
 from nbaudio.storage.location import Location, LocationLike, location, read_whole
 
@@ -23,36 +20,20 @@ _EXPECTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
 _TRANSCRIPTS = ".trans.txt"
 _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
-_MAX_AUDIO_BYTES = 256 << 20
-_JOBS = 16  # remote chapters at once
+_JOBS = 16  # chapters at once
 
 # The path of a file in the tree, and its bytes if it is text; or why it cannot be read.
 _File = tuple[str, bytes | None] | Problem
 
 
-def read(source: LocationLike, *, unpack: str = "no") -> Transcripts:
+def read(source: LocationLike) -> Transcripts:
     """Read LibriSpeech from a tar file, or a folder or URL: of the splits, of one of them, or around ``LibriSpeech``."""
-    if unpack not in ("yes", "no"):
-        raise InputError(f"option unpack={unpack!r}: must be yes or no")
-    files: Iterable[_File]
-    audio: dict[str, Any]
     place = location(source)
     path = place.local
-    if path is None:
-        place, files = _in_remote(place)
-        audio = {"audio_root": str(place)}
-    elif path.is_dir():
-        root = path / "LibriSpeech" if (path / "LibriSpeech").is_dir() else path
-        check_link(root, path)
-        place = location(root)
-        beside = root.parent / _SPEAKERS  # the file about all splits lies beside a single one
-        files = chain([(_SPEAKERS, input_guards.read_all(beside))] if beside.is_file() else [], _in_folder(root))
-        audio = {"audio_root": root}
-    elif path.is_file():
+    if path is not None and path.is_file():
         files = _in_archive(path)
-        # Problems of the archive are those of reading the transcripts.
-        unpacked = (file for file in _in_archive(path, audio=True) if not isinstance(file, Problem) and file[1] is not None)
-        audio = {"embedded": unpacked} if unpack == "yes" else {"audio_root": _address(path)}
+    elif path is None or path.is_dir():
+        place, files = _in_folder(place)
     else:
         raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
     speakers: dict[str, tuple[str, str, str]] = {}
@@ -60,7 +41,7 @@ def read(source: LocationLike, *, unpack: str = "no") -> Transcripts:
     columns = ("speaker_id", "speaker_gender", "speaker_name")
     about = pl.DataFrame(list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row")
     frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
-    return replace(found, frame=frame, **audio)
+    return replace(found, frame=frame, audio_root=_address(path) if path and path.is_file() else place.local or str(place))
 
 
 def _items(files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str, str]]) -> Iterator[dict[str, Any] | Problem]:
@@ -125,64 +106,43 @@ def _is_relevant(name: str) -> bool:
     return name.endswith((".flac", _TRANSCRIPTS)) or name == _SPEAKERS
 
 
-def _in_folder(root: Path) -> Iterator[_File]:
-    for folder, folders, names in os.walk(root):
-        folders.sort()
-        where = Path(folder).relative_to(root).parts
-        for name in sorted(filter(_is_relevant, names)):
-            relative = "/".join((*where, name))
-            if escape_surrogates(relative) != relative:
-                yield Problem(escape_surrogates(relative), None, NOT_UNICODE)
-                continue
-            if name.endswith(".flac"):
-                yield relative, None
-                continue
-            try:
-                check_link(Path(folder, name), root)
-                yield relative, input_guards.read_all(Path(folder, name))
-            except (OSError, InputError) as error:
-                yield Problem(relative, None, str(error))
-
-
-def _in_remote(source: Location) -> tuple[Location, Iterator[_File]]:
+def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
     """Return the folder that holds the splits, and its files."""
     listed = source.listing(lambda path: _is_relevant(path.rpartition("/")[2]))
     if listed is None:
         raise InputError(f"{source}: the server does not list this folder")
     paths, refused = listed
-    inner = "LibriSpeech/"
-    if paths and all(path.startswith(inner) for path in paths):
-        return _in_remote(source / inner.rstrip("/"))
+    if any(path.startswith("LibriSpeech/") for path in paths):
+        return _in_folder(source / "LibriSpeech")
 
     def fetch(path: str) -> _File:
         try:
             return path, None if path.endswith(".flac") else read_whole(source / path, input_guards.MAX_TEXT_BYTES)
-        except AudioError as error:
+        except (AudioError, OSError) as error:
             return Problem(path, None, str(error))
 
     def files() -> Iterator[_File]:
         yield from (Problem(path, None, reason) for path, reason in refused)
-        if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
-            with suppress(AudioError):  # the file about all splits lies beside a single one
+        if _SPEAKERS not in paths and (source.local or "/" in str(source).partition("://")[2]):
+            with suppress(AudioError, OSError):  # the file about all splits lies beside a single one
                 yield _SPEAKERS, read_whole(source.parent / _SPEAKERS, input_guards.MAX_TEXT_BYTES)
         chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
-        for chapter in ordered_map(lambda paths: list(map(fetch, paths)), chapters, jobs=_JOBS):
+        for chapter in threads.ordered_map(lambda paths: list(map(fetch, paths)), chapters, jobs=_JOBS):
             yield from chapter
 
     return source, files()
 
 
-def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File]:
-    """Yield the files of a tar in order, named by the last four parts of their paths, with the bytes of texts or of `audio`."""
-    most = _MAX_AUDIO_BYTES if audio else input_guards.MAX_TEXT_BYTES
+def _in_archive(source: Path) -> Iterator[_File]:
+    """Yield the files of a tar in order, named by the last four parts of their paths, with the bytes of texts."""
     try:
         for member in archives.members(source):
             path = "/".join([part for part in member.name.split("/") if part != ".."][-4:])
-            if escape_surrogates(path) != path:
-                yield Problem(escape_surrogates(path), None, NOT_UNICODE)
+            if input_guards.escape_surrogates(path) != path:
+                yield Problem(input_guards.escape_surrogates(path), None, input_guards.NOT_UNICODE)
             elif _is_relevant(path.rpartition("/")[2]):
-                read = path.endswith(".flac") == audio and member.entry.size <= most
-                yield path, member.read() if read else None
+                is_text = not path.endswith(".flac") and member.entry.size <= input_guards.MAX_TEXT_BYTES
+                yield path, member.read() if is_text else None
     except archives.BROKEN as error:
         yield Problem(source.name, None, f"the archive is truncated or not an archive ({error}); what comes before is read")
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.source_splits import split_role
-from nbaudio.core.times import add_seconds
+from nbaudio.core import source_splits, times
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
 from nbaudio.formats.writers import Writer, drop_none, timed_segments, write_json_lines
@@ -29,7 +28,7 @@ def read(source: Path) -> Transcripts:
 
 
 def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
-    named = file.stem != "manifest" if file != source else split_role(file.stem)
+    named = file.stem != "manifest" if file != source else source_splits.split_role(file.stem)
     split = file.stem if named else None
     for block in read_blocks(file, _KINDS):
         yield from (Problem(file.name, *problem) for problem in block.problems)
@@ -44,7 +43,7 @@ def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
                 yield {
                     "name": row["audio_filepath"],
                     "source_start": None if duration is None else start,
-                    "source_end": None if duration is None else add_seconds(start, duration),
+                    "source_end": None if duration is None else times.add_seconds(start, duration),
                     "text": row["text"],
                     "asr_text": row["pred_text"],
                     "speaker_id": row["speaker"],

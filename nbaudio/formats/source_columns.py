@@ -148,13 +148,9 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 def choose(
     source: Path, available: Sequence[str], chosen: Mapping[str, str | None], names: Mapping[str, Sequence[str]] = USUAL_NAMES
-) -> tuple[dict[str, str], set[str], list[str]]:
-    """Find the columns of a source by field; also return the fields whose column was guessed, and a note on each guess.
-
-    An option (`chosen`) names one of the `available` columns, or ``none``; None finds it by `names`, the preferred first.
-    """
+) -> tuple[dict[str, str], list[str]]:
+    """Find columns by field, with a note on each guess; `chosen` has a name, ``none``, or None for the first of `names`."""
     columns: dict[str, str] = {}
-    guessed: set[str] = set()
     notes = []
     for key, column in chosen.items():
         if column is not None and column in available:
@@ -170,8 +166,7 @@ def choose(
                 continue
             columns[key] = fits[0]
             if fits != [key]:
-                guessed.add(key)
                 others = f", not from {' or '.join(map(repr, fits[1:]))}" if fits[1:] else ""
                 how = f"--option {key}=COLUMN selects another, {key}=none ignores it"
                 notes.append(f"{key} is taken from column {fits[0]!r}{others}: {how}")
-    return columns, guessed, sorted(notes)
+    return columns, sorted(notes)

@@ -55,18 +55,11 @@ def read(
     quotes: str | None = None,
     sheet: str | None = None,
 ) -> Transcripts:
-    """Read a table of segments: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
-
-    The options up to `source_channel` are names of columns; ``none`` leaves one out. Without a start every row is a whole
-    recording, and its audio is checked against the duration.
-    """
+    """Read a table of segments, or of whole recordings; options up to `source_channel` are names of columns, or ``none``."""
     chosen: dict[str, str | None] = {name: column for name, column in locals().items() if name not in _NOT_COLUMNS}
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
     cells = read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
-    if cells.frame.is_empty():
-        first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
-        raise InputError(f"{source}: no readable rows{first}")
     columns, notes = _columns(source, cells.frame, chosen)
     # An empty hypothesis is one of no words, a null one is none.
     texts = {key: cell_texts(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
@@ -86,7 +79,7 @@ def read(
 
 def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
     has = f"it has {', '.join(frame.columns)}"
-    columns, guessed, notes = choose(source, frame.columns, chosen)
+    columns, notes = choose(source, frame.columns, chosen)
     for key in ("name", "text"):
         if key not in columns and (key == "name" or chosen[key] is None):
             raise InputError(f"{source}: which column is {key}? name it by the option {key}; {has}")
@@ -96,7 +89,7 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
         raise InputError(f"{source}: a start needs an end or a duration; {has}")
     if "end" in columns and "start" not in columns:
         raise InputError(f"{source}: an end needs a start; {has}")
-    if "segment_id" in guessed:
+    if any(note.startswith("segment_id ") for note in notes):
         column = columns["segment_id"]
         ids = cell_texts(source, frame[column], empty=False)
         if 10 * ids.drop_nulls().n_unique() < 9 * len(ids):
@@ -145,21 +138,26 @@ def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
 def read_cells(
     source: Path, *, ending: str | None = None, separator: str | None = None, quotes: bool | None = None, sheet: str | None = None
 ) -> Cells:
-    """Read a table as it is written, not yet in our columns; `ending` is that of its own name if the file has another one."""
+    """Read a table as it is written, by its `ending` (the file's own unless given); raise InputError where there are no rows."""
     ending = source.suffix.lower() if ending is None else ending
     try:
         input_guards.check_regular(source)
         if ending in _SEPARATORS:
             quoted = ending == ".csv" if quotes is None else quotes
-            return _joined(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
-        if ending in _JSON_LINES:
-            return _joined(_json_lines(source))
-        if ending in (".parquet", ".xlsx"):
+            cells = _joined(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
+        elif ending in _JSON_LINES:
+            cells = _joined(_json_lines(source))
+        elif ending in (".parquet", ".xlsx"):
             frame, first = (_parquet(source), 1) if ending == ".parquet" else (_sheet(source, sheet), 2)
-            return Cells(frame, range(first, first + len(frame)), [])
+            cells = Cells(frame, range(first, first + len(frame)), [])
+        else:
+            raise InputError(f"{source}: expected a file that ends in one of {', '.join(ENDINGS)}")
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
-    raise InputError(f"{source}: expected a file that ends in one of {', '.join(ENDINGS)}")
+    if cells.frame.is_empty():
+        where = "".join(f"; line {problem.line}: {problem.reason}" for problem in cells.problems[:1])
+        raise InputError(f"{source}: no readable rows{where}")
+    return cells
 
 
 def _joined(rows: Iterator[_Row]) -> Cells:

@@ -24,6 +24,8 @@ _MOST_STAKED = 0.999
 # Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at least, and their own weights.
 _PRIOR_RATES, _PRIOR_ROWS = np.array([0.007, 0.1]), np.array([150.0, 5.0])
 _LEAST_PRIOR_ROWS, _PRIOR_WEIGHTS = np.array([5.0, 1.0]), np.array([0.9, 0.1])
+# Of the rates that a round expects before its first draw; somewhat lower ones give the earlier proof in most corpora.
+_EXPECTED_ROWS, _EXPECTED_WEIGHT, _EXPECTED_PART, _LEAST_RATE = 400.0, 1.0, 0.7, 1e-4
 _HALVINGS = 13
 _TINY = 1e-12
 
@@ -35,6 +37,7 @@ class Frame:
     stratum: Ints  # of each item; -1 for those that it could not draw
     valid: Bools  # of each item: it could be drawn, and has not changed since
     weights: Array  # the probability of each stratum at a draw, as long as none is exhausted
+    rates: Array | None = None  # of wrong items in each stratum, as expected before the first draw
 
     @cached_property
     def sizes(self) -> Array:
@@ -261,7 +264,11 @@ class _Book:
         self.of_draws = np.where(strata >= 0, frame.bins[strata], 0)
         self.held, self._ours = (strata >= 0) & draws.first, (strata >= 0) & valid[draws.item]
         self._wrong, self._seen = np.zeros(number), np.zeros(number)
-        self._log_weight = np.log(_PRIOR_WEIGHTS)
+        self._expected = np.zeros((0, number))
+        if frame.rates is not None:
+            rates = np.bincount(frame.bins, weights=frame.sizes * frame.rates, minlength=number) / np.maximum(self._size, 1.0)
+            self._expected = np.clip(_EXPECTED_PART * rates, _LEAST_RATE, 1 - _LEAST_RATE)[None, :]
+        self._log_weight = np.log(np.append(_PRIOR_WEIGHTS, [_EXPECTED_WEIGHT] * len(self._expected)))
 
     def see(self, places: slice, value: Array, wrong: Array) -> None:
         """Count draws, which may be those of another round."""
@@ -288,7 +295,8 @@ class _Book:
         others = (wrong.sum() - wrong + (_PRIOR_RATES * _PRIOR_ROWS)[:, None]) / (seen.sum() - seen + rows)
         rows = np.maximum(rows / len(wrong), _LEAST_PRIOR_ROWS[:, None])
         found: Array = (self._wrong + rows * others) / (self._seen + rows)
-        return found
+        expected = (self._wrong + _EXPECTED_ROWS * self._expected) / (self._seen + _EXPECTED_ROWS)
+        return np.vstack([found, expected])
 
     def solve(self, rest: Array, sign: float) -> tuple[Array, Array, Array]:
         """Return the predicted rates of wrong items by bin, and for each null its stake mu and its rates c by bin."""

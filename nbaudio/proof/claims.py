@@ -11,8 +11,9 @@ import polars as pl
 
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import InputError
-from nbaudio.proof.betting import Array, Bools, bet, fewest, most
+from nbaudio.proof.betting import Array, Bools, Path, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.review.sampling import least_divergence
 
 #: Thresholds on similarity that tables show.
 THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
@@ -95,10 +96,29 @@ class Part:
         mended = self.inside & replaced[:size] & state.labelled("right")
         return self._sum(what, faulty_out | mended) + float(value[size:].sum())
 
+    def path(self, target: float, error: float) -> Path:
+        """Return what became of the capital of the null that just too many segments are wrong."""
+        null = np.array([self.least_not_allowed("segments", target)])
+        return bet(self.state.draws, self.value("segments"), null, level=-math.log(error))
+
+    def further_reviews(self, frame: pl.DataFrame, *, target: float, error: float) -> int | None:
+        """Predict how many more reviews the target takes if a `sampling_frame` with rates is drawn; None if out of reach."""
+        state = self.state
+        inside = pl.DataFrame({"segment_id": state.segments["segment_id"], "inside": self.inside})
+        held = frame.join(inside, on="segment_id", how="left").with_columns(chance=pl.col("weight") / pl.len().over("stratum"))
+        strata = held.filter("inside").group_by("stratum").agg(pl.len(), pl.col("rate").first(), pl.col("chance").sum())
+        if strata.is_empty():
+            return None
+        sizes, rates, chance = (strata[name].cast(pl.Float64).to_numpy() for name in ("len", "rate", "chance"))
+        left = self.least_not_allowed("segments", target) - state.draws.found(self.value("segments"), upper=True)
+        if float(sizes @ rates) >= left or len(state.draws.frames) == 0:
+            return None
+        growth = least_divergence(sizes, rates, left) * float(chance.sum())
+        return math.ceil(max(-math.log(error) - float(self.path(target, error).capital[0]), 0.0) / growth)
+
     def progress(self, *, target: float, error: float) -> dict[str, Any]:
         """Return after how many verdicts and since when the target is proven, or how many more it is expected to take."""
-        state, level = self.state, -math.log(error)
-        path = bet(state.draws, self.value("segments"), np.array([self.least_not_allowed("segments", target)]), level=level)
+        state, level, path = self.state, -math.log(error), self.path(target, error)
         if path.crossed[0] >= 0:
             number = int(path.crossed[0])
             since = state.verdict_log["time"][int(state.lines[number - 1])]
@@ -129,10 +149,11 @@ def parts(state: ProofState, *, without: Sequence[str] = ()) -> dict[str, Part]:
     return found
 
 
-def above(state: ProofState, threshold: float, where: Bools | None = None) -> Part:
-    """Return all segments at or above a threshold on similarity, and those without one, whether they ship or not."""
-    similar = state.segments.select(pl.col("similarity").fill_null(2.0) >= threshold).to_series().to_numpy()
-    return Part(state, similar & state.reviewable & (True if where is None else where))
+def above(state: ProofState, threshold: float, where: Bools | None = None, values: Array | None = None) -> Part:
+    """Return all segments at or above a threshold on values, by default similarity or none, whether they ship or not."""
+    if values is None:
+        values = state.segments["similarity"].fill_null(2.0).to_numpy()
+    return Part(state, (values >= threshold) & state.reviewable & (True if where is None else where))
 
 
 def rule_error(state: ProofState, rule: Mapping[str, Any], confidence: float) -> tuple[int, int, float]:
@@ -156,15 +177,16 @@ def curve(
     precision: float = 0.98,
     confidence: float = 0.95,
     where: Bools | None = None,
+    values: Array | None = None,
 ) -> pl.DataFrame:
-    """Compute the claim about all segments at or above each threshold (ascending), and those without a similarity.
+    """Compute the claim about all segments at or above each threshold (ascending), by default those without a similarity too.
 
     `low` and `high` hold for each threshold by itself, `proven` for all at once (docs/evidence.md). Of more than 24 thresholds,
     the bounds of some serve those between them, which is cautious.
     """
     check_target(precision, confidence)
     grid, side = sorted(thresholds), (1 - confidence) / 2
-    at = [above(state, one, where) for one in grid]
+    at = [above(state, one, where, values) for one in grid]
     sizes = np.array([part.ships.sum() for part in at])
     knots = np.arange(len(grid))
     if len(grid) > _MOST_KNOTS:

@@ -13,8 +13,9 @@ from nbaudio.core.report import Report, show
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.proof.claims import THRESHOLDS, Part, above, check_target, curve, min_sample_size, parts, rule_error
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import draw
+from nbaudio.review.sampling import draw, sampling_frame
 from nbaudio.storage.workspace import Workspace
 
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
@@ -25,6 +26,7 @@ _BANDS = (1.0, 1.0, 0.95, 0.9, 0.8, 0.7, 0.5, -1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT, _LEAST_NEXT = 2000, 5
 _NEARLY = 1e-6
+_LEAST_SAVING = 0.95
 
 
 def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, confidence: float = 0.95) -> Report:
@@ -57,6 +59,7 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
     """
     state = ProofState.load(workspace)
     check_target(precision, confidence)
+    model = refresh(state)
     asked = {"precision": precision, "confidence": confidence}
     claims = selection_claim(state, asked=asked)
     selection, shown = claims["selection"], parts(state)
@@ -65,8 +68,11 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
     n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
     if len(state.lines):
         n = min(_MOST_NEXT, max(_LEAST_NEXT, selection["progress"].get("expected") or _FIRST_ROUND))
-    keys = draw(state.pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=state.rounds)["segment_id"].to_list()
-    options = f"--strategy stratified --n {len(keys)} --threshold {threshold:g}"
+    learned = risk_facts(state, model, whole, selection, threshold)
+    strategy = "risk" if learned["useful"] else "stratified"
+    n = min(n, learned["reviews_left"]["risk"] or n) if strategy == "risk" else n
+    keys = draw(state.pool, strategy=strategy, n=n, seed=42, threshold=threshold, rounds=state.rounds)["segment_id"].to_list()
+    options = f"--strategy {strategy} --n {len(keys)} --threshold {threshold:g}"
     advice = f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
     drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)])
     drawn = drawn.drop_nulls().unique("segment_id")
@@ -77,6 +83,8 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
         "target_proven": describe_progress(selection),
         "weakest": weakest(whole),
         "by_part": describe_parts(claims),
+        "risk_model": learned["model"],
+        "risk": learned,
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
         "reviewed": {word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "reviewers": f"{twice:,} segments were judged by two or more: nbaudio.review.agreement(W)" if twice else _PERFECT,
@@ -87,9 +95,34 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
         **claims,
         "review_next": advice if keys else "nothing: all segments have been drawn",
     }
-    report = Report("evidence", facts, warnings=_warnings(state, whole), hidden=tuple(claims.keys() - {"curve"}))
+    report = Report("evidence", facts, warnings=_warnings(state, whole), hidden=("risk", *claims.keys() - {"curve"}))
     state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
     return report
+
+
+def risk_facts(
+    state: ProofState, model: Mapping[str, Any], part: Part, selection: Mapping[str, Any], threshold: float
+) -> dict[str, Any]:
+    """Return how well `risk` tells wrong from right, and how many reviews are left if it steers the draws."""
+    if "missing" in model:
+        return {"model": model["missing"], "useful": False}
+    frame = sampling_frame(state.pool, strategy="risk", threshold=threshold, rounds=state.rounds)
+    error = selection["rule"]["error"]
+    left = part.further_reviews(frame, target=selection["target"], error=error)
+    # The same with one stratum: what is gained is the model's.
+    flat = frame.with_columns(stratum=pl.lit("all"), weight=1.0, rate=pl.col("rate").mean())
+    alone = part.further_reviews(flat, target=selection["target"], error=error)
+    used = frozen(state.workspace)
+    known = f"frozen by the last select: only reviews after {', '.join(used.get('reviews', [])) or 'it'} count"
+    return {
+        "model": describe(model),
+        "frozen": f"{known}; a select without 'risk' ends it" if used else "no: it learns from each import",
+        "calibration": {name: model["calibration"][name] for name in ("intercept", "slope")},
+        "groups": model["calibration"]["groups"],
+        "columns": {row["column"]: row["weight"] for row in model["weigh"] if row["weight"] > 0},
+        "reviews_left": {"risk": left, "one stratum": alone, "expected": selection["progress"].get("expected")},
+        "useful": bool(model["auc_low"] > 0.5 and left is not None and (alone is None or left < _LEAST_SAVING * alone)),
+    }
 
 
 def selection_claim(

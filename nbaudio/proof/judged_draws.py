@@ -11,11 +11,12 @@ from nbaudio.core.tables import LEFT_OUT, table_path, with_durations
 from nbaudio.core.tombstones import tombstone
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints
 from nbaudio.review.corrections import uncorrected
+from nbaudio.review.risk import frozen
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
 from nbaudio.review.sampling import reviewable_segments
 from nbaudio.review.state import ReviewState, frame_contents, frame_table
 
-_NEEDED = (*JUDGED, "speaker_id", "source_channel", "similarity", "split", "decision", "reason")
+_NEEDED = (*JUDGED, "speaker_id", "source_channel", "similarity", "risk", "split", "decision", "reason")
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,9 @@ class ProofState(ReviewState):
 
     @cached_property
     def usable(self) -> list[Round]:
-        """The rounds whose draws count: those with a stored frame."""
-        return [one for one in self.rounds if one.name in self._frames]
+        """The rounds whose draws count: those with a stored frame, after a frozen `risk` if there is one."""
+        known = frozen(self.workspace).get("reviews", [])
+        return [one for one in self.rounds if one.name in self._frames and one.name not in known]
 
     @cached_property
     def _frames(self) -> dict[str, pl.DataFrame]:
@@ -170,11 +172,13 @@ class ProofState(ReviewState):
         return pl.DataFrame({"segment_id": self.segments["segment_id"], "content": frame_contents(self.segments)})
 
     def _frame(self, one: Round, held: pl.DataFrame, places: pl.DataFrame) -> Frame:
-        strata = held.group_by("stratum").agg(pl.col("weight").first()).sort("stratum").with_row_index("number")
+        held = held if "rate" in held.columns else held.with_columns(rate=pl.lit(None, pl.Float64))
+        strata = held.group_by("stratum").agg(pl.col("weight", "rate").first()).sort("stratum").with_row_index("number")
         held = held.join(strata.select("stratum", "number"), on="stratum", how="left")
         held = places.join(held, on="segment_id", how="left", maintain_order="left")
         held = held.join(self._contents.rename({"content": "now"}), on="segment_id", how="left", maintain_order="left")
         same = (pl.col("content") == pl.col("now")) & ~pl.col("segment_id").is_in(self.later(one.corpus).implode())
         weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
         valid = held.select(same.fill_null(value=False)).to_series().to_numpy()
-        return Frame(held["number"].cast(pl.Int64).fill_null(-1).to_numpy(), valid, weights / weights.sum())
+        rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
+        return Frame(held["number"].cast(pl.Int64).fill_null(-1).to_numpy(), valid, weights / weights.sum(), rates)

@@ -8,17 +8,24 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.core import tables
 from nbaudio.core.atomic import append_lines, atomic_write, parse_lines
-from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.progress import progress, progress_note
+from nbaudio.core.errors import InputError
+from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
-from nbaudio.corpus.packs import CutResult, cut_all, read_windows
-from nbaudio.corpus.plan import RECOGNIZED, RECOGNIZED_FOLDER, CutTask, clip_keys, cut_tasks, cut_windows, recording_facts
+from nbaudio.corpus.packs import CutResult, clip_of, cut_all, task_windows
+from nbaudio.corpus.plan import (
+    RECOGNIZED,
+    RECOGNIZED_FOLDER,
+    CutTask,
+    clip_keys,
+    cut_tasks,
+    cut_windows,
+    recording_facts,
+    with_audio,
+)
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
 from nbaudio.sources.joined_columns import check_name, store_column
@@ -65,7 +72,7 @@ def recognize(
         InputError: no audio, no such recognizer, a name that is taken, or none of the clips can be recognized.
 
     Examples:
-        >>> import soundfile, tempfile
+        >>> import numpy as np, soundfile, tempfile
         >>> from nbaudio.sources.ingest import ingest
         >>> folder = tempfile.mkdtemp()
         >>> soundfile.write(f"{folder}/a.wav", np.zeros(8000, np.int16), 8000)
@@ -86,7 +93,7 @@ def recognize(
     column = check_name(workspace, "hypothesis", name)
     if (audio := workspace.audio) is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
-    facts, segments = recording_facts(workspace.recordings), _with_audio(workspace)
+    facts, segments = recording_facts(workspace.recordings), with_audio(workspace)
     segments = segments.with_columns(clip_keys(segments, facts, RECOGNIZED))
     ledger = workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl"
     held = _held(ledger, recognizer.version, set(segments["clip_key"]))
@@ -96,13 +103,10 @@ def recognize(
     if len(windows):
         tasks = cut_tasks(windows, facts, audio, location(workspace.path), RECOGNIZED)
         with progress("recognize", hours, "h of audio", show=show_progress) as advance, worker_pool(engine, site) as run_tasks:
-            for result in cut_all(run_tasks, tasks, partial(_recognize_task, recognizer, batch)):
-                append_lines(ledger, _lines(recognizer.version, result.texts.items()))
-                texts |= result.texts
+            for result in cut_all(run_tasks, tasks, partial(_recognize_task, recognizer, batch), advance):
+                append_lines(ledger, _lines(recognizer.version, result.values.items()))
+                texts |= result.values
                 failures |= result.failures
-                for reason in result.failures.values():
-                    progress_note(reason)
-                advance(result.seconds / 3600)
     if not held and not texts:
         why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
         raise InputError(f"{workspace.path}: none of {len(windows):,} clips can be recognized; {why}")
@@ -129,15 +133,6 @@ def recognize(
     return report
 
 
-def _with_audio(workspace: Workspace) -> pl.DataFrame:
-    """Return key, recording, window and channel of the segments that can be cut, whatever their text."""
-    recordings, names = workspace.recordings, ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
-    rows = tables.with_recordings(tables.read(workspace, (*names, "source_start", "source_end", "text")), recordings)
-    rules = {name: rule for name, rule in tables.segment_failures(recordings).items() if name not in ("duplicate", "empty_text")}
-    broken = pl.any_horizontal(*rules.values(), pl.col("start_sample", "end_sample", "num_samples").is_null())
-    return rows.filter(~broken.fill_null(value=False)).select(names)
-
-
 def _held(ledger: Path, version: str, keys: Set[str]) -> dict[str, str]:
     lines = parse_lines(ledger.read_bytes()) if ledger.exists() else ()
     own = (line for line in lines if line.get("version") == version and isinstance(line.get("text"), str))
@@ -153,19 +148,7 @@ def _recognize_task(recognizer: Recognizer, batch: int, task: CutTask) -> CutRes
     """Recognize the clips of a task, a batch at a time, or all at once by a command. Runs in a worker."""
     failures, texts = dict[str, str](), dict[str, str]()
     files = {key: source.path.name for source in task.sources for key, *_ in source.windows}
-
-    def clips() -> Iterator[tuple[str, NDArray[np.int16]]]:
-        for source in task.sources:
-            try:
-                for key, clip in read_windows(source, RECOGNIZED.rate, lambda clip, _: clip):
-                    if isinstance(clip, str):
-                        failures[key] = clip
-                    else:
-                        yield key, clip
-            except AudioError as error:
-                failures.update(dict.fromkeys((key for key, *_ in source.windows), str(error)))
-
-    waiting = clips()
+    waiting = task_windows(task, partial(clip_of, rate=RECOGNIZED.rate), failures)
     while some := dict(islice(waiting, None if isinstance(recognizer.given, tuple) else batch)):
         for key, answer in recognizer(some).items():
             if isinstance(answer, Failure):

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.state import SEPARATOR, ReviewRecord, ReviewState, faults
+from nbaudio.review.state import ReviewRecord, ReviewState
 from nbaudio.storage.workspace import Workspace
 
 _RESAMPLES = 2000
@@ -33,8 +33,7 @@ class Estimate(NamedTuple):
 def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: float = 0.95, seed: int = 42) -> pl.DataFrame:
     """Compute the annotator agreement of the verdicts that hold: over all words, and over ``ok`` or not without ``unsure``.
 
-    Verdicts of several faults agree over all words only if they are the same; where there are such verdicts, agreement is also
-    computed over each fault, as named or not.
+    Verdicts of several faults agree over all words only if they are the same.
 
     Args:
         workspace: the workspace, its folder or its review state.
@@ -42,7 +41,7 @@ def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: fl
         seed: of the bootstrap.
 
     Returns:
-        `of` (``words``, ``ok or not``, or a fault), `measure` (``agreement``, the share of segments; ``kappa``, Cohen's;
+        `of` (``words`` or ``ok or not``), `measure` (``agreement``, the share of segments; ``kappa``, Cohen's;
         ``alpha``, Krippendorff's), `reviewers`, `segments` (judged by two or more of them), `value`, `low` and `high`, null if
         not defined. `agreement` and `kappa` are for every pair, `alpha` for all together; empty if no segment was judged twice.
 
@@ -66,10 +65,6 @@ def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: fl
     words = ReviewState.load(workspace).verdicts.select(_SHOWN, "reviewer", rating="verdict")
     right = words.filter(pl.col("rating") != "unsure").with_columns(rating=(pl.col("rating") == "ok").cast(pl.String))
     kinds = {"words": words, "ok or not": right}
-    if words["rating"].str.contains(SEPARATOR, literal=True).any():
-        named = words["rating"].str.split(SEPARATOR)
-        listed = faults(named.explode().unique().sort().to_list())
-        kinds |= {fault: words.with_columns(rating=named.list.contains(fault).cast(pl.String)) for fault in listed}
     rows = [(of, *row) for of, given in kinds.items() for row in _measures(given, confidence=confidence, seed=seed)]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(pl.col(*_NUMBERS).fill_nan(None))
 

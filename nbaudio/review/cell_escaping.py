@@ -112,12 +112,9 @@ def unescape_formula(text: str) -> str:
 
 def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
     """Return a table of texts and numbers as the bytes of a .csv or .tsv file (`kind`); nulls are empty."""
-    out = io.StringIO()
-    writer = csv.writer(out, delimiter=SEPARATORS[kind])
-    writer.writerow(rows.columns)
-    for row in rows.iter_rows():
-        writer.writerow([escape_formula(cell_text(value)) if isinstance(value, str) else value for value in row])
-    return out.getvalue().encode("utf-8-sig")  # Excel needs the byte order mark
+    texts = pl.col(pl.String).map_elements(lambda text: escape_formula(cell_text(text)), return_dtype=pl.String)
+    table = rows.with_columns(texts).write_csv(separator=SEPARATORS[kind], line_terminator="\r\n")
+    return table.encode("utf-8-sig")  # Excel needs the byte order mark
 
 
 def read_delimited(path: Path) -> list[list[str]]:
@@ -130,10 +127,7 @@ def read_delimited(path: Path) -> list[list[str]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; save it as 'CSV UTF-8' or as .xlsx") from error
     separator = max(",;\t", key=text.partition("\n")[0].count)
-    limit = csv.field_size_limit(1 << 30)
     try:
         return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
     except csv.Error as error:
         raise InputError(f"{path}: cannot be read as a table ({one_line(error)})") from error
-    finally:
-        csv.field_size_limit(limit)

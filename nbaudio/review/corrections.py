@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, WORD_TIMES, is_score, text_column
+from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, SIGNALS, WORD_TIMES, is_score, text_column
 from nbaudio.review.state import CORRECTION_LOG, OK, VERDICT_LOG, ReviewState, content_hashes, corrections
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
@@ -79,8 +79,9 @@ def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> p
 def correct_bounds(workspace: Workspace | str | Path) -> Report:
     """Apply the corrected boundaries to the segments table.
 
-    Word times move with the start. Called again it changes nothing. The report has how many segments were corrected now and
-    before, and by how many seconds now; a correction is a problem, and not applied, if the table no longer has its old bounds.
+    Word times move with the start; signals are dropped until the next `measure`. Called again it changes nothing. The report has
+    how many segments were corrected now and before, and by how many seconds now; a correction is a problem, and not applied, if
+    the table no longer has its old bounds.
 
     Examples:
         >>> import tempfile
@@ -108,7 +109,9 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
             "row", start_sample="new_start", end_sample="new_end", corrected_by="by", word_times=_moved_words(todo)
         )
         segments = segments.with_columns(text_column(segments, "corrected_by"))
-        workspace.save(segments=segments.update(changed, on="row", maintain_order="left").drop("row"))
+        same, signals = ~pl.col("row").is_in(todo["row"].implode()), [name for name in SIGNALS if name in segments.columns]
+        segments = segments.update(changed, on="row", maintain_order="left")
+        workspace.save(segments=segments.with_columns(pl.when(same).then(name).alias(name) for name in signals).drop("row"))
     moved = sum((pl.col(f"new_{side}") - pl.col(f"was_{side}")).abs() for side in ("start", "end"))
     facts = {
         "corrected_now": len(todo),

@@ -65,11 +65,9 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     _refuse(edited, by_rule, "the reason is a rule of select (is the table older than the last select?):", "reason")
     if len(edited):
         _take(workspace, segments, edited)
-    count = dict.fromkeys(DECISIONS, 0) | dict(edited["decision"].value_counts().iter_rows())
+    count = dict(edited["decision"].value_counts().iter_rows())
     facts = {
-        "accepted": count["accept"],
-        "rejected": count["reject"],
-        "pending": count["pending"],
+        **{name: count.get(name.removesuffix("ed"), 0) for name in ("accepted", "rejected", "pending")},
         "unchanged": len(said) - len(edited),
         "in_force": dict(decisions(workspace)["decision"].cast(pl.String).value_counts().sort("decision").iter_rows()),
     }

@@ -19,8 +19,9 @@ from nbaudio.core.tables import seconds_column
 from nbaudio.review.cell_escaping import SEPARATORS, write_delimited
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
+from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import DISAGREEMENTS, PICKED, rounds, undecided_ids
-from nbaudio.review.sampling import STRATEGIES, draw_from, reviewable_segments, salt_of, sampling_frame
+from nbaudio.review.sampling import draw_from, reviewable_segments, salt_of, sampling_frame
 from nbaudio.review.sheet_clips import ENCODINGS, write_clips
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
@@ -72,7 +73,7 @@ def export(
         out: the .xlsx or .html file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on. A page
             (.html) holds up to 50 MB of clips; more are in the folder beside it.
         n: how many segments in all; all if there are fewer. None: a tenth of those that can still be drawn, at most 1000.
-        strategy: a key of `STRATEGIES`; or ``disagreements``: all segments that several reviewers judged and left undecided.
+        strategy: a key of `STRATEGIES`; a column, for ten strata by its quantiles; or ``disagreements``: what is undecided.
         threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that use it.
         seed: another seed gives another sample.
         reviewers: names without blanks; each gets a sheet. None given: one sheet without a name.
@@ -108,9 +109,11 @@ def export(
     state, out = ReviewState.load(workspace), Path(out).absolute()
     workspace = state.workspace
     clips = clips or ("mp3" if out.suffix.lower() == PAGE else "wav")
-    _check(out, strategy=strategy, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
+    _check(out, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
     _check_verdicts(verdicts)
 
+    if strategy == "risk" and "missing" in (learned := refresh(state)):
+        raise InputError(f"{workspace.path}: {learned['missing']}; until then use --strategy stratified")
     segments = uncorrected(state, workspace.segments)
     pool, silent = reviewable_segments(workspace, segments)
     if pool.is_empty():
@@ -204,12 +207,11 @@ def _without_missing_clips(rows: pl.DataFrame, workspace: Workspace, failed: Map
     return rows.with_columns(clip=pl.when(cut).then("clip"), note=note)
 
 
-def _check(out: Path, *, strategy: str, threshold: float, reviewers: Sequence[str], clips: str, tables: Sequence[str]) -> None:
+def _check(out: Path, *, threshold: float, reviewers: Sequence[str], clips: str, tables: Sequence[str]) -> None:
     if out.suffix.lower() not in {".xlsx", PAGE} or out.is_dir():
         raise InputError(f"{out}: a review sheet is a file that ends in .xlsx, a review page one that ends in {PAGE}")
     if tables and out.suffix.lower() == PAGE:
         raise InputError(f"{out}: {' and '.join(tables)} can be written beside a sheet, not beside a page")
-    get_by_name(dict.fromkeys([*STRATEGIES, DISAGREEMENTS]), strategy, "strategy")
     if not -1 <= threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {threshold}")
     if wrong := [name for name in reviewers if not _REVIEWER.fullmatch(name)]:

@@ -9,27 +9,16 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.core.atomic import append_lines
 from nbaudio.core.dataframes import Frame
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.review.annotator_agreement import agreement, disagreements, left_to_judge, next_step
 from nbaudio.review.cell_escaping import TRUNCATED, cell_text, escape_formula, normalize_cell, restore_controls, unescape_formula
 from nbaudio.review.corrections import correct_texts, uncorrected
+from nbaudio.review.risk import describe, refresh
 from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
 from nbaudio.review.sheet_writer import NO_HYPOTHESIS
-from nbaudio.review.state import (
-    ADJUDICATORS,
-    OK,
-    SEPARATOR,
-    VERDICTS,
-    ReviewRecord,
-    ReviewState,
-    Verdict,
-    append_verdicts,
-    content_hashes,
-    read_verdict,
-)
+from nbaudio.review.state import OK, SEPARATOR, ReviewRecord, ReviewState, Verdict, append_verdicts, content_hashes, read_verdict
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
 
@@ -127,9 +116,8 @@ def import_(
     places = [Path(one) for one in named if isinstance(one, str | Path)]
     paths = [path for one in places for path in (sheets_in(one) if one.is_dir() else [one])]
     given = _Given.by(state)
-    words = set(VERDICTS).union(*(record.verdicts for record in given.records.values()))
-    came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
-    came += [read_table(table, words=words) for table in named if not isinstance(table, str | Path)]
+    came = sorted(map(read_sheet, paths), key=lambda sheet: (sheet.saved, sheet.path))
+    came += [read_table(table) for table in named if not isinstance(table, str | Path)]
     found = _Findings()
     held = {_about(said): said for said in (Verdict(**row) for row in state.verdicts.iter_rows(named=True))}
     new: list[Verdict] = []
@@ -142,13 +130,14 @@ def import_(
         append_verdicts(state.workspace, new)
         state = ReviewState(state.workspace)
     if adjudicator and adjudicator.strip() not in state.adjudicators:
-        append_lines(state.workspace.path / ADJUDICATORS, [adjudicator.strip().encode()])
+        state.add_adjudicator(adjudicator.strip())
         state = ReviewState(state.workspace)
     texts = correct_texts(state)
     found.problems += texts.problems
     if changed := texts.facts["corrected_now"]:
         found.warnings.append(f"{changed:,} texts of segments have changed: run select and materialize again")
     report = _report(state, came, new, found, corrected=texts.facts["corrected_texts"])
+    report.facts["risk"] = describe(refresh(state))
     state.workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
@@ -233,7 +222,6 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
     found.problems += unknown
     tabs = "too, which are not imported: save each as a file"
     found.problems += [f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further]
-    found.warnings += [f"{place}: the column '{name}' is missing" for name in sheet.missing]
     found.warnings += [f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown]
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for _, match in matched:
@@ -291,10 +279,8 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
         found.problems += [f"{where}: {change}" for change in _changes(row, shown, given.transcripts)]
     if corrected and shown:
         original = given.texts[match.content].strip()
-        same = (
-            nfc(corrected).strip() == original or normalize_cell(corrected).strip() == normalize_cell(shown["transcript"]).strip()
-        )
-        corrected = None if same else corrected
+        cells = {normalize_cell(text).strip() for text in (corrected, shown["transcript"])}
+        corrected = None if nfc(corrected).strip() == original or len(cells) == 1 else corrected
     if corrected and TRUNCATED.search(corrected):
         found.problems.append(f"{where}: its corrected text is cut off as the transcript is: only the verdict is imported")
         corrected = None

@@ -87,19 +87,26 @@ def _clip(row: Mapping[str, Any], record: ReviewRecord, compared: Mapping[str, A
     if record.blind:
         heard = similarity = None
     times = row.get("word_times")
-    facts = [row["speaker_id"] or "speaker not known"]
-    facts += [f"{row['duration_s']:.1f} s"] if row["duration_s"] is not None else []
-    facts += [f"similarity {similarity:.3f}"] if similarity is not None else []
     return {
         "segment_id": row["segment_id"],
         "content": row["content"],
-        "facts": facts,
+        "facts": segment_facts({**row, "similarity": similarity}),
         "text": text,
         "words": align_words(text, heard, times and [(time["start"], time["end"]) for time in times], **compared),
         "seconds": round(row["duration_s"] or 0.0, 4),
         "unshown": max(0, len(text) - MOST_CHARACTERS),
         "file": file,
     }
+
+
+def segment_facts(row: Mapping[str, Any]) -> list[str]:
+    """Return speaker, duration and similarity of a segment as short texts."""
+    facts = [row["speaker_id"] or "speaker not known"]
+    if row["duration_s"] is not None:
+        facts.append(f"{row['duration_s']:.1f} s")
+    if row["similarity"] is not None:
+        facts.append(f"similarity {row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}")
+    return facts
 
 
 def _picture(samples: NDArray[np.int16]) -> bytes:

@@ -1,6 +1,7 @@
 """Sampling of segments for review, row by row, so that every beginning of a sheet is a smaller sample; see docs/evidence.md."""
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from types import MappingProxyType
 
 import numpy as np
@@ -8,9 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.channels import source_channel
-from nbaudio.core.errors import get_by_name
+from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import segment_failures
+from nbaudio.core.tables import number_columns, segment_failures
 from nbaudio.review.rounds import Round
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
@@ -25,6 +26,11 @@ _BELOW = 0.1  # of the sample at most, from further below the threshold: a lower
 _UNSCORED = 0.1
 _LEAST = 0.01  # it takes reviews to prove that there are few errors, too
 _GUESS_WORTH = 10  # verdicts in each stratum
+_RISK_STRATA, _FEW = 16, 4  # inside and outside of the selection
+_RISK_WORTH = 30  # verdicts in each stratum of risk
+_PROPORTIONAL = 0.5  # of the sample in strata of risk, whatever the model says
+_TARGET, _LEAST_ROOM = 0.98, 1.2  # what a proof must exclude is more than what is wrong
+_TENTHS = 10
 _FOCUS = 0.75
 _NEAR = 0.05
 
@@ -63,10 +69,26 @@ def draw(
 def sampling_frame(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8, rounds: Sequence[Round] = ()) -> pl.DataFrame:
     """Return what nobody has reached: `segment_id`, `stratum`, `weight` (the probability of the stratum at the first row)."""
     pool = pool.join(_reached(rounds), on="segment_id", how="left", maintain_order="left")
-    wanted = get_by_name(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
+    wanted = strategy_of(strategy, pool.schema)(pool, threshold)
+    wanted = wanted.select(pl.col("stratum").cast(pl.String), "size", *({"rate"} & set(wanted.columns)))
     frame = pool.select("segment_id", "reached").hstack(wanted).filter(pl.col("reached").is_null())
     size = pl.col("size")
-    return frame.select("segment_id", "stratum", weight=size.sum().over("stratum") / pl.max_horizontal(size.sum(), 1e-300))
+    weight = size.sum().over("stratum") / pl.max_horizontal(size.sum(), 1e-300)
+    return frame.select(
+        "segment_id", "stratum", weight=weight, rate="rate" if "rate" in frame.columns else pl.lit(None, pl.Float64)
+    )
+
+
+def strategy_of(name: str, schema: pl.Schema) -> Strategy:
+    """Return a strategy by its name, or by a column with numbers; raise InputError, with near names, where there is none."""
+    if name in STRATEGIES:
+        return STRATEGIES[name]
+    columns = number_columns(schema)
+    if name in columns:
+        return lambda pool, _: _by_column(pool, name)
+    near = get_close_matches(name, [*STRATEGIES, *columns], n=3)
+    known = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(STRATEGIES)}, and columns with numbers"
+    raise InputError(f"strategy {name!r} is unknown; {known}")
 
 
 def salt_of(seed: int, rounds: Sequence[Round]) -> str:
@@ -121,10 +143,84 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     return frame.select("stratum", size=guessed / guessed.sum() + learnt / learnt.sum())
 
 
+def _by_risk(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
+    """Draw as the proof of `_TARGET` needs it if `risk` is the chance of being wrong; a useless model costs width only."""
+    if "risk" not in pool.columns:
+        raise InputError("strategy 'risk': there is no column risk; review import learns it from verdicts")
+    risk = pool.select(pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5).clip(1e-4, 1 - 1e-4)).to_series().to_numpy()
+    inside = pool.select(_selected(pool, threshold)).to_series().to_numpy()
+    strata = np.zeros(len(pool), dtype=np.int64)
+    for zone, number in ((inside, _RISK_STRATA), (~inside, _FEW)):
+        strata[zone] = _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), number)
+    zones = pl.when(pl.Series(inside)).then(pl.lit("kept")).otherwise(pl.lit("below"))
+    named = pl.DataFrame({"stratum": pl.Series(strata).cast(pl.String).str.zfill(2)}).select(pl.col("stratum") + " " + zones)
+    _, first, of, sizes = np.unique(
+        named.to_series().to_numpy().astype(str), return_index=True, return_inverse=True, return_counts=True
+    )
+    wrong = pool["wrong"].fill_null(value=False).to_numpy()
+    judged, faulty = np.bincount(of, pool["wrong"].is_not_null().to_numpy()), np.bincount(of, wrong)
+    model = np.bincount(of, risk) / sizes
+    rate = (faulty + _RISK_WORTH * model) / (judged + _RISK_WORTH)
+    # How well the model has predicted, beside a rate that is the same everywhere.
+    flat = np.full(len(sizes), (faulty.sum() + risk.mean()) / (judged.sum() + 1))
+    gain = faulty @ np.log(model / flat) + (judged - faulty) @ np.log((1 - model) / (1 - flat))
+    trust = 1 / (1 + np.exp(-np.clip(gain, -30, 30)))
+    blend = trust * rate + (1 - trust) * flat
+    kept = inside[first]
+    weight = sizes / sizes.sum()
+    if kept.any():
+        best = _best_allocation(sizes[kept].astype(float), blend[kept])
+        weight[kept] = (1 - _PROPORTIONAL) * best + _PROPORTIONAL * sizes[kept] / sizes[kept].sum()
+        outside = min(_BELOW, sizes[~kept].sum() / sizes.sum())
+        weight[kept] *= 1 - outside
+        weight[~kept] *= outside / max(weight[~kept].sum(), 1e-300)
+    return named.with_columns(size=pl.Series((weight / sizes)[of]), rate=pl.Series(rate[of]))
+
+
+def _selected(pool: pl.DataFrame, threshold: float) -> pl.Expr:
+    """Return what the last `select` keeps or leaves out only as it was reviewed; before one, what reaches the threshold."""
+    similar = pl.col("similarity").fill_nan(None).fill_null(2.0) >= threshold
+    if "decision" not in pool.columns or not (pool["decision"] == "accept").any():
+        return similar
+    return ((pl.col("decision") == "accept") | (pl.col("reason") == "reviewed")).fill_null(value=False)
+
+
+def largest_rates(rate: NDArray[np.float64], divergence: float) -> NDArray[np.float64]:
+    """Return the largest q whose Kullback-Leibler divergence from each rate p is at most so much."""
+    low, high = rate.copy(), np.ones_like(rate)
+    for _ in range(40):
+        q = (low + high) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            apart = rate * np.log(rate / q) + (1 - rate) * np.log((1 - rate) / (1 - q))
+        low, high = np.where(apart <= divergence, q, low), np.where(apart <= divergence, high, q)
+    found: NDArray[np.float64] = low
+    return found
+
+
+def least_divergence(sizes: NDArray[np.float64], rate: NDArray[np.float64], wrong: float) -> float:
+    """Return the least T for which ``sum(sizes * largest_rates(rate, T))`` reaches a number of wrong segments."""
+    low, high = 0.0, 10.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        enough = float(sizes @ largest_rates(rate, middle)) >= wrong
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def _best_allocation(sizes: NDArray[np.float64], rate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the shares of a sample with which the null that is hardest to refute loses fastest; see docs/evidence.md."""
+    wrong = max((1 - _TARGET) * sizes.sum() + 1, _LEAST_ROOM * float(sizes @ rate))
+    q = largest_rates(rate, least_divergence(sizes, rate, wrong))
+    weight = sizes * q * (1 - q) / np.maximum(q - rate, 1e-12)
+    found: NDArray[np.float64] = weight / weight.sum()
+    return found
+
+
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
         "random": lambda pool, _: pool.with_columns(stratum=pl.lit("all"), size=pl.lit(1.0)),
         "stratified": _stratified,
+        "risk": _by_risk,
         # In proportion to the square root of the number of segments (the power allocation of Bankier, 1988, with exponent 1/2).
         "speaker": lambda pool, _: _by(pool, "speaker_id"),
         "recording": lambda pool, _: _by(pool, "recording_id"),
@@ -144,13 +240,13 @@ def _reached(rounds: Sequence[Round]) -> pl.DataFrame:
     return known.with_columns(reached=pl.lit(value=True))
 
 
-def _cut(score: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray[np.int64]:
+def _cut(score: NDArray[np.float64], size: NDArray[np.float64], number: int = _STRATA) -> NDArray[np.int64]:
     """Cut strata along the score that by the guess get equally many reviews (Dalenius, Hodges, 1959), equal scores together."""
     order = np.argsort(score, kind="stable")
     ends = np.concatenate([[0.0], np.cumsum(size[order])])
     first, last = (np.searchsorted(score[order], score, side) for side in ("left", "right"))
     middle = (ends[first] + ends[last]) / 2
-    strata: NDArray[np.int64] = np.minimum(_STRATA * middle / (ends[-1] or 1.0), _STRATA - 1).astype(np.int64)
+    strata: NDArray[np.int64] = np.minimum(number * middle / (ends[-1] or 1.0), number - 1).astype(np.int64)
     return strata
 
 
@@ -166,6 +262,14 @@ def _by(pool: pl.DataFrame, column: str) -> pl.DataFrame:
     # Names get a prefix, so that none is the name of the stratum without one.
     named = pl.select(pl.coalesce(pl.lit("=") + pool[column], pl.lit("none"))).to_series()
     return pl.DataFrame({"stratum": named}).select("stratum", size=1 / pl.len().over("stratum").sqrt())
+
+
+def _by_column(pool: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Take ten strata by quantiles of a column, equal values together, and one of what has no value, all with equal weights."""
+    value = pool[column].cast(pl.Float64).fill_nan(None)
+    strata = pl.Series("stratum", _cut(value.fill_null(0.0).to_numpy(), value.is_not_null().to_numpy().astype(float), _TENTHS))
+    named = pl.select(pl.when(value.is_not_null()).then(strata.cast(pl.String)).otherwise(pl.lit("none")).alias("stratum"))
+    return named.with_columns(size=1 / pl.len().over("stratum"))
 
 
 def _focus(frame: pl.DataFrame, stratum: pl.Expr) -> pl.DataFrame:

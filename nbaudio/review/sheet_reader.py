@@ -4,10 +4,9 @@ import codecs
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from nbaudio.core import input_guards
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.review.cell_escaping import MADE, SEPARATORS, cell_text, read_delimited
-from nbaudio.review.sheet_writer import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
+from nbaudio.review.sheet_writer import COLUMNS, OTHER_SHEETS, REVIEWER, read_key
 
 # Other names of the columns; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {
@@ -60,7 +59,6 @@ class Sheet:
     reviewer: str  # the name in the summary; empty for none
     origin: Mapping[str, str]  # the facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed
     saved: dt.datetime  # when it was last saved, in UTC
-    missing: list[str]  # columns to fill in that were removed
     unknown: list[str]  # names of further columns with content
     further: list[str]  # names of further tables with rows that have a verdict
 
@@ -85,8 +83,8 @@ def modified(path: Path) -> dt.datetime:
         raise InputError(f"{path}: there is no such file") from error
 
 
-def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
-    """Read a sheet (.xlsx, .csv or .tsv), whose column with nothing but `words` is the verdict column, or a verdict file."""
+def read_sheet(path: Path) -> Sheet:
+    """Read a sheet (.xlsx, .csv or .tsv) or a verdict file."""
     if path.suffix.lower() == ".json":
         return _verdict_file(path)
     if path.suffix.lower() == ".html":
@@ -101,34 +99,26 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
             saved = noted
     else:
         raise InputError(f"{path}: the file must end in .xlsx, .csv or .tsv, or in .json if a page saved it")
-    return _sheet(path, tables, saved, words)
+    return _sheet(path, tables, saved)
 
 
-def read_table(table: Frame, *, words: Collection[str] = ()) -> Sheet:
+def read_table(table: Frame) -> Sheet:
     """Read a review sheet from a pandas or polars table, which counts as saved now; see `read_sheet`."""
     frame = as_polars(table, "review")
     rows = [frame.columns, *([_text(value) for value in row] for row in frame.iter_rows())]
-    return _sheet(Path("table"), {"review": rows}, dt.datetime.now(dt.UTC), words)
+    return _sheet(Path("table"), {"review": rows}, dt.datetime.now(dt.UTC))
 
 
-def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime, words: Collection[str]) -> Sheet:
+def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime) -> Sheet:
     order = sorted((name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review")
-    known = {word.casefold() for word in words}
-    parsed = {name: table for name in order if (table := _parse(tables[name], known, path))}
+    parsed = {name: table for name in order if (table := _parse(tables[name], path))}
     if not parsed:
         raise InputError(f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'")
-    (_, (rows, columns, unknown)), *others = parsed.items()
+    (_, (rows, unknown)), *others = parsed.items()
     reviewers = (row[1].strip() for row in tables.get("summary", []) if len(row) > 1 and row[0].strip() == REVIEWER)
-    return Sheet(
-        path=path,
-        rows=rows,
-        reviewer=next(reviewers, ""),
-        origin={row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]},
-        saved=saved,
-        missing=[column for column in FILLED_IN if column not in (*columns, "second verdict")],  # sheets of before have no second
-        unknown=unknown,
-        further=[name for name, (further, _, _) in others if any(row["verdict"].strip() for row in further)],
-    )
+    origin = {row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]}
+    further = [name for name, (found, _) in others if any(row["verdict"].strip() for row in found)]
+    return Sheet(path, rows, next(reviewers, ""), origin, saved, unknown, further)
 
 
 def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | None]:
@@ -151,47 +141,29 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
 
 def _text(value: Any) -> str:
     """Return a cell as it was typed; a formula as its own text."""
-    match value:
-        case None:
-            return ""
-        case str():
-            return value
-        case bool():
-            return str(value).upper()
-        case float() if value.is_integer():
-            return str(int(value))
-        case dt.datetime() | dt.date() | dt.time():
-            return value.isoformat()
-        case _:
-            return str(getattr(value, "text", value))
+    if isinstance(value, dt.datetime | dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(getattr(value, "text", value))
 
 
-def _parse(
-    table: Sequence[Sequence[str]], words: Collection[str], path: Path
-) -> tuple[list[Row], Mapping[str, int], list[str]] | None:
-    """Return the rows, the place of each column and the names of unknown columns; None if the table is no review sheet."""
+def _parse(table: Sequence[Sequence[str]], path: Path) -> tuple[list[Row], list[str]] | None:
+    """Return the rows and the names of unknown columns; None if the table is no review sheet."""
     for at, header in enumerate(table[:_HEADER_ROWS]):
         names = _named(header)
         found = {name: names.index(name) for name in _NAMES.values() if name in names}
-        if len(found) < 2:
-            continue
         below = table[at + 1 :]
-        by_content = {
-            "key": lambda text: read_key(text) is not None,
-            "verdict": lambda text: all(part.strip() in words for part in re.split("[,;]", text.casefold())),
-        }
-        for name, fits in by_content.items():
-            if name not in found and (column := _holding(below, fits, set(found.values()))) is not None:
-                found[name] = column
         if "verdict" in found and ("key" in found or "segment_id" in found):
-            twice = [name for name, count in Counter(names).items() if name and count > 1]
-            if twice:
+            if twice := [name for name, count in Counter(names).items() if name and count > 1]:
                 raise InputError(f"{path}: two columns are called {twice[0]!r}; remove one of them")
             filled = {number for row in below for number, cell in enumerate(row) if cell.strip()} - set(found.values())
             unknown = [header[number] if number < len(header) else "" for number in sorted(filled)]
             cells = [{name: row[column] for name, column in found.items() if column < len(row)} for row in below]
             filled_in = ((number, row) for number, row in enumerate(cells, start=at + 2) if "".join(row.values()).strip())
-            return [Row(number, row, read_key(row.get("key", ""))) for number, row in filled_in], found, unknown
+            return [Row(number, row, read_key(row.get("key", ""))) for number, row in filled_in], unknown
     return None
 
 
@@ -201,14 +173,6 @@ def _named(header: Sequence[str]) -> list[str | None]:
     own = [_NAMES.get(cell) for cell in spelled]
     also = (_ALSO_CALLED.get(cell) for cell in spelled)
     return [name or (other if other not in own else None) for name, other in zip(own, also, strict=True)]
-
-
-def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: Collection[int]) -> int | None:
-    """Return the only free column all of whose texts fit."""
-    columns = enumerate(zip_longest(*rows, fillvalue=""))
-    texts = {column: [cell for cell in cells if cell.strip()] for column, cells in columns if column not in taken}
-    found = [column for column, cells in texts.items() if cells and all(map(fits, cells))]
-    return found[0] if len(found) == 1 else None
 
 
 class _Given(msgspec.Struct):
@@ -242,22 +206,13 @@ def _verdict_file(path: Path) -> Sheet:
     if file.format != FORMAT:
         raise InputError(f"{path}: its format is {file.format[:60]!r}, only {FORMAT!r} can be read")
     saved = _time(file.saved, written)
-    rows = [
-        Row(
-            number,
-            {
-                "segment_id": one.segment_id,
-                "verdict": cell_text(one.verdict),
-                "comment": cell_text(one.comment),
-                "corrected text": one.corrected_text,
-            },
-            (one.content, file.reviewer, file.review),
-            _time(one.time, saved),
-        )
-        for number, one in enumerate(file.verdicts, start=1)
-    ]
+    rows = []
+    for number, one in enumerate(file.verdicts, start=1):
+        cells = {"segment_id": one.segment_id, "verdict": cell_text(one.verdict), "comment": cell_text(one.comment)}
+        cells["corrected text"] = one.corrected_text
+        rows.append(Row(number, cells, (one.content, file.reviewer, file.review), _time(one.time, saved)))
     origin = {"review": file.review, "corpus": file.corpus, "reviewer": file.reviewer}
-    return Sheet(path, rows, cell_text(file.reviewer).strip(), origin, saved, missing=[], unknown=[], further=[])
+    return Sheet(path, rows, cell_text(file.reviewer).strip(), origin, saved, unknown=[], further=[])
 
 
 def _time(noted: str, latest: dt.datetime) -> dt.datetime:

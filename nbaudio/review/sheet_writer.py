@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-from unicodedata import category, east_asian_width
+from unicodedata import east_asian_width
 
 import polars as pl
 
@@ -39,16 +39,8 @@ _LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", 
 _TEXT = {**_LINE, "num_format": "@"}
 _FIGURE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "right", "indent": 1}
 _DIFFERS = {"bold": True, "underline": 1, "font_color": "#B00020"}
-# Formats of headers: of columns to fill in, and of those aligned with the cells below.
-_HEADERS: Mapping[str, Mapping[str, Any]] = {
-    **{name: {"bg_color": _YELLOW} for name in FILLED_IN},
-    **{name: {"align": "right", "indent": 1} for name in ("duration s", "similarity")},
-    "segment_id": {"align": "left", "indent": 1},
-}
 _CELLS: Mapping[str, Mapping[str, Any]] = {
     "text": _TEXT,
-    # Indented beside a column of figures, which in LibreOffice touch their border.
-    "segment_id": {**_TEXT, "indent": 1},
     "duration s": {**_FIGURE, "num_format": "0.00"},
     "similarity": {**_FIGURE, "num_format": "0.000"},
     "link": {**_LINE, "font_color": "#0B5394", "underline": 1},
@@ -58,11 +50,8 @@ _CELLS: Mapping[str, Mapping[str, Any]] = {
 }
 _LINE_POINTS, _ROOM_POINTS = 15.0, 5.0  # of one line, and what a row is higher than its lines
 _MOST_POINTS = 409.0  # a spreadsheet has no higher rows
-_NARROW, _WIDE = frozenset("fijlrtI.,;:'!|()[]-/ "), frozenset("mwMW@%—…")
-_EAST_ASIAN_LINE = 1.15  # these letters come from a font with higher lines
-_BOLD = 1.1
 _HEADING = {"bold": True, "font_size": 13}
-_FIRST_VERDICT = 11
+_FIRST_VERDICT = 8
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
 _STEPS = (
     "Click 'play' in the column 'clip' and listen. The links work as long as the folder 'clips' lies beside this file: copy both "
@@ -113,23 +102,25 @@ def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", **
         _write_review(book, rows, record, reviewer, compared)
         _write_summary(book, record, reviewer, len(rows))
         _write_instructions(book, record)
-        _write_origin(book, rows, record, reviewer)
+        _write_origin(book, record, reviewer)
     return out.getvalue()
 
 
 def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, compared: Mapping[str, Any]) -> None:
     sheet = book.add_worksheet("review")
-    header = {"bold": True, "bg_color": _GRAY, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
+    bold = {"bold": True, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
+    header, filled_in = (book.add_format({**bold, "bg_color": color}) for color in (_GRAY, _YELLOW))
     sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
     places = column_places(record)
     for name, column in places.items():
         sheet.set_column(column, column, COLUMNS[name], None, {"hidden": name == "key"})
-        sheet.write_string(0, column, name, book.add_format({**header, **_HEADERS.get(name, {})}))
+        sheet.write_string(0, column, name, filled_in if name in FILLED_IN else header)
     formats = {name: book.add_format(style) for name, style in _CELLS.items()}
     fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
         texts = list(_texts(row, row_key(row["content"], reviewer, record.name), compared, blind=record.blind))
-        sheet.set_row(number, _row_height((fragments, COLUMNS[name]) for name, fragments, _ in texts if name != "key"))
+        shown = (("".join(text for text, _ in fragments), COLUMNS[name]) for name, fragments, _ in texts if name != "key")
+        sheet.set_row(number, _row_height(shown))
         if row["clip"] is not None:
             sheet.write_url(number, places["clip"], _link(row["clip"]), formats["link"])
         for name, fragments, style in texts:
@@ -147,10 +138,6 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
         lists["second verdict"] = f"=nbaudio!$E$2:$E${len(listed) + 1}"
     for name, source in lists.items():
         sheet.data_validation(1, places[name], max(len(rows), 1), places[name], {"validate": "list", "source": source, **message})
-    sheet.set_landscape()
-    sheet.set_paper(9)  # A4
-    sheet.fit_to_pages(1, 0)
-    sheet.repeat_rows(0)
 
 
 def _texts(
@@ -167,7 +154,7 @@ def _texts(
         "segment_id": row["segment_id"],
         "key": key,
     }
-    styles = {"clip": "note", "segment_id": "segment_id", **dict.fromkeys(FILLED_IN, "fill in")}
+    styles = {"clip": "note", **dict.fromkeys(FILLED_IN, "fill in")}
     fragments = {name: [(cell_text(text or ""), False)] for name, text in texts.items()}
     if shows_both:
         sides = (fragments[name][0][0] for name in ("transcript", "hypothesis"))
@@ -193,19 +180,11 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
     letters = {name: chr(ord("A") + place) for name, place in column_places(record).items()}
     columns = {name: f"review!${letter}$2:${letter}${max(rows, 1) + 1}" for name, letter in letters.items()}
     sheet = book.add_worksheet("summary")
-    sheet.hide_gridlines(2)
-    for column, width in enumerate((24, 14, 14, 80)):
-        sheet.set_column(column, column, width)
-    sheet.fit_to_pages(1, 0)
+    sheet.set_column(0, 2, 20)
+    sheet.set_column(3, 3, 80)
     label = book.add_format({"bold": True, "bottom": 1, "bg_color": _GRAY})
-    right = book.add_format({"bold": True, "bottom": 1, "bg_color": _GRAY, "align": "right", "indent": 1})
     name = book.add_format({"num_format": "@", "bg_color": _PALE, "border": 1, "border_color": _LINES})
-    count, share, one_decimal = (
-        book.add_format({"align": "right", "indent": 1, "num_format": form}) for form in ("#,##0", "0.0%", "0.0")
-    )
-    filled = [f"(LEN({columns[name]})>0)" for name in ("verdict", "second verdict")]
-    judged = f"({'+'.join(filled)}>0)"
-
+    count, share = (book.add_format({"num_format": form}) for form in ("#,##0", "0.0%"))
     sheet.write_string(0, 0, cell_text(f"Review {record.name}"), book.add_format(_HEADING))
     sheet.write_string(2, 0, REVIEWER)
     sheet.write(2, 1, reviewer or None, name)
@@ -213,39 +192,26 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
         message = {"error_title": "Not on the list", "error_message": "Reviewers of this review are on the list in the cell."}
         choice = {"validate": "list", "source": f"=nbaudio!$F$2:$F${len(record.reviewers) + 1}", "error_type": "warning"}
         sheet.data_validation(2, 1, 2, 1, {**choice, **message})
-    sheet.write_string(3, 0, "Clips")
-    sheet.write_number(3, 1, rows, count)
-    facts = (
-        ("Judged", f"=SUMPRODUCT(--({judged}))", count, 0),
-        ("To do", "=B4-B5", count, rows),
-        ("Minutes judged", f"=SUMPRODUCT(--({judged}),{columns['duration s']})/60", one_decimal, 0),
-        ("Corrected texts", f"=SUMPRODUCT(--(LEN({columns['corrected text']})>0))", count, 0),
-    )
-    for row, (text, formula, form, value) in enumerate(facts, start=4):
+    judged = f"=SUMPRODUCT(--((LEN({columns['verdict']})>0)+(LEN({columns['second verdict']})>0)>0))"
+    facts = (("Clips", f"={rows}", rows), ("Judged", judged, 0), ("To do", "=B4-B5", rows))
+    for row, (text, formula, value) in enumerate(facts, start=3):
         sheet.write_string(row, 0, text)
-        sheet.write_formula(row, 1, formula, form, value)
+        sheet.write_formula(row, 1, formula, count, value)
     for column, text in enumerate(("Verdict", "clips", "of judged", "what it says")):
-        sheet.write_string(_FIRST_VERDICT - 1, column, text, right if column in (1, 2) else label)
+        sheet.write_string(_FIRST_VERDICT - 1, column, text, label)
     for row, word in enumerate(record.verdicts, start=_FIRST_VERDICT):
+        found = "+".join(f"COUNTIF({columns[of]},A{row + 1})" for of in ("verdict", "second verdict"))
         sheet.write_string(row, 0, word)
-        sheet.write_formula(
-            row, 1, f"=COUNTIF({columns['verdict']},A{row + 1})+COUNTIF({columns['second verdict']},A{row + 1})", count, 0
-        )
+        sheet.write_formula(row, 1, f"={found}", count, 0)
         sheet.write_formula(row, 2, f'=IF($B$5=0,"",B{row + 1}/$B$5)', share, "")
         sheet.write_string(row, 3, VERDICTS.get(word, ""))
-    last = _FIRST_VERDICT + len(record.verdicts)
-    sheet.write_string(last, 0, "not one of these")
-    others = f"=SUMPRODUCT({'+'.join(filled)})-SUM(B{_FIRST_VERDICT + 1}:B{last})"
-    sheet.write_formula(last, 1, others, count, 0)
 
 
 def _write_instructions(book: Any, record: ReviewRecord) -> None:
     """Write the sheet with the steps of a review and the meanings of the verdicts."""
     sheet = book.add_worksheet("instructions")
-    sheet.hide_gridlines(2)
     sheet.set_column(0, 0, 16)
     sheet.set_column(1, 1, 90)
-    sheet.fit_to_pages(1, 0)
     heading = book.add_format(_HEADING)
     label = book.add_format({"bold": True, "valign": "top", "align": "left"})
     wrapped = book.add_format({"text_wrap": True, "valign": "top"})
@@ -255,73 +221,29 @@ def _write_instructions(book: Any, record: ReviewRecord) -> None:
     meanings = [(word, VERDICTS.get(word, " ")) for word in record.verdicts]
     rows = [("What to do", ""), *steps, ("", ""), ("Verdicts", ""), *meanings]
     for number, (name, line) in enumerate(rows):
-        sheet.set_row(number, _row_height([([(line, False)], 90)]))
+        sheet.set_row(number, _row_height([(line, 90)]))
         sheet.write_string(number, 0, name, label if line else heading)
         sheet.write_string(number, 1, line, wrapped)
 
 
-def _write_origin(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str) -> None:
-    """Write the hidden sheet: facts of the review, then id, content hash and first-row probability of each row; lists."""
+def _write_origin(book: Any, record: ReviewRecord, reviewer: str) -> None:
+    """Write the hidden sheet: facts of the review, and lists."""
     sheet = book.add_worksheet("nbaudio")
     sheet.hide()
-    drawn = [("strategy", record.strategy), ("seed", str(record.seed)), ("n", str(record.n))]
-    facts = [("review", record.name), *([] if record.blind else drawn), ("corpus", record.corpus), ("reviewer", reviewer)]
-    texts = [*facts, ("", ""), ("segment_id", "content"), *rows.select("segment_id", "content").iter_rows()]
     font = {False: book.add_format()}
-    for number, pair in enumerate(texts):
+    for number, pair in enumerate({"review": record.name, "corpus": record.corpus, "reviewer": reviewer}.items()):
         for column, text in enumerate(pair):
             put_fragments(sheet, (number, column), [(cell_text(text), False)], font, None)
     for column, (name, words) in enumerate({"faults": faults(record.verdicts), "reviewers": record.reviewers}.items(), start=4):
         sheet.write_column(0, column, [name, *words])
-    if record.blind:
-        return
-    first = len(facts) + 1
-    sheet.write_string(first, 2, "probability")
-    for number, probability in enumerate(rows["probability"], start=first + 1):
-        sheet.write_number(number, 2, probability)
 
 
-def _row_height(cells: Iterable[tuple[list[Fragment], float]]) -> float:
-    """Return the height in points for cells that wrap, given as fragments (marked ones are bold) and column width."""
-    heights = (_count_lines(fragments, width) * _line_height(fragments) for fragments, width in cells)
-    return min(max(heights, default=_LINE_POINTS) + _ROOM_POINTS, _MOST_POINTS)
-
-
-def _count_lines(fragments: list[Fragment], width: float) -> int:
-    """Count the lines of a text that wraps at blanks and between East Asian letters, in a column of a width in digits."""
-    lines, line, word = 1, 0.0, 0.0
-    for letter, size in ((letter, _size(letter) * (_BOLD if bold else 1.0)) for text, bold in fragments for letter in text):
-        if letter == "\n":
-            lines, line, word = lines + 1, 0.0, 0.0
-        elif letter.isspace():
-            line, word = line + word + size, 0.0
-        elif line + word + size > width:
-            # The word goes to the next line, or is broken if it began this one.
-            lines += 1
-            line, word = 0.0, (word if line and word + size <= width and not _is_wide(letter) else 0.0) + size
-        elif _is_wide(letter):
-            line, word = line + word + size, 0.0
-        else:
-            word += size
-    return lines
-
-
-def _line_height(fragments: list[Fragment]) -> float:
-    """Return the height of a line of these letters in points."""
-    high = any(_is_wide(letter) for text, _ in fragments for letter in text)
-    return _LINE_POINTS * (_EAST_ASIAN_LINE if high else 1.0)
-
-
-def _is_wide(letter: str) -> bool:
-    return east_asian_width(letter) in "WF"
+def _row_height(cells: Iterable[tuple[str, float]]) -> float:
+    """Return the height in points for texts that wrap, given with their column width; a little too high rather than too low."""
+    lines = (sum(1 + int(1.1 * sum(map(_size, line)) / width) for line in text.split("\n")) for text, width in cells)
+    return min(max(lines, default=1) * _LINE_POINTS + _ROOM_POINTS, _MOST_POINTS)
 
 
 def _size(letter: str) -> float:
-    """Return the width of a letter in digits, the unit of column widths: that of wide fonts, so that no line is cut."""
-    if _is_wide(letter):
-        return 2.0
-    if category(letter).startswith("M"):
-        return 0.0
-    if letter in _NARROW:
-        return 0.65
-    return 1.6 if letter in _WIDE else 1.25 if letter.isupper() or letter > "\u024f" else 1.0
+    """Return the width of a letter as a multiple of the width of a digit, in which spreadsheets measure columns."""
+    return 2.3 if east_asian_width(letter) in "WF" else 1.25 if letter.isupper() or letter > "\u024f" else 1.0

@@ -215,6 +215,10 @@ class ReviewState:
         """The reviewers with the last word."""
         return read_lines(self.workspace.path / ADJUDICATORS, bytes.decode, "a name")
 
+    def add_adjudicator(self, name: str) -> None:
+        """Give a reviewer the last word; load the state anew to see it."""
+        append_lines(self.workspace.path / ADJUDICATORS, [name.encode()])
+
     @cached_property
     def original_texts(self) -> pl.DataFrame | None:
         """Texts and scores of corrected segments from before; None before the first correction."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.bundled_files import bundled
-from nbaudio.core.name_matching import youtube_id
+from nbaudio.core import bundled_files, name_matching
+from nbaudio.core.conditions import condition_mask
 from nbaudio.core.report import Report
 from nbaudio.reading import open_corpus
 from nbaudio.runs.run import run
@@ -35,6 +35,22 @@ SEGMENTS = {
     "a segment longer than 20 s": ("eX_5gPd1JtM", "too_long", 1),
     "hypotheses of another sentence, and an empty one": (None, "below_similarity", 12),
 }
+# Problem -> pattern of the note or problem of ingest.
+LINES = {
+    "a line that ends in the middle": r"\bline 53\b",
+    "a recording that declares more than it holds": "truncated",
+    "48 kHz stereo among the recordings": r"\b48\b.*kHz|48,?000",
+}
+# Problem -> condition over signals that holds for one segment, of this recording.
+SIGNALS = {
+    "a clipped segment": "clipped_share > 0.001",
+    "a noisy segment": "snr_db < 10",
+    "a segment in telephone quality": "bandwidth_hz < 4000",
+    "a segment that is half silent": "silence_share > 0.3",
+    "a segment that ends in a word": "cut_end",
+    "a segment with an offset": "abs(dc_offset) > 0.02",
+}
+_DAMAGED, _DEAD_CHANNEL = "Qm4vT-8_xLp", "h7Rk2_WzB0c"
 _ODD = "„“”–’"
 _FORMULA = "=2+3 nije proračun nego račun iz početnice"
 # Problems of ingest that the corpus contains on purpose.
@@ -55,7 +71,7 @@ def demo(*, out: str | Path | None = None) -> Report:
         NbaudioError: a notebook failed.
     """
     out = Path(out if out is not None else "nbaudio-demo").absolute()
-    done = run(bundled("data_manifests/demo.yaml"), out=out)
+    done = run(bundled_files.bundled("data_manifests/demo.yaml"), out=out)
     caught, problems = check_demo(out, done.problems)
     facts: dict[str, Any] = {name: done.facts[name] for name in ("notebooks", "html", "workspace", "corpus")}
     facts["made"] = {name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")}
@@ -69,43 +85,33 @@ def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list
     rejected = pl.read_parquet(out / "corpus/rejected.parquet", glob=False)
     found: dict[str, str | None] = {}
     audit = views.names(workspace).select("name", "decision")
-    decisions = {youtube_id(name): decision for name, decision in audit.iter_rows()}
+    decisions = {name_matching.youtube_id(name): decision for name, decision in audit.iter_rows()}
     for trouble, (recording, decision) in NAMES.items():
         found[trouble] = f"names audit: {decision}" if decisions.get(recording) == decision else None
-    found |= _in_lines(workspace)
+    lines = [f"ingest: {line}" for kind in ("warnings", "problems") for line in workspace.report("ingest").get(kind, [])]
+    for trouble, pattern in LINES.items():
+        found[trouble] = next((line for line in lines if re.search(pattern, line)), None)
     for trouble, (cut_from, reason, count) in SEGMENTS.items():
         of_it = pl.lit(value=True) if cut_from is None else pl.col("recording_id") == cut_from
         is_caught = rejected.filter(of_it & (pl.col("reason") == reason)).height == count
         found[trouble] = f"{count} rejected as {reason}" if is_caught else None
-    found |= _in_texts(out, workspace, rejected)
-    caught = {trouble: how for trouble, how in found.items() if how}
-    missed = [f"not caught: {trouble}" for trouble in found if trouble not in caught]
-    return caught, missed + [line for line in problems if not _MEANT.match(line)]
-
-
-def _in_lines(workspace: Workspace) -> dict[str, str | None]:
-    report = workspace.report("ingest")
-    warnings, problems = report.get("warnings", []), report.get("problems", [])
-
-    def first(pattern: str, lines: Sequence[str]) -> str | None:
-        return next((f"ingest: {line}" for line in lines if re.search(pattern, line)), None)
-
-    return {
-        "a line that ends in the middle": first(r"\bline 53\b", problems),
-        "a recording that declares more than it holds": first("truncated", [*warnings, *problems]),
-        "48 kHz stereo among the recordings": first(r"\b48\b.*kHz|48,?000", warnings),
-    }
-
-
-def _in_texts(out: Path, workspace: Workspace, rejected: pl.DataFrame) -> dict[str, str | None]:
+    segments = workspace.segments
+    for trouble, where in SIGNALS.items():
+        caught_in = segments.filter(condition_mask(segments, where, segments.columns))["recording_id"].to_list()
+        found[trouble] = f"measure: {where}" if caught_in == [_DAMAGED] else None
+    dead = segments.filter(pl.col("recording_id") == _DEAD_CHANNEL, pl.col("snr_db").is_not_null())["channel_correlation"]
+    found["a dead channel of two"] = "measure: no channel_correlation" if len(dead) == dead.null_count() > 0 else None
     odd = set(views.characters(workspace)["character"])
-    shared = leakage(workspace.segments, keys=()).row(by_predicate=pl.col("check") == SENTENCE, named=True)
+    shared = leakage(segments, keys=()).row(by_predicate=pl.col("check") == SENTENCE, named=True)
     texts = {*open_corpus(out / "corpus").segments["text"], *rejected["text"]}
     # A formula cell is read back as its value.
     sheet = pl.read_excel(out / "review/sheet.xlsx", sheet_name="review", engine="openpyxl")["transcript"]
     verbatim = _FORMULA in texts and _FORMULA in sheet.to_list()
-    return {
+    found |= {
         f"odd characters {' '.join(_ODD)}": "score and 02_transcripts: listed with an example each" if odd >= set(_ODD) else None,
         "one sentence in several recordings": f"leakage check: {', '.join(shared['examples'])}" if shared["shared"] else None,
         "a transcript that begins with =": "plain text everywhere, also in the review sheet" if verbatim else None,
     }
+    caught = {trouble: how for trouble, how in found.items() if how}
+    missed = [f"not caught: {trouble}" for trouble in found if trouble not in caught]
+    return caught, missed + [line for line in problems if not _MEANT.match(line)]

@@ -15,13 +15,12 @@ import papermill
 from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 
-from nbaudio.core.atomic import atomic_write, write_json
-from nbaudio.core.bundled_files import front_end
+from nbaudio.core import atomic, bundled_files
 from nbaudio.core.errors import NbaudioError
 from nbaudio.corpus.versions import latest_version
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
-CSS = front_end("run_page", kind="css")
+CSS = bundled_files.front_end("run_page", kind="css")
 _LINKS = re.compile('<nav class="nbaudio-pages">.*?</nav>')
 _INDEX = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -38,7 +37,6 @@ _INDEX = """<!DOCTYPE html>
 # Other outputs of a run, with their names in the index.
 _OTHERS = {
     "report.html": "all figures on one page",
-    "report.xlsx": "the same figures as a spreadsheet",
     "review/sheet.xlsx": "the review sheet; its clips are beside it",
     "{corpus}/README.md": "the data card of the corpus",
 }
@@ -97,7 +95,7 @@ def _own_kernel() -> Iterator[None]:
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     with TemporaryDirectory() as folder:
         spec = {"argv": command, "display_name": "Python 3 (ipykernel)", "language": "python"}
-        write_json(Path(folder) / "kernels" / _KERNEL / "kernel.json", spec)
+        atomic.write_json(Path(folder) / "kernels" / _KERNEL / "kernel.json", spec)
         os.environ["JUPYTER_PATH"] = os.pathsep.join([folder, *([before] if before else [])])
         try:
             yield
@@ -113,12 +111,12 @@ def _keep(working: Path, final: Path) -> None:
         for output in cell.get("outputs", []):
             if "text/html" in output.get("data", {}):
                 output["data"].pop(_WIDGET, None)
-    write_json(final, notebook)
+    atomic.write_json(final, notebook)
     working.unlink()
 
 
 def _write(page: Path, text: str) -> None:
-    with atomic_write(page) as partial:
+    with atomic.atomic_write(page) as partial:
         partial.write_bytes(text.encode())
 
 
@@ -137,7 +135,7 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
     named = {name.format(corpus=corpus): what for name, what in _OTHERS.items()}
     others = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in named.items() if (out / name).exists()]
     section = f"<h2>Other files</h2>\n<ul>{''.join(others)}</ul>\n" if others else ""
-    style = front_end("run_index", kind="css")
+    style = bundled_files.front_end("run_index", kind="css")
     _write(folder / "index.html", _INDEX.format(style=style, title=escape(out.name), pages=pages, others=section))
     return folder / "index.html"
 

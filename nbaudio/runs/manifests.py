@@ -11,9 +11,8 @@ from typing import Any
 
 import yaml
 
-from nbaudio.core.bundled_files import PACKAGE, bundled
+from nbaudio.core import bundled_files, input_guards
 from nbaudio.core.errors import InputError
-from nbaudio.core.input_guards import read_all
 from nbaudio.storage.urls import redact_url
 
 PATHS = ("source", "audio", "names", "returned", "splits", "workspace", "corpus")
@@ -26,7 +25,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 def list_notebooks() -> list[Path]:
     """Return the bundled notebooks in order: 01, 02 and so on."""
-    return sorted(bundled("notebooks").glob("[0-9][0-9]_*.ipynb"))
+    return sorted(bundled_files.bundled("notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
 def defaults(notebook: Path) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
     manifest = manifest.parent.resolve() / manifest.name
     values = {name: value for name, value in parameters(manifest, {}, extra=has).items() if name in has}
     folder = notebook.parent.resolve()
-    top = Path.cwd() if PACKAGE in folder.parents else folder.parent
+    top = Path.cwd() if bundled_files.PACKAGE in folder.parents else folder.parent
     for name in [name for name in PATHS if fill and name not in values and isinstance(has.get(name), str)]:
         made = name in ("workspace", "corpus")
         values[name] = os.path.normpath(top / f"{manifest.stem}-output" / name if made else folder / has[name])
@@ -139,7 +138,7 @@ def _parse(text: str, where: str) -> Any:
 
 def _read(manifest: Path) -> dict[Any, Any]:
     try:
-        values = _parse(read_all(manifest, most=_MOST_BYTES).decode("utf8"), str(manifest))
+        values = _parse(input_guards.read_all(manifest, most=_MOST_BYTES).decode("utf8"), str(manifest))
     except OSError as error:
         raise InputError(f"{manifest}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -22,6 +22,7 @@ from nbaudio.core.source_splits import in_training, split_role
 from nbaudio.core.tables import EARLIER_SPLITS, LEFT_OUT, RECORDINGS, SEGMENTS, conform, with_durations, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.review.manual_decisions import decisions
+from nbaudio.review.risk import freeze
 from nbaudio.review.rounds import JUDGED, gold_ids
 from nbaudio.review.state import ReviewState, reviewed_by_review
 from nbaudio.selection.fixed_splits import FixedSplits, fixed_splits
@@ -141,6 +142,7 @@ def select(
         fixed=fixed,
     )
     report.warnings[:0] = notes
+    report.facts["parameters"] |= {"risk": frozen} if (frozen := freeze(workspace, parameters.where)) else {}
     if tuned is not None and min_similarity is None:
         report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
     elif tuned is not None and tuned != min_similarity:

@@ -7,8 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.source_splits import is_held_out
+from nbaudio.core import source_splits, tables
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWN, GROWTH, conform, table_path
 from nbaudio.sources.place_segments import Merge, is_
 from nbaudio.storage.location import Location
@@ -215,7 +214,7 @@ def with_earlier(workspace: Workspace, now: pl.DataFrame) -> pl.DataFrame | None
         return None if now.is_empty() else now
     was = workspace.table(EARLIER_SPLITS)
     splits = pl.concat([was["split"], now["split"]]).drop_nulls().unique()
-    held_out = pl.col("split").is_in([name for name in splits if is_held_out(name)])
+    held_out = pl.col("split").is_in([name for name in splits if source_splits.is_held_out(name)])
     before = was.filter(held_out)
     now = now.filter(held_out | ~pl.col("segment_id").is_in(before["segment_id"].implode()))
     others = was.filter(~held_out).join(now, on="segment_id", how="anti", maintain_order="left")

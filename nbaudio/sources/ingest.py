@@ -11,29 +11,22 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.atomic import atomic_write
+from nbaudio.core import atomic, input_guards, name_matching, tables, tombstones
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
-from nbaudio.core.input_guards import escape_surrogates, parse_size
-from nbaudio.core.name_matching import recording_id, resolve
 from nbaudio.core.report import Report
-from nbaudio.core.tables import RECORDINGS, conform, table_path
-from nbaudio.core.tombstones import has_tombstone, is_withdrawn
 from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
 from nbaudio.formats.base import Reader, Transcripts, clean_columns
-from nbaudio.sources import folder
+from nbaudio.sources import folder, ingest_report, place_segments, remote_sources
 from nbaudio.sources.grow import Before, absolute, keep_ids, merge_recordings, own_segment_ids, rebase, sources_of
-from nbaudio.sources.ingest_report import Placed, save_tables
-from nbaudio.sources.place_segments import fill_times, judge, place
 from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
-from nbaudio.sources.remote_sources import read_remote, resolve_source
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import LocalPath, Location, location
+from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 
-__all__ = ["READERS", "Reader", "Transcripts", "ingest"]
-
+_Probe = Callable[..., pl.DataFrame]  # `probe_recordings` with the options of ingest
 _LAYOUTS = (parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, subtitles, textgrid)
 #: The reader of each format, which has the name of its module.
 READERS: Mapping[str, Reader] = MappingProxyType({layout.__name__.rpartition(".")[2]: layout.read for layout in _LAYOUTS})
@@ -96,11 +89,11 @@ def ingest(
         raise InputError(f"{out}: a workspace is a folder on this machine")
     chosen = _options(format, options or {})
     for what, given in {"source": source, "audio": audio, "names": names, "out": out}.items():
-        if given is not None and escape_surrogates(str(given)) != str(given):
-            raise InputError(f"{escape_surrogates(str(given))}: the {what} has a name that is not Unicode; rename it")
+        if given is not None and (shown := input_guards.escape_surrogates(str(given))) != str(given):
+            raise InputError(f"{shown}: the {what} has a name that is not Unicode; rename it")
     out = Path(out).absolute()
-    store = Cache(out / "fetched", parse_size(cache))
-    origin, root = resolve_source(source, store), _audio_folder(audio, store)
+    store = Cache(out / "fetched", input_guards.parse_size(cache))
+    origin, root = remote_sources.resolve_source(source, store), _audio_folder(audio, store)
     before = _check_free(out, format, origin, add=add)
     mapping = read_mapping(Path(names)) if names is not None else {}
     named = names and str(Path(names).absolute())
@@ -114,9 +107,9 @@ def ingest(
             Workspace.create(out, **settings)
 
     further = f"-{before.number + 1}" if before and before.number else ""
-    if origin.local is None:
+    if isinstance(origin, Remote):
         begin = partial(create_workspace, root)
-        transcripts = read_remote(format, reader, origin, chosen, folder=out / f"source{further}", begin=begin)
+        transcripts = remote_sources.read_remote(format, reader, origin, chosen, folder=out / f"source{further}", begin=begin)
     else:
         transcripts = reader(origin.local, **chosen)
     if root is None and transcripts.embedded is not None:
@@ -130,18 +123,12 @@ def ingest(
     has_ids = names is not None and Path(names).suffix.lower() not in TABLES
     probe = partial(probe_recordings, jobs=jobs, sha256=sha256, keep=out)
     placed = _place(out, resolved, root, before, keys=resolved.mapping if has_ids else {}, probe=probe)
-    return save_tables(Workspace.open(out), origin.name, placed, before, settings)
+    return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
 
 
 def _place(
-    out: Path,
-    resolved: Resolved,
-    root: Location | None,
-    before: Before | None,
-    *,
-    keys: Mapping[str, str],
-    probe: Callable[..., pl.DataFrame],
-) -> Placed:
+    out: Path, resolved: Resolved, root: Location | None, before: Before | None, *, keys: Mapping[str, str], probe: _Probe
+) -> ingest_report.Placed:
     """Probe the recordings and place the segments in them, without what was withdrawn; `keys` are those of a ``wav.scp``."""
     withdrawn, transcripts, audit = Workspace(out).withdrawn, resolved.transcripts, resolved.audit
     gone = _withdrawn_names(audit, transcripts.frame, withdrawn)
@@ -158,21 +145,21 @@ def _place(
     recordings = merged = _recordings_table(kept, facts, keys)
     if before:
         merged, status = merge_recordings(before, old, recordings)
-    frame = fill_times(transcripts.frame, audit, merged, transcripts.windows)
-    placed = place(frame, audit, merged)
+    frame = place_segments.fill_times(transcripts.frame, audit, merged, transcripts.windows)
+    placed = place_segments.place(frame, audit, merged)
     if before:
         placed = placed.with_columns(own_segment_ids(before, placed))
-    stays_out = is_withdrawn(placed.with_columns(frame["speaker_id"]), withdrawn)
-    segments = judge(frame.filter(~stays_out), placed.filter(~stays_out), merged)
-    return Placed(kept, audio, recordings, merged, status, segments, int(stays_out.sum()))
+    stays_out = tombstones.is_withdrawn(placed.with_columns(frame["speaker_id"]), withdrawn)
+    segments = place_segments.judge(frame.filter(~stays_out), placed.filter(~stays_out), merged)
+    return ingest_report.Placed(kept, audio, recordings, merged, status, segments, int(stays_out.sum()))
 
 
 def _withdrawn_names(audit: pl.DataFrame, frame: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
     """Return for each name of an audit whether its recording, or the speaker of all its segments, was withdrawn."""
-    plain = pl.Series([recording_id(name) for name in audit["name"]], dtype=pl.String)
-    named = has_tombstone("recording", audit["recording_id"], withdrawn) | has_tombstone("recording", plain, withdrawn)
-    silent = frame.filter(~has_tombstone("speaker", frame["speaker_id"], withdrawn))["name"].unique()
-    return named | ~audit["name"].is_in(silent.implode())
+    plain = pl.Series([name_matching.recording_id(name) for name in audit["name"]], dtype=pl.String)
+    named, unnamed = (tombstones.reasons("recording", ids, withdrawn).is_not_null() for ids in (audit["recording_id"], plain))
+    others = frame.filter(tombstones.reasons("speaker", frame["speaker_id"], withdrawn).is_null())["name"].unique()
+    return named | unnamed | ~audit["name"].is_in(others.implode())
 
 
 def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
@@ -201,7 +188,7 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
     if (out / "workspace.json").is_file():
         workspace = Workspace.open(out)
         if add:
-            return Before.load(workspace, format, str(source)) if table_path(out).is_file() else None
+            return Before.load(workspace, format, str(source)) if tables.table_path(out).is_file() else None
         others = [one["source"] for one in sources_of(workspace) if one["source"] != str(source)]
         if others:
             held = ", ".join(map(str, others))
@@ -218,7 +205,7 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
         # A name that is not valid for a file, or is that of a folder: the recording is reported as missing.
         with suppress(OSError):
             if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
-                with atomic_write(path, sync=False) as partial_file:
+                with atomic.atomic_write(path, sync=False) as partial_file:
                     partial_file.write_bytes(data)
 
 
@@ -228,7 +215,7 @@ def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: L
     named = transcripts.frame["name"].unique()
     wanted = (mapping.get(name, name) for name in named)
     available, rejected = list_audio(root, wanted) if root else (pl.Series(dtype=pl.String), [])
-    return Resolved(transcripts, resolve(named, available, mapping=mapping), rejected, mapping)
+    return Resolved(transcripts, name_matching.resolve(named, available, mapping=mapping), rejected, mapping)
 
 
 def _recordings_table(resolved: Resolved, facts: pl.DataFrame, keys: Mapping[str, str]) -> pl.DataFrame:
@@ -238,4 +225,4 @@ def _recordings_table(resolved: Resolved, facts: pl.DataFrame, keys: Mapping[str
     ids = source_ids(keys, resolved.audit, resolved.transcripts.frame)
     if len(ids):
         recordings = recordings.join(ids, on="recording_id", how="left", maintain_order="left")
-    return conform(recordings, RECORDINGS, "recordings")
+    return tables.conform(recordings, tables.RECORDINGS, "recordings")

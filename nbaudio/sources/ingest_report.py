@@ -6,10 +6,8 @@ from typing import Any, NamedTuple
 import polars as pl
 import polars.selectors as cs
 
-from nbaudio.core import tables
-from nbaudio.core.name_matching import DECISIONS
+from nbaudio.core import name_matching, tables
 from nbaudio.core.report import Report, duration, first_lines, size
-from nbaudio.core.tables import GROWTH, segment_failures, table_path, with_durations
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
 from nbaudio.sources.place_segments import KINDS, Merge, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
@@ -46,7 +44,7 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
     recordings = placed.merged.drop("error", strict=False)
     growth, warnings = {}, []
     if before is None or placed.status is None:
-        table_path(workspace, GROWTH).unlink(missing_ok=True)
+        tables.table_path(workspace, tables.GROWTH).unlink(missing_ok=True)
         workspace.save_together(recordings=recordings, segments=placed.segments, names=names, problems=listed)
     else:
         merge = merge_segments(workspace, placed.segments, placed.merged, placed.status, others=before.other_rows("segment_id"))
@@ -54,7 +52,7 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
         names, listed = before.all_rows("names", names), before.all_rows("problems", pl.concat([listed, removed]))
         made = grown_tables(before, merge)
         for name, table in {"recordings": recordings, "names": names, "problems": listed}.items():
-            if not (table_path(workspace, name).exists() and workspace.table(name).equals(table)):
+            if not (tables.table_path(workspace, name).exists() and workspace.table(name).equals(table)):
                 made[name] = table
         growth, warnings = _growth(placed, merge), list(_growth_warnings(merge))
         own = grown_settings(before, settings, placed.audio, replaced=len(merge.replaced) > 0)
@@ -139,10 +137,10 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
 
 def _facts(workspace: Workspace, placed: Placed, segments: pl.DataFrame) -> dict[str, Any]:
     recordings, resolved = placed.merged, placed.resolved
-    is_broken = pl.col("reason").is_in(list(segment_failures(recordings))).fill_null(value=False)
-    usable = with_durations(segments.filter(~is_broken), recordings)
+    is_broken = pl.col("reason").is_in(list(tables.segment_failures(recordings))).fill_null(value=False)
+    usable = tables.with_durations(segments.filter(~is_broken), recordings)
     counts = dict(resolved.audit["decision"].value_counts().iter_rows())
-    names = {decision: counts[decision] for decision in DECISIONS if decision in counts}
+    names = {decision: counts[decision] for decision in name_matching.DECISIONS if decision in counts}
     reasons = segments.filter(is_broken)["reason"].value_counts(sort=True)
     facts: dict[str, Any] = {
         "segments": len(segments),
@@ -193,7 +191,7 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -
         f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} channel{'s' if channels > 1 else ''}"
         for rate, channels, count in kinds.iter_rows()
     )
-    is_broken = pl.col("reason").is_in(list(segment_failures(present))).fill_null(value=False)
+    is_broken = pl.col("reason").is_in(list(tables.segment_failures(present))).fill_null(value=False)
     usable = segments.filter(~is_broken).join(present, on="recording_id")
     span = pl.col("end_sample") - pl.col("start_sample")
     seconds, as_is = usable.select(

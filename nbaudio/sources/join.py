@@ -1,21 +1,21 @@
 """Join: a further transcript, hypothesis or fact of each segment from a table, by the segment's id or by file and times."""
 
 import unicodedata
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import as_polars
+from nbaudio.core import dataframes, tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.formats.table import cell_texts, read_cells
+from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.workspace import Workspace
 
@@ -30,13 +30,8 @@ _NAMES = {
     "hypothesis": ("asr_text", "pred_text", "hypothesis", "asr", "text"),
     "column": (),
 }
+_UNMATCHED, _NO_KEY = "matches no segment", "a key is empty or no number"
 _PROBLEMS = pl.Schema({"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String})
-
-
-class _Table(NamedTuple):
-    name: str  # for messages
-    frame: pl.DataFrame
-    lines: Sequence[int]  # of each row
 
 
 def join(
@@ -91,10 +86,11 @@ def join(
     if (most := _decimal(str(tolerance))) is None or most < 0:
         raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
     target = check_name(workspace, kind, name)
-    source, problems = _read(table)
-    used = _key_columns(source, keys)
-    values = _values(source, _value_column(source, kind, (name, target), from_, used.values()), kind)
-    located = {key: cell_texts(Path(source.name), source.frame[held], empty=False) for key, held in used.items()}
+    source, (frame, row_lines, unread) = _read(table)
+    used = _key_columns(source, frame.columns, keys)
+    held = _value_column(source, frame.columns, (name, target, *_NAMES[kind]), from_, used.values())
+    values = _values(source, frame[held], kind)
+    located = {key: cell_texts(source, frame[key_column], empty=False) for key, key_column in used.items()}
     labels = [" ".join(str(part) for part in row if part is not None) for row in zip(*located.values(), strict=True)]
     matches, reasons = (_by_id if keys == BY_ID else _by_times)(workspace, located, most)
     rows, segments = (matches[side].value_counts() for side in ("row", "segment"))
@@ -108,13 +104,14 @@ def join(
     good = matches.filter(~pl.col("row").is_in(list(reasons)))
     if good.is_empty():
         first = f"; {labels[row]!r} {reasons[row]}" if (row := min(reasons, default=None)) is not None else ""
-        raise InputError(f"{source.name}: none of its {len(values):,} rows can be joined{first}")
+        raise InputError(f"{source}: none of its {len(values):,} rows can be joined{first}")
     ids = tables.read(workspace, ["segment_id"])["segment_id"]
     found = pl.DataFrame({"segment_id": ids[good["segment"]], "value": values[good["row"]]}).drop_nulls("value")
-    record = {"step": "join", "kind": kind, "file": source.name, "from": values.name, "on": list(keys)}
+    record = {"step": "join", "kind": kind, "file": str(source), "from": values.name, "on": list(keys)}
     changes = store_column(workspace, target, found, record)
     shown = values.cast(pl.String)
-    problems += [(source.name, source.lines[row], labels[row], reasons[row], shown[row]) for row in sorted(reasons)]
+    problems: list[tuple[Any, ...]] = [(str(source), one.line, "", one.reason, None) for one in unread]
+    problems += [(str(source), row_lines[row], labels[row], reasons[row], shown[row]) for row in sorted(reasons)]
     if problems:
         tables.write(workspace, pl.DataFrame(problems, schema=_PROBLEMS, orient="row"), table=f"joined/{target}")
     else:
@@ -129,55 +126,49 @@ def join(
     return report
 
 
-def _read(table: Any) -> tuple[_Table, list[tuple[Any, ...]]]:
-    if not isinstance(table, str | Path):
-        frame = as_polars(table)
-        return _Table("table", frame, range(1, len(frame) + 1)), []
-    path = Path(table)
-    cells = read_cells(path, ending=".jsonl" if path.suffix.lower() == ".json" else None)
-    if cells.frame.is_empty():
-        first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
-        raise InputError(f"{path}: no readable rows{first}")
-    return _Table(str(path), cells.frame, cells.lines), [(str(path), one.line, "", one.reason, None) for one in cells.problems]
+def _read(table: Any) -> tuple[Path, Cells]:
+    """Return the name of a table for messages, and its cells."""
+    if isinstance(table, str | Path):
+        path = Path(table)
+        return path, read_cells(path, ending=".jsonl" if path.suffix.lower() == ".json" else None)
+    frame = dataframes.as_polars(table)
+    return Path("table"), Cells(frame, range(1, len(frame) + 1), [])
 
 
-def _key_columns(source: _Table, keys: Sequence[str]) -> dict[str, str]:
+def _key_columns(source: Path, held: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
     """Return the column of each key; a duration stands for a missing end."""
-    held = source.frame.columns
     found = {key: next((name for name in _NAMES[key] if name in held), None) for key in (*keys, "duration")}
     without_end = "end" in keys and found["end"] is None and found["duration"] is not None
     wanted = [key for key in found if key != ("end" if without_end else "duration")]
     if missing := [key for key in wanted if found[key] is None]:
         usual = ", ".join(_NAMES[missing[0]])
-        raise InputError(f"{source.name}: no column {missing[0]} (or {usual}); it has {', '.join(held)}")
+        raise InputError(f"{source}: no column {missing[0]} (or {usual}); it has {', '.join(held)}")
     return {key: name for key in wanted if (name := found[key])}
 
 
-def _value_column(source: _Table, kind: str, names: Sequence[str], from_: str | None, used: Iterable[str]) -> str:
-    held = source.frame.columns
+def _value_column(source: Path, held: Sequence[str], names: Sequence[str], from_: str | None, used: Iterable[str]) -> str:
     others = [name for name in held if name not in used]
     if from_ is not None:
         if from_ not in held:
-            raise InputError(f"{source.name}: no column {from_!r}; it has {', '.join(held)}")
+            raise InputError(f"{source}: no column {from_!r}; it has {', '.join(held)}")
         return from_
-    for name in (*names, *_NAMES[kind], *(others if len(others) == 1 else [])):
+    for name in (*names, *(others if len(others) == 1 else [])):
         if name in others:
             return name
-    raise InputError(f"{source.name}: which column has the values? name it by from; it has {', '.join(others) or 'no others'}")
+    raise InputError(f"{source}: which column has the values? name it by from; it has {', '.join(others) or 'no others'}")
 
 
-def _values(source: _Table, name: str, kind: str) -> pl.Series:
+def _values(source: Path, column: pl.Series, kind: str) -> pl.Series:
     """Return the values to join: texts composed, lists of words joined; of other columns numbers, true or false."""
-    column = source.frame[name]
     if column.dtype == pl.List(pl.String):
         column = column.list.join(" ")
     elif column.dtype == pl.String and (lists := column.str.starts_with('["')).any():
         column = column.scatter(lists.arg_true(), [_joined(one) for one in column.filter(lists)])
     if kind != "column":
-        return cell_texts(Path(source.name), column, empty=True).str.normalize("NFC")
+        return cell_texts(source, column, empty=True).str.normalize("NFC")
     if column.dtype == pl.Boolean or column.dtype.is_numeric():
         return column
-    plain = cell_texts(Path(source.name), column, empty=False)
+    plain = cell_texts(source, column, empty=False)
     if column.dtype != pl.String or plain.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
         return plain
     lower = plain.str.to_lowercase()
@@ -196,64 +187,46 @@ def _joined(words: str) -> str:
 def _by_id(workspace: Workspace, located: Mapping[str, pl.Series], _tolerance: Decimal) -> tuple[pl.DataFrame, dict[int, str]]:
     """Return pairs of a row of the table and of a segment (numbers), and why rows match none."""
     ids = tables.read(workspace, ["segment_id"]).with_row_index("segment")
-    return _paired(pl.DataFrame({"segment_id": located["segment_id"]}), ids)
-
-
-def _paired(rows: pl.DataFrame, segments: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, str]]:
-    keys = [name for name in segments.columns if name != "segment"]
-    rows = rows.with_row_index("row")
-    matches = rows.join(segments, on=keys, maintain_order="left").select("row", "segment")
+    rows = located["segment_id"].alias("segment_id").to_frame().with_row_index("row")
+    matches = rows.join(ids, on="segment_id", maintain_order="left").select("row", "segment")
     missed = rows.join(matches, on="row", how="anti")
-    empty = missed.filter(pl.any_horizontal(pl.col(keys).is_null()))["row"]
-    return matches, dict.fromkeys(missed["row"], "matches no segment") | dict.fromkeys(empty, "a key is empty or no number")
+    empty = missed.filter(pl.col("segment_id").is_null())["row"]
+    return matches, dict.fromkeys(missed["row"], _UNMATCHED) | dict.fromkeys(empty, _NO_KEY)
 
 
 def _by_times(workspace: Workspace, located: Mapping[str, pl.Series], tolerance: Decimal) -> tuple[pl.DataFrame, dict[int, str]]:
     known = _recording_names(workspace)
-    names = located["file"].to_list()
-    recordings = [next((known[key] for key in _spellings(name) if key in known), None) if name else None for name in names]
     times = {key: [_decimal(one) for one in located[key]] for key in ("start", "end", "duration") if key in located}
     if "end" not in times:
         pairs = zip(times["start"], times["duration"], strict=True)
         times["end"] = [None if start is None or length is None else start + length for start, length in pairs]
-    held = tables.read(workspace, ["recording_id", "source_start", "source_end"])
-    bounds = [[_decimal(one) for one in held[name]] for name in ("source_start", "source_end")]
-    segments = _located(held["recording_id"], *bounds).with_row_index("segment")
-    unique = [one if isinstance(one, str) else None for one in recordings]
-    matches, reasons = _paired(_located(unique, times["start"], times["end"]), segments)
-    if tolerance:
-        missed = [(row, recordings[row], times["start"][row], times["end"][row]) for row in reasons]
-        near = _near(missed, zip(held["recording_id"], *bounds, strict=True), tolerance)
-        matches = pl.concat([matches, pl.DataFrame(near, schema=matches.schema, orient="row")])
-        reasons = {row: why for row, why in reasons.items() if row not in {row for row, _ in near}}
-    for row in reasons:
-        if names[row] and not isinstance(recordings[row], str):
-            reasons[row] = "no recording has this name" if recordings[row] is None else "several recordings have this name"
-    return matches, reasons
-
-
-def _located(recordings: Iterable[str | None], start: Iterable[Decimal | None], end: Iterable[Decimal | None]) -> pl.DataFrame:
-    columns = {"recording_id": recordings, "start": map(_written, start), "end": map(_written, end)}
-    return pl.DataFrame({name: pl.Series(values, dtype=pl.String) for name, values in columns.items()})
-
-
-def _near(rows: Iterable[tuple[Any, ...]], segments: Iterable[tuple[Any, ...]], tolerance: Decimal) -> list[tuple[int, int]]:
-    """Return the pairs of a row (number, recording, start, end) and a segment whose times differ by `tolerance` at most."""
-    by_recording = defaultdict(list)
-    for number, (owner, start, end) in enumerate(segments):
-        if start is not None and end is not None:
-            by_recording[owner].append((start, end, number))
-    for some in by_recording.values():
+    segments = defaultdict(list)
+    for number, (owner, *bounds) in enumerate(tables.read(workspace, ["recording_id", "source_start", "source_end"]).iter_rows()):
+        first, last = map(_decimal, bounds)
+        if first is not None and last is not None:
+            segments[owner].append((first, last, number))
+    for some in segments.values():
         some.sort()
-    found = []
-    for row, owner, start, end in rows:
-        some = by_recording.get(owner, []) if start is not None and end is not None else []
-        for first, last, number in some[bisect_left(some, (start - tolerance,)) if some else 0 :]:
-            if first > start + tolerance:
-                break
-            if abs(last - end) <= tolerance:
-                found.append((row, number))
-    return found
+    matches, reasons = [], {}
+    for row, (name, start, end) in enumerate(zip(located["file"], times["start"], times["end"], strict=True)):
+        recording = next((known[key] for key in _spellings(name or "") if key in known), None)
+        if name and not isinstance(recording, str):
+            reasons[row] = "no recording has this name" if recording is None else "several recordings have this name"
+        elif not isinstance(recording, str) or start is None or end is None:
+            reasons[row] = _NO_KEY
+        elif found := _near(segments[recording], start, end, tolerance):
+            matches += [(row, number) for number in found]
+        else:
+            reasons[row] = _UNMATCHED
+    return pl.DataFrame(matches, schema=dict.fromkeys(("row", "segment"), pl.UInt32), orient="row"), reasons
+
+
+def _near(segments: Sequence[tuple[Decimal, Decimal, int]], start: Decimal, end: Decimal, tolerance: Decimal) -> list[int]:
+    """Return the numbers of the segments with equal times, or else of those whose times differ by `tolerance` at most."""
+    first = bisect_left(segments, start - tolerance, key=itemgetter(0))
+    last = bisect_right(segments, start + tolerance, key=itemgetter(0))
+    near = [one for one in segments[first:last] if abs(one[1] - end) <= tolerance]
+    return [one[2] for one in near if one[:2] == (start, end)] or [one[2] for one in near]
 
 
 def _recording_names(workspace: Workspace) -> dict[str, str | int]:
@@ -282,7 +255,3 @@ def _decimal(text: str | None) -> Decimal | None:
     except InvalidOperation:
         return None
     return value if value.is_finite() and -30 <= value.adjusted() <= 12 else None
-
-
-def _written(value: Decimal | None) -> str | None:
-    return None if value is None else f"{value.normalize():f}"

@@ -45,10 +45,7 @@ def _refuse(held: Collection[str], name: str, why: str) -> None:
 
 
 def store_column(workspace: Workspace, column: str, values: pl.DataFrame, record: Mapping[str, Any]) -> dict[str, int]:
-    """Write a column of the segments table from `segment_id`, each once, and `value`; return how many are new, changed and so on.
-
-    Other segments get null. Scores of a text or hypothesis are dropped if a value changes.
-    """
+    """Write a column (`segment_id`, `value`; others get null), and drop scores of what changes; return counts of changes."""
     held = tables.table_schema(workspace)
     _check_joined(workspace, column, held)
     ids = tables.read(workspace, ["segment_id"])

@@ -5,12 +5,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.channels import source_channel
+from nbaudio.core import channels, name_matching, tables, times
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.name_matching import segment_ids
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, conform, is_score, segment_failures, table_path, with_recordings
-from nbaudio.core.times import to_samples_column
 from nbaudio.formats.base import Windows
 from nbaudio.storage.workspace import Workspace
 
@@ -69,15 +66,15 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) ->
     """Convert times to samples where the recording is there; return only ids and the columns that the rules check."""
     # Joins copy their columns.
     own = [name for name in ("segment_id",) if name in frame.columns]
-    checked = frame.select("name", "source_start", "source_end", "text", source_channel(frame), *own)
+    checked = frame.select("name", "source_start", "source_end", "text", channels.source_channel(frame), *own)
     named = checked.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     joined = with_recordings(named, recordings)
     rate, length = joined["sampling_rate"], pl.col("num_samples")
     starts, ends = joined["source_start"], joined["source_end"]
     samples = joined.with_columns(
-        segment_ids(joined["recording_id"], starts, ends, own=joined["segment_id"] if own else None),
-        to_samples_column(starts, rate).alias("start_sample"),
-        to_samples_column(ends, rate).alias("end_sample"),
+        name_matching.segment_ids(joined["recording_id"], starts, ends, own=joined["segment_id"] if own else None),
+        times.to_samples_column(starts, rate).alias("start_sample"),
+        times.to_samples_column(ends, rate).alias("end_sample"),
     )
     # An end that lies past its recording's by at most half a unit of its last decimal is moved to that.
     over = pl.col("end_sample") - length
@@ -186,10 +183,7 @@ class Merge:
 def merge_segments(
     workspace: Workspace, segments: pl.DataFrame, recordings: pl.DataFrame, status: pl.DataFrame, *, others: pl.DataFrame
 ) -> Merge:
-    """Compare the segments of a source, placed and with unique ids, with the table; rows of `others` (sources) are not missing.
-
-    `recordings` is the merged table, `status` that of the source's recordings (see `grow.merge_recordings`).
-    """
+    """Compare the placed segments of a source (see `ingest_report.Placed`) with the table; `others` are not missing."""
     audio = {
         flag: pl.col("recording_id").is_in(status.filter(status=name)["recording_id"].implode())
         for flag, name in (("\0audio", "changed"), ("\0audio_arrived", "arrived"))
@@ -257,7 +251,7 @@ def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) 
     blank = pl.when(pl.col("text").str.contains(r"\S")).then(pl.lit("x")).otherwise(pl.col("text").str.head(0)).alias("text")
     held = tables.scan(workspace, (*columns, "text", "source_channel")).with_columns(blank).collect()
     every = pl.concat(
-        part.select(*columns, blank, source_channel(part))
+        part.select(*columns, blank, channels.source_channel(part))
         for part in (held.join(rows, on="segment_id", how="anti", maintain_order="left"), rows)
     )
     found = with_recordings(every, recordings).select(_first_failure(recordings)).tail(len(rows))

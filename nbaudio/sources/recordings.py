@@ -10,12 +10,10 @@ import msgspec
 import polars as pl
 
 from nbaudio.audio import probe
-from nbaudio.core.atomic import append_lines, parse_lines, raise_disk_full, sha256_file
+from nbaudio.core import atomic, tables, threads
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.name_matching import is_audio
 from nbaudio.core.progress import progress
-from nbaudio.core.tables import RECORDINGS, conform
-from nbaudio.core.threads import ordered_map
 from nbaudio.core.version import __version__
 from nbaudio.formats.base import frame_of_rows
 from nbaudio.storage import archives
@@ -23,7 +21,7 @@ from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(
-    {name: dtype for name, dtype in RECORDINGS.items() if name != "recording_id"}
+    {name: dtype for name, dtype in tables.RECORDINGS.items() if name != "recording_id"}
     | {"num_bytes": pl.Int64(), "mtime_ns": pl.Int64(), "probe_warning": pl.String(), "error": pl.String()}
 )
 
@@ -65,7 +63,7 @@ class Probes:
         self.path = folder / "probes.jsonl"
         self._facts = list(schema)
         self.sha256 = sha256
-        lines = parse_lines(self.path.read_bytes()) if self.path.is_file() else ()
+        lines = atomic.parse_lines(self.path.read_bytes()) if self.path.is_file() else ()
         schema = pl.Schema({**schema, "file": pl.String(), "nbaudio": pl.String()})
         try:
             # Rows of other versions may have other columns.
@@ -73,7 +71,7 @@ class Probes:
         except (pl.exceptions.PolarsError, ValueError, TypeError, OverflowError):  # damaged: all are probed again
             known = pl.DataFrame(schema=schema)
         if before is not None:
-            known = pl.concat([conform(before, schema, "recordings").select(schema.names()), known])
+            known = pl.concat([tables.conform(before, schema, "recordings").select(schema.names()), known])
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the memory.
         self._known = known.unique("file", keep="last", maintain_order=True).filter(usable)
@@ -92,8 +90,8 @@ class Probes:
 
     def add(self, rows: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
         """Add facts of files; they are on the disk when this returns."""
-        with raise_disk_full(self.path):
-            append_lines(self.path, [_encode({**row, "file": str(file), "nbaudio": __version__}) for file, row in rows])
+        with atomic.raise_disk_full(self.path):
+            atomic.append_lines(self.path, [_encode({**row, "file": str(file), "nbaudio": __version__}) for file, row in rows])
 
 
 def probe_recordings(
@@ -105,11 +103,7 @@ def probe_recordings(
     keep: Path,
     before: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Probe recordings, given relative to `root`; return `FACTS` by path, sorted, and the `version` of remote ones.
-
-    `error` says why all others are null. Files that are as they were `before` are not opened. The cache in the folder `keep` is
-    deleted when all local recordings are probed.
-    """
+    """Probe recordings below `root`, except those as `before`; return `FACTS`; `keep` is the folder of the cache."""
     place = location(root)
     schema = FACTS if place.local else pl.Schema({**FACTS, "version": pl.String()})
     probes = Probes(keep, schema, sha256=sha256, before=before)
@@ -121,7 +115,7 @@ def probe_recordings(
     workers = jobs or (os.cpu_count() or 1 if total > _SMALL_BYTES * len(paths) else 1)
     facts = [pl.DataFrame(schema=FACTS)]
     with progress("probe recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance:
-        probed = ordered_map(lambda bundle: _probe_bundle(folder, bundle[0], probes), bundles, jobs=workers)
+        probed = threads.ordered_map(lambda bundle: _probe_bundle(folder, bundle[0], probes), bundles, jobs=workers)
         for (_, size), found in zip(bundles, probed, strict=True):
             facts.append(found)
             advance(size / 1e9)
@@ -155,7 +149,7 @@ def _probe_remote(root: Location, paths: Paths, probes: Probes, schema: pl.Schem
             places = ((path, root / path) for path in paths)
             if archives.is_in_archive(root):
                 places = ((place.path, place) for place in archives.all_in_order(root, paths))
-            for row in ordered_map(probe_one, places, jobs=workers):
+            for row in threads.ordered_map(probe_one, places, jobs=workers):
                 advance(1)
                 yield row
 
@@ -190,7 +184,7 @@ def _probe_bundle(root: Path, paths: Paths, probes: Probes) -> pl.DataFrame:
 def _probe_file(path: Path, *, sha256: bool) -> dict[str, Any]:
     try:
         found, status = probe(path), path.stat()
-        digest = sha256_file(path) if sha256 else None
+        digest = atomic.sha256_file(path) if sha256 else None
     except (AudioError, OSError) as error:
         return {"error": str(error)}
     facts = {name: getattr(found, name) for name in ("sampling_rate", "num_channels", "num_samples", "codec")}

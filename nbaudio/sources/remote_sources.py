@@ -1,40 +1,35 @@
 """Read remote sources: fetch a file, or all files of a folder that are not recordings, into the workspace."""
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-import msgspec
 import polars as pl
 
-from nbaudio.core.atomic import append_lines, atomic_write, raise_disk_full, read_lines
+from nbaudio.core import input_guards, name_matching, progress, threads
+from nbaudio.core.atomic import append_lines, atomic_write, parse_lines, raise_disk_full
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.input_guards import check_regular
-from nbaudio.core.name_matching import is_audio
-from nbaudio.core.progress import progress
-from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import PROBLEMS, Problem, Reader, Transcripts
+from nbaudio.storage import urls
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.location import LocalPath, Location
-from nbaudio.storage.remote import remote
-from nbaudio.storage.urls import is_url
+from nbaudio.storage.location import LocalPath
+from nbaudio.storage.remote import Remote, remote
 
 REMOTE_FORMATS = frozenset({"librispeech", "folder"})  # read a remote folder themselves: many files, or only recordings
 _FETCHED = ".fetched.jsonl"
 _JOBS = 8
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(tuple[str, int, str | None]).decode
 _MOST_NAME_BYTES = 230  # file systems allow 255, and `.name.pid.partial` must fit
 
 
-def resolve_source(source: str | Path, cache: Cache) -> Location:
+def resolve_source(source: str | Path, cache: Cache) -> LocalPath | Remote:
     """Return the absolute path or the address of a source, without opening it."""
-    if not is_url(str(source)):
+    if not urls.is_url(str(source)):
         path = Path(source).absolute()
         if not path.is_dir():
             with suppress(FileNotFoundError):  # the reader says what it expects
-                check_regular(path)
+                input_guards.check_regular(path)
         return LocalPath(path)
     place = remote(str(source), cache)
     if place.is_scheme:
@@ -43,7 +38,7 @@ def resolve_source(source: str | Path, cache: Cache) -> Location:
 
 
 def read_remote(
-    format: str, reader: Reader, place: Location, options: Mapping[str, str], *, folder: Path, begin: Callable[[], object]
+    format: str, reader: Reader, place: Remote, options: Mapping[str, str], *, folder: Path, begin: Callable[[], object]
 ) -> Transcripts:
     """Read a remote source, fetched into `folder`; `begin` is called once it is known to exist, before anything is written."""
     try:
@@ -57,12 +52,12 @@ def read_remote(
                 raise InputError(f"{place}: the server does not list this folder; name a file")
             long = {name for name in listed[0] if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))}
             names = [name for name in listed[0] if name not in long]
-            _fetch(folder, {name: place / name for name in names if not is_audio(name)})
+            _fetch(folder, {name: place / name for name in names if not name_matching.is_audio(name)})
             for name in {str(PurePosixPath(name).parent) for name in names}:  # readers look for folders of recordings
                 (folder / name).mkdir(parents=True, exist_ok=True)
             found = reader(folder, **options)
             rejected = [*listed[1], *((name, "its name is too long for a file") for name in sorted(long))]
-            further = [Problem(name, None, reason) for name, reason in rejected if not is_audio(name)]
+            further = [Problem(name, None, reason) for name, reason in rejected if not name_matching.is_audio(name)]
             problems = pl.concat([found.problems, pl.DataFrame(further, schema=PROBLEMS, orient="row")])
             found = replace(found, problems=problems)
         else:
@@ -81,26 +76,23 @@ def read_remote(
     return found
 
 
-def _fetch(folder: Path, places: Mapping[str, Location]) -> None:
+def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
     """Fetch files whose current version is missing, and remove all other files."""
     log = folder / _FETCHED
-    try:
-        known = {name: status for name, *status in read_lines(log, _decode, "a name, a size and a version")}
-    except InputError:  # of another version
-        log.unlink()
-        known = {}
+    lines = parse_lines(log.read_bytes()) if log.is_file() else ()
+    known = {line.get("name"): (line.get("num_bytes"), line.get("version")) for line in lines}
 
     def fetch(name: str) -> None:
         status, target = places[name].status(), folder / name
-        here = known.get(name) == [*status] and status.version and target.is_file() and target.stat().st_size == status.num_bytes
+        here = known.get(name) == (*status,) and status.version and target.is_file() and target.stat().st_size == status.num_bytes
         if not here:
             with atomic_write(target, sync=False) as partial:
                 places[name].download(partial, status)
             with raise_disk_full(log):
-                append_lines(log, [_encode([name, *status])])
+                append_lines(log, [json.dumps({"name": name, **status._asdict()}).encode()])
 
-    with progress("fetch source", len(places), "files", show=len(places) > 1) as advance:
-        for _ in ordered_map(fetch, places, jobs=_JOBS):
+    with progress.progress("fetch source", len(places), "files", show=len(places) > 1) as advance:
+        for _ in threads.ordered_map(fetch, places, jobs=_JOBS):
             advance(1)
     kept = {folder / name for name in (*places, _FETCHED)}
     for path in folder.rglob("*"):

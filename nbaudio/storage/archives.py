@@ -15,11 +15,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import AudioError, InputError, one_line
-from nbaudio.storage.filesystems import filter_names
-from nbaudio.storage.location import Location
-from nbaudio.storage.network import convert_error
+from nbaudio.storage import filesystems, location, network, urls
 from nbaudio.storage.remote import Content, Remote, remote
-from nbaudio.storage.urls import is_url
 
 _SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: Errors of reading a damaged archive, or a file that is none.
@@ -44,7 +41,7 @@ class Member(NamedTuple):
         return b"".join(iter(partial(file.read, _PIECE_BYTES), b"")) if file else b""
 
 
-def is_in_archive(place: Location) -> TypeGuard[Remote]:
+def is_in_archive(place: location.Location) -> TypeGuard[Remote]:
     """Return whether a folder or file is in a compressed tar."""
     return isinstance(place, Remote) and place.root.startswith("tar://") and place.root.lower().endswith(_SUFFIXES)
 
@@ -66,7 +63,7 @@ class _Unpacked(io.RawIOBase):
     _file: Any = None  # nothing to close if the archive cannot be opened
 
     def __init__(self, archive: Path) -> None:
-        with convert_error(InputError, tarfile.ReadError):
+        with network.convert_error(InputError, tarfile.ReadError):
             self._archive, self._size = archive, input_guards.check_regular(archive).st_size
         with archive.open("rb") as file:
             head = file.read(_HEAD_BYTES)
@@ -95,7 +92,7 @@ class _Unpacked(io.RawIOBase):
 
     def check(self, position: int) -> None:
         """Raise tarfile.ReadError if the archive may not expand to `position` bytes."""
-        with convert_error(InputError, tarfile.ReadError):
+        with network.convert_error(InputError, tarfile.ReadError):
             input_guards.check_expansion(self._archive, self._size, position)
 
 
@@ -107,7 +104,7 @@ def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], l
         names.extend(place.path for place in members_in_order(folder))
     except AudioError as error:
         broken.append((folder.name or folder.root.rpartition("/")[2], str(error)))
-    paths, refused = filter_names(names, wanted)
+    paths, refused = filesystems.filter_names(names, wanted)
     return paths, refused + broken
 
 
@@ -129,7 +126,7 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
     start = len(top) + 1 if top else 0
     with ExitStack() as stack:
-        path = stack.enter_context(remote(outer, folder.cache, folder.network).fetched()) if is_url(outer) else Path(outer)
+        path = stack.enter_context(remote(outer, folder.cache, folder.network).fetched()) if urls.is_url(outer) else Path(outer)
         try:
             for member in members(path):
                 name = member.name[start:]

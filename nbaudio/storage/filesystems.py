@@ -9,8 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.core.input_guards import check_regular
-from nbaudio.storage.http import HttpFiles
-from nbaudio.storage.hub import hub_filesystem
+from nbaudio.storage import http, hub
 from nbaudio.storage.network import Network
 from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 
@@ -41,9 +40,9 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
     if scheme in ARCHIVES and getattr(_ARCHIVE, "address", None) == address:
         return cast(FilesystemPath, _ARCHIVE.place)
     if scheme in WEB:
-        return FilesystemPath(HttpFiles(network), quote(address, safe="%/:=&~+!$,;'@()*[]"), scheme)
+        return FilesystemPath(http.HttpFiles(network), quote(address, safe="%/:=&~+!$,;'@()*[]"), scheme)
     if scheme == "hf":
-        return FilesystemPath(hub_filesystem(network), address.removeprefix("hf://"), scheme)
+        return FilesystemPath(hub.hub_filesystem(network), address.removeprefix("hf://"), scheme)
     fs, path = _open_filesystem(address, scheme, network)
     if scheme == "s3":
         fs.retries = _S3_TRIES
@@ -60,12 +59,19 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
 def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, str]:
     archive = address.rpartition("::")[2]
     try:
+        from fsspec.config import conf
         from fsspec.core import filesystem, url_to_fs
 
         if archive != address and urlsplit(archive).scheme in WEB:
-            fs = filesystem(scheme, fo=HttpFiles(network).open(archive), skip_instance_cache=True)
+            fs = filesystem(scheme, fo=http.HttpFiles(network).open(archive), skip_instance_cache=True)
             return fs, fs._strip_protocol(address.partition("::")[0])
-        return url_to_fs(address, **_options(scheme, network))  # type: ignore[no-any-return]
+        # Listings are never served from fsspec's cache.
+        options: dict[str, Any] = {} if scheme in ("memory", *ARCHIVES) else {"use_listings_cache": False}
+        if scheme == "s3":
+            timeout = network.timeout / _S3_TRIES
+            limits = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"max_attempts": 0}}
+            options["config_kwargs"] = limits | conf.get(scheme, {}).get("config_kwargs", {})
+        return url_to_fs(address, **options)  # type: ignore[no-any-return]
     except ImportError as error:
         package, extra = _PACKAGES.get(scheme, ("", ""))
         if not extra:
@@ -75,20 +81,6 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
         if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
             raise InputError(f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME") from error
         raise
-
-
-def _options(scheme: str, network: Network) -> dict[str, Any]:
-    if scheme in ("memory", *ARCHIVES):
-        return {}
-    # Listings are never served from fsspec's cache.
-    own: dict[str, Any] = {"use_listings_cache": False}
-    if scheme == "s3":
-        from fsspec.config import conf
-
-        timeout = network.timeout / _S3_TRIES
-        limits = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"max_attempts": 0}}
-        own["config_kwargs"] = limits | conf.get(scheme, {}).get("config_kwargs", {})
-    return own
 
 
 def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -115,7 +107,7 @@ def list_files(fs: Any, folder: str, levels: int) -> Iterator[str]:
             yield from list_files(fs, name, levels - 1) if levels else fs.find(name)
 
 
-def list_links(fs: HttpFiles, top: str) -> set[str]:
+def list_links(fs: http.HttpFiles, top: str) -> set[str]:
     """Return the files that the pages of a web folder and its subfolders link to, relative to it."""
     top = f"{top.rstrip('/')}/"
     names: set[str] = set()

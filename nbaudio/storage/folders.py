@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from nbaudio.core import atomic
+from nbaudio.core import atomic, input_guards, threads
 from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.core.input_guards import check_regular
-from nbaudio.core.threads import ordered_map
-from nbaudio.storage.base import FileStatus
+from nbaudio.storage import base, urls
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError, convert_error
-from nbaudio.storage.urls import check_writable, is_url, stays_inside
+from nbaudio.storage.remote import Remote
 
 # Small files that are transferred at once.
 _JOBS = 8
@@ -72,7 +70,7 @@ class Folder:
             if not place.is_folder():
                 return num_bytes in (None, place.status().num_bytes) and self._sha256(name) == sha256
             parts = list(place.files())
-            hashes = ordered_map(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
+            hashes = threads.ordered_map(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
             return atomic.sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
         except RemoteNotFoundError:
             return False
@@ -118,7 +116,7 @@ class Folder:
         place = self._place(name)
         try:
             if place.local is not None:
-                check_regular(place.local)
+                input_guards.check_regular(place.local)
         except FileNotFoundError as error:
             raise InputError(f"{place}: missing") from error
         with convert_error(RemoteNotFoundError, InputError):
@@ -140,11 +138,11 @@ class Folder:
         """Upload a file, or all files of a folder, and remove others from the remote folder."""
         if written.is_file():
             sha256 = sha256_file(written)
-            status = self._place(name).put(written)
+            status = cast(Remote, self._place(name)).put(written)
             write_json(desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
             return
         parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
-        list(ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS))
+        list(threads.ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS))
         for part in {*self._place(name).files()} - parts:
             self.remove(f"{name}/{part}")
 
@@ -156,7 +154,7 @@ class Folder:
         with self._place(name).fetched(found) as path:
             return sha256_file(path)
 
-    def _sent(self, name: str, found: FileStatus) -> str | None:
+    def _sent(self, name: str, found: base.FileStatus) -> str | None:
         """Return the hash of an uploaded file whose version in the store is still the same."""
         if self.desk is not None and found.version is not None and (note := self.desk / "sent" / f"{name}.json").is_file():
             sent = read_json(note)
@@ -165,7 +163,7 @@ class Folder:
         return None
 
     def _copy_on_server(self, name: str, source: Location, sha256: str | None) -> None:
-        target = self._place(name)
+        target = cast(Remote, self._place(name))
         with suppress(RemoteNotFoundError):
             if self._sent(name, target.status()):
                 return
@@ -175,7 +173,7 @@ class Folder:
 
     def _place(self, name: str) -> Location:
         """Validate a name, which may come from an untrusted table, and return the file's location."""
-        if not stays_inside(name):
+        if not urls.stays_inside(name):
             raise InputError(f"{name}: points outside the folder")
         return self.place / name
 
@@ -198,9 +196,9 @@ def _link(source: Path, target: Path) -> None:
 
 def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:
     """Return the folder at a path, made absolute, or at an address; one that is written to needs a `desk` if it is remote."""
-    place = location(str(where) if is_url(str(where)) else Path(where).absolute())
+    place = location(str(where) if urls.is_url(str(where)) else Path(where).absolute())
     if desk is not None and place.local is None:
-        check_writable(str(place))
+        urls.check_writable(str(place))
     return Folder(place, desk)
 
 

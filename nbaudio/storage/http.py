@@ -14,20 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urljoin, urlsplit
 
+from nbaudio.core import input_guards, version
 from nbaudio.core.errors import InputError
-from nbaudio.core.input_guards import MAX_TEXT_BYTES
-from nbaudio.core.progress import on_message
-from nbaudio.core.version import __version__
-from nbaudio.storage.base import RangeFile
+from nbaudio.storage import base, urls
 from nbaudio.storage.network import RETRYABLE, Network, RedirectError, RemoteRefusedError, convert_error
-from nbaudio.storage.urls import WEB, redact_log
 
 if TYPE_CHECKING:
     import urllib3
 
 MAX_REDIRECTS = 10
 REDIRECTS = (301, 302, 303, 307, 308)
-_HEADERS: Mapping[str, str] = {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"}
+_HEADERS: Mapping[str, str] = {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{version.__version__}"}
 _CHUNK_BYTES = 1 << 18
 # Connections that are kept open per host: more than threads, as urllib3 warns of each one that it discards.
 _CONNECTIONS = 64
@@ -62,13 +59,13 @@ class HttpClient:
         self._proxies: dict[str, urllib3.PoolManager] = {}
         self._open: set[urllib3.BaseHTTPResponse] = set()
         for scheme, proxy in urllib.request.getproxies().items():
-            if scheme in WEB:
+            if scheme in urls.WEB:
                 try:
                     user = urllib3.util.parse_url(proxy).auth
                     headers = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
                     self._proxies[scheme] = urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
-                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {redact_log(str(error))}") from None
+                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {urls.redact_log(str(error))}") from None
 
     @contextmanager
     def request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
@@ -191,26 +188,16 @@ class HttpFiles:
         """Write a file to a local path; raise RemoteRefusedError if the server sends more than `num_bytes`."""
         with self._request("GET", url) as response, Path(path).open("wb") as file:
             for chunk in _chunks(response, url, num_bytes, "that it announced"):
-                on_message(urlsplit(url).netloc)
                 file.write(chunk)
 
     def ls(self, url: str) -> list[str]:
         """Return the URLs that the page of a folder links to below it."""
         top = f"{url.rstrip('/')}/"
-        server = "{0.scheme}://{0.netloc}".format(urlsplit(url))
         with self._request("GET", url) as response:
             is_page = _mimetype(response.headers) in ("text/html", "")
-            page = b"".join(_chunks(response, url, MAX_TEXT_BYTES, "that were requested")) if is_page else b""
-        found = set()
-        for link, text in _LINK.findall(page.decode("utf8", "ignore")):
-            address = link or text
-            if address.startswith("/") and len(address) > 1:
-                address = server + address
-            if not address.startswith("http"):
-                address = top + address.lstrip("/")
-            if address.startswith(top) and address.removeprefix(top) not in ("..", "../"):
-                found.add(address)
-        return sorted(found)
+            page = b"".join(_chunks(response, url, input_guards.MAX_TEXT_BYTES, "that were requested")) if is_page else b""
+        found = {urljoin(top, link or text) for link, text in _LINK.findall(page.decode("utf8", "ignore"))}
+        return sorted(address for address in found if address.startswith(top))
 
     def open(self, url: str) -> BinaryIO:
         """Open a file that reads ranges, for archives."""
@@ -222,7 +209,7 @@ class HttpFiles:
         size = self.info(url)["size"]
         if size is None:
             raise ValueError("the server does not announce its length")
-        return io.BufferedReader(RangeFile(read, lambda: None, size, _ARCHIVE_BLOCK_BYTES))
+        return io.BufferedReader(base.RangeFile(read, lambda: None, size, _ARCHIVE_BLOCK_BYTES))
 
     @contextmanager
     def _request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
@@ -236,7 +223,7 @@ class HttpFiles:
                     yield response
                     return
                 url = urljoin(url, response.headers.get("Location", ""))
-            if urlsplit(url).scheme not in WEB:
+            if urlsplit(url).scheme not in urls.WEB:
                 break
         raise RedirectError("a redirect loop, or a redirect to an invalid URL")
 

@@ -79,7 +79,6 @@ class HubDataset:
     """A dataset at a URL without revision: its `files` by path and last commit (`head`) when listed, and commits on top of it."""
 
     def __init__(self, place: "Remote") -> None:
-        """Prepare requests; `refresh` sends the first one."""
         with requires_extra("hub"):
             from huggingface_hub import HfApi
 
@@ -129,7 +128,7 @@ class HubDataset:
             if not show and not are_progress_bars_disabled():
                 disable_progress_bars()
                 stack.callback(enable_progress_bars)
-            self._send(send, done="written", names_host=False)
+            self._send(send, done="written")
 
     def _list(self) -> None:
         from huggingface_hub import RepoFile
@@ -139,7 +138,7 @@ class HubDataset:
         self.files = {each.path: each for each in tree if isinstance(each, RepoFile)}
         self.exists, self.private, self.head = True, bool(found.private), str(found.sha)
 
-    def _send(self, request: Callable[[], Result], *, done: str = "read", names_host: bool = True) -> Result:
+    def _send(self, request: Callable[[], Result], *, done: str = "read") -> Result:
         """Call the library with retries beyond its own."""
 
         def once() -> Result:
@@ -151,4 +150,4 @@ class HubDataset:
             except RuntimeError as error:  # names the file of an upload; the cause is the response
                 raise error.__cause__ or error from None
 
-        return with_retries(self._place, once, done=done, names_host=names_host)
+        return with_retries(self._place, once, done=done)

@@ -1,7 +1,6 @@
 """Locations, what steps read and write: files and folders on this machine, or remote; and the location of any path or address."""
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -61,21 +60,6 @@ class LocalPath:
     def fetched(self, _status: FileStatus | None = None) -> AbstractContextManager[Path]:
         """Yield a local path of the whole file, valid within the context; a known `status` saves a request."""
         return nullcontext(self.local)
-
-    def download(self, target: Path, _status: FileStatus) -> None:
-        """Write the whole file to a path that holds nothing or its first bytes; the status is its current one."""
-        shutil.copyfile(self.local, target)
-
-    def put(self, source: Path) -> FileStatus:
-        """Write a local file under this name, which appears when it is complete."""
-        with self.new() as partial:
-            shutil.copyfile(source, partial)
-        return self.status()
-
-    def copy_from(self, source: "Location") -> FileStatus:
-        """Write a copy of a file of the same scheme under this name."""
-        with source.fetched() as path:
-            return self.put(path)
 
     def ranges(self, _windows: int, _share: float) -> tuple[None, None]:
         """Return the status if requested, and a file that reads ranges if that is cheaper for a share of it in some windows."""

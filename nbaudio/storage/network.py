@@ -9,17 +9,15 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from nbaudio.core.atomic import disk_full_reason
+from nbaudio.core import atomic, input_guards
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.core.input_guards import parse_size
-from nbaudio.core.progress import waiting
 
 if TYPE_CHECKING:
     from nbaudio.storage.remote import Remote
@@ -34,7 +32,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = 
     "timeout": (float, lambda value: 0 < value < float("inf"), "must be more than 0 seconds"),
     "tries": (int, lambda value: value >= 1, "must be a whole number, 1 or more"),
     "max_wait": (float, lambda value: value >= 0, "must be a number of seconds"),
-    "max_size": (parse_size, lambda value: value >= 1, "must be a size such as 50GB"),
+    "max_size": (input_guards.parse_size, lambda value: value >= 1, "must be a size such as 50GB"),
 }
 
 
@@ -165,9 +163,7 @@ def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[
         raise raised(str(error)) from error
 
 
-def with_retries(
-    place: "Remote", request: Callable[[], Result], *, done: str = "read", proves: bool = True, names_host: bool = True
-) -> Result:
+def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = "read", proves: bool = True) -> Result:
     """Return the result of a request, with retries (docs/network.md); `proves`: a result shows that the host works."""
     network, host = place.network, place.host
     first, pause = time.monotonic(), 0.0
@@ -178,14 +174,13 @@ def with_retries(
             raise AudioError(f"{place}: {given_up}")
         began = time.monotonic()
         try:
-            with waiting(host) if names_host else nullcontext():
-                result = request()
+            result = request()
         except NbaudioError:
             raise
         except Exception as error:
             # Filesystems may report another failure as a missing file; the cause then says which.
             cause = error.__cause__ if isinstance(error, FileNotFoundError) and error.__cause__ else error
-            if disk_full_reason(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
+            if atomic.disk_full_reason(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
                 raise  # the local disk
             if permanent := _permanent_error(place, cause, done):
                 network.succeeded(host)  # it responds
@@ -200,18 +195,18 @@ def with_retries(
             retried = done == "read" and str(place).startswith("hf://") and now - began > network.timeout
             if attempt == network.tries or retried:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
-            pause = backoff_seconds(attempt, random.random()) if delay is None else 0.0  # noqa: S311 - spreads requests, no secret
-            with waiting(host):
-                time.sleep(pause if delay is None else delay)
+            pause = backoff_seconds(attempt) if delay is None else 0.0
+            time.sleep(pause if delay is None else delay)
         else:
             if proves:
                 network.succeeded(host)
             return result
 
 
-def backoff_seconds(failures: int, jitter: float) -> float:
-    """Return the seconds before the next try: doubled with each failure, times 0.75 to 1.25 by a `jitter` from 0 to 1."""
-    return min(FIRST_PAUSE_S * 2.0 ** min(max(failures - 1, 0), 100) * (0.75 + jitter / 2), _MAX_PAUSE_S)
+def backoff_seconds(failures: int) -> float:
+    """Return the seconds before the next try: doubled with each failure, times a random number from 0.75 to 1.25."""
+    jitter = random.uniform(0.75, 1.25)  # noqa: S311 - spreads requests, no secret
+    return min(FIRST_PAUSE_S * 2.0 ** min(max(failures - 1, 0), 100) * jitter, _MAX_PAUSE_S)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

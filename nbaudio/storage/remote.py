@@ -14,7 +14,6 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
-from nbaudio.core.progress import on_message
 from nbaudio.storage.base import FileStatus, RangeFile
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
@@ -56,7 +55,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Remote:
-    """A remote file or folder; see `LocalPath`."""
+    """A remote file or folder; see `LocalPath`. Failed listings raise InputError or NbaudioError, failed writes NbaudioError."""
 
     root: str  # validated address of the folder
     cache: Cache | None = None  # keeps fetched files; None deletes them after use
@@ -144,6 +143,7 @@ class Remote:
                 raise type(error)(str(error).replace(str(path), str(self))) from error
 
     def download(self, target: Path, status: FileStatus) -> None:
+        """Download the file to `target`, continuing a partial download; `status` is the current one of the file."""
         free = shutil.disk_usage(target.parent).free
         if status.num_bytes > free:
             raise AudioError(f"{self}: no space for its {status.num_bytes:,} bytes, {free:,} are free on the disk")
@@ -181,7 +181,6 @@ class Remote:
         return status, None
 
     def listing(self, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]] | None:
-        """See `LocalPath.listing`; raise InputError if the folder cannot be listed or does not exist."""
         if self.is_scheme:
             return None
         try:
@@ -194,12 +193,10 @@ class Remote:
         return None if self._is_on_web and not paths and not refused else (paths, refused)
 
     def files(self) -> Iterator[str]:
-        """See `LocalPath.files`; raise NbaudioError if it cannot be listed."""
         with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
             yield from sorted(with_retries(self, self._names))
 
     def names(self) -> Iterator[str]:
-        """See `LocalPath.names`; none on the web and the Hub."""
         if self._is_on_web or self.is_scheme or self.located.scheme == "hf":
             return
         fs, top, _ = self.located
@@ -208,21 +205,20 @@ class Remote:
 
     @contextmanager
     def new(self) -> Iterator[Path]:
-        """See `LocalPath.new`; it is written on this machine and uploaded."""
         with tempfile.TemporaryDirectory(prefix="nbaudio-") as folder:
             with atomic_write(Path(folder) / self.name, sync=False) as partial:
                 yield partial
             self.put(Path(folder) / self.name)
 
     def put(self, source: Path) -> FileStatus:
-        """See `LocalPath.put`; raise NbaudioError if that fails."""
+        """Upload a local file under this name, which appears when it is complete."""
         found = self._written(lambda fs, path, options: fs.put_file(str(source), path, **options), "written")
         if found.num_bytes != source.stat().st_size:
             raise NbaudioError(f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload")
         return found
 
     def copy_from(self, source: object) -> FileStatus:
-        """See `LocalPath.copy_from`; the server copies. Raise NbaudioError if that fails."""
+        """Let the server copy a file of the same scheme to this name."""
         origin = remote(str(source)).located.path
         return self._written(lambda fs, path, _: fs.cp_file(origin, path), "copied")
 
@@ -262,7 +258,6 @@ class Remote:
                 with_retries(self, partial(fs.abort_mpu, bucket, upload["Key"], upload["UploadId"]), done="tidied")
 
     def remove(self) -> None:
-        """See `LocalPath.remove`; raise NbaudioError if that fails."""
         fs, path, _ = self.located
         with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
             with_retries(self, lambda: fs.rm_file(path), done="removed")
@@ -295,25 +290,17 @@ class Remote:
     def _download(self, partial: Path, found: FileStatus) -> None:
         """Fetch the whole file; on the web, resume with the missing bytes; from the Hub, in ranges, as its library shows bars."""
         held, (fs, path, scheme) = size_of(partial), self.located
-        resumable = scheme == "hf" or (self._is_on_web and 0 < held < found.num_bytes)
-        if not (resumable and found.version and self._resumed(partial, held, found)):
-            # S3: one part in memory at a time.
-            options = {"num_bytes": found.num_bytes} if scheme in WEB else {"max_concurrency": 1} if scheme == "s3" else {}
-            fs.get_file(path, str(partial), **options)
-        if (held := partial.stat().st_size) != found.num_bytes:
-            raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
-
-    def _resumed(self, partial: Path, held: int, found: FileStatus) -> bool:
-        """Append the missing bytes; return False if the server serves no ranges."""
-        try:
-            with partial.open("ab") as file:
+        if found.version and (scheme == "hf" or (self._is_on_web and 0 < held < found.num_bytes)):
+            with suppress(RemoteRefusedError), partial.open("ab") as file:  # by a server without ranges
                 for start in range(held, found.num_bytes, _PIECE_BYTES):
                     file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes)))
-                    on_message(self.host)
-        except RemoteRefusedError:
-            return False
-        self._check_unchanged(found)
-        return True
+                self._check_unchanged(found)
+                return
+        # S3: one part in memory at a time.
+        options = {"num_bytes": found.num_bytes} if scheme in WEB else {"max_concurrency": 1} if scheme == "s3" else {}
+        fs.get_file(path, str(partial), **options)
+        if (held := partial.stat().st_size) != found.num_bytes:
+            raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
 
     def _check_unchanged(self, status: FileStatus) -> None:
         if self.status() != status:

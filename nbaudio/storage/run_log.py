@@ -1,11 +1,7 @@
 """Run log of a long run: JSON lines without secrets, and a lock on the file that shows whether the run is alive.
 
-Every line has `at` (UTC) and `event`:
-    began     step, pid, host, and the parameters of the run
-    stage     stage, total, unit: a stage begins
-    progress  done (of the stage, in its unit), seconds (since the stage began), failures (of the run, so far)
-    failure   detail
-    ended     how (done, stopped, failed), error
+Every line has `at` (UTC) and `event`: began (step, pid, host, parameters), stage (stage, total, unit), progress (done, seconds
+since the stage began, failures of the run), failure (detail), ended (how: done, stopped or failed; error).
 """
 
 import json
@@ -19,13 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nbaudio.core import input_guards, progress
 from nbaudio.core.atomic import atomic_write, lock, parse_lines, raise_disk_full, write_lines
 from nbaudio.core.errors import DiskFullError, ExistsError
-from nbaudio.core.input_guards import check_regular
-from nbaudio.core.progress import listen_to_progress
 from nbaudio.storage.urls import redact_log
 
-# Bytes of earlier runs that a log keeps, and bytes that are read of a log, which may come from an untrusted corpus.
+# Bytes from which on a log begins anew, and bytes that are read of a log, which may come from an untrusted corpus.
 _KEPT_BYTES, _MAX_READ_BYTES = 1 << 20, 8 << 20
 _MAX_FAILURES = 1000
 # A progress line is written after this share of the stage and this many seconds.
@@ -76,7 +71,7 @@ def run_log(path: Path, step: str, given: Mapping[str, Any], *, of: object, keep
         parameters = {name: redact_log(value) if isinstance(value, str) else value for name, value in given.items()}
         log.write("began", step=step, pid=os.getpid(), host=socket.gethostname(), parameters=parameters)
         try:
-            with listen_to_progress(log):
+            with progress.listen_to_progress(log):
                 yield
         except BaseException as error:
             how = "failed" if isinstance(error, Exception) else "stopped"
@@ -95,16 +90,17 @@ def run_log(path: Path, step: str, given: Mapping[str, Any], *, of: object, keep
 
 @contextmanager
 def _locked_log(path: Path, of: object) -> Iterator[BinaryIO]:
-    """Yield the log, locked and open at its end, with old lines removed."""
+    """Yield the log, locked and open at its end; a large one is emptied."""
     for _ in range(_LOCK_TRIES):
         with raise_disk_full(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
-                check_regular(path)
+                input_guards.check_regular(path)
             opened = path.open("a+b", buffering=0)
         with opened as file:
             if lock(file, wait=False, required=False) and os.fstat(file.fileno()).st_nlink:
-                _truncate_old(file)
+                if file.seek(0, os.SEEK_END) > _KEPT_BYTES:
+                    file.truncate(0)
                 yield file
                 return
         time.sleep(_LOCK_PAUSE_S)
@@ -113,17 +109,8 @@ def _locked_log(path: Path, of: object) -> Iterator[BinaryIO]:
     raise ExistsError(f"{of}: another run is active there ({who}); wait for it, or stop it and run the same command again")
 
 
-def _truncate_old(file: BinaryIO) -> None:
-    if file.seek(0, os.SEEK_END) > _KEPT_BYTES:
-        file.seek(-_KEPT_BYTES, os.SEEK_END)
-        kept = file.read().partition(b"\n")[2]
-        with suppress(OSError):
-            file.truncate(0)
-            file.write(kept)
-
-
 def _open(path: Path) -> BinaryIO:
-    check_regular(path)
+    input_guards.check_regular(path)
     return path.open("rb")
 
 

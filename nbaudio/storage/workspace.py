@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from nbaudio.core import tables, tombstones
-from nbaudio.core.atomic import read_json, remove, write_json
-from nbaudio.core.dataframes import Frame, as_polars
+from nbaudio.core import atomic, dataframes, input_guards, source_splits, tables, tombstones
 from nbaudio.core.errors import InputError
-from nbaudio.core.input_guards import check_regular
-from nbaudio.core.source_splits import listed_splits
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import Location, location
 
@@ -52,7 +48,7 @@ class Workspace:
     def create(cls, path: str | Path, **settings: Any) -> "Workspace":
         """Create the folder if it does not exist, and store its settings."""
         workspace = cls(Path(path))
-        write_json(workspace.path / "workspace.json", settings)
+        atomic.write_json(workspace.path / "workspace.json", settings)
         return workspace
 
     @classmethod
@@ -63,7 +59,7 @@ class Workspace:
             return path
         workspace = cls(Path(path))
         try:
-            check_regular(workspace.path / "workspace.json")
+            input_guards.check_regular(workspace.path / "workspace.json")
         except (FileNotFoundError, NotADirectoryError) as error:
             remedy = f"make one with 'nbaudio ingest FORMAT SOURCE --out {path}'"
             raise InputError(f"{path}: not a workspace (no workspace.json); {remedy}") from error
@@ -73,7 +69,7 @@ class Workspace:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that `create` stored."""
-        return read_json(self.path / "workspace.json")
+        return atomic.read_json(self.path / "workspace.json")
 
     @property
     def generation(self) -> int:
@@ -100,7 +96,7 @@ class Workspace:
         path = self.path / "threshold.json"
         if not os.path.lexists(path):
             return None
-        value = read_json(path).get("min_similarity")
+        value = atomic.read_json(path).get("min_similarity")
         if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
             raise InputError(f"{path}: min_similarity must be a number from -1 to 1, not {value!r}")
         return float(value)
@@ -121,7 +117,7 @@ class Workspace:
         elif not -1 <= value <= 1:
             raise InputError(f"threshold {value:g}: must be from -1 to 1")
         else:
-            write_json(path, {"min_similarity": float(value)})
+            atomic.write_json(path, {"min_similarity": float(value)})
 
     @property
     def audio(self) -> Location | None:
@@ -177,25 +173,27 @@ class Workspace:
         """
         found = self.table(table)
         if "split" in found.columns:
-            found = found.with_columns(pl.col("split").cast(pl.Enum(listed_splits(found["split"].unique()))))
+            found = found.with_columns(pl.col("split").cast(pl.Enum(source_splits.listed_splits(found["split"].unique()))))
         return found.to_pandas()
 
-    def save(self, **named: Frame) -> None:
+    def save(self, **named: dataframes.Frame) -> None:
         """Write pandas or polars tables by name, each atomically."""
         for name, table in named.items():
-            tables.write(self, as_polars(table, name), table=name)
+            tables.write(self, dataframes.as_polars(table, name), table=name)
 
-    def save_together(self, *, settings: Mapping[str, Any] | None = None, **named: Frame | Iterator[pl.DataFrame]) -> None:
+    def save_together(
+        self, *, settings: Mapping[str, Any] | None = None, **named: dataframes.Frame | Iterator[pl.DataFrame]
+    ) -> None:
         """Write tables (frames, or iterators of frames) and settings that belong together: if the run is killed, all or none."""
         staged = self.path / _SAVING
-        remove(staged)
+        atomic.remove(staged)
         try:
             for name, table in named.items():
-                tables.write(staged, table if isinstance(table, Iterator) else as_polars(table, name), table=name)
+                tables.write(staged, table if isinstance(table, Iterator) else dataframes.as_polars(table, name), table=name)
             if settings is not None:
-                write_json(staged / "workspace.json", settings)
+                atomic.write_json(staged / "workspace.json", settings)
         except BaseException:
-            remove(staged)
+            atomic.remove(staged)
             raise
         staged.replace(self.path / _SAVED)
         self._finish_saving()
@@ -212,18 +210,18 @@ class Workspace:
     def report(self, step: str) -> dict[str, Any]:
         """Return the last report of a step; empty if it has not run."""
         path = self.path / f"reports/{step}.json"
-        return read_json(path) if os.path.lexists(path) else {}
+        return atomic.read_json(path) if os.path.lexists(path) else {}
 
     def save_report(self, step: str, report: dict[str, Any]) -> None:
         """Store the report of a step."""
-        write_json(self.path / f"reports/{step}.json", report)
+        atomic.write_json(self.path / f"reports/{step}.json", report)
 
     def reviewed(self) -> dict[str, set[str]]:
         """Return the segments of each review by its name."""
         given: dict[str, set[str]] = {}
         for path in sorted((self.path / "reviews").glob("*.json")):
             try:
-                given[path.stem] = set(msgspec.convert(read_json(path).get("segment_ids"), list[str]))
+                given[path.stem] = set(msgspec.convert(atomic.read_json(path).get("segment_ids"), list[str]))
             except msgspec.ValidationError as error:
                 raise InputError(f"{path}: not the record of a review: segment_ids: {error}") from error
         return given

@@ -1,45 +1,40 @@
 """Filter and sort a frame by SQL conditions, text search and columns; orders are row numbers of the frame (uint32)."""
 
-import os
-import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from difflib import get_close_matches
 from functools import reduce
 from operator import and_
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core.atomic import lock, read_json, write_json
 from nbaudio.core.conditions import LONGEST_TEXT, condition_mask
 from nbaudio.core.errors import InputError
-from nbaudio.storage.workspace import Workspace
 
 # Columns needed to find the audio of a segment, hidden from the user.
-INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "num_samples", "place")
+INTERNAL_COLUMNS = ("recording_path", "sampling_rate", "num_samples", "place")
 
 Order = NDArray[np.uint32]
-
-_MOST_VALUES = 10_000  # searched for similar ones
-_LONGEST_NAME = 100
-_MOST = 500
-_EMPTY = {"where": "", "find": "", "sort": "", "descending": False}
 
 
 def sort_and_filter(
     frame: pl.DataFrame, *, where: str = "", find: str = "", sort: str = "", descending: bool = False, narrowed: str = ""
 ) -> Order:
     """Return the numbers of rows that meet both conditions and contain a text; equal rows keep their order, nulls are last."""
-    kept = _filter(frame, [text for text in (where.strip(), narrowed.strip()) if text], find)
+    columns = visible_columns(frame)
+    masks = [condition_mask(frame, text, columns) for text in (where.strip(), narrowed.strip()) if text]
+    if find:
+        if len(find) > LONGEST_TEXT:
+            raise InputError(f"find: a text of {len(find):,} characters; at most {LONGEST_TEXT:,} are allowed")
+        # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten times as long.
+        pattern = "(?i)" + pl.escape_regex(find)
+        texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
+        found = pl.any_horizontal(pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
+        masks.append(frame.select(found).to_series() if texts else pl.repeat(value=False, n=len(frame), eager=True))
+    kept: Order = reduce(and_, masks).arg_true().to_numpy().astype(np.uint32) if masks else np.arange(len(frame), dtype=np.uint32)
     if not sort:
         return kept
-    if sort not in frame.columns:
-        near = get_close_matches(sort, frame.columns, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(_columns(frame))}"
-        raise InputError(f"sort: no column {sort!r}; {hint}")
+    if sort not in columns:
+        raise InputError(f"sort: no column {sort!r}; columns are {', '.join(columns)}")
     column = frame[sort]
     if column.dtype.is_float():
         column = column.fill_nan(None)
@@ -51,75 +46,6 @@ def sort_and_filter(
     return arranged
 
 
-def _filter(frame: pl.DataFrame, wheres: Sequence[str], find: str) -> Order:
-    columns = _columns(frame)
-    masks = [condition_mask(frame, where, columns) for where in wheres]
-    if find:
-        if len(find) > LONGEST_TEXT:
-            raise InputError(f"find: a text of {len(find):,} characters; at most {LONGEST_TEXT:,} are allowed")
-        # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten times as long.
-        pattern = "(?i)" + re.sub(r"([\\.+*?()|\[\]{}^$#&\-~])", r"\\\1", find)
-        texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
-        found = pl.any_horizontal(pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
-        masks.append(frame.select(found).to_series() if texts else pl.repeat(value=False, n=len(frame), eager=True))
-    if not masks:
-        return np.arange(len(frame), dtype=np.uint32)
-    return reduce(and_, masks).arg_true().to_numpy().astype(np.uint32)
-
-
-def _columns(frame: pl.DataFrame) -> list[str]:
-    return [name for name in frame.columns if name not in INTERNAL_COLUMNS]
-
-
-def similar_values(frame: pl.DataFrame, where: str) -> str:
-    """Return which text of a filter no row has, with similar values; empty if there is none."""
-    for name, value in re.findall(r"\b(\w+)\s*==?\s*'([^']*)'", where):
-        if frame.schema.get(name) in (pl.String, pl.Categorical) or isinstance(frame.schema.get(name), pl.Enum):
-            held = frame[name].cast(pl.String).drop_nulls().unique().sort()
-            if value not in held:
-                near = get_close_matches(value, held.head(_MOST_VALUES).to_list(), n=3)
-                return f"no {name} '{value}'" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")
-    return ""
-
-
-class SavedFilters:
-    """Filters by name: condition, text to find and order; in memory only without a workspace."""
-
-    def __init__(self, workspace: Workspace | None) -> None:
-        self._path = None if workspace is None else workspace.path / "filters.json"
-        self._held: dict[str, dict[str, Any]] = {}
-
-    def all(self) -> dict[str, dict[str, Any]]:
-        """Return the filters by name, in alphabetical order; entries that are no filters are left out."""
-        found = self._held if self._path is None or not os.path.lexists(self._path) else read_json(self._path)
-        return {name: each for name, each in sorted(found.items()) if _is_filter(each)}
-
-    def save(self, name: str, arrangement: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Save a filter, in place of one of the same name; return all."""
-        name = name.strip()
-        if not name or len(name) > _LONGEST_NAME:
-            raise InputError(f"filters: a name has 1 to {_LONGEST_NAME} characters")
-        return self._change(lambda held: held.update({name: {key: arrangement[key] for key in _EMPTY}}))
-
-    def delete(self, name: str) -> dict[str, dict[str, Any]]:
-        """Delete a filter; return the others."""
-        return self._change(lambda held: held.pop(name, None))
-
-    def _change(self, change: Callable[[dict[str, dict[str, Any]]], object]) -> dict[str, dict[str, Any]]:
-        with ExitStack() as held_open:
-            if self._path is not None:  # so that two notebooks do not undo each other's changes
-                folder = os.open(self._path.parent, os.O_RDONLY)
-                held_open.callback(os.close, folder)
-                lock(folder, required=False)
-            held = self.all()
-            change(held)
-            if len(held) > _MOST:
-                raise InputError(f"filters: at most {_MOST} can be saved; delete some")
-            self._held = held
-            if self._path is not None:
-                write_json(self._path, held)
-        return self.all()
-
-
-def _is_filter(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(value.get(key), type(empty)) for key, empty in _EMPTY.items())
+def visible_columns(frame: pl.DataFrame) -> list[str]:
+    """Return the columns of a frame without those that the widgets have joined to segments."""
+    return [name for name in frame.columns if name not in INTERNAL_COLUMNS or "recording_path" not in frame.columns]

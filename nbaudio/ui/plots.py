@@ -1,16 +1,13 @@
 """Plots of each step: axes have units, hatches or words repeat what colors show, names are drawn as they are, never as TeX."""
 
-from collections.abc import Iterable, Sequence
-from itertools import cycle, pairwise
+from collections.abc import Iterable
+from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, MultipleLocator
-from numpy.typing import NDArray
 
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
@@ -19,20 +16,19 @@ from nbaudio.core.tables import SPLITS
 from nbaudio.proof.claims import curve as precision_curve
 from nbaudio.proof.claims import min_sample_size
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.separation import precision_by
+from nbaudio.proof.separation import signal_precision as rank_columns
 from nbaudio.reading import open_corpus
 from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
+from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
 from nbaudio.ui.plot_svg import Plot
 from nbaudio.ui.views import Source
 
-# Of Okabe and Ito, 3:1 on white and on black: the orange is darker than theirs, the pale one is transparent.
-BLUE, ORANGE, GREEN, RED, GRAY, PALE = "#0072B2", "#C08200", "#009E73", "#D55E00", "#8A8A8A", "#8A8A8A4D"
-_STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
-_OUT = (PALE, "\\\\")
+_OUT = (style.PALE, "\\\\")
+_BY_VALUE = "Share of right labels, with 95 % intervals, by groups of segments; ticks are the greatest values of groups."
 _MOST_BARS = 24  # of more, a histogram or the longest ones
-_LONGEST_LABEL = 36
-_SMALL = 8.5
 
 
 def recordings(workspace: str | Path | Workspace) -> Plot:
@@ -40,42 +36,39 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
     table = views.recordings(workspace)
     if len(table) > _MOST_BARS:
         return _recording_histogram(table)
-    plot = _plot(1.6 + 0.42 * len(table))
+    plot = style.new_plot(1.6 + 0.42 * len(table))
     lengths, spoken = (table[name].fill_null(0.0).to_numpy() for name in ("duration_s", "transcribed_s"))
     longest = np.maximum(lengths, spoken)
-    scale, unit = _time_unit(longest.max(initial=0.0))
-    axes = _axes(plot.add_subplot(), "Recordings, and how much of each is transcribed", x=f"length [{unit}]")
+    scale, unit = style.time_unit(longest.max(initial=0.0))
+    axes = style.new_axes(plot.add_subplot(), "Recordings, and how much of each is transcribed", x=f"length [{unit}]")
     rows = np.arange(len(table))
-    axes.barh(rows, lengths / scale, height=0.72, **_style(PALE), label="whole recording")
-    axes.barh(rows, spoken / scale, height=0.36, **_style(BLUE, "///"), label="transcribed")
-    names = table["recording_id"].to_list()
+    axes.barh(rows, lengths / scale, height=0.72, **style.bar_style(style.PALE), label="whole recording")
+    axes.barh(rows, spoken / scale, height=0.36, **style.bar_style(style.BLUE, "///"), label="transcribed")
     for row, (codec, rate, channels) in enumerate(table.select("codec", "sampling_rate", "num_channels").iter_rows()):
         note = "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
-        color = RED if rate is None else "black"
-        axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=_SMALL, color=color, parse_math=False)
-        times = f"{_show_time(lengths[row])}, transcribed: {_show_time(spoken[row])}"
-        plot.show_on_hover(axes, f"{names[row]}\n{times}", y=(row - 0.5, row + 0.5))
-    in_all = f"{_show_time(lengths.sum())} in all, transcribed: {_show_time(spoken.sum())}"
+        color = style.RED if rate is None else "black"
+        axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=style.SMALL, color=color, parse_math=False)
+    in_all = f"{style.show_time(lengths.sum())} in all, transcribed: {style.show_time(spoken.sum())}"
     plot.alt_text = f"Bars of {len(table):,} recordings: {in_all}"
-    _name_rows(axes, names)
+    style.name_rows(axes, table["recording_id"].to_list())
     axes.set_xlim(0, 1.35 * longest.max(initial=1e-9) / scale)
-    _legend(plot)
+    style.add_legend(plot)
     return plot
 
 
 def _recording_histogram(table: pl.DataFrame) -> Plot:
-    plot = _plot(3.6)
+    plot = style.new_plot(3.6)
     known = table.drop_nulls("duration_s")
     without = f", {len(table) - len(known):,} without audio" if len(known) < len(table) else ""
-    scale, unit = _time_unit(known.select(pl.col("duration_s").max().fill_null(0.0)).item())
-    axes = _axes(plot.add_subplot(), f"{len(table):,} recordings{without}", x=f"length [{unit}]", y="recordings")
+    scale, unit = style.time_unit(known.select(pl.col("duration_s").max().fill_null(0.0)).item())
+    axes = style.new_axes(plot.add_subplot(), f"{len(table):,} recordings{without}", x=f"length [{unit}]", y="recordings")
     kinds = known.group_by("sampling_rate", "num_channels").agg("duration_s")
     kinds = kinds.sort(pl.col("duration_s").list.len(), "sampling_rate", "num_channels", descending=True)
     labels = [f"{rate / 1000:g} kHz, {_channels(number)}: {len(lengths):,}" for rate, number, lengths in kinds.iter_rows()]
     values = [np.asarray(lengths) / scale for lengths in kinds["duration_s"]]
-    _histogram(axes, values, bins=40, labels=labels)
-    axes.legend(frameon=False, fontsize=_SMALL)
-    length = _show_time(float(known["duration_s"].sum()))
+    style.draw_histogram(axes, values, bins=40, labels=labels)
+    axes.legend(frameon=False, fontsize=style.SMALL)
+    length = style.show_time(float(known["duration_s"].sum()))
     plot.alt_text = f"Histogram of the lengths of {len(table):,} recordings, {length} in all{without}. {'; '.join(labels)}"
     return plot
 
@@ -85,7 +78,7 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
     segments, end = views.segments(source, further=bool(hypothesis)), hypothesis and f"_{hypothesis}"
     if f"wer{end}" not in segments.columns:
         raise InputError(f"there are no scores of {hypothesis}: 'nbaudio score W --hypothesis {hypothesis}' writes them")
-    plot = _plot(3.3)
+    plot = style.new_plot(3.3)
     left, middle, right = plot.subplots(1, 3)
     shown = []
     for axes, name, title, label, bins in (
@@ -94,7 +87,7 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
         (right, "duration_s", "Duration", "seconds", 40),
     ):
         values = segments[name].filter(segments[name].is_finite()).to_numpy()
-        _histogram(_axes(axes, title, x=label), [values.clip(max=1) if axes is middle else values], bins=bins)
+        style.draw_histogram(style.new_axes(axes, title, x=label), [values.clip(max=1) if axes is middle else values], bins=bins)
         if len(values):
             least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
             shown.append(f"{title}, {len(values):,} segments: median {median:.3g}, 90 % from {least:.3g} to {most:.3g}")
@@ -109,28 +102,25 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
     curve = views.threshold_curve(segments)
     kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
-    plot = _plot(3.6)
+    plot = style.new_plot(3.6)
     left, right = plot.subplots(1, 2)
-    _axes(left, f"Similarity of {len(similarity):,} segments", x="similarity of transcript and hypothesis", y="segments")
+    style.new_axes(left, f"Similarity of {len(similarity):,} segments", x="similarity of transcript and hypothesis", y="segments")
     out, inside = similarity[similarity < value], similarity[similarity >= value]
-    styles, labels = ((GRAY, "\\\\"), (BLUE, "")), (f"below: {len(out):,}", f"kept: {len(inside):,}")
-    _histogram(left, [out, inside], bins=np.linspace(-1, 1, 51), styles=styles, labels=labels)
+    styles, labels = ((style.GRAY, "\\\\"), (style.BLUE, "")), (f"below: {len(out):,}", f"kept: {len(inside):,}")
+    style.draw_histogram(left, [out, inside], bins=np.linspace(-1, 1, 51), styles=styles, labels=labels)
     hours = curve["hours"].to_numpy()
-    scale, unit = _time_unit(float(hours.max(initial=0.0)) * 3600)
-    _axes(right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]")
-    right.plot(curve["threshold"], hours * 3600 / scale, color=BLUE, drawstyle="steps-post")
-    for start, segments_kept, hours_kept, share in curve.select("threshold", "segments", "hours", "hours_share").iter_rows():
-        text = f"threshold {start:g}\nkept: {segments_kept:,} segments, {_show_time(3600 * hours_kept)}, {share:.1%} of all hours"
-        plot.show_on_hover(right, text, x=(start - 0.005, start + 0.005))
-    point, kept_hours = (value, kept["hours"] * 3600 / scale), _show_time(3600 * kept["hours"])
-    right.plot(*point, "o", color=RED)
+    scale, unit = style.time_unit(float(hours.max(initial=0.0)) * 3600)
+    style.new_axes(right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]")
+    right.plot(curve["threshold"], hours * 3600 / scale, color=style.BLUE, drawstyle="steps-post")
+    point, kept_hours = (value, kept["hours"] * 3600 / scale), style.show_time(3600 * kept["hours"])
+    right.plot(*point, "o", color=style.RED)
     right.set_ylim(bottom=0)
     note = f"{kept_hours}\n{kept['hours_share']:.0%} of all"
     right.annotate(note, point, xytext=(-10, -12), textcoords="offset points", ha="right", va="top")
     for axes in (left, right):
         axes.xaxis.set_major_locator(MultipleLocator(0.5))
-        axes.axvline(value, color=RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}")
-    left.legend(frameon=False, fontsize=_SMALL, loc="upper left")
+        axes.axvline(value, color=style.RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}")
+    left.legend(frameon=False, fontsize=style.SMALL, loc="upper left")
     plot.alt_text = (
         f"Histogram of the similarity of {len(similarity):,} segments: {len(out):,} below {value:g}, {len(inside):,} kept. "
         f"Curve of the hours kept by each threshold: {value:g} keeps {kept_hours}, {kept['hours_share']:.0%} of all"
@@ -149,12 +139,12 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     plot, axes = _precision_axes(curve)
     x = known["threshold"]
     interval = f"{confidence:.0%} interval, whenever one looks"
-    axes.fill_between(x, known["low"], known["high"], color=BLUE, alpha=0.45, linewidth=1, label=interval)
+    axes.fill_between(x, known["low"], known["high"], color=style.BLUE, alpha=0.45, linewidth=1, label=interval)
     axes.plot(x, known["precision"], color="black", label="estimate")
-    axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
+    axes.axhline(precision, color=style.GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
     for lowest, hours in known.filter("proven").select("threshold", "hours").head(1).iter_rows():
-        label = f"lowest proven: {lowest:g}, {_show_time(3600 * hours)}"
-        axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=label)
+        label = f"lowest proven: {lowest:g}, {style.show_time(3600 * hours)}"
+        axes.axvline(lowest, color=style.RED, linestyle="--", linewidth=1.2, label=label)
     if known.is_empty():
         axes.set_xlim(-1, 1.02)
     shown = known.filter(pl.col("threshold").is_between(*axes.get_xlim()))
@@ -162,10 +152,10 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     axes.set_ylim(min(precision, 0.0 if lowest_bound is None else lowest_bound) - 0.03, 1.02)
     note = _missing(curve, precision=precision, confidence=confidence)
     proven = known.filter("proven")["threshold"].head(1).to_list()
-    _explain_precision(plot, axes, known, " ".join(note.split("\n")) or f"The lowest threshold that is proven is {proven[0]:g}.")
+    _explain_precision(plot, known, " ".join(note.split("\n")) or f"The lowest threshold that is proven is {proven[0]:g}.")
     if note:
         axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
-    _legend(plot)
+    style.add_legend(plot)
     return plot
 
 
@@ -188,36 +178,94 @@ def claimed(curve: Frame) -> Plot:
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
     x = known["threshold"]
-    axes.vlines(x, known["low"], known["high"], color=BLUE, linewidth=5, label="interval, whenever one looks")
+    axes.vlines(x, known["low"], known["high"], color=style.BLUE, linewidth=5, label="interval, whenever one looks")
     axes.plot(x, known["precision"], color="black", linestyle="none", marker="o", label="estimate")
     least = known.select(pl.min_horizontal("precision", "low").min()).item()
     axes.set_ylim(max(0.0, (1.0 if least is None else least) - 0.05), 1.005)
-    _explain_precision(plot, axes, known, "")
-    _legend(plot)
+    _explain_precision(plot, known, "")
+    style.add_legend(plot)
     return plot
 
 
-def _explain_precision(plot: Plot, axes: Axes, known: pl.DataFrame, conclusion: str) -> None:
-    """Give each threshold its values on hover, and the plot an alternative text with at most five of them."""
-    points = known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows()
-    half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
-    texts = {}
-    for at, estimate, low, high, reviewed in points:
-        texts[at] = f"at {at:g}: {estimate:.2%}, interval {low:.2%} to {high:.2%}"
-        plot.show_on_hover(axes, f"{texts[at]}\n{reviewed:,} segments reviewed", x=(at - half, at + half))
-    few = list(texts.values())[:: max(1, -(-len(texts) // 5))]
-    plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
+def _explain_precision(plot: Plot, known: pl.DataFrame, conclusion: str) -> None:
+    """Give the plot an alternative text with the values of at most five thresholds."""
+    few = known.select("threshold", "precision", "low", "high").sort("threshold")[:: max(1, -(-len(known) // 5))]
+    texts = (f"at {at:g}: {estimate:.2%}, interval {low:.2%} to {high:.2%}" for at, estimate, low, high in few.iter_rows())
+    plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(texts)}".strip()
 
 
 def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
-    plot = _plot(3.8)
+    plot = style.new_plot(3.8)
     title = f"Precision of all segments above each threshold, {max(curve['reviewed'], default=0):,} reviewed"
-    axes = _axes(plot.add_subplot(), title, x="threshold on similarity", y="share of right labels")
+    axes = style.new_axes(plot.add_subplot(), title, x="threshold on similarity", y="share of right labels")
     # Leave out thresholds that keep nearly everything.
     all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
     for first in curve.filter(all_kept)["threshold"].tail(1):
         axes.set_xlim(first - 0.05, 1.02)
     return plot, axes
+
+
+def signals(source: Source) -> Plot:
+    """Plot the distribution of each signal that `measure` has written; the outermost bars hold long tails."""
+    return _distributions(views.segments(source))
+
+
+def _distributions(segments: pl.DataFrame, note: str = "") -> Plot:
+    names, shown = views.signals(segments)["signal"].to_list(), []
+    note = note or ("" if names else "Nothing is measured yet: 'nbaudio measure W' does.")
+    plot, panels = _panels(len(names), 4, note)
+    for axes, name in zip(panels, names, strict=True):
+        values = segments[name].cast(pl.Float64).fill_nan(None).drop_nulls().to_numpy()
+        missing = f", {len(segments) - len(values):,} without" if len(values) < len(segments) else ""
+        is_logical = segments.schema[name] == pl.Boolean
+        low, high = (-0.5, 1.5) if is_logical else np.quantile(values, (0.005, 0.995)) if len(values) else (0.0, 1.0)
+        bins = np.linspace(low, high if high > low else low + 1, 3 if is_logical else 31)
+        style.new_axes(axes, name, x=f"{len(values):,} segments{missing}")
+        style.draw_histogram(axes, [values.clip(bins[0], bins[-1])], bins=bins)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        if is_logical:
+            axes.set_xticks([0, 1], ["no", "yes"])
+        middle = f"{values.mean():.1%} yes" if is_logical else f"median {np.median(values):.3g}"
+        shown.append(f"{name}: {middle}{missing}")
+    plot.alt_text = f"Histograms of signals. {'; '.join(shown)} {note}".strip()
+    return plot
+
+
+def _panels(number: int, across: int, note: str) -> tuple[Plot, list[Axes]]:
+    """Return a plot with a number of axes, `across` in a row, and a note above them."""
+    rows = max(1, -(-number // across))
+    plot = style.new_plot(0.6 + 2.1 * rows if number else 0.8)
+    if note:
+        plot.suptitle(note, x=0.01, ha="left", fontsize=style.SMALL, parse_math=False)
+    return plot, [plot.add_subplot(rows, across, place + 1) for place in range(number)]
+
+
+def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: int = 6) -> Plot:
+    """Plot the precision by the value of the columns that separate right from wrong labels best, at most `most`, the best first.
+
+    `views.signal_precision` has the ranking of all columns, `views.precision_by` the figures. Without verdicts of both kinds
+    it shows the distributions of the signals and what is missing.
+    """
+    state = ProofState.load(workspace)
+    ranked = rank_columns(state).head(most)
+    if ranked.is_empty():
+        missing = "Which signal separates right from wrong is not known: it takes verdicts of both kinds on drawn segments."
+        return _distributions(views.segments(state.workspace), missing)
+    (plot, panels), shown = _panels(len(ranked), 3, _BY_VALUE), []
+    for axes, best in zip(panels, ranked.iter_rows(named=True), strict=True):
+        name, direction = str(best["column"]), best["direction"]
+        curve = precision_by(state, name)
+        style.new_axes(axes, name, x=f"AUC {best['auc']:.2f} ({best['low']:.2f} to {best['high']:.2f})\n{direction}")
+        known = curve.with_row_index("place").filter(pl.col("precision").is_not_null())
+        axes.vlines(known["place"], known["low"], known["high"], color=style.BLUE, linewidth=5)
+        axes.plot(known["place"], known["precision"], color="black", linestyle="none", marker="o", markersize=4)
+        ends = ["none" if end is None else f"{end:.3g}" if abs(end) < 1000 else f"{end:,.0f}" for end in curve["most"]]
+        step = max(1, -(-len(ends) // 4))
+        axes.set_xticks(range(0, len(ends), step), ends[::step], fontsize=style.SMALL)
+        axes.set(ylim=(-0.03, 1.03), xlim=(-0.6, len(ends) - 0.4))
+        shown.append(f"{name}: AUC {best['auc']:.2f}, {direction}")
+    plot.alt_text = f"Precision by the value of each column, the best first. {'; '.join(shown)}"
+    return plot
 
 
 def splits(source: Source) -> Plot:
@@ -226,39 +274,32 @@ def splits(source: Source) -> Plot:
     spoken, why = views.speakers(segments), views.reasons(segments)
     most = spoken.head(_MOST_BARS)
     rows = max(len(most), len(why), 4)
-    plot = _plot(1.6 + 0.34 * rows)
+    plot = style.new_plot(1.6 + 0.34 * rows)
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))
     some = f"The {len(most)} speakers with most kept hours, of {len(spoken):,}"
     title = some if len(most) < len(spoken) else "Speakers by split"
     places = _split_styles(spoken.drop("speaker_id", "out").columns) | {"out": _OUT}
-    scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*places).max().fill_null(0.0)).item())
-    _axes(left, title, x=f"speech [{unit}]")
+    scale, unit = style.time_unit(3600 * most.select(pl.sum_horizontal(*places).max().fill_null(0.0)).item())
+    style.new_axes(left, title, x=f"speech [{unit}]")
     start = np.zeros(len(most))
-    labels = {name: f"{name}: {_show_time(3600 * float(spoken[name].sum()))}" for name in places}
+    labels = {name: f"{name}: {style.show_time(3600 * float(spoken[name].sum()))}" for name in places}
     sums = ", ".join(labels.values())
     for name, (color, hatch) in places.items():
         length = most[name].to_numpy() * 3600 / scale
-        left.barh(np.arange(len(most)), length, left=start, **_style(color, hatch), label=labels[name])
+        left.barh(np.arange(len(most)), length, left=start, **style.bar_style(color, hatch), label=labels[name])
         start = start + length
-    names = most["speaker_id"].fill_null("(not known)").to_list()
-    for row, name in enumerate(names):
-        hours = "\n".join(f"{split}: {_show_time(3600 * most[split][row])}" for split in places)
-        plot.show_on_hover(left, f"{name}\n{hours}", y=(row - 0.5, row + 0.5))
-    _name_rows(left, names)
-    _axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
-    bars = right.barh(np.arange(len(why)), why["segments"], **_style(PALE, "\\\\"))
-    listed = []
-    for row, (reason, number, hours) in enumerate(why.select("reason", "segments", "hours").iter_rows()):
-        listed.append(f"{reason}: {number:,}")
-        plot.show_on_hover(right, f"{listed[-1]} segments, {_show_time(3600 * hours)}", y=(row - 0.5, row + 0.5))
-    plot.alt_text = f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: {', '.join(listed[:5]) or 'none'}"
-    right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=_SMALL)
-    _name_rows(right, why["reason"].to_list())
+    style.name_rows(left, most["speaker_id"].fill_null("(not known)").to_list())
+    style.new_axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
+    bars = right.barh(np.arange(len(why)), why["segments"], **style.bar_style(style.PALE, "\\\\"))
+    listed = ", ".join(f"{reason}: {number:,}" for reason, number in why.select("reason", "segments").head(5).iter_rows())
+    plot.alt_text = f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: {listed or 'none'}"
+    right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=style.SMALL)
+    style.name_rows(right, why["reason"].to_list())
     right.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     right.margins(x=0.15)
     for axes in (left, right):
         axes.set_ylim(rows - 0.5, -0.5)
-    _legend(plot, left)
+    style.add_legend(plot, left)
     return plot
 
 
@@ -269,98 +310,27 @@ def shards(corpus: str | Path) -> Plot:
     labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]
     styles = list(_split_styles(parts).values())
     many = len(table) > _MOST_BARS
-    plot = _plot(3.4 if many else 1.5 + 0.34 * len(table))
-    axes = _axes(plot.add_subplot(), "Shards", x="size [MB]", y="shards" if many else "")
+    plot = style.new_plot(3.4 if many else 1.5 + 0.34 * len(table))
+    axes = style.new_axes(plot.add_subplot(), "Shards", x="size [MB]", y="shards" if many else "")
     if many:
-        _histogram(axes, [part["mb"].to_numpy() for part in parts.values()], bins=40, styles=styles, labels=labels)
+        style.draw_histogram(axes, [part["mb"].to_numpy() for part in parts.values()], bins=40, styles=styles, labels=labels)
     else:
         names: list[str] = []
         for part, label, (color, hatch) in zip(parts.values(), labels, styles, strict=True):
             rows = np.arange(len(part)) + len(names)
-            axes.barh(rows, part["mb"], **_style(color, hatch), label=label)
-            for row, (name, size, clips) in enumerate(part.select("name", "mb", "segments").iter_rows(), start=len(names)):
-                plot.show_on_hover(axes, f"{name}\n{size:,.3g} MB, {clips:,} clips", y=(row - 0.5, row + 0.5))
+            axes.barh(rows, part["mb"], **style.bar_style(color, hatch), label=label)
             names.extend(part["name"])
-        _name_rows(axes, names)
+        style.name_rows(axes, names)
     plot.alt_text = f"Sizes of {len(table):,} shards, {table['mb'].sum():,.4g} MB in all. {'; '.join(labels)}"
-    _legend(plot)
+    style.add_legend(plot)
     return plot
 
 
 def _split_styles(splits: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the style of each split: train, dev and test always have the same; others take the rest in turn."""
-    fixed, rest = dict(zip(SPLITS, _STYLES, strict=False)), cycle(_STYLES[len(SPLITS) :])
+    fixed, rest = dict(zip(SPLITS, style.STYLES, strict=False)), cycle(style.STYLES[len(SPLITS) :])
     return {name: fixed.get(name) or next(rest) for name in splits}
-
-
-def _style(color: str, hatch: str = "") -> dict[str, Any]:
-    """Return the style of bars: pale ones have an outline, the others white hatches, both visible on white and on black."""
-    pale = color == PALE
-    return {"facecolor": color, "hatch": hatch, "edgecolor": GRAY if pale else "white", "linewidth": 0.8 if pale else 0}
-
-
-def _plot(height: float) -> Plot:
-    return Plot(figsize=(9.5, height), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
-
-
-def _axes(axes: Axes, title: str, *, x: str = "", y: str = "") -> Axes:
-    axes.set_title(title, fontsize=11, loc="left", fontweight="bold")
-    axes.set(xlabel=x, ylabel=y)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color=GRAY, alpha=0.3, linewidth=0.8)
-    axes.set_axisbelow(True)
-    return axes
-
-
-def _legend(plot: Plot, axes: Axes | None = None) -> None:
-    handles, labels = (axes or plot.axes[0]).get_legend_handles_labels()
-    plot.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=_SMALL)
-
-
-def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Label horizontal bars, the first on top, long names shortened."""
-    shown = [name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…" for name in names]
-    axes.set_yticks(np.arange(len(names)), shown, fontsize=_SMALL, parse_math=False)
-    axes.invert_yaxis()
-    axes.grid(visible=False, axis="y")
-
-
-def _histogram(
-    axes: Axes,
-    values: Sequence[NDArray[np.float64]],
-    *,
-    bins: int | NDArray[np.float64],
-    styles: Sequence[tuple[str, str]] = _STYLES,
-    labels: Sequence[str] = (),
-) -> None:
-    """Draw stacked histograms, one style each, with integer ticks."""
-    edges = np.histogram_bin_edges(np.concatenate([np.empty(0), *values]), bins)
-    drawn = np.array([np.histogram(part, edges)[0] for part in values]).reshape(len(values), len(edges) - 1)
-    # A gap between bars, which an outline in the color of the ground would have to follow.
-    widths, bases = 0.92 * np.diff(edges), drawn.cumsum(axis=0) - drawn
-    for counts, base, style, label in zip(drawn, bases, cycle(styles), labels or cycle([""]), strict=False):
-        axes.bar(edges[:-1], counts, widths, base, align="edge", label=label, **_style(*style))
-    plot, what = axes.figure, axes.get_ylabel() or "segments"
-    for bin_counts, span in zip(drawn.T, pairwise(edges), strict=True):
-        if isinstance(plot, Plot) and any(bin_counts):
-            parts = [f"{what}: {sum(bin_counts):,.0f}"]
-            if len(labels) > 1:
-                parts += [f"{label.rpartition(':')[0] or label}: {n:,.0f}" for label, n in zip(labels, bin_counts, strict=True)]
-            text = f"{axes.get_xlabel()}: {span[0]:.3g} to {span[1]:.3g}\n" + "\n".join(parts)
-            plot.show_on_hover(axes, text, x=span)
-    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.grid(visible=False, axis="x")
 
 
 def _channels(number: int) -> str:
     return {1: "mono", 2: "stereo"}.get(number, f"{number} channels")
-
-
-def _show_time(seconds: float) -> str:
-    scale, unit = _time_unit(seconds)
-    return f"{seconds / scale:,.1f} {unit}"
-
-
-def _time_unit(most_s: float) -> tuple[float, str]:
-    """Return divisor and name of the best unit for a number of seconds."""
-    return (3600.0, "h") if most_s >= 2 * 3600 else (60.0, "min") if most_s >= 120 else (1.0, "s")

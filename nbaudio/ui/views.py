@@ -10,8 +10,9 @@ from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.source_splits import listed_splits, ordered_splits
-from nbaudio.core.tables import NORMALIZED, RECORDINGS, SEGMENTS, conform, hypothesis_names, reading_parquet, with_durations
+from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
+from nbaudio.proof.separation import precision_by, signal_precision  # noqa: F401 - public under this name
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import normalize_column, vocabulary
@@ -25,7 +26,7 @@ ORDERS = ("worst", "best", "random")
 # Invalid durations, and segments that end before they start, count as no hours.
 HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0)).otherwise(0.0) / 3600
 PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
-_USED = tuple(name for name in SEGMENTS if name != "word_times")
+_USED = tuple(name for name in tables.SEGMENTS if name != "word_times")
 _BANDS = {"0-2 s": 0, "2-5 s": 2, "5-10 s": 5, "10-20 s": 10, "20+ s": 20}
 _GROUPS = ("split", "speaker_id", "recording_id", "duration")
 _SHOWN = ("segment_id", "recording_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
@@ -72,7 +73,7 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
     """
     workspace = Workspace.open(workspace)
     table = workspace.recordings
-    segments = with_durations(workspace.segments, table)
+    segments = tables.with_durations(workspace.segments, table)
     spoken = segments.group_by("recording_id").agg(segments=pl.len(), transcribed_s=3600 * HOURS.sum())
     duration = (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s")
     facts = ("recording_id", "codec", "sampling_rate", "num_channels", duration)
@@ -117,7 +118,7 @@ def examples(
         raise InputError(f"order {order!r} is unknown; known are {', '.join(ORDERS)}")
     workspace = Workspace.open(workspace)
     table = workspace.recordings
-    segments = with_durations(workspace.segments, table)
+    segments = tables.with_durations(workspace.segments, table)
     if ids is not None:
         wanted = as_ids(ids)
         if absent := sorted(set(wanted) - set(segments["segment_id"])):
@@ -133,6 +134,14 @@ def examples(
     else:
         segments = segments.drop_nulls("similarity").sort("similarity", "segment_id", descending=[order == "best", False])
     return segments.select(_SHOWN).head(n)
+
+
+def cut_or_clipped(workspace: str | Path | Workspace, *, n: int = 5, seed: int = 42) -> pl.DataFrame:
+    """Return up to `n` random segments with `cut_start`, `cut_end` or clipping, as `examples` does; none before `measure`."""
+    workspace = Workspace.open(workspace)
+    measured = {"cut_start", "cut_end", "clipped_share"} <= set(tables.table_schema(workspace))
+    where = "cut_start or cut_end or clipped_share > 0" if measured else "false"
+    return examples(workspace, "random", n=n, seed=seed, where=where)
 
 
 def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
@@ -156,6 +165,20 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
     kept = {"segments": len(counted) - below.cast(pl.Int64), "hours": (total - hours_below).clip(0)}
     shares = {"segments_share": kept["segments"] / max(len(counted), 1), "hours_share": kept["hours"] / (total or 1.0)}
     return pl.DataFrame({"threshold": thresholds, **kept, **shares})
+
+
+def signals(source: Source) -> pl.DataFrame:
+    """Return the distribution of each signal that `measure` has written: what the audio of the segments is like.
+
+    Returns:
+        `signal`, `missing` (share without a value), `p5`, `median`, `p95` (null for yes and no), `true` (share, else null).
+
+    Examples:
+        >>> frame = pl.DataFrame({"duration_s": [2.0, 3.0], "snr_db": [20.0, None], "cut_end": [True, False]})
+        >>> signals(frame).select("signal", "missing", "median", "true").rows()
+        [('snr_db', 0.5, 20.0, None), ('cut_end', 0.0, None, 0.5)]
+    """
+    return signal_ranges(segments(source).lazy())
 
 
 def speakers(source: Source) -> pl.DataFrame:
@@ -271,17 +294,14 @@ def _with_hypotheses(
     frame = segments(source, further=bool(where) or text != "text")
     if where:
         frame = frame[sort_and_filter(frame, where=where)]
-    known = {
-        name: column
-        for name, column in hypothesis_names(frame.columns).items()
-        if frame[column].count() and frame.schema[column] == pl.String
-    }
-    names = list(known) if hypotheses is None else list(hypotheses)
-    if absent := [name for name in names if name not in hypothesis_names(frame.columns)]:
+    held = tables.hypothesis_names(frame.columns)
+    known = [name for name, column in held.items() if frame[column].count() and frame.schema[column] == pl.String]
+    names = known if hypotheses is None else hypotheses
+    if absent := [name for name in names if name not in held]:
         raise InputError(f"hypothesis {absent[0]!r} is unknown; known are {', '.join(known) or 'none'}")
     if frame.schema.get(text) not in (pl.String, pl.Null):
         raise InputError(f"text={text!r} is no column of text; columns are {', '.join(frame.columns)}")
-    columns = {name: hypothesis_names(frame.columns)[name] for name in names}
+    columns = {name: held[name] for name in names}
     if normal and isinstance(source, str | Path | Workspace) and not folder_at(_place(source)).exists(CORPUS_JSON):
         steps = normalization_steps(Workspace.open(source))
         frame = frame.with_columns(normalize_column(frame[name], ("nfc", *steps)) for name in (text, *columns.values()) if steps)
@@ -309,7 +329,7 @@ def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
     if folder.place.local is not None and folder.exists("workspace.json"):
         workspace = Workspace.open(folder.place.local)
         names = _read(tables.table_schema(workspace), further=further)
-        return with_durations(tables.read(workspace, names), workspace.recordings)
+        return tables.with_durations(tables.read(workspace, names), workspace.recordings)
     raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
 
 
@@ -318,25 +338,27 @@ def _place(source: str | Path | Workspace) -> str | Path:
 
 
 def _read(held: Iterable[str], *, further: bool) -> list[str]:
-    unread = {"word_times", *NORMALIZED, "sampling_rate", "duration_s"}
-    more = (name for name in held if name not in unread) if further else hypothesis_names(held).values()
+    unread = {"word_times", *tables.NORMALIZED, "sampling_rate", "duration_s"}
+    more = (
+        (name for name in held if name not in unread) if further else (*tables.hypothesis_names(held).values(), *tables.SIGNALS)
+    )
     return list(dict.fromkeys((*_USED, *more)))
 
 
 def _of_corpus(folder: Folder, *, further: bool) -> pl.DataFrame:
     sources = read_corpus_info(folder).get("sources", [])
     try:
-        recordings = conform(pl.DataFrame(sources), RECORDINGS, f"{folder}/{CORPUS_JSON}: sources")
+        recordings = tables.conform(pl.DataFrame(sources), tables.RECORDINGS, f"{folder}/{CORPUS_JSON}: sources")
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         raise InputError(f"{folder}/{CORPUS_JSON}: sources are not a table ({one_line(error)})") from error
     parts = []
     for name, decision in (("segments.parquet", "accept"), ("rejected.parquet", "reject")):
         try:
-            with folder.local(name) as path, reading_parquet(path):
+            with folder.local(name) as path, tables.reading_parquet(path):
                 rows = pl.scan_parquet(path, glob=False)
                 held = rows.collect_schema().names()
                 part = rows.select(name for name in _read(held, further=further) if name in held).collect()
         except InputError as error:
             raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
-        parts.append(conform(part.with_columns(decision=pl.lit(decision)), SEGMENTS, name).drop("word_times"))
-    return with_durations(pl.concat(parts, how="diagonal_relaxed"), recordings)
+        parts.append(tables.conform(part.with_columns(decision=pl.lit(decision)), tables.SEGMENTS, name).drop("word_times"))
+    return tables.with_durations(pl.concat(parts, how="diagonal_relaxed"), recordings)

@@ -10,7 +10,7 @@ from nbaudio.corpus.verify import verify
 # Live widgets of each notebook (the explorer is five), and what shows that they have what they asked for.
 LIVE = {
     "02_transcripts": (8, ".nba-row .nba-cell:not(:empty)"),
-    "03_listen": (8, ".nba-title code"),
+    "03_listen": (9, ".nba-title code"),
     "04_threshold": (1, ".nba-example"),
     "05_review_sheet": (1, ".nba-title code"),
     "06_splits": (1, ".nba-row .nba-cell:not(:empty)"),

@@ -22,10 +22,7 @@ def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab
         panel = page.locator(".nba-review-panel")
         assert "similarity" not in panel.inner_text()
         assert panel.locator(".nba-hypothesis").count() == 0
-        chosen = panel.get_by_label("reviewer")
-        assert chosen.input_value() == "ana"
-        assert chosen.locator("option:not([disabled])").all_inner_texts() == ["ana"]
-        assert chosen.locator("option").all_inner_texts() == ["ana", "ben"]
+        assert panel.get_by_label("reviewer").input_value() == "ana"
         panel.focus()
         page.keyboard.press("Shift+Digit3")
         page.wait_for_function(f"() => ({PRESSED})() === 'cut off'")

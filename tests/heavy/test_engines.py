@@ -37,11 +37,12 @@ def environment():
 
 def made(workspace, out, *options, python=sys.executable):
     """The bytes of a corpus that the command line has made."""
-    command = [python, "-m", "nbaudio", "materialize", workspace, "--out", out, "--shard-size", SIZE, *options]
+    command = [python, "-m", "nbaudio", "materialize", workspace, "--out", out, "--shard-size", SIZE, "--signals", *options]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, cwd=out.parent)
     assert done.returncode == 0, done.stderr[-3000:]
     for pack in (workspace / "packs").iterdir():  # the next engine shall cut for itself
         pack.unlink()
+    (workspace / "signals.parquet").unlink(missing_ok=True)  # and measure
     return {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
 
 

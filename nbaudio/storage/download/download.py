@@ -1,27 +1,21 @@
 """Download files from the web: a list in, a folder out that `ingest` reads, and a ledger of all files."""
 
-import hashlib
-import secrets
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from nbaudio.core.atomic import disk_full_reason, raise_disk_full, size_of
+from nbaudio.core import atomic, progress
 from nbaudio.core.errors import InputError
-from nbaudio.core.progress import naming_hosts, open_bar, progress, waiting
 from nbaudio.core.report import Report, first_lines
-from nbaudio.storage.download.fetch import Fetcher, PermanentError, RetryableError, find_complete, partial_path
+from nbaudio.storage import http, urls
+from nbaudio.storage.download.fetch import ByteProgress, Fetcher, PermanentError, RetryableError, find_complete, partial_path
 from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Ledger, Row, open_ledger, read_list
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
-from nbaudio.storage.http import HttpClient
 from nbaudio.storage.network import Network, backoff_seconds
-from nbaudio.storage.urls import redact
 
 # Bytes from which on hashing shows progress.
 _LONG_WORK_BYTES = 1_000_000_000
@@ -39,7 +33,6 @@ def download(
     timeout: float | None = None,
     max_wait: float | None = None,
     max_size: str | int | None = None,
-    seed: int | None = None,
 ) -> Report:
     r"""Download the files of a list into a folder with a rate limit per host; after a kill, the same call does the rest.
 
@@ -58,7 +51,6 @@ def download(
         timeout: seconds without a byte before a request fails.
         max_wait: seconds; files of a host that requires a longer pause (Retry-After) fail.
         max_size: of the largest file, in bytes or a size such as ``"50GB"``.
-        seed: of the jitter of pauses between tries; random by default.
 
     Returns:
         Counts and bytes; problems one line each.
@@ -86,13 +78,11 @@ def download(
         for bad in refused:
             ledger.add(bad)
         rest, notes = _find_missing(folder, ledger, wanted)
-        with closing(HttpClient(connections=per_host, timeout=network.timeout)) as client:
+        with closing(http.HttpClient(connections=per_host, timeout=network.timeout)) as client:
             if rest:
                 queue = RateLimitedQueue([DownloadTask(one, one.url) for one in rest], per_host=per_host, per_second=per_second)
                 with byte_progress(len(rest)) as bar:
-                    fetcher = Fetcher(folder, ledger, client, network, queue, bar.expect, bar.advance)
-                    worker = _Worker(queue, bar, fetcher, secrets.randbits(64) if seed is None else seed)
-                    worker.work_in_threads(connections)
+                    _Worker(folder, ledger, client, network, queue, bar).work_in_threads(connections)
         rows = {one: row for one in wanted if (row := ledger.row(one))}
     done = {one: row for one, row in rows.items() if row.state == "done"}
     num_fetched = len(done.keys() & rest)
@@ -115,19 +105,13 @@ def download(
     )
 
 
-def pause_seconds(seed: int, url: str, failures: int) -> float:
-    """Return the backoff before the next try of a URL, with jitter by the seed, so that clients do not retry at once."""
-    key = f"{seed} {failures} {url}".encode(errors="surrogatepass")
-    return backoff_seconds(failures, int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64)
-
-
 def _find_missing(folder: Path, ledger: Ledger, wanted: list[DownloadItem]) -> tuple[list[DownloadItem], list[str]]:
     """Return the files that are not complete, and notes on those that changed; write all others to the ledger."""
     sizes = [path.stat().st_size if (path := folder / one.name).is_file() else 0 for one in wanted]
     rest, notes = [], []
     with (
         ThreadPoolExecutor(2) as pool,
-        progress("look at files", sum(sizes) / 1e9, "GB", show=sum(sizes) > _LONG_WORK_BYTES) as advance,
+        progress.progress("look at files", sum(sizes) / 1e9, "GB", show=sum(sizes) > _LONG_WORK_BYTES) as advance,
     ):
         for one, size, row in zip(wanted, sizes, pool.map(partial(find_complete, folder, ledger), wanted), strict=True):
             advance(size / 1e9)
@@ -140,14 +124,8 @@ def _find_missing(folder: Path, ledger: Ledger, wanted: list[DownloadItem]) -> t
     return rest, notes
 
 
-@dataclass(frozen=True)
-class _Worker:
+class _Worker(Fetcher):
     """Downloads the files of a queue, in any number of threads."""
-
-    queue: RateLimitedQueue
-    bar: "_ByteProgress"
-    fetcher: Fetcher
-    seed: int
 
     def work_in_threads(self, connections: int) -> None:
         with ThreadPoolExecutor(connections) as pool:
@@ -160,139 +138,90 @@ class _Worker:
                         future.result()
             except BaseException:
                 self.queue.stop()
-                self.fetcher.client.hang_up()
+                self.client.hang_up()
                 raise
 
     def work(self) -> None:
         try:
-            with raise_disk_full(self.fetcher.folder):
+            with atomic.raise_disk_full(self.folder):
                 while (task := self.queue.take()) is not None:
-                    self._fetch(task)
+                    self._download(task)
         except BaseException:
             self.queue.stop()  # other threads would wait for the end of this task
             raise
 
-    def _fetch(self, task: DownloadTask) -> None:
-        network = self.fetcher.network
-        if given_up := network.given_up(task.host):
+    def _download(self, task: DownloadTask) -> None:
+        if given_up := self.network.given_up(task.host):
             self._give_up(task, given_up)
             return
         began = time.monotonic()
         try:
-            with waiting(task.host):
-                row = self.fetcher.fetch(task)
+            row = self.fetch(task)
         except RetryableError as error:
-            have = size_of(partial_path(self.fetcher.folder, task.wanted))
+            have = atomic.size_of(partial_path(self.folder, task.wanted))
             if have > task.reached:
                 task.failures, task.reached, task.lost = -1, have, 0.0
             task.failures += 1
             # Of a broken transfer, only the silence.
-            failed = min(time.monotonic() - began, network.timeout)
+            failed = min(time.monotonic() - began, self.network.timeout)
             if not self.queue.stopped:
                 self._retry(task, error, failed)
         except PermanentError as error:
-            network.succeeded(task.host)  # it responds
+            self.network.succeeded(task.host)  # it responds
             if not self.queue.stopped:
                 self._give_up(task, str(error))
         except OSError as error:
-            if disk_full_reason(error):
+            if atomic.disk_full_reason(error):
                 raise
             self._give_up(task, f"it cannot be written: {error.strerror}")
         else:
             if row is None:
                 self.queue.requeue(task)
                 return
-            network.succeeded(task.host)
+            self.network.succeeded(task.host)
             self.bar.finish(task.wanted.name)
             self.queue.finish(task)
 
     def _retry(self, task: DownloadTask, error: RetryableError, failed: float) -> None:
         """Queue a task again after a pause, or give it up; `failed` is the seconds of the failed request."""
-        network, now = self.fetcher.network, time.monotonic()
+        now = time.monotonic()
         task.lost += failed + task.pause
-        reason = redact(str(error), task.wanted.url, task.address)
-        network.failed(task.host, failed + max(task.pause, self.queue.spacing), reason, now=now)
+        reason = urls.redact(str(error), task.wanted.url, task.address)
+        self.network.failed(task.host, failed + max(task.pause, self.queue.spacing), reason, now=now)
         task.pause = 0.0
-        if error.pause is not None and not network.may_wait(task.host, error.pause, item=task.lost, now=now):
-            most = network.max_wait
+        if error.pause is not None and not self.network.may_wait(task.host, error.pause, item=task.lost, now=now):
+            most = self.network.max_wait
             reason = f"{reason}, and {task.host} requires a wait of {error.pause:,.0f} s, more than the limit of {most:,.0f} s"
             self._give_up(task, reason, self.queue.withdraw(task) if error.pause > most else ())
-        elif given_up := network.given_up(task.host):
+        elif given_up := self.network.given_up(task.host):
             self._give_up(task, given_up, self.queue.withdraw(task))
-        elif task.failures >= network.tries or (task.failures and task.lost >= network.tries * network.timeout):
+        elif task.failures >= self.network.tries or (task.failures and task.lost >= self.network.tries * self.network.timeout):
             self._give_up(task, f"{reason} ({task.failures} tries in a row without a new byte)")
         else:
-            task.address, task.passed = task.wanted.url, set()
+            task.address, task.redirects = task.wanted.url, 0
             if error.pause is None:
-                task.pause = pause_seconds(self.seed, task.wanted.url, task.failures)
-            else:
-                task.lost += error.pause
-            self.queue.requeue(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
+                task.pause = backoff_seconds(task.failures)
+            task.lost += error.pause or 0.0
+            self.queue.requeue(task, after=error.pause or task.pause, rest=error.pause is not None)
 
     def _give_up(self, task: DownloadTask, reason: str, others: Iterable[DownloadTask] = ()) -> None:
         """Write the failure of a task, and of others of its host, to the ledger, and finish the task."""
-        ledger = self.fetcher.ledger
         for one in (*others, task):
             # The next run resumes a partial file.
-            partial_file = partial_path(self.fetcher.folder, one.wanted)
+            partial_file = partial_path(self.folder, one.wanted)
             if partial_file.is_file() and not partial_file.stat().st_size:
                 partial_file.unlink()
-            part = ledger.part(one.wanted) if partial_file.exists() else None
-            row = ledger.row(one.wanted)
+            part = self.ledger.part(one.wanted) if partial_file.exists() else None
+            row = self.ledger.row(one.wanted)
             before = part or Row.of(one.wanted, "failed", sha256=row.sha256 if row else None)
-            redacted = redact(reason, one.wanted.url, one.address)
-            ledger.add(replace(before, state="failed", checksum=one.wanted.checksum, reason=redacted))
+            redacted = urls.redact(reason, one.wanted.url, one.address)
+            self.ledger.add(replace(before, state="failed", checksum=one.wanted.checksum, reason=redacted))
             self.bar.finish(one.wanted.name)
         self.queue.finish(task)
 
 
-class _ByteProgress:
-    """Progress in bytes, for threads, over files; a length that is not known yet counts as the mean of the known ones."""
-
-    def __init__(self, bar: Any, num_files: int) -> None:
-        self._bar, self._num_files = bar, num_files
-        self._lock = threading.Lock()
-        self._num_known = self._num_done = 0
-        self._left: dict[str, int] = {}  # bytes to come of files that have begun
-        self._finished = self._waiting = ""
-
-    def expect(self, name: str, num_bytes: int) -> None:
-        with self._lock:
-            self._num_known += name not in self._left
-            self._left[name] = num_bytes
-            self._update_total()
-
-    def advance(self, name: str, num_bytes: int) -> None:
-        with self._lock:
-            self._left[name] -= num_bytes
-            self._bar.update(num_bytes)
-
-    def finish(self, name: str) -> None:
-        with self._lock:
-            self._left.pop(name, None)
-            self._num_done += 1
-            self._finished = f"{self._num_done:,}/{self._num_files:,} files"
-            self._show(refresh=False)
-            self._update_total()
-
-    def show_waiting(self, hosts: str) -> None:
-        with self._lock:
-            self._waiting = hosts
-            self._show(refresh=True)
-
-    def _show(self, *, refresh: bool) -> None:
-        self._bar.set_postfix_str(", ".join(filter(None, (self._finished, self._waiting))), refresh=refresh)
-
-    def _update_total(self) -> None:
-        known = self._bar.n + max(sum(self._left.values()), 0)
-        num_unknown = self._num_files - max(self._num_known, self._num_done)
-        self._bar.total = known + round(num_unknown * known / max(self._num_known, 1))
-
-
 @contextmanager
-def byte_progress(num_files: int) -> Iterator[_ByteProgress]:
-    """Show progress in bytes, with rate, time left and silent hosts."""
-    with open_bar(total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT) as bar:
-        shown = _ByteProgress(bar, num_files)
-        with naming_hosts(shown.show_waiting):
-            yield shown
+def byte_progress(num_files: int) -> Iterator[ByteProgress]:
+    """Show progress in bytes, with rate and time left."""
+    with progress.open_bar(total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT) as bar:
+        yield ByteProgress(bar, num_files)

@@ -4,36 +4,31 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urljoin
 
 from urllib3 import BaseHTTPResponse
 
 from nbaudio.core.atomic import sha256_file, size_of
 from nbaudio.core.errors import InputError
-from nbaudio.core.progress import on_message
 from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row, check_url, display_url
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, InvalidUrlError, content_coding, content_length
 from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, RETRYABLE, Network, convert_error, retry_after
 
-_BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _CHUNK_BYTES = 1 << 16
-# Bytes of a body of unannounced length before its length is requested.
-_UNANNOUNCED_BYTES = 16 << 20
 
 
 class RetryableError(Exception):
-    """A failure that a retry may resolve, after `pause` seconds (Retry-After); `busy` lets the host rest as long."""
+    """A transient failure: retry, after `pause` seconds if the server sent Retry-After."""
 
-    def __init__(self, reason: str, *, pause: float | None = None, busy: bool = False) -> None:
+    def __init__(self, reason: str, *, pause: float | None = None) -> None:
         super().__init__(reason)
-        self.pause, self.busy = pause, busy
+        self.pause = pause
 
 
 class PermanentError(Exception):
@@ -45,17 +40,52 @@ def partial_path(folder: Path, wanted: DownloadItem) -> Path:
     return folder / f".{wanted.name}.partial"
 
 
+class ByteProgress:
+    """Progress in bytes, for threads, over files; a length that is not known yet counts as the mean of the known ones."""
+
+    def __init__(self, bar: Any, num_files: int) -> None:
+        self._bar, self._num_files = bar, num_files
+        self._lock = threading.Lock()
+        self._num_known = self._num_done = 0
+        self._left: dict[str, int] = {}  # bytes to come of files that have begun
+
+    def expect(self, name: str, num_bytes: int) -> None:
+        """Set the bytes to come of a file that begins or continues."""
+        with self._lock:
+            self._num_known += name not in self._left
+            self._left[name] = num_bytes
+            self._update_total()
+
+    def advance(self, name: str, num_bytes: int) -> None:
+        """Count bytes of a file that came."""
+        with self._lock:
+            self._left[name] -= num_bytes
+            self._bar.update(num_bytes)
+
+    def finish(self, name: str) -> None:
+        """Count a file as finished."""
+        with self._lock:
+            self._left.pop(name, None)
+            self._num_done += 1
+            self._bar.set_postfix_str(f"{self._num_done:,}/{self._num_files:,} files", refresh=False)
+            self._update_total()
+
+    def _update_total(self) -> None:
+        known = self._bar.n + max(sum(self._left.values()), 0)
+        num_unknown = self._num_files - max(self._num_known, self._num_done)
+        self._bar.total = known + round(num_unknown * known / max(self._num_known, 1))
+
+
 @dataclass(frozen=True)
 class Fetcher:
-    """Sends requests until `queue` stops; `expect` gets the name of a file and bytes to come, `advance` bytes that came."""
+    """Sends requests until `queue` stops."""
 
     folder: Path
     ledger: Ledger
     client: HttpClient
     network: Network
     queue: RateLimitedQueue
-    expect: Callable[[str, int], None]
-    advance: Callable[[str, int], None]
+    bar: ByteProgress
 
     def fetch(self, task: DownloadTask) -> Row | None:
         """Send a request; return the row of the complete file, None after a redirect; raise RetryableError or PermanentError."""
@@ -82,9 +112,11 @@ class Fetcher:
             return None
         said = f"the server responded with {status} {response.reason or ''}".strip()
         if status in RETRYABLE or status >= 500:
-            raise RetryableError(said, pause=retry_after(headers), busy=status in _BUSY)
+            raise RetryableError(said, pause=retry_after(headers))
         if status in (206, 416) and row and have:
-            if status == 206 and _continues(headers, have, row.bytes):
+            # A range that begins where the partial file ends, in a file of the same length.
+            found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
+            if status == 206 and found and int(found[1]) == have and (row.bytes is None or found[2] in ("*", str(row.bytes))):
                 return self._write_body(task, response, replace(row, state="begun", reason=None), "ab")
             partial_path(self.folder, task.wanted).unlink(missing_ok=True)
             raise RetryableError("the file on the server does not match the partial file; download restarted")
@@ -122,28 +154,19 @@ class Fetcher:
                 raise PermanentError(f"no space for its {announced:,} bytes, {free:,} are free on the disk")
         return announced
 
-    def _max_bytes(self, task: DownloadTask) -> int:
-        """Return the limit of a body of unannounced length: the length of a HEAD request, or that of the network limits."""
-        with suppress(ConnectionError), self.client.request("HEAD", task.address) as head:
-            if head.status == HTTPStatus.OK and (length := content_length(head.headers)) is not None:
-                return length
-        return self.network.max_size or MAX_UNKNOWN_LENGTH
-
     def _write_body(self, task: DownloadTask, response: BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
-        most, is_over = begun.bytes, False
+        is_over, most = False, begun.bytes
+        if most is None:
+            most = self.network.max_size or MAX_UNKNOWN_LENGTH
         with partial_path(self.folder, task.wanted).open(mode) as file:
             # First truncate, then write the row: a kill in between leaves an empty file, never one of another version.
             self.ledger.add(begun)
-            self.expect(task.wanted.name, max((begun.bytes or 0) - file.tell(), 0))
+            self.bar.expect(task.wanted.name, max((begun.bytes or 0) - file.tell(), 0))
             for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
-                on_message(task.host)
-                have = file.tell() + len(chunk)
-                if most is None and have > _UNANNOUNCED_BYTES:
-                    most = self._max_bytes(task)
-                if is_over := most is not None and have > most:
+                if is_over := file.tell() + len(chunk) > most:
                     break
                 file.write(chunk)
-                self.advance(task.wanted.name, len(chunk))
+                self.bar.advance(task.wanted.name, len(chunk))
                 if self.queue.stopped:
                     raise PermanentError("stopped")
             have = file.tell()
@@ -210,19 +233,10 @@ def _hashes(path: Path, checksum: str | None) -> tuple[str, str | None]:
 
 
 def _follow_redirect(task: DownloadTask, location: str) -> None:
-    if len(task.passed) >= MAX_REDIRECTS:
+    task.redirects += 1
+    if task.redirects > MAX_REDIRECTS:
         raise PermanentError(f"more than {MAX_REDIRECTS} redirects, the last to {display_url(location)}")
     try:
-        target = check_url(urljoin(task.address, location))
+        task.address = check_url(urljoin(task.address, location))
     except (InputError, ValueError) as error:
         raise PermanentError(f"redirected to a URL that is not allowed: {error}") from error
-    task.passed.add(task.address)
-    if target in task.passed:
-        raise PermanentError(f"a redirect loop: {display_url(target)} twice")
-    task.address = target
-
-
-def _continues(headers: Mapping[str, str], have: int, total: int | None) -> bool:
-    """Return whether a range begins where the partial file ends, in a file of the same length."""
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
-    return found is not None and int(found[1]) == have and (total is None or found[2] in ("*", str(total)))

@@ -16,11 +16,8 @@ import polars as pl
 import urllib3
 import yaml
 
-from nbaudio.core import input_guards
-from nbaudio.core.atomic import atomic_write, lock, parse_lines, write_lines
-from nbaudio.core.bundled_files import bundled
+from nbaudio.core import atomic, bundled_files, hashing, input_guards
 from nbaudio.core.errors import ExistsError, InputError, one_line
-from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
 from nbaudio.storage.urls import public_url, redact
 
 LEDGER = "downloads.jsonl"
@@ -65,7 +62,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._rows: dict[tuple[str | None, str | None], Row] = {}  # by hash and name, in the order of their last change
         self._parts: dict[str | None, str | None] = {}  # hash of the URL whose bytes the partial file of a name holds
-        for values in parse_lines(path.read_bytes()) if path.exists() else ():
+        for values in atomic.parse_lines(path.read_bytes()) if path.exists() else ():
             if row := _row(values):
                 self._set(row)
         self._write()
@@ -84,7 +81,7 @@ class Ledger:
         """Add or replace a row; it survives a kill, and one that is done a power cut."""
         with self._lock:
             self._set(row)
-            write_lines(self._file, [json.dumps(asdict(row)).encode()], sync=row.state == "done")
+            atomic.write_lines(self._file, [json.dumps(asdict(row)).encode()], sync=row.state == "done")
 
     def forget(self, wanted: list[DownloadItem]) -> None:
         """Drop failures that a corrected list no longer has: rows without a URL, and URLs under another name."""
@@ -109,7 +106,7 @@ class Ledger:
             self._parts[row.name] = row.url_sha256
 
     def _write(self) -> None:
-        with atomic_write(self.path) as partial:
+        with atomic.atomic_write(self.path) as partial:
             partial.write_text("".join(f"{json.dumps(asdict(row))}\n" for row in self._rows.values()), encoding="utf8")
 
 
@@ -119,7 +116,7 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / f".{LEDGER}.lock").open("wb")
-        is_locked = lock(file, wait=False)
+        is_locked = atomic.lock(file, wait=False)
     except OSError as error:
         raise InputError(f"{folder}: cannot be used as a folder for downloads ({error.strerror})") from error
     with file:
@@ -177,7 +174,7 @@ def check_name(name: str) -> str:
         "only one plain file name is allowed, no / or \\": "/" in name or "\\" in name,
         "control characters and broken Unicode are not allowed": {"Cc", "Cs"} & set(map(unicodedata.category, name)),
         "it must not begin with a dot, nor end in a dot or blank": name.startswith(".") or name.endswith((".", " ")),
-        "it is reserved": RESERVED_DEVICE_NAMES.fullmatch(name) or name.casefold() == LEDGER,
+        "it is reserved": hashing.RESERVED_DEVICE_NAMES.fullmatch(name) or name.casefold() == LEDGER,
         f"it has {num_bytes} bytes, at most {_MAX_NAME_BYTES} are allowed": num_bytes > _MAX_NAME_BYTES,
     }
     for why, holds in refused.items():
@@ -265,7 +262,7 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
 
 
 def _named_rows(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    known = yaml.safe_load(bundled(f"data_manifests/{_NAMED}.yaml").read_text(encoding="utf8"))
+    known = yaml.safe_load(bundled_files.bundled(f"data_manifests/{_NAMED}.yaml").read_text(encoding="utf8"))
     corpus, _, parts = name.removeprefix(f"{_NAMED}:").partition(":")
     if corpus not in known:
         raise InputError(f"{name}: {_NAMED} holds {', '.join(known)}, not {corpus!r}")

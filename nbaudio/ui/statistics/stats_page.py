@@ -14,8 +14,6 @@ import polars.selectors as cs
 
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.corpus.base_version import find_base
-from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.claims import THRESHOLDS
 from nbaudio.proof.evidence import describe_claim, describe_parts, describe_progress, selection_claim, selection_threshold
@@ -38,7 +36,7 @@ _LONGEST_NAME = 31
 
 
 def page_sections(
-    path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any], *, audio: bool = True, base: str | Path | None = None
+    path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any], *, audio: bool = True
 ) -> tuple[str, list[Section]]:
     """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
     folder = folder_at(path)
@@ -53,6 +51,7 @@ def page_sections(
     found = [
         _overview(facts, notes, segments),
         _measures(segments, kept),
+        *_signals(segments),
         with_clips(_threshold(segments, notes["selection"]), NEAREST, WORST),
         with_clips(_evidence(notes.get("evidence", {}), state), FAULTS),
         with_clips(_splits(segments, facts), SPEAKERS),
@@ -60,34 +59,11 @@ def page_sections(
         with_clips(_reasons(segments), REASONS),
         _vocabulary(kept),
         *_model(path, segments),
-        *_since(base or (None if state else find_base(folder)), path),
     ]
     if state is None:
         plot = plots.shards(path)
         found.append(Section("Shards", "The files of the corpus.", {}, plot, plot.alt_text))
     return notes.get("about", {}).get("title") or str(path).rstrip("/").rpartition("/")[2], found
-
-
-def _since(base: str | Path | None, path: str | Path) -> list[Section]:
-    if base is None:
-        return []
-    found = diff(base, path).facts
-    kinds = ("added", "removed", "moved", "changed")
-    rows = [{"what": kind, **{name: found[kind][name] for name in ("segments", "hours", "speakers")}} for kind in kinds]
-    reasons = [
-        {"what": kind, **row, "examples": ", ".join(row["examples"])}
-        for kind, name in zip(kinds, ("added_because", "removed_because", "moved_between"), strict=False)
-        for row in found.get(name, [])
-    ]
-    by_split = [{fact_label(name): value for name, value in row.items()} for row in found["by_split"]]
-    tables = {"Changes": pl.DataFrame(rows), "By split": pl.DataFrame(by_split)}
-    tables |= {"Reasons": pl.DataFrame(reasons)} if reasons else {}
-    tables |= {"Shards": _pairs(found["shards"])} if "shards" in found else {}
-    if "evidence" in found:
-        tables["Evidence before and after"] = pl.DataFrame(found["evidence"], infer_schema_length=None)
-    headline = ", ".join(f"{row['segments']:,} {row['what']}" for row in rows)
-    about = f"Compared with {str(base).rstrip('/').rpartition('/')[2]}."
-    return [Section("Since the earlier version", about, tables, None, headline)]
 
 
 def _workspace_notes(state: ProofState) -> dict[str, Any]:
@@ -145,6 +121,21 @@ def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
     tables = {"Quantiles": pl.DataFrame(rows)} if rows else {}
     medians = "; ".join(f"{row['measure']}: median {show(row['median'])}" for row in rows)
     return Section("Durations and similarity", about, tables, plots.scores(segments), medians)
+
+
+def _signals(segments: pl.DataFrame) -> Iterator[Section]:
+    """Yield the section on what `measure` has written, if it has."""
+    found = views.signals(segments)
+    if found.is_empty():
+        return
+    percent = (pl.col("missing", "true") * 100).round(1)
+    shown = found.with_columns(percent).rename({"missing": "missing [%]", "p5": "5 %", "p95": "95 %", "true": "yes [%]"})
+    cut = ", ".join(f"{row['signal']}: {row['true']:.1%}" for row in found.drop_nulls("true").iter_rows(named=True))
+    about = "What the samples of all segments say, rejected ones included; docs/signals.md has the definitions."
+    plot = plots.signals(segments)
+    medians = found.filter(signal="snr_db")["median"].drop_nulls().to_list()
+    finding = "; ".join([*(f"SNR: median {value:.1f} dB" for value in medians), *([cut] if cut else [])])
+    yield Section("Audio signals", about, {"Distributions": shown}, plot, finding or plot.alt_text)
 
 
 def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:

@@ -68,5 +68,8 @@ class BaseWidget(anywidget.AnyWidget):
         data, metadata = super()._repr_mimebundle_()  # type: ignore[misc]
         return {**data, "text/html": self.static_html()}, metadata
 
+    def _repr_html_(self) -> str:
+        return self.static_html()
+
     def __repr__(self) -> str:
         return type(self).__name__

@@ -37,8 +37,8 @@ class NumberBins:
             raise InputError(f"{self.column}: bins {first} to {last}; there are {bins}")
         if (first, last) == (0, bins - 1):
             return ""
-        name, below = _quoted(self.column), "<=" if last == bins - 1 else "<"
-        return f"{name} >= {_number(self.edges[first])} and {name} {below} {_number(self.edges[last + 1])}"
+        name, below = quoted(self.column), "<=" if last == bins - 1 else "<"
+        return f"{name} >= {number_text(self.edges[first])} and {name} {below} {number_text(self.edges[last + 1])}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ValueCounts:
     def condition(self, *picked: object) -> str:
         """Return the condition for some values; empty for none."""
         literals = [_literal(value) for value in picked if value is not None]
-        column = _quoted(self.column)
+        column = quoted(self.column)
         parts = [f"{column} in ({', '.join(literals)})"] if literals else []
         parts += [f"{column} is null"] if None in picked else []
         return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})" if parts else ""
@@ -114,7 +114,8 @@ def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
     return Density(across, up, codes, wide * high)
 
 
-def _quoted(column: str) -> str:
+def quoted(column: str) -> str:
+    """Return the name of a column as conditions have it."""
     return '"' + column.replace('"', '""') + '"' if not column.isidentifier() or not column.islower() else column
 
 
@@ -127,7 +128,8 @@ def _literal(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else "'" + str(value).replace("'", "''") + "'"
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """Return a number as conditions have it, exactly."""
     whole = float(value).is_integer() and abs(value) < 1e15
     return str(int(value)) if whole else repr(float(value))
 
@@ -145,19 +147,13 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     body = high - low
     low = least if low - least <= body or not body else low
     high = greatest if greatest - high <= body or not body else high
-    step = _round_step((high / 2 - low / 2) * 2 / (most - 2)) if math.isfinite(high - low) else math.inf
-    if not 0 < step < math.inf:
+    width = (high / 2 - low / 2) * 2 / (most - 2)
+    if not 1e-300 < width < math.inf:
         return np.array([least, greatest])
+    unit = 10.0 ** math.floor(math.log10(width))
+    step = next(each * unit for each in (1, 2, 5, 10) if each * unit >= width * (1 - 1e-9))
     first, last = math.floor(low / step), math.ceil(high / step)
     digits = max(0, -math.floor(math.log10(step)))
     edges = np.round(np.arange(first, max(last, first + 1) + 1) * step, min(digits, 300))
     edges = np.unique(np.concatenate([[least] if least < edges[0] else [], edges, [greatest] if greatest > edges[-1] else []]))
     return edges if len(edges) <= most + 1 and len(edges) > 1 else np.linspace(least, greatest, most + 1)
-
-
-def _round_step(width: float) -> float:
-    """Return the least of 1, 2 or 5 times a power of ten that is at least a width; 0 if there is none."""
-    if width < 1e-300:
-        return 0.0
-    unit = 10.0 ** math.floor(math.log10(width))
-    return next(each * unit for each in (1, 2, 5, 10) if each * unit >= width * (1 - 1e-9))

@@ -11,6 +11,7 @@ import traitlets
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
+from nbaudio.core.times import utc_now
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.review_export import export
 from nbaudio.review.state import VERDICTS, Verdict, append_note, append_verdicts, content_hashes, notes, read_verdict, verdicts
@@ -20,10 +21,11 @@ from nbaudio.ui.widgets.histograms import Histograms, Scatter
 from nbaudio.ui.widgets.players import Player
 from nbaudio.ui.widgets.review_panel import PANEL
 from nbaudio.ui.widgets.segment_table import SegmentTable, default_columns
-from nbaudio.ui.widgets.segments import load_segments, utc_now
+from nbaudio.ui.widgets.segments import load_segments
 
 COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text", "note")
-HISTOGRAMS = ("duration_s", "similarity", "wer", "speaker_id", "recording_id", "split", "reason", "verdict")
+_SIGNALS = ("risk", "snr_db", "clipped_share", "cut_start", "cut_end")
+HISTOGRAMS = ("duration_s", "similarity", "wer", *_SIGNALS, "speaker_id", "recording_id", "split", "reason", "verdict")
 MARKED, SHOWN = "marked", "shown"  # the rows that an action applies to
 MOST_VERDICTS = 100  # that one call logs without `confirm`
 _ADDED = ("verdict", "note")
@@ -89,7 +91,6 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         order: dict[str, Any] = {"where": where or "", "sort": sort, "descending": descending}
         self._table = SegmentTable(replace(self._segments, frame=frame), columns=shown, player=False, **order)
         self._rows = self._table._rows
-        self._rows.layout["charts"] = False  # the histograms show more
         self._player = Player(self._segments, reviewer=self._reviewer)
         self._player._calls["player.turn"] = self._turn
         if histograms is None:
@@ -268,8 +269,8 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self._scatter.refresh()
 
     def static_html(self) -> str:
-        """Return the histograms and the first rows, without scripts."""
-        return f"<div>{self._histograms.static_html()}{self._table.static_html()}</div>"
+        """Return the first rows, without scripts."""
+        return self._table.static_html()
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         return {**super()._repr_mimebundle_(**options), "text/html": self.static_html()}

@@ -1,7 +1,6 @@
 """Histograms of columns and a scatter of two, to choose rows by: ranges are brushed, values picked, a box drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,11 @@ import traitlets
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import hypothesis_names
-from nbaudio.ui.filters import INTERNAL_COLUMNS, Order
+from nbaudio.ui.filters import Order, visible_columns
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import Density, NumberBins, ValueCounts, density, number_bins, value_counts, value_name
-from nbaudio.ui.widgets.static_html import Table
 
 MOST_VALUES = 8  # shown of a column; others are found by a search
-_SAVED_HEIGHT = 60
 SIZE = (80, 56)  # cells of a scatter across and up: a few kilobytes, whatever the number of rows
 
 Rows = Callable[[], Order]
@@ -64,7 +61,7 @@ class Histograms(BaseWidget):
         return self._known[column]
 
     def _countable(self) -> list[str]:
-        return [name for name, dtype in self._frame.schema.items() if name not in INTERNAL_COLUMNS and _is_countable(dtype)]
+        return [name for name in visible_columns(self._frame) if _is_countable(self._frame.schema[name])]
 
     def _state(self) -> dict[str, Any]:
         rows = self._rows()
@@ -130,35 +127,6 @@ class Histograms(BaseWidget):
             self._chosen = before
             raise
 
-    def static_html(self) -> str:
-        """Return the histograms as pictures and tables, with the part that passes all filters."""
-        rows, parts = self._rows(), []
-        for column in self._columns:
-            item = self._item(column, rows)
-            parts.append(f"<p><code>{escape(column)}</code></p>{_picture(item) if 'edges' in item else _counts(item)}")
-        return "".join(parts)
-
-
-def _picture(item: Mapping[str, Any]) -> str:
-    most, edges = max(1, *item["all"]), item["edges"]
-    bars = []
-    for name, color in (("all", "#9a9a9a"), ("passing", "#0072b2")):
-        for place, count in enumerate(item[name]):
-            height = round(_SAVED_HEIGHT * count / most, 1)
-            spot = f'x="{place * 10}" y="{_SAVED_HEIGHT - height:g}" width="9" height="{height:g}"'
-            bars.append(f'<rect {spot} fill="{color}"></rect>')
-    label = f"{sum(item['passing']):,} of {sum(item['all']):,} rows, {edges[0]:g} to {edges[-1]:g}"
-    width = 10 * len(item["all"])
-    svg = f'<svg role="img" aria-label="{escape(item["column"])}: {label}" viewBox="0 0 {width} {_SAVED_HEIGHT}"'
-    style = f"width:100%;max-width:{max(200, width)}px;height:{_SAVED_HEIGHT}px"
-    return f'{svg} preserveAspectRatio="none" style="{style}">{"".join(bars)}</svg><p>{label}</p>'
-
-
-def _counts(item: Mapping[str, Any]) -> str:
-    rows = [{item["column"]: one["name"], "shown": one["passing"], "of": one["all"]} for one in item["values"]]
-    frame = pl.DataFrame(rows, {item["column"]: pl.String, "shown": pl.Int64, "of": pl.Int64})
-    return Table(frame, MOST_VALUES, len(frame) + item["more"])._repr_html_()
-
 
 class Scatter(BaseWidget):
     """Density of the rows in `rows()` over two columns; a box calls `changed`, a click `found` with the number of a row."""
@@ -168,7 +136,7 @@ class Scatter(BaseWidget):
 
     def __init__(self, frame: pl.DataFrame, rows: Rows, changed: Callable[[], None], found: Callable[[int], None]) -> None:
         self._frame, self._rows, self._changed, self._found = frame, rows, changed, found
-        self.columns = [name for name, dtype in frame.schema.items() if dtype.is_numeric() and name not in INTERNAL_COLUMNS]
+        self.columns = [name for name in visible_columns(frame) if frame.schema[name].is_numeric()]
         scored = ("wer" if name == "asr" else f"wer_{name}" for name in hypothesis_names(frame.columns))
         systems = [name for name in scored if name in self.columns and frame[name].count()]
         usual = (name for name in ("duration_s", "similarity", "wer", "start_sample") if name in self.columns)
@@ -211,10 +179,7 @@ class Scatter(BaseWidget):
         if unknown := [name for name in (x, y) if name not in self.columns]:
             raise InputError(f"{unknown[0]} is no numeric column")
         self._axes, self._density = (x, y), None
-        if self._box is None:
-            self.refresh()
-        else:
-            self._choose(box=None)
+        self._choose(box=None)
 
     def _choose(self, *, box: Box | None) -> None:
         """Choose the cells of a box, None for all; the box stays as it was if the filter fails."""

@@ -1,5 +1,7 @@
 """Widgets that play clips of a workspace or a corpus."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,35 @@ from nbaudio.ui.widgets.static_html import MOST_CLIPS, Clips, saved_clips, stati
 MOST_DIFFS = 50
 
 
-class Player(BaseWidget):
+class ClipPlayer(BaseWidget):
+    """Clips to listen to, one after the other; `fixed` ones have no keys for bounds, context and channels."""
+
+    _esm = esm("core", "player", "single_player")
+    current = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)
+
+    def __init__(self, playback: Playback, saved: Callable[[], Clips], total: int, *, fixed: bool) -> None:
+        self._saved, self._opened = saved, {"total": total, "fixed": fixed}
+        super().__init__({"player.open": self._open, **playback.calls}, current=[min(0, total - 1), 0])
+
+    def _open(self) -> dict[str, int | bool]:
+        return {**self._opened, "at": max(0, self.current[0]), "linked": "player.turn" in self._calls}
+
+    @property
+    def clips(self) -> Clips:
+        """Clips as a saved page holds them."""
+        return self._saved()
+
+    def static_html(self) -> str:
+        """Return the HTML of all clips, with their audio, in a column."""
+        return self.clips._repr_html_()
+
+
+class Player(ClipPlayer):
     """Segments to listen to, one after the other; ``?`` shows the keys.
 
     `current` is a trait that links to other widgets: the number of the segment shown, and how many times playing was requested.
     """
 
-    _esm = esm("core", "player", "single_player")
-    current = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)
     _verdicts = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def __init__(
@@ -49,23 +72,10 @@ class Player(BaseWidget):
         Raises:
             InputError: a segment is not in the workspace.
         """
-        self._segments = workspace if isinstance(workspace, Segments) else load_segments(workspace, segment_ids)
-        self._limit = limit
-        first = 0 if len(self._segments.frame) else -1
-        super().__init__({"player.open": self._open, **SegmentPlayback(self._segments, reviewer).calls}, current=[first, 0])
-
-    def _open(self) -> dict[str, int | bool]:
-        opened = {"total": len(self._segments.frame), "at": max(0, self.current[0])}
-        return {**opened, "linked": True} if "player.turn" in self._calls else opened
-
-    @property
-    def clips(self) -> Clips:
-        """Clips as a saved page holds them."""
-        return saved_clips(self._segments, range(len(self._segments.frame)), limit=self._limit)
-
-    def static_html(self) -> str:
-        """Return the clips below one another, with their audio."""
-        return self.clips._repr_html_()
+        segments = workspace if isinstance(workspace, Segments) else load_segments(workspace, segment_ids)
+        every = range(len(segments.frame))
+        saved = partial(saved_clips, segments, every, limit=limit)
+        super().__init__(SegmentPlayback(segments, reviewer), saved, len(every), fixed=False)
 
 
 class TranscriptDiff(BaseWidget):
@@ -108,7 +118,7 @@ class CorpusPlayback(Playback):
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words and sampling rate of a clip."""
         row = self.frame.row(number, named=True)
-        return described(row, align_lines(row), _place(row), correction=None, rate=row["sampling_rate"], channels=1)
+        return described(row, align_lines(row), _place(row), correction=None, rate=row["sampling_rate"])
 
     def read(self, number: int, *, even: bool = False, **_options: Any) -> Sound:
         """Read a clip by its byte offset, at most `LONGEST_S`; it has no context and no other channels."""
@@ -119,27 +129,7 @@ class CorpusPlayback(Playback):
         return Sound(samples, clip.rate, 0.0, len(samples) / clip.rate)
 
 
-class CorpusPlayer(BaseWidget):
-    """Clips of a corpus, one after the other, at their own rate; keys of `Player` but those for bounds, context and channels."""
-
-    _esm = esm("core", "player", "single_player")
-    current = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)
-
-    def __init__(self, corpus: Corpus, frame: pl.DataFrame, clips: Clips) -> None:
-        self.clips, self.hidden, self._static, self._total = clips.clips, clips.hidden, clips, len(frame)
-        super().__init__({"player.open": self._open, **CorpusPlayback(corpus, frame).calls}, current=[min(0, len(frame) - 1), 0])
-
-    def _open(self) -> dict[str, Any]:
-        return {"total": self._total, "at": max(0, self.current[0]), "fixed": True}
-
-    def static_html(self) -> str:
-        """Return the first clips below one another, with their audio."""
-        return self._static._repr_html_()
-
-    _repr_html_ = static_html
-
-
-def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> CorpusPlayer:
+def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> ClipPlayer:
     """Read clips from the shards of a corpus by byte offset, to hear what a training program gets.
 
     Args:
@@ -162,7 +152,8 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
     frame = frame.join(opened.segments, on="segment_id", how="left", maintain_order="left")
     for missing in frame.filter(pl.col("shard").is_null())["segment_id"].head(1):
         raise InputError(f"{opened.folder}: no clip {missing!r}")
-    return CorpusPlayer(opened, frame, Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown)))
+    saved = Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown))
+    return ClipPlayer(CorpusPlayback(opened, frame), lambda: saved, len(frame), fixed=True)
 
 
 def _place(row: dict[str, Any]) -> str:

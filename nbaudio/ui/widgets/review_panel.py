@@ -13,6 +13,7 @@ from nbaudio.core.dataframes import Ids
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.tables import SEGMENTS, seconds_column
+from nbaudio.core.times import utc_now
 from nbaudio.review import VERDICTS, append_verdicts, verdicts
 from nbaudio.review.annotator_agreement import next_step
 from nbaudio.review.corrections import uncorrected
@@ -21,7 +22,7 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.ui.filters import INTERNAL_COLUMNS
 from nbaudio.ui.widgets.base import BaseWidget, esm, handlers
-from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments, utc_now
+from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
 from nbaudio.ui.widgets.static_html import Table, saved_clips
 from nbaudio.ui.widgets.table_view import TableView
 
@@ -31,7 +32,6 @@ _COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "
 # Columns that a blind panel has; others, such as those of a source, may tell of hypothesis or similarity.
 _BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {"asr_text", "similarity", "wer", "cer", "split", "decision", "reason"}
 _SAVED_CLIPS = 3
-_SAVED_ROWS = 25
 _RECENT = 20  # verdicts that the rate is computed from, so that long pauses earlier do not count
 
 
@@ -45,19 +45,6 @@ class _Done:
     at: float
 
 
-def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tuple[ReviewRecord | None, list[str] | None]:
-    """Return the record of a review and its segments for a reviewer; None for no review, and for all segments."""
-    if review is None:
-        return None, None
-    record = ReviewRecord.find(workspace, review)
-    if record is None:
-        raise InputError(f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one")
-    shares = record.shares()
-    if len(shares) > 1 and reviewer not in shares:
-        raise InputError(f"review {review}: no segment was assigned to {reviewer!r}; its reviewers are {', '.join(shares)}")
-    return record, shares.get(reviewer, record.segment_ids)
-
-
 class ReviewPanel(BaseWidget):
     """Segments to judge, one key each; ``?`` shows the keys.
 
@@ -67,15 +54,7 @@ class ReviewPanel(BaseWidget):
     _esm = esm("core", "table_columns", "table", "player", "review_panel")
 
     def __init__(
-        self,
-        workspace: str | Path | Workspace,
-        segment_ids: Ids | None = None,
-        *,
-        reviewer: str,
-        review: str | None = None,
-        where: str = "",
-        sort: str = "",
-        descending: bool = False,
+        self, workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, reviewer: str, review: str | None = None
     ) -> None:
         """Load the segments and the reviewer's verdicts on them.
 
@@ -86,20 +65,26 @@ class ReviewPanel(BaseWidget):
             review: name of an exported review: its segments with the texts it was drawn with, and its verdict words; its verdicts
                 count as evidence, and a blind review shows neither hypothesis nor similarity. Without it verdicts are logged
                 under ``panel``.
-            where: SQL condition over the columns; ``verdict is null`` shows segments without a verdict.
-            sort: column to sort by.
-            descending: greatest values first.
 
         Raises:
-            InputError: there is no such review, segment or column, the reviewer has no name or no part in the review.
+            InputError: there is no such review or segment, the reviewer has no name or no part in the review.
         """
-        workspace = Workspace.open(workspace)
+        workspace, self._reviewer = Workspace.open(workspace), reviewer.strip()
         if segment_ids is not None and review is not None:
             raise InputError("give segment_ids or review, not both")
-        record, drawn = review_items(workspace, review, reviewer.strip())
+        if not self._reviewer:
+            raise InputError("reviewer: a name is needed, under which verdicts are stored")
+        record = ReviewRecord.find(workspace, review) if review else None
+        if review is not None and record is None:
+            raise InputError(f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one")
+        if record:
+            shares = record.shares()
+            if len(shares) > 1 and self._reviewer not in shares:
+                listed = f"its reviewers are {', '.join(shares)}"
+                raise InputError(f"review {review}: no segment was assigned to {self._reviewer!r}; {listed}")
+            segment_ids = shares.get(self._reviewer, record.segment_ids)
         self._words = record.verdicts if record else list(VERDICTS)
-        self._listed = record.reviewers if record else []
-        segments = load_segments(workspace, drawn if segment_ids is None else segment_ids)
+        segments = load_segments(workspace, segment_ids)
         if review is not None:  # a second reviewer sees what the first one saw
             segments = replace(segments, frame=uncorrected(workspace, segments.frame).with_columns(seconds_column()))
         self._review = review or PANEL
@@ -111,22 +96,13 @@ class ReviewPanel(BaseWidget):
             hidden = {"asr_text": pl.lit(None, pl.String), "similarity": pl.lit(None, pl.Float64)}
             segments = replace(segments, frame=frame.with_columns(**hidden))
         self._segments = segments
-        self._playback = SegmentPlayback(segments, "")
-        self._load(reviewer)
-        self._rows = TableView(self._judged(frame), columns, where=where, sort=sort, descending=descending)
-        self._rows.cursor = self._unjudged_after(-1) or 0
-        calls = handlers(self, "review", "open", "give", "undo", "next", "said", "switch")
-        super().__init__(calls | self._rows.calls | self._playback.calls)
-
-    def _load(self, reviewer: str) -> None:
-        if not reviewer.strip():
-            raise InputError("reviewer: a name is needed, under which verdicts are stored")
-        self._reviewer = self._playback.reviewer = reviewer.strip()
         self._done: list[_Done] = []
-        log = verdicts(self._segments.workspace)
-        self._reviewers = list(dict.fromkeys([*(self._listed or sorted({*log["reviewer"], self._reviewer})), self._reviewer]))
-        mine = log.filter(pl.col("reviewer") == self._reviewer)
+        mine = verdicts(workspace).filter(pl.col("reviewer") == self._reviewer)
         self._shown = self._as_shown([Verdict(**row) for row in mine.iter_rows(named=True)])
+        self._rows = TableView(self._judged(frame), columns)
+        self._rows.cursor = self._unjudged_after(-1) or 0
+        calls = handlers(self, "review", "open", "give", "undo", "next", "said")
+        super().__init__(calls | self._rows.calls | SegmentPlayback(segments, self._reviewer).calls)
 
     def _as_shown(self, said: list[Verdict]) -> dict[int, Verdict]:
         """Return the verdict on each segment as shown; without one, the verdict on the text before a correction."""
@@ -167,8 +143,7 @@ class ReviewPanel(BaseWidget):
         rate, left_s = rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done) if times else (None, None)
         then = next_step(ReviewState.load(self._segments.workspace), self._review) if done == total > 0 else ""
         amounts = {"done": done, "total": total, "counts": counts, "per_hour": 3600 * rate if rate else None}
-        people = {"reviewer": self._reviewer, "reviewers": self._reviewers}
-        return {**amounts, "left_s": left_s, "undo": bool(self._done), **people, "next": then}
+        return {**amounts, "left_s": left_s, "undo": bool(self._done), "reviewer": self._reviewer, "next": then}
 
     @property
     def selected(self) -> pl.DataFrame:
@@ -177,7 +152,7 @@ class ReviewPanel(BaseWidget):
 
     def _open(self) -> dict[str, Any]:
         words = [{"word": word, "meaning": VERDICTS.get(word, "")} for word in self._words]
-        return {"words": words, "review": self._review, "listed": self._listed, **self.progress}
+        return {"words": words, "fixed": True, **self.progress}
 
     def _give(self, *, number: int, verdict: str | None, comment: str, corrected_text: str | None) -> dict[str, Any]:
         """Log a verdict, None to withdraw it, at once on disk. A blank text, or that of the transcript, corrects nothing."""
@@ -208,12 +183,6 @@ class ReviewPanel(BaseWidget):
         places = np.flatnonzero(self._rows.order == last.number)
         return {**self._changed(), "number": last.number, "position": int(places[0]) if len(places) else None}
 
-    def _switch(self, *, reviewer: str) -> dict[str, Any]:
-        if len(self._listed) > 1 and reviewer.strip() != self._reviewer:
-            raise InputError(f"these are the segments of {self._reviewer}: open your own panel")
-        self._load(reviewer)
-        return self._changed()
-
     def _changed(self) -> dict[str, Any]:
         self._rows.frame = self._judged(self._rows.frame)
         return self.progress
@@ -231,13 +200,11 @@ class ReviewPanel(BaseWidget):
         return {"said": {"verdict": said.verdict, "comment": said.comment, "corrected_text": corrected}, "text": text or ""}
 
     def static_html(self) -> str:
-        """Return the progress, the verdicts, and a few clips without a verdict."""
+        """Return HTML with the progress, how often each verdict was given, and some clips that are not judged yet."""
         progress, frame, order = self.progress, self._rows.frame, self._rows.order
         html = f"<p>{progress['done']:,} of {progress['total']:,} judged</p>"
-        judged = frame.drop_nulls("verdict").select(name for name in _COLUMNS if name in frame.columns)
-        if len(judged):
-            counts = pl.DataFrame({"verdict": list(progress["counts"]), "segments": list(progress["counts"].values())})
-            html += Table(counts)._repr_html_() + Table(judged.head(_SAVED_ROWS), _SAVED_ROWS, len(judged))._repr_html_()
+        if counts := progress["counts"]:
+            html += Table(pl.DataFrame({"verdict": list(counts), "segments": list(counts.values())}))._repr_html_()
         unjudged = order[frame["verdict"].is_null().to_numpy()[order]][:_SAVED_CLIPS].tolist()
         if unjudged:
             html += f"<p>next:</p>{saved_clips(self._segments, unjudged)._repr_html_()}"

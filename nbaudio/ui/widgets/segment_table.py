@@ -10,15 +10,13 @@ from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import hypothesis_names
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.filters import INTERNAL_COLUMNS, SavedFilters
-from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
+from nbaudio.ui.filters import visible_columns
+from nbaudio.ui.widgets.base import BaseWidget, esm
 from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
-from nbaudio.ui.widgets.static_html import Table
+from nbaudio.ui.widgets.static_html import MOST_ROWS, Table
 from nbaudio.ui.widgets.table_view import TableView
 
 COLUMNS = ("segment_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
-
-_STATIC_ROWS = 25
 
 
 def default_columns(columns: Sequence[str], frame: pl.DataFrame) -> list[str]:
@@ -31,12 +29,13 @@ def default_columns(columns: Sequence[str], frame: pl.DataFrame) -> list[str]:
 class SegmentTable(BaseWidget):
     """All segments of a workspace, to sort, filter, select and play; ``?`` shows the keys."""
 
-    _esm = esm("core", "table_columns", "table", "table_filters", "diff", "player_drawing", "player", "segment_table")
+    _esm = esm("core", "table_columns", "table", "diff", "player_drawing", "player", "segment_table")
     height = traitlets.Int(340).tag(sync=True)
     current = traitlets.List([-1, 0]).tag(sync=True)
     """Row under the cursor as its number in the frame (-1 for none), and how many times play was requested."""
     _verdicts = traitlets.List(traitlets.Unicode()).tag(sync=True)  # words that keys log, by the call `verdict`
     _player = traitlets.Enum(("own", "linked", "missing"), "own").tag(sync=True)
+    _static_rows = 25
 
     def __init__(
         self,
@@ -79,16 +78,9 @@ class SegmentTable(BaseWidget):
         if not columns:
             raise InputError("columns: name at least one")
         self._rows = TableView(frame, columns, where=where, find=find, sort=sort, descending=descending)
-        self._filters = SavedFilters(None if segments is None else segments.workspace)
-        calls: dict[str, Handler] = {
-            "filters.list": self._filters.all,
-            "filters.save": lambda name: self._filters.save(name, self._rows.arrangement),
-            "filters.delete": self._filters.delete,
-        }
         playback = SegmentPlayback(segments, reviewer).calls if player and segments is not None else {}
-        self._rows.layout["charts"] = True
         mode = "linked" if not player else "missing" if segments is None else "own"
-        super().__init__({**calls, **self._rows.calls, **playback}, _player=mode)
+        super().__init__({**self._rows.calls, **playback}, _player=mode)
 
     def narrow(self, where: str) -> None:
         """Show only rows that meet a further SQL condition, beside the one in the filter field; "" shows all again.
@@ -120,14 +112,35 @@ class SegmentTable(BaseWidget):
     @property
     def shown(self) -> pl.DataFrame:
         """The rows that pass the filter, as sorted."""
-        return self._rows.frame[self._rows.order].drop(*INTERNAL_COLUMNS, strict=False)
+        return self._rows.frame[self._rows.order].select(visible_columns(self._rows.frame))
 
     @property
     def selected(self) -> pl.DataFrame:
         """The marked rows, or the row under the cursor if none is marked."""
-        return self._rows.selection.drop(*INTERNAL_COLUMNS, strict=False)
+        return self._rows.selection.select(visible_columns(self._rows.frame))
 
     def static_html(self) -> str:
         """Return the first rows as a plain table."""
-        frame = self._rows.frame[self._rows.order[:_STATIC_ROWS]].select(self._rows.columns)
-        return Table(frame, _STATIC_ROWS, len(self._rows.order))._repr_html_()
+        frame = self._rows.frame[self._rows.order[: self._static_rows]].select(self._rows.columns)
+        return Table(frame, self._static_rows, len(self._rows.order))._repr_html_()
+
+
+def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table | SegmentTable:
+    """Show a pandas or polars frame: numbers to the right with few decimals, nothing in a cell taken for markup.
+
+    Args:
+        frame: the frame.
+        limit: rows of a plain table; a longer frame is a `SegmentTable`, of which a saved notebook has the first `limit` rows.
+
+    Examples:
+        >>> "&lt;script&gt;" in table(pl.DataFrame({"text": ["<script>"]}))._repr_html_()
+        True
+        >>> "and 20 more rows" in table(pl.DataFrame({"n": range(70)}))._repr_html_()
+        True
+    """
+    shown = as_polars(frame)
+    if not len(shown) > limit > 0:
+        return Table(shown, limit)
+    long = SegmentTable(shown, columns=shown.columns, player=False)
+    long._static_rows = limit
+    return long

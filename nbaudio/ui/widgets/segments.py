@@ -1,26 +1,24 @@
 """Segments of a widget, by their row in its frame, which never changes; word times, most of the table, are read on demand."""
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.core import tables
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, hypothesis_names, with_durations
-from nbaudio.core.times import rescale
-from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
+from nbaudio.core.times import rescale, utc_now
+from nbaudio.review.review_page import segment_facts
+from nbaudio.review.state import Correction, append_corrections, corrections
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.aligned_words import MOST_CHARACTERS, WordPair, align_words
 from nbaudio.text.score import compared
 from nbaudio.ui.filters import INTERNAL_COLUMNS
-from nbaudio.ui.widgets.clip_audio import RATE, Playback, Sound, read_lanes, read_sound
+from nbaudio.ui.widgets.clip_audio import RATE, Playback, Sound, read_sound
 
 _HEAVY = ("word_times", "text_raw", *NORMALIZED)
 _MS = 1000
@@ -60,7 +58,7 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
             raise InputError(f"{workspace.path}: no segment {missing!r}")
         frame = found.select(frame.columns)
     recordings = workspace.recordings.unique("recording_id", keep="first")
-    facts = recordings.select("recording_id", "num_samples", recording_path="path", recording_channels="num_channels")
+    facts = recordings.select("recording_id", "num_samples", recording_path="path")
     frame = with_durations(frame, recordings).join(facts, on="recording_id", how="left", maintain_order="left")
     return Segments(workspace, workspace.audio, frame)
 
@@ -84,21 +82,17 @@ class SegmentPlayback(Playback):
     def __init__(self, segments: Segments, reviewer: str) -> None:
         super().__init__()
         self.segments, self.reviewer = segments, reviewer
-        self.calls |= {"correct": self.correct, "undo_correction": self.undo_correction}
+        self.calls["correct"] = self.correct
         self._corrected = {row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)}
 
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words (with the number of characters that are cut) and correction of a segment."""
         row, lines = self.segments.row(number), self.segments.lines(number)
-        return described(row, lines, correction=self._correction(row), rate=RATE, channels=row["recording_channels"])
+        return described(row, lines, correction=self._correction(row), rate=RATE)
 
     def read(self, number: int, **options: Any) -> Sound:
         """Read the audio of a segment, see `read_sound`."""
         return read_sound(self.segments.audio_root, self.segments.row(number), **options)
-
-    def read_lanes(self, number: int, *, before: float, after: float) -> NDArray[np.int16]:
-        """Read all channels of a segment, see `clip_audio.read_lanes`."""
-        return read_lanes(self.segments.audio_root, self.segments.row(number), before=before, after=after)
 
     def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
         """Log bounds moved by milliseconds from those of the table; zeros withdraw a correction."""
@@ -108,27 +102,8 @@ class SegmentPlayback(Playback):
         if not 0 <= start < end <= row["num_samples"]:
             held = row["num_samples"]
             raise InputError(f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {held}")
-        return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
-
-    def undo_correction(self, *, number: int) -> dict[str, Any] | None:
-        """Log the correction before the last one once more, or a withdrawal if there was none."""
-        row = self.segments.row(number)
-        kept: list[tuple[int | None, int | None]] = []
-        for each in ReviewState.load(self.segments.workspace).correction_log:
-            if (each.segment_id, each.was_start, each.was_end) != (row["segment_id"], row["start_sample"], row["end_sample"]):
-                continue
-            bounds = (each.start_sample, each.end_sample)
-            if each.start_sample is None:
-                kept.clear()
-            elif bounds in kept[-2:-1]:
-                kept.pop()  # this was an undo
-            else:
-                kept.append(bounds)
-        return self._correct(row, kept[-2] if len(kept) > 1 else (None, None)) if kept else None
-
-    def _correct(self, row: dict[str, Any], bounds: tuple[int | None, int | None]) -> dict[str, Any] | None:
-        was = (row["start_sample"], row["end_sample"])
-        correction = Correction(row["segment_id"], *bounds, *was, self.reviewer, utc_now())
+        moved: tuple[int | None, int | None] = (start, end) if start_ms or end_ms else (None, None)
+        correction = Correction(row["segment_id"], *moved, was_start, was_end, self.reviewer, utc_now())
         append_corrections(self.segments.workspace, [correction])
         self._corrected[row["segment_id"]] = asdict(correction)
         return self._correction(row)
@@ -150,18 +125,3 @@ def described(row: dict[str, Any], lines: dict[str, list[WordPair]], *further: s
     shown = {"segment_id": row["segment_id"], "facts": [*segment_facts(row), *further], "unshown": unshown}
     named = {name: [pair._asdict() for pair in pairs] for name, pairs in lines.items()}
     return {**shown, "words": named.pop(""), "lines": list(named.items()), **facts}
-
-
-def segment_facts(row: dict[str, Any]) -> list[str]:
-    """Return speaker, duration and similarity of a segment as short texts."""
-    facts = [row["speaker_id"] or "speaker not known"]
-    if row["duration_s"] is not None:
-        facts.append(f"{row['duration_s']:.1f} s")
-    if row["similarity"] is not None:
-        facts.append(f"similarity {row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}")
-    return facts
-
-
-def utc_now() -> str:
-    """Return the current time, ISO 8601 in UTC, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

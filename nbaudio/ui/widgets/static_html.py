@@ -4,27 +4,31 @@ Every text is escaped and isolated: neither markup nor direction marks affect th
 """
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from nbaudio.audio import encode_clip
+from nbaudio.audio import encode_clip, encoder
 from nbaudio.core.dataframes import as_polars
-from nbaudio.core.errors import AudioError
+from nbaudio.core.errors import NbaudioError
 from nbaudio.core.report import show
+from nbaudio.review.review_page import segment_facts
 from nbaudio.text import word_diff
 from nbaudio.text.aligned_words import MOST_CHARACTERS
 from nbaudio.text.score import compared
-from nbaudio.ui.widgets.clip_audio import RATE, clip_picture, read_window
-from nbaudio.ui.widgets.segments import Segments, further_hypotheses, segment_facts
+from nbaudio.ui.widgets.clip_audio import RATE, Row, clip_picture, read_window
+from nbaudio.ui.widgets.segments import Segments, further_hypotheses
 
 MOST_CLIPS = 12
 LONGEST_S = 30  # of a clip
 MOST_BYTES = 8_000_000  # of audio in a page
 MOST_ROWS = 50
+_MOST_FAILURES = 5  # an unreachable server fails for each clip, after its timeouts
 _LONGEST_CELL = 300
 _LONGEST_WORD = 40
 # Mixed with the color of the text, they have a contrast of 4.5:1 on light and on dark pages, which no single color has.
@@ -39,6 +43,8 @@ _KEY = (
     f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
 )
 _MIME = {b"fLaC": "audio/flac", b"RIFF": "audio/wav"}
+
+ReadClip = Callable[[Row], tuple[NDArray[np.int16], int, bool]]  # samples, rate, whether the segment is longer
 
 
 @dataclass(frozen=True)
@@ -104,14 +110,9 @@ class Table:
         return repr(self.frame)
 
 
-def cell_text(value: Any) -> str:
-    """Return a value as a table shows it; a long text is cut."""
-    text = show(value)
-    return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]} …"
-
-
 def _cell(value: Any, align: str) -> str:
-    shown = cell_text(value)
+    shown = show(value)
+    shown = shown if len(shown) <= _LONGEST_CELL else f"{shown[:_LONGEST_CELL]} …"
     # Blanks are shown as they are, since names differ in them. An id stays in one line, though it has hyphens.
     whole = len(shown.split()) == 1 and len(shown) <= _LONGEST_WORD
     wrap = "white-space:pre" if whole else "white-space:pre-wrap;overflow-wrap:anywhere"
@@ -165,24 +166,47 @@ def _cut(text: str) -> str:
 
 def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True) -> Clips:
     """Return segments for a saved page, with their audio unless `sound` is False; a note says why one has none."""
-    budget, clips, how = MOST_BYTES, [], compared(segments.workspace)
-    for number in numbers[:limit]:
-        row = segments.row(number)
-        audio, note, picture = _read_audio(segments, row) if sound else (None, None, None)
-        if audio and len(audio) > budget:
-            audio, note = None, f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
-        budget -= len(audio or b"")
-        clips.append(static_clip(row, audio, note, picture, **how))
+    read = segment_audio(segments, LONGEST_S) if sound else None
+    rows = [(segments.row(number),) for number in numbers[:limit]]
+    clips = read_clips(rows, read, longest_s=LONGEST_S, encoding="flac", **compared(segments.workspace))
     return Clips(tuple(clips), max(0, len(numbers) - limit))
 
 
-def _read_audio(segments: Segments, row: dict[str, Any]) -> tuple[bytes | None, str | None, bytes | None]:
-    try:
-        samples, _, shown_end = read_window(segments.audio_root, row, longest_s=LONGEST_S)
-    except AudioError as error:
-        return None, f"no sound: {str(error).removeprefix('no sound: ')}", None
-    note = f"the first {LONGEST_S} s of it" if shown_end < row["end_sample"] else None
-    return encode_clip(samples, RATE, "flac"), note, clip_picture(samples, RATE)
+def segment_audio(segments: Segments, longest_s: int) -> ReadClip:
+    """Return a function that reads the audio of a segment: at most its first `longest_s` seconds."""
+
+    def read(row: Row) -> tuple[NDArray[np.int16], int, bool]:
+        samples, _, shown_end = read_window(segments.audio_root, row, longest_s=longest_s)
+        return samples, RATE, shown_end < row["end_sample"]
+
+    return read
+
+
+def read_clips(
+    rows: Iterable[tuple[Any, ...]], read: ReadClip | None, *, longest_s: int, encoding: str, folder: str = "", **compared: Any
+) -> list[StaticClip]:
+    """Return the clips of rows with further facts, at most `MOST_BYTES` of audio; names of files are without `folder`."""
+    clips: list[StaticClip] = []
+    left, failures = MOST_BYTES, 0
+    for row, *facts in rows:
+        sound, note, picture = None, None, None
+        if failures >= _MOST_FAILURES:
+            note = f"no sound: it was not tried after {failures} clips that could not be read"
+        elif read:
+            try:
+                samples, rate, longer = read(row)
+                failures, note = 0, f"the first {longest_s} s of it" if longer else None
+                sound = encode_clip(samples, rate, encoding if rate in encoder(encoding).rates else "flac")
+                picture = clip_picture(samples, rate)
+            except (NbaudioError, OSError) as error:
+                reason = str(error).removeprefix("no sound: ")
+                failures += reason == str(error)
+                note = f"no sound: {reason.replace(folder, '')}"
+        if sound and len(sound) > left:
+            sound, note = None, f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
+        left -= len(sound or b"")
+        clips.append(static_clip(row, sound, note, picture, *facts, **compared))
+    return clips
 
 
 def static_clip(

@@ -1,5 +1,6 @@
 """Threshold to drag over a histogram; segments, hours and speakers are counted once for all positions of `Scale.grid`."""
 
+import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -10,12 +11,16 @@ import polars as pl
 import traitlets
 from numpy.typing import NDArray
 
-from nbaudio.core.errors import InputError, get_by_name
+from nbaudio.core.errors import InputError
 from nbaudio.review.state import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
+from nbaudio.ui import plot_style as style
+from nbaudio.ui.filters import INTERNAL_COLUMNS
+from nbaudio.ui.plot_svg import Plot
 from nbaudio.ui.views import HOURS, PLAYABLE
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
+from nbaudio.ui.widgets.column_counts import number_bins, number_text, quoted
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
 from nbaudio.ui.widgets.static_html import saved_clips
 
@@ -23,15 +28,13 @@ STEPS = 200  # bars of a histogram, and least number of positions
 MOST_SPEAKERS = 2000  # counted one by one: those with the most hours
 _EXAMPLES = 3
 UNKNOWN = "speaker not known"
-_LONGEST_S = 60.0
+_TAIL = 0.005
 _DENSE, _DENSE_STEPS = 0.95, 50  # similarities are dense near 1: from here positions are 0.001 apart
-_TICKS = (0, 0.25, 0.5, 0.75, 1)
-_WIDTH, _HEIGHT, _FOOT, _LEFT, _TOP = 640, 150, 36, 46, 18
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Positions of a threshold on a column."""
+    """Positions of a threshold on a column; segments without a value are kept for similarity only, as `select` does."""
 
     column: str
     label: str
@@ -44,25 +47,36 @@ class Scale:
         return int(np.abs(np.array(self.grid) - value).argmin())
 
 
-MEASURES = {  # column, label, whether the threshold is the least that is kept
-    "similarity": ("similarity", "similarity, at least", True),
-    "wer": ("wer", "word error rate, at most", False),
-    "duration": ("duration_s", "duration in seconds, at most", False),
-}
+COLUMNS = {"similarity": "similarity", "wer": "word error rate", "duration_s": "duration in seconds"}
+# Columns of which the lower values are kept unless told otherwise.
+_LOWER = re.compile(r"(spoken_)?[wc]er(_\w+)?|clipped_share|dc_offset|duration_s|noise_floor_dbfs|risk|(\w+_)?silence_(s|share)")
 
 
-def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scale:
-    """Return the scale of a measure, up to the longest duration or a minute; `value` is one more position, clipped to it."""
-    column, label, least = get_by_name(MEASURES, measure, "measure")
-    low, high = (-1.0, 1.0) if measure == "similarity" else (0.0, 1.0)
-    if measure == "duration":
-        longest = frame[column].cast(pl.Float64).max()
-        high = min(_LONGEST_S, float(np.ceil(longest)) if isinstance(longest, float) and longest > 1 else 1.0)
-    edges = [round(low + i * (high - low) / STEPS, 6) for i in range(STEPS + 1)]
-    dense = [round(_DENSE + i * (1 - _DENSE) / _DENSE_STEPS, 6) for i in range(_DENSE_STEPS)] if measure == "similarity" else []
-    own = [] if value is None else [min(high, max(low, value))]
+def scale(frame: pl.DataFrame, column: str, value: float | None = None, *, least: bool | None = None) -> Scale:
+    """Return the scale of a column, without 0.5 % of the values at either end; `value` is one more position, clipped to it."""
+    if column not in (known := number_columns(frame)):
+        raise InputError(f"column {column!r} holds no numbers, or is unknown; columns to choose are {', '.join(known)}")
+    least = _LOWER.fullmatch(column) is None if least is None else least
+    if column == "similarity":
+        if not least:
+            raise InputError("least=False: a threshold on similarity is the least value that is kept")
+        edges = [round(-1 + i * 2 / STEPS, 6) for i in range(STEPS + 1)]
+        dense = [round(_DENSE + i * (1 - _DENSE) / _DENSE_STEPS, 6) for i in range(_DENSE_STEPS)]
+    else:
+        finite = frame[column].cast(pl.Float64).filter(frame[column].is_finite())
+        ends = [finite.quantile(share, "nearest") for share in (_TAIL, 1 - _TAIL)]
+        edges, dense = number_bins(finite.clip(*ends), STEPS).edges.tolist(), []
+        edges = edges if edges[0] < edges[-1] else [edges[0], edges[0] + 1]
+    own = [] if value is None else [min(edges[-1], max(edges[0], value))]
     grid = tuple(sorted({*edges, *dense, *own}))
+    label = f"{COLUMNS.get(column, column)}, at {'least' if least else 'most'}"
     return Scale(column, label, grid, least, tuple(grid.index(edge) for edge in edges))
+
+
+def number_columns(frame: pl.DataFrame) -> list[str]:
+    """Return the columns that a threshold can be on, with `COLUMNS` first."""
+    held = [name for name, dtype in frame.schema.items() if dtype.is_numeric() and name not in INTERNAL_COLUMNS]
+    return list(dict.fromkeys((*(name for name in COLUMNS if name in held), *held)))
 
 
 def format_threshold(value: float) -> str:
@@ -72,7 +86,7 @@ def format_threshold(value: float) -> str:
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """What each position of a scale keeps: segments, of which `unscored` everywhere, hours, and speakers who have vanished."""
+    """What each position of a scale keeps: segments (`unscored` have no value), hours, and speakers who have vanished."""
 
     scale: Scale
     all_segments: int
@@ -91,8 +105,9 @@ class ThresholdCounts:
         """Scored segments between each position and the next; the ends include those beyond."""
         best, worst = (-1, 0) if self.scale.least else (0, -1)
         counted = np.abs(np.diff(self.segments))
-        counted[best] += self.segments[best] - self.unscored
-        counted[worst] += self.all_segments - self.segments[worst]
+        kept = self.unscored if self.scale.column == "similarity" else 0
+        counted[best] += self.segments[best] - kept
+        counted[worst] += self.all_segments - self.segments[worst] - (self.unscored - kept)
         return counted
 
     def line(self, position: int) -> str:
@@ -106,49 +121,30 @@ class ThresholdCounts:
             f"{time} ({hours / (self.all_hours or 1.0):.1%}){gone}"
         )
 
-    def svg(self, position: int) -> str:
+    def plot(self, position: int) -> Plot:
         """Draw the histogram with a line at the threshold; bars of rejected segments are hollow."""
-        edges, bins = self.scale.edges, self.bins
-        totals = np.add.reduceat(bins, edges[:-1])
+        at, edges, bins = np.array(self.scale.grid), self.scale.edges, self.bins
         inside = np.arange(len(bins)) >= position if self.scale.least else np.arange(len(bins)) < position
-        kept = np.add.reduceat(np.where(inside, bins, 0), edges[:-1])
-        plot = _WIDTH - _LEFT - 8
-        width, most, foot = plot / STEPS, max(1, int(totals.max())), _TOP + _HEIGHT
-        bars = []
-        for number, (part, whole) in enumerate(zip(kept, totals, strict=True)):
-            for base, top, fill in ((part, whole, 'fill="white" stroke="#8A8A8A"'), (0, part, 'fill="#0072B2"')):
-                place = f'x="{_LEFT + number * width + 0.4:.1f}" y="{foot - top * _HEIGHT / most:.1f}" width="{width - 0.8:.1f}"'
-                if top > base:
-                    bars.append(f'<rect {place} height="{(top - base) * _HEIGHT / most:.1f}" {fill}/>')
-        grid = self.scale.grid
-        line = _LEFT + (grid[position] - grid[0]) / (grid[-1] - grid[0]) * plot
-        words = [
-            *((_LEFT + share * plot, foot + 14, "middle", f"{grid[0] + share * (grid[-1] - grid[0]):g}") for share in _TICKS),
-            (_LEFT + plot / 2, foot + 30, "middle", self.scale.label.partition(",")[0]),
-            (_LEFT - 5, foot, "end", "0"),
-            (_LEFT - 5, _TOP + 4, "end", f"{most:,}"),
-            (0, 9, "start", "segments"),
-        ]
-        shown = (
-            f'<text x="{x:.0f}" y="{y}" font-size="11" text-anchor="{side}">{escape(word)}</text>' for x, y, side, word in words
-        )
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {foot + _FOOT}" width="{_WIDTH}" role="img" '
-            f'style="max-width:100%;background:white" aria-label="{escape(self.line(position))}">{"".join(bars)}'
-            f'<line x1="{_LEFT}" x2="{_LEFT + plot}" y1="{foot}" y2="{foot}" stroke="#444"/>{"".join(shown)}'
-            f'<line x1="{_LEFT}" x2="{_LEFT}" y1="{_TOP}" y2="{foot}" stroke="#444"/>'
-            f'<line x1="{line:.1f}" x2="{line:.1f}" y1="{_TOP}" y2="{foot}" stroke="#D55E00" stroke-width="2" '
-            'stroke-dasharray="6 3"/></svg>'
-        )
+        kept, out = (np.add.reduceat(np.where(which, bins, 0), edges[:-1]) for which in (inside, ~inside))
+        plot = style.new_plot(2.6)
+        axes = style.new_axes(plot.add_subplot(), "", x=self.scale.label.partition(",")[0], y="segments")
+        starts, widths = at[list(edges[:-1])], np.diff(at[list(edges)])
+        axes.bar(starts, kept, widths, align="edge", **style.bar_style(style.BLUE))
+        axes.bar(starts, out, widths, kept, align="edge", **style.bar_style(style.PALE))
+        axes.axvline(at[position], color=style.RED, linestyle="--")
+        plot.alt_text = self.line(position)
+        return plot
 
 
-def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = None) -> ThresholdCounts:
-    """Count what each position of a measure keeps; `frame` has `speaker_id`, `duration_s` and the column of the measure."""
-    found = scale(frame, measure, value)
+def count_thresholds(
+    frame: pl.DataFrame, column: str, value: float | None = None, *, least: bool | None = None
+) -> ThresholdCounts:
+    """Count what each position on a column keeps; `frame` has `speaker_id`, `duration_s` and the column."""
+    found = scale(frame, column, value, least=least)
     scores = frame[found.column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     # With the least as threshold a row is kept at the positions before `reached`, else from there on.
     reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left")
-    reached[np.isnan(scores)] = len(found.grid) if found.least else 0
+    reached[np.isnan(scores)] = len(found.grid) if (column == "similarity") == found.least else 0
     speaker = pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN)
     table = frame.select(speaker=speaker, hours=HOURS, reached=pl.Series(reached, dtype=pl.Int64))
     by_speaker = table.group_by("speaker", maintain_order=True)
@@ -203,7 +199,7 @@ class Neighbors:
 
 
 class ThresholdTuner(BaseWidget):
-    """A threshold on similarity, word error rate or duration.
+    """A threshold on similarity or any other column of numbers.
 
     `value` is a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field, "value"))``. `used` is the
     similarity that the workspace stores for `select`, None without one; ``?`` shows the keys.
@@ -212,28 +208,43 @@ class ThresholdTuner(BaseWidget):
     _esm = esm("core", "player", "tuner_plot", "threshold_tuner")
     value = traitlets.Float(MIN_SIMILARITY).tag(sync=True)
     used = traitlets.Float(None, allow_none=True).tag(sync=True)
-    measure = traitlets.Unicode("similarity").tag(sync=True)
+    column = traitlets.Unicode("similarity").tag(sync=True)
+    least = traitlets.Bool(default_value=True).tag(sync=True)
 
-    def __init__(self, workspace: str | Path | Workspace, value: float | None = None, *, measure: str = "similarity") -> None:
+    def __init__(
+        self,
+        workspace: str | Path | Workspace,
+        value: float | None = None,
+        *,
+        column: str = "similarity",
+        least: bool | None = None,
+    ) -> None:
         """Count what every position keeps.
 
         Args:
-            workspace: a scored workspace.
-            value: initial threshold; the one stored in the workspace unless given, or 0.8.
-            measure: ``similarity``, ``wer`` or ``duration``.
+            workspace: a workspace.
+            value: initial threshold; unless given the stored similarity or 0.8, of other columns what keeps 95 %.
+            column: `similarity` or another column of numbers of the segments table, or `duration_s`.
+            least: whether the threshold is the least value kept; else the greatest, as by default for error rates, durations,
+                noise, clipping, silence and risk.
 
         Raises:
-            InputError: the measure is unknown.
+            InputError: there is no such column.
         """
-        get_by_name(MEASURES, measure, "measure")
         self._segments = load_segments(workspace)
-        self._counts: dict[str, ThresholdCounts] = {}
-        self._neighbors: dict[str, Neighbors] = {}
-        grid, used = self._counted(measure).scale.grid, self._segments.workspace.threshold
-        start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
-        value = min(grid[-1], max(grid[0], float(start)))
+        self._counts: dict[tuple[str, bool], ThresholdCounts] = {}
+        self._neighbors: dict[tuple[str, bool], Neighbors] = {}
+        found, used = self._counted(column, least=least), self._segments.workspace.threshold
+        start = next(each for each in (value, used if column == "similarity" else None, self._start(found)) if each is not None)
+        value = min(found.scale.grid[-1], max(found.scale.grid[0], float(start)))
         calls = handlers(self, "tuner", "open", "examples", "evidence", "use")
-        super().__init__(calls | SegmentPlayback(self._segments, "me").calls, value=value, used=used, measure=measure)
+        calls |= SegmentPlayback(self._segments, "me").calls
+        super().__init__(calls, value=value, used=used, column=column, least=found.scale.least)
+
+    @property
+    def where(self) -> str:
+        """The condition of the threshold for ``select(workspace, where=...)``, such as ``snr_db >= 10``."""
+        return f"{quoted(self.column)} {'>=' if self.least else '<='} {number_text(self.value)}"
 
     def use(self) -> None:
         """Store `value` in the workspace, as the button does: `select` uses it unless it is given ``min_similarity``.
@@ -241,33 +252,42 @@ class ThresholdTuner(BaseWidget):
         Raises:
             InputError: the threshold is not on similarity.
         """
-        if self.measure != "similarity":
-            raise InputError(f"only a threshold on similarity can be stored; this one is on {self.measure}")
+        if self.column != "similarity":
+            raise InputError(f"only a similarity can be stored; this threshold is select(workspace, where={self.where!r})")
         self._use(value=self.value)
 
     def _use(self, *, value: float) -> None:
         self._segments.workspace.choose_threshold(value)
         self.used = value
 
-    def _counted(self, measure: str, value: float | None = None) -> ThresholdCounts:
+    @staticmethod
+    def _start(counts: ThresholdCounts) -> float:
+        """Return the first position: 0.8 of similarity, else the one that keeps about 95 % of the segments with a value."""
+        if counts.scale.column == "similarity":
+            return MIN_SIMILARITY
+        wanted = 0.95 * (counts.all_segments - counts.unscored)
+        return counts.scale.grid[int(np.abs(counts.segments - wanted).argmin())]
+
+    def _counted(self, column: str, value: float | None = None, *, least: bool | None = None) -> ThresholdCounts:
         """Return counts that have `value` as a position; only the counts of the latest value are cached."""
-        held = self._counts.get(measure)
+        least = _LOWER.fullmatch(column) is None if least is None else least
+        held = self._counts.get((column, least))
         if held is None or not (value is None or held.scale.grid[held.scale.position(value)] == value):
-            held = self._counts[measure] = count_thresholds(self._segments.frame, measure, value)
-            self._neighbors.setdefault(measure, Neighbors(self._segments.frame, held.scale))
+            held = self._counts[column, least] = count_thresholds(self._segments.frame, column, value, least=least)
+            self._neighbors.setdefault((column, least), Neighbors(self._segments.frame, held.scale))
         return held
 
-    def _open(self, *, measure: str, value: float | None = None) -> Response:
-        counts = self._counted(measure, value)
-        facts: dict[str, Any] = {"measures": list(MEASURES)}
+    def _open(self, *, column: str, value: float | None = None, least: bool | None = None) -> Response:
+        counts = self._counted(column, value, least=least)
+        facts: dict[str, Any] = {"columns": number_columns(self._segments.frame), "common": list(COLUMNS)}
+        facts |= {"start": self._start(counts), "quoted": quoted(column)}
         facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "grid", "edges")}
         facts |= {name: getattr(counts, name) for name in ("all_segments", "all_hours", "all_speakers", "speakers")}
         facts |= {name: getattr(counts, name).tolist() for name in ("bins", "segments", "hours", "vanished")}
         return Response(facts, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
 
-    def _examples(self, *, measure: str, value: float) -> dict[str, list[dict[str, Any]]]:
-        kept, out = self._neighbors[measure].around(value, _EXAMPLES)
-        column = self._counts[measure].scale.column
+    def _examples(self, *, column: str, value: float, least: bool = True) -> dict[str, list[dict[str, Any]]]:
+        kept, out = self._neighbors[column, least].around(value, _EXAMPLES)
 
         def shown(number: int) -> dict[str, Any]:
             row = self._segments.row(number)
@@ -275,28 +295,35 @@ class ThresholdTuner(BaseWidget):
 
         return {"kept": [*map(shown, kept)], "out": [*map(shown, out)]}
 
-    def _evidence(self, *, measure: str, value: float | None = None) -> dict[str, list[Any]] | None:
-        """Return the proven precision at every position as lists; None without verdicts, or for another measure."""
+    def _evidence(self, *, column: str, value: float | None = None, least: bool | None = None) -> dict[str, list[Any]] | None:
+        """Return the proven precision at every position as lists; None without verdicts."""
         workspace = self._segments.workspace
-        if measure != "similarity" or not len(verdict_log(workspace)):
+        if not len(verdict_log(workspace)):
             return None
         from nbaudio.proof.claims import curve
         from nbaudio.proof.judged_draws import ProofState
+        from nbaudio.proof.separation import column_values
 
-        found = curve(ProofState.load(workspace), self._counted(measure, value).scale.grid)
-        return found.select("reviewed", "precision", "low", "high").to_dict(as_series=False)
+        state, found = ProofState.load(workspace), self._counted(column, value, least=least).scale
+        sign = 1 if found.least else -1
+        values = None if column == "similarity" else sign * column_values(state, [column])[column].to_numpy()
+        claims = curve(state, [sign * each for each in found.grid], values=values)
+        return claims.select("reviewed", "precision", "low", "high")[::sign].to_dict(as_series=False)
 
     def static_html(self) -> str:
         """Return the histogram at the current value, and clips on both sides of it."""
-        counts = self._counted(self.measure, self.value)
+        chosen: dict[str, Any] = {"column": self.column, "value": self.value, "least": self.least}
+        counts = self._counted(**chosen)
         position = counts.scale.position(self.value)
-        sides = self._neighbors[self.measure].around(self.value, _EXAMPLES)
+        sides = self._neighbors[self.column, self.least].around(self.value, _EXAMPLES)
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in sides]
-        proof = self._evidence(measure=self.measure, value=self.value)
+        proof = self._evidence(**chosen)
         verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
         used = "" if self.used is None else f"<p>select uses similarity {format_threshold(self.used)} unless another is given</p>"
+        if self.column != "similarity":
+            used = f"<p>to apply it: <code>select(workspace, where={escape(repr(self.where))})</code></p>"
         return (
-            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{used}"
+            f"{counts.plot(position).img()}<p>{escape(counts.scale.label)}: {counts.line(position)}</p>{verified}{used}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
         )
 

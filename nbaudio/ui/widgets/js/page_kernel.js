@@ -102,7 +102,7 @@ function createKernel(data, { onChange }) {
     const times = [...latest.values()].sort((a, b) => a - b);
     const pace = times.length > 1 ? (times.length - 1) / ((times.at(-1) - times[0]) / 1000) : null;
     return {
-      done: said.size, total: clips.length, undo: done.length > 0, reviewer: state.reviewer, reviewers: [state.reviewer],
+      done: said.size, total: clips.length, undo: done.length > 0, reviewer: state.reviewer,
       next: said.size === clips.length ? "all judged: save the verdicts and send the file back" : "", per_hour: pace && 3600 * pace, left_s: pace && (clips.length - said.size) / pace,
     };
   }
@@ -135,7 +135,7 @@ function createKernel(data, { onChange }) {
   const size = () => ({ total: order.length, all: clips.length, version: 0 });
 
   const handlers = {
-    "review.open": () => ({ words: data.words.map(([word, meaning]) => ({ word, meaning })), review: "page", page: true, listed: data.reviewer ? [data.reviewer] : [], ...progress() }),
+    "review.open": () => ({ words: data.words.map(([word, meaning]) => ({ word, meaning })), page: true, fixed: Boolean(data.reviewer), ...progress() }),
     "review.said": ({ number: which }) => ({ said: said.get(which) ?? null, text: clips[which].text }),
     "review.next": ({ position }) => {
       const place = nextOpen(position);
@@ -163,7 +163,7 @@ function createKernel(data, { onChange }) {
       const columns = shown.map((name) => ({ name, kind: name === "clip" ? "integer" : "text" }));
       const all = { where: "", find: "", sort: "", descending: false };
       handlers["table.arrange"](all);
-      return { columns, shown, order: all, widths: {}, wrap: false, charts: false, cursor: nextOpen(-1) ?? 0, ...size() };
+      return { columns, shown, order: all, widths: {}, wrap: false, cursor: nextOpen(-1) ?? 0, ...size() };
     },
     "table.arrange": ({ find, sort, descending }) => {
       const wanted = find.toLowerCase();
@@ -180,7 +180,7 @@ function createKernel(data, { onChange }) {
     "table.cursor": () => null,
     "table.layout": () => null,
     segment: ({ number: which }) => ({
-      ...clips[which], channels: 1, rate: CLIP_RATE, correction: null,
+      ...clips[which], rate: CLIP_RATE, correction: null,
       words: clips[which].words.map(([kind, reference, hypothesis, start, end]) => ({ kind, reference, hypothesis, start, end })),
     }),
     clip,

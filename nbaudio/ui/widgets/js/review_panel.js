@@ -13,13 +13,9 @@ function render(widget) {
 
     const progressBar = make("div", { class: "nba-done" }, make("span", {}));
     const count = make("span", { class: "nba-progress", role: "status" });
-    // Reviewers of a review with names are chosen; each has segments of their own, hence a panel of their own.
-    const listed = opened.listed ?? [];
-    const called = { class: "nba-who", "aria-label": "reviewer", title: listed.length > 1 ? "each reviewer has a panel of their own" : "name of the reviewer" };
-    const names = listed.length ? make("select", called) : make("datalist", { id: `nba-who-${opened.review}` });
-    const reviewerInput = listed.length ? names : make("input", { ...called, type: "text", list: names.id });
+    const reviewerInput = make("input", { class: "nba-who", "aria-label": "reviewer", title: "name of the reviewer", type: "text", readonly: opened.fixed });
     const nextStep = make("p", { class: "nba-next-step", role: "status", hidden: true });
-    const above = make("div", { class: "nba-bar" }, progressBar, count, make("span", { class: "nba-space" }), make("span", { class: "nba-faint", text: "reviewer" }), ...new Set([reviewerInput, names]));
+    const above = make("div", { class: "nba-bar" }, progressBar, count, make("span", { class: "nba-space" }), make("span", { class: "nba-faint", text: "reviewer" }), reviewerInput);
     const list = make("div", {});
     const playerHost = make("div", { class: "nba-listening" });
     const verdicts = make("div", { class: "nba-verdicts", role: "group", "aria-label": "verdict" });
@@ -58,8 +54,6 @@ function render(widget) {
       undoButton.disabled = !state.undo;
       nextStep.textContent = visible(state.next ?? "");
       nextStep.hidden = !state.next;
-      const isOther = (name) => listed.length > 1 && name !== state.reviewer;
-      names.replaceChildren(...state.reviewers.map((name) => make("option", { value: name, text: name, disabled: isOther(name) })));
       reviewerInput.value = state.reviewer;
     }
 

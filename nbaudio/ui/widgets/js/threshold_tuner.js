@@ -15,8 +15,9 @@ function render(widget) {
     let waiting = 0;
     let logarithmic = false;
 
-    const measures = make("span", { class: "nba-group", role: "radiogroup", "aria-label": "measure" });
-    const label = make("span", { class: "nba-faint" });
+    const columns = make("span", { class: "nba-group", role: "radiogroup", "aria-label": "column" });
+    const others = make("select", { "aria-label": "other column", on: { change: () => choose(others.value) } });
+    const label = button("", "keep what is at or above the threshold, or at or below it", () => choose(counts.column, !counts.least));
     const field = make("input", {
       type: "number", class: "nba-typed", "aria-label": "threshold", title: "type a threshold (key t)", step: "any",
       on: {
@@ -52,7 +53,7 @@ function render(widget) {
     const listening = make("div", { class: "nba-listening", hidden: true });
     const plot = createPlot(canvas, root);
     root.append(
-      make("div", { class: "nba-bar" }, measures, label, make("span", { class: "nba-space" }), log),
+      make("div", { class: "nba-bar" }, columns, others, label, make("span", { class: "nba-space" }), log),
       canvas,
       legend,
       make("div", { class: "nba-bar" }, make("label", { class: "nba-faint" }, "threshold ", field), use, used),
@@ -65,32 +66,38 @@ function render(widget) {
     const player = createPlayer(listening, { request, root });
     close(() => player.stop());
 
-    async function open(measure, value = null) {
-      const { result, buffers } = await request("tuner.open", { measure, value });
-      counts = { ...result, measure, kept: numbersOf(buffers[0], Uint32Array), time: numbersOf(buffers[1], Float32Array) };
+    async function open(column, value = null, least = null) {
+      const { result, buffers } = await request("tuner.open", { column, value, least });
+      counts = { ...result, column, kept: numbersOf(buffers[0], Uint32Array), time: numbersOf(buffers[1], Float32Array) };
       label.textContent = result.label;
+      label.disabled = column === "similarity";
       proof = null;
       const mine = counts;
-      request("tuner.evidence", { measure, value }).then(({ result: found }) => {
+      request("tuner.evidence", { column, value, least }).then(({ result: found }) => {
         if (counts !== mine) return;
         proof = found;
         draw();
       });
-      measures.replaceChildren(
-        ...result.measures.map((name) => {
+      const [first, rest] = [true, false].map((common) => result.columns.filter((name) => result.common.includes(name) === common));
+      columns.replaceChildren(
+        ...first.map((name) => {
           const one = button(name, `threshold on ${name}`, () => choose(name));
-          return assign(one, { role: "radio", "aria-checked": String(name === measure) });
+          return assign(one, { role: "radio", "aria-checked": String(name === column) });
         }),
       );
+      others.replaceChildren(make("option", { value: "", text: "other column", disabled: true }), ...rest.map((name) => make("option", { value: name, text: name })));
+      others.value = rest.includes(column) ? column : "";
+      others.hidden = !rest.length;
     }
 
     const nearest = (value) => counts.grid.reduce((best, each, i) => (Math.abs(each - value) < Math.abs(counts.grid[best] - value) ? i : best), 0);
 
-    async function choose(measure) {
-      const same = measure === model.get("measure");
-      await open(measure, same ? model.get("value") : null);
-      const value = same ? model.get("value") : plot.valueAt(counts.grid, counts.least ? 0.9 : 0.5);
-      model.set("measure", measure);
+    async function choose(column, least = null) {
+      const same = column === model.get("column");
+      await open(column, same ? model.get("value") : null, same && least === null ? model.get("least") : least);
+      const value = same ? model.get("value") : counts.start;
+      model.set("column", column);
+      model.set("least", counts.least);
       move(nearest(value));
       showUsed();
       root.focus({ preventScroll: true });
@@ -100,15 +107,15 @@ function render(widget) {
     async function put(value) {
       const found = Math.min(counts.grid.at(-1), Math.max(counts.grid[0], value));
       if (Number.isNaN(found)) return draw();
-      if (!counts.grid.includes(found)) await open(counts.measure, found);
+      if (!counts.grid.includes(found)) await open(counts.column, found, counts.least);
       return move(nearest(found));
     }
 
     function showUsed() {
-      const on = counts.measure === "similarity";
+      const on = counts.column === "similarity";
       const value = model.get("used");
       use.disabled = !on;
-      used.textContent = !on ? "only a threshold on similarity can be stored for select"
+      used.textContent = !on ? `to apply it: select(workspace, where="${counts.quoted} ${counts.least ? ">=" : "<="} ${counts.grid[at]}")`
         : value === null ? "none is stored: select uses 0.80 unless another is given"
         : `stored: select uses ${digits(value)} unless another is given`;
     }
@@ -124,7 +131,7 @@ function render(widget) {
 
     /** Format a score with enough decimals to differ from the threshold and from 1. */
     function scored(value) {
-      for (let many = counts.measure === "duration" ? 2 : 3; many < 7; many += 1) {
+      for (let many = counts.column === "duration_s" ? 2 : 3; many < 7; many += 1) {
         const shown = Number(value.toFixed(many));
         if (shown === value || (shown !== counts.grid[at] && shown !== 1)) return value.toFixed(many);
       }
@@ -152,7 +159,7 @@ function render(widget) {
 
     async function loadExamples() {
       const mine = generation;
-      const { result } = await request("tuner.examples", { measure: counts.measure, value: counts.grid[at] });
+      const { result } = await request("tuner.examples", { column: counts.column, value: counts.grid[at], least: counts.least });
       if (mine !== generation) return;
       examples = [...result.kept, ...result.out];
       for (const { side, list, element } of sides) {
@@ -204,7 +211,8 @@ function render(widget) {
       gone.show(number(counts.vanished[at]), `of ${number(counts.all_speakers)}`);
       const known = proof && proof.precision[at] !== null;
       if (known) precision.show(share(proof.precision[at]), `${share(proof.low[at])} to ${share(proof.high[at])}, ${number(proof.reviewed[at])} reviewed`);
-      else precision.show("–", proof ? "none of it was reviewed" : counts.measure === "similarity" ? "no verdicts yet" : "by similarity only");
+      else precision.show("–", proof ? "none of it was reviewed" : "no verdicts yet");
+      showUsed();
       drawLosses();
       const said = `${digits(grid[at])}: ${number(counts.segments[at])} segments kept`;
       assign(canvas, { "aria-valuemin": grid[0], "aria-valuemax": grid.at(-1), "aria-valuenow": grid[at], "aria-valuetext": said });
@@ -266,6 +274,6 @@ function render(widget) {
     });
     model.on("change:used", () => counts && showUsed());
     new ResizeObserver(() => counts && drawPlot()).observe(root);
-    await choose(model.get("measure"));
+    await choose(model.get("column"));
   });
 }

@@ -1,0 +1,359 @@
+"""A segment with the audio around it, and facts from its samples, such as where it is speech; docs/signals.md has the method."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nbaudio.core.channels import channel_numbers
+
+Samples = NDArray[np.float32]
+AnySamples = NDArray[np.int16] | Samples
+Numbers = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+CONTEXT_S = 0.2
+"""Seconds that are read before and after a segment, where the recording has them."""
+
+_HOP_S = 0.01
+_SPEECH_RATE = 8000  # at least, and less than twice as much: the rate at which speech is decided on
+_SPEECH_FRAME = 128  # samples at this rate
+_BANDS_HZ = (100, 200, 300, 420, 560, 720, 920, 1150, 1430, 1770, 2180, 2680, 3290, 3900)
+_DIVERGENCE_DB = 3.5  # of speech from noise, mean over the bands
+_SPEECH_DB = 35.0  # speech is at most so much below the loudest frame
+LOUD_DB = 30.0  # the same for frames that count for SNR and bandwidth
+_QUIET_PART = 10  # one of so many frames is the noise floor
+_SHORTEST_SPEECH, _LONGEST_GAP = 4, 10  # hops
+_CUT_HOPS = 2  # on each side of a boundary that speech runs through
+_ABRUPT_DB = 20.0  # below the loudest frame: speech that begins or ends so loud is cut off
+EQUAL = 1e-6  # of full scale, -120 dBFS: samples that differ less are equal
+_SHORTEST_SILENCE = 2  # hops
+NOTHING = 1e-12  # the least power, -120 dBFS
+_BLOCK_HOPS = 256
+_MOST_OFFSET = 1e-3
+FEWEST_CLIPPED = 6  # samples at a rail
+_SPECTRUM_S, _MOST_SPECTRA = 0.03, 16
+
+
+class _Hops(NamedTuple):
+    """Facts about hops: of the mix, its samples at the low rate, and of channels."""
+
+    pivot: float  # what is subtracted before squares are summed
+    highest: Samples
+    lowest: Samples
+    total: Samples
+    squares: Samples
+    slow: Samples
+    by_channel: Samples  # sums of each channel, then products, by `pairs_of`; shape (sums and products, hops)
+
+
+@dataclass(frozen=True)
+class SegmentAudio:
+    """A segment with its context, and the facts that signals take as inputs, each computed once; full scale is 1."""
+
+    window: AnySamples  # shape (samples, channels), from `before` samples before the segment
+    channel: str  # as in `nbaudio.core.channels`
+    rate: int  # Hz
+    num_samples: int  # of the segment
+    before: int  # samples of context before it; after it are those that are left
+
+    @cached_property
+    def full_scale(self) -> float:
+        """Full scale in the units of `window`."""
+        return 32768.0 if self.window.dtype == np.int16 else 1.0
+
+    def _mixed(self, by_channel: Samples) -> Samples:
+        first, *others = channel_numbers(self.channel, len(by_channel))
+        mixed: Samples = by_channel[first] * np.float32(1 / self.full_scale / (1 + len(others)))
+        for other in others:
+            mixed += by_channel[other] * np.float32(1 / self.full_scale / (1 + len(others)))
+        return mixed
+
+    @cached_property
+    def samples(self) -> Samples:
+        """The samples of the segment in the channel that is cut."""
+        return self._mixed(_by_channel(self.window[self.before : self.before + self.num_samples]))
+
+    @cached_property
+    def duration_s(self) -> float:
+        """Seconds of the segment."""
+        return self.num_samples / self.rate
+
+    @cached_property
+    def hop_s(self) -> float:
+        """Seconds of a hop."""
+        return self.hop / self.rate
+
+    @cached_property
+    def decimation(self) -> int:
+        """Samples that are averaged for the decision on speech."""
+        return max(1, self.rate // _SPEECH_RATE)
+
+    @cached_property
+    def hop(self) -> int:
+        """Samples of a hop: 10 ms, in whole steps of `decimation`; less in a shorter segment."""
+        return max(1, min(round(self.rate * _HOP_S / self.decimation), self.num_samples // self.decimation)) * self.decimation
+
+    @cached_property
+    def hops_before(self) -> int:
+        """Whole hops before the segment; hops are numbered from the first of them."""
+        return self.before // self.hop
+
+    @cached_property
+    def inside(self) -> slice:
+        """Numbers of the whole hops of the segment."""
+        return slice(self.hops_before, self.hops_before + max(1, self.num_samples // self.hop))
+
+    @cached_property
+    def _hops(self) -> _Hops:
+        """Sums over whole hops with context, in blocks that fit a cache."""
+        window: AnySamples = self.window[self.before - self.hops_before * self.hop :]
+        if len(window) < self.hop:
+            window = np.concatenate([window, np.zeros_like(window, shape=(self.hop - len(window), self.num_channels))])
+        blocks = []
+        pivot = np.float32(0)
+        for start in range(0, len(window) // self.hop * self.hop, _BLOCK_HOPS * self.hop):
+            part = window[start : start + _BLOCK_HOPS * self.hop]
+            channels = _by_channel(part[: len(part) // self.hop * self.hop])
+            x = self._mixed(channels)
+            hops, per_channel = x.reshape(-1, self.hop), channels.reshape(len(channels), -1, self.hop)
+            highest, lowest, sums = hops.max(axis=1), hops.min(axis=1), per_channel.sum(axis=2)
+            total = self._mixed(sums)
+            if not start and abs(total.mean() / self.hop) > _MOST_OFFSET:
+                pivot = np.float32(total.mean() / self.hop)
+            slow = sum((x[offset :: self.decimation] for offset in range(1, self.decimation)), x[:: self.decimation])
+            pairs = pairs_of(len(channels))
+            products = [np.einsum("ij,ij->i", per_channel[a], per_channel[b]) for a, b in pairs]
+            if pivot:  # squares stay exact where DC is large
+                x -= pivot
+            squares = np.einsum("ij,ij->i", hops, hops)
+            blocks.append((highest, lowest, total, squares, slow, np.array([*sums, *products])))
+        return _Hops(float(pivot), *(np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True)))
+
+    @cached_property
+    def by_channel(self) -> Numbers:
+        """The mean of each channel, then the means of products by `pairs_of`; of whole hops of the segment."""
+        found: Numbers = self._hops.by_channel[:, self.inside].mean(axis=1, dtype=np.float64) / self.hop
+        found[: self.num_channels] /= self.full_scale
+        found[self.num_channels :] /= self.full_scale**2
+        return found
+
+    @cached_property
+    def num_channels(self) -> int:
+        """Number of channels."""
+        return int(self.window.shape[1])
+
+    @cached_property
+    def extremes(self) -> Samples:
+        """The maximum of each hop, and the maximum with the sign reversed; shape (2, hops)."""
+        return np.stack([self._hops.highest, -self._hops.lowest])
+
+    @cached_property
+    def rails(self) -> list[Samples]:
+        """The samples, where the maximum occurs six times or more; and with the sign reversed, where the minimum does."""
+        found = []
+        for sign, highest in zip((1, -1), self.extremes[:, self.inside], strict=True):
+            near = np.flatnonzero(highest >= highest.max() - EQUAL)
+            starts = self.before + near[:FEWEST_CLIPPED] * self.hop
+            parts = [sign * self._mixed(_by_channel(self.window[start : start + self.hop])) for start in starts.tolist()]
+            if sum(int(np.count_nonzero(part >= highest.max() - EQUAL)) for part in parts) >= FEWEST_CLIPPED:
+                found.append(sign * self.samples)
+        return found
+
+    @cached_property
+    def is_constant(self) -> Bools:
+        """Which hops, with context, hold equal samples."""
+        found: Bools = self.extremes.sum(axis=0) <= EQUAL
+        return found
+
+    @cached_property
+    def silent_runs(self) -> Ints:
+        """Digital silence, runs of equal samples of 20 ms or more: first and one past the last position, shape (runs, 2)."""
+        if not self.is_constant[self.inside].any():  # such a run holds a whole hop
+            return np.zeros((0, 2), dtype=np.int64)
+        runs = runs_of(np.abs(np.diff(self.samples, append=self.samples[-1])) <= EQUAL)
+        runs[:, 1] = np.minimum(runs[:, 1] + 1, self.num_samples)
+        return runs[runs[:, 1] - runs[:, 0] >= min(_SHORTEST_SILENCE * self.hop, self.num_samples)]
+
+    @cached_property
+    def num_silent(self) -> int:
+        """Samples of digital silence."""
+        return int((self.silent_runs[:, 1] - self.silent_runs[:, 0]).sum())
+
+    @cached_property
+    def dc_offset(self) -> float:
+        """The mean of what is not digital silence."""
+        total = float(self._hops.total[self.inside].sum(dtype=np.float64)) + float(self._rest.sum(dtype=np.float64))
+        total -= sum(float(self.samples[start:stop].sum(dtype=np.float64)) for start, stop in self.silent_runs)
+        return total / max(1, self.num_samples - self.num_silent)
+
+    @cached_property
+    def _rest(self) -> Samples:
+        """What is left of the segment after whole hops."""
+        whole = (self.inside.stop - self.inside.start) * self.hop
+        return self._mixed(_by_channel(self.window[self.before + whole : self.before + self.num_samples]))
+
+    @cached_property
+    def is_live(self) -> Bools:
+        """Which hops, with context, hold no digital silence."""
+        live = ~self.is_constant
+        for start, stop in self.silent_runs:
+            live[self.hops_before + start // self.hop : self.hops_before + -(-stop // self.hop)] = False
+        return live
+
+    @cached_property
+    def power(self) -> Numbers:
+        """The mean square of each hop without DC."""
+        offset, total = self.dc_offset - self._hops.pivot, self._hops.total.astype(np.float64) - self.hop * self._hops.pivot
+        found: Numbers = np.maximum((self._hops.squares - 2 * offset * total) / self.hop + offset**2, 0)
+        return found
+
+    @cached_property
+    def energy(self) -> float:
+        """The sum of squares of the samples without DC; digital silence counts as zero."""
+        runs = ((float(self.samples[start]), stop - start) for start, stop in self.silent_runs.tolist())
+        silent = sum((value - self.dc_offset) ** 2 * length for value, length in runs)
+        rest = np.square(self._rest - self.dc_offset).sum(dtype=np.float64)
+        return float(self.power[self.inside].sum() * self.hop + rest - silent)
+
+    @cached_property
+    def peak(self) -> float:
+        """The largest distance of a sample from DC."""
+        highest, lowest = self.extremes[:, self.inside].max(axis=1)
+        rest = np.abs(self._rest - self.dc_offset).max(initial=0)
+        return max(float(highest) - self.dc_offset, float(lowest) + self.dc_offset, float(rest))
+
+    @cached_property
+    def _frames(self) -> Ints:
+        """First hops, in the segment, of frames of two hops without digital silence."""
+        live = self.is_live[self.inside]
+        pairs = np.flatnonzero(live[:-1] & live[1:])
+        return pairs if len(pairs) else np.flatnonzero(live)
+
+    @cached_property
+    def frame_power(self) -> Numbers:
+        """The mean square of each frame of 20 ms without digital silence, every 10 ms, at least -120 dBFS."""
+        power = self.power[self.inside]
+        following = np.minimum(self._frames + 1, len(power) - 1)
+        found: Numbers = np.maximum((power[self._frames] + power[following]) / 2, NOTHING)
+        return found
+
+    @cached_property
+    def _speech(self) -> tuple[Bools, Bools]:
+        """Which hops, with context, are speech: by themselves; and without bursts and short gaps."""
+        factor = self.decimation
+        slow = self._hops.slow / np.float32(factor) - np.float32(self.dc_offset)
+        alone = _speech_hops(slow, self.rate / factor, self.hop // factor, self.is_live, self.inside)
+        return alone, _without_gaps(alone)
+
+    @cached_property
+    def is_speech(self) -> Bools:
+        """Which hops of the segment are speech."""
+        return self._speech[1][self.inside]
+
+    @cached_property
+    def is_cut(self) -> tuple[bool, bool]:
+        """Whether speech runs through the start, and through the end."""
+        alone, first, stop = self._speech[0], self.inside.start, self.inside.stop
+        loud = self.power >= self.power[self.inside].max() / 10 ** (_ABRUPT_DB / 10)
+
+        def is_cut(inside: slice, outside: slice, edge: int) -> bool:
+            if not alone[inside].all():
+                return False
+            # At the edge of the recording, only an abrupt start or end shows that something is missing.
+            return bool(alone[outside].all() if len(alone[outside]) == _CUT_HOPS else loud[edge])
+
+        start = is_cut(slice(first, first + _CUT_HOPS), slice(max(0, first - _CUT_HOPS), first), first)
+        return start, is_cut(slice(max(first, stop - _CUT_HOPS), stop), slice(stop, stop + _CUT_HOPS), stop - 1)
+
+    @cached_property
+    def spectrum(self) -> tuple[Numbers, Numbers] | None:
+        """Frequencies in Hz, and mean power spectrum of up to 16 of the loud frames, spread evenly; None in digital silence."""
+        if not len(self.frame_power):
+            return None
+        size = 1 << max(5, round(np.log2(self.rate * _SPECTRUM_S)))
+        loud = self._frames[self.frame_power >= self.frame_power.max() / 10 ** (LOUD_DB / 10)]
+        loud = loud[np.unique(np.linspace(0, len(loud) - 1, _MOST_SPECTRA).round().astype(int))]
+        starts = np.clip((loud + 1) * self.hop - size // 2, 0, max(0, self.num_samples - size))
+        rest = np.zeros_like(self.window, shape=(max(0, self.before + size - len(self.window)), self.num_channels))
+        x: AnySamples = np.concatenate([self.window, rest]) if len(rest) else self.window
+        frames = x[self.before + starts[:, None] + np.arange(size)].reshape(-1, self.num_channels)
+        spectra = _power_spectra(self._mixed(_by_channel(frames)).reshape(-1, size) - np.float32(self.dc_offset))
+        power: Numbers = spectra.mean(axis=0, dtype=np.float64) / size
+        return np.arange(size // 2 + 1) * self.rate / size, power
+
+
+def _by_channel(window: AnySamples) -> Samples:
+    """Return samples as float32 in the same units, shape (channels, samples)."""
+    if window.dtype == np.int16 and window.shape[1] == 2 and window.flags.c_contiguous:
+        pairs = window.view(np.int32)[:, 0]  # of little-endian samples: the fastest way to separate them
+        return np.stack([pairs.astype(np.int16), pairs >> 16], dtype=np.float32, casting="unsafe")
+    found: Samples = np.ascontiguousarray(window.T).astype(np.float32, copy=False)
+    return found
+
+
+def pairs_of(channels: int) -> list[tuple[int, int]]:
+    """Return pairs of channels, in the order of their products; none for a single channel."""
+    return [(a, b) for a in range(channels) for b in range(a + 1)] if channels > 1 else []
+
+
+def runs_of(where: Bools) -> Ints:
+    """Return where runs of true values begin, and one past their ends; shape (runs, 2)."""
+    return np.flatnonzero(np.diff(where, prepend=False, append=False)).reshape(-1, 2)
+
+
+def quietest(power: Numbers) -> float:
+    """Return the mean of the lowest tenth."""
+    count = -(-len(power) // _QUIET_PART)
+    return float(np.partition(power, count - 1)[:count].mean())
+
+
+def _speech_hops(slow: Samples, rate: float, hop: int, is_live: Bools, inside: slice) -> Bools:
+    """Return which hops of samples at a low rate are speech: near the loudest, with another spectrum than the quietest tenth."""
+    size = _SPEECH_FRAME
+    x = np.pad(slow, (size // 2, size // 2 + size))
+    spectra = _power_spectra(np.lib.stride_tricks.sliding_window_view(x, size)[hop // 2 :: hop][: len(is_live)])
+    edges = np.clip(np.array(_BANDS_HZ) * size / rate, 1, size // 2).round().astype(int)
+    bands = np.add.reduceat(spectra, edges, axis=1)[:, :-1] / np.float32(size**2) + np.float32(NOTHING)
+    total = np.where(is_live, bands.sum(axis=1, dtype=np.float64), 0.0)
+    within = np.flatnonzero(is_live[inside]) + inside.start
+    if not len(within):
+        return np.zeros(len(is_live), dtype=bool)
+    quiet = within[np.argsort(total[within], kind="stable")[: -(-len(within) // _QUIET_PART)]]
+    above = 10 * np.log10(np.maximum(bands / bands[quiet].mean(axis=0), 1).prod(axis=1, dtype=np.float64)) / bands.shape[1]
+    divergence = np.convolve(above, np.ones(3) / 3)[1:-1]
+    is_near = total >= total[within].max() / 10 ** (_SPEECH_DB / 10)
+    found: Bools = is_live & is_near & (divergence >= _DIVERGENCE_DB)
+    return found
+
+
+def _power_spectra(frames: Samples) -> Samples:
+    """Return the power spectrum of each row under a Hann window."""
+    from scipy.fft import rfft  # several times faster for many short frames than that of NumPy
+
+    found = rfft(frames * np.hanning(frames.shape[1]).astype(np.float32), axis=1)
+    power: Samples = np.square(found.real) + np.square(found.imag)
+    return power
+
+
+def _without_gaps(speech: Bools) -> Bools:
+    """Return speech without bursts below 40 ms, and with gaps of up to 100 ms between speech."""
+    found = _without_short(speech, _SHORTEST_SPEECH - 1)
+    edges = np.flatnonzero(found)
+    if len(edges):
+        between = found[edges[0] : edges[-1] + 1]
+        found[edges[0] : edges[-1] + 1] = ~_without_short(~between, _LONGEST_GAP)
+    return found
+
+
+def _without_short(where: Bools, longest: int) -> Bools:
+    """Return true values without runs of up to `longest`."""
+    runs = runs_of(where)
+    length = runs[:, 1] - runs[:, 0]
+    found = np.zeros(len(where), dtype=bool)
+    kept = np.repeat(length > longest, length)
+    found[where] = kept
+    return found

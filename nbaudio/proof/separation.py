@@ -1,0 +1,171 @@
+"""Which columns separate right from wrong labels: precision by value, and the AUC, from the verdicts on drawn segments."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from nbaudio.core import tables
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import SIGNALS, is_score, table_schema
+from nbaudio.proof.betting import Array, Bools, Draws, Ints
+from nbaudio.proof.claims import Part, check_target
+from nbaudio.proof.judged_draws import ProofState
+from nbaudio.review.corrections import uncorrected
+from nbaudio.review.rounds import JUDGED
+from nbaudio.review.state import ReviewState
+from nbaudio.storage.workspace import Workspace
+
+Source = str | Path | Workspace | ReviewState
+
+HIGHER, LOWER = "higher is right", "lower is right"
+_RANKED = {"column": pl.String, "auc": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+_RANKED |= {"direction": pl.String, "verdicts": pl.Int64, "wrong": pl.Int64}
+_CURVE = {"least": pl.Float64, "most": pl.Float64, "segments": pl.Int64, "reviewed": pl.Int64, "wrong": pl.Int64}
+_CURVE |= {"precision": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+_MOST_GROUPS, _VERDICTS_A_GROUP = 10, 15
+_TARGET = 0.98  # of a claim, which the bounds do not depend on
+
+
+def ranked_columns(workspace: Workspace) -> list[str]:
+    """Return the scores, signals, agreements and risk that the segments table has, and the duration."""
+    held = tables.number_columns(table_schema(workspace))
+    return [*(name for name in held if is_score(name) or name in SIGNALS or name == "risk"), "duration_s"]
+
+
+def column_values(state: ProofState, columns: Collection[str], ids: pl.Series | None = None) -> pl.DataFrame:
+    """Return `segment_id` and columns as numbers, null for NaN, as they were before corrections; in the order of the segments."""
+    usable = {*tables.number_columns(table_schema(state.workspace)), "duration_s"}
+    for name in columns:
+        if name not in usable:
+            known = ", ".join(ranked_columns(state.workspace))
+            raise InputError(f"column {name!r}: not in the segments table, or no numbers; columns to choose are {known}")
+    where = None if ids is None else pl.col("segment_id").is_in(ids.implode())
+    table = tables.read(state.workspace, dict.fromkeys((*JUDGED, *columns)), where=where)
+    first = uncorrected(state, table).unique("segment_id", keep="first", maintain_order=True).drop("duration_s", strict=False)
+    seconds = state.segments.select("segment_id", duration_s="seconds")
+    found = first.join(seconds, on="segment_id", how="left", maintain_order="left")
+    return found.select("segment_id", *(pl.col(name).cast(pl.Float64).fill_nan(None) for name in columns))
+
+
+def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataFrame:
+    """Rank scores, signals, agreement, risk and duration by how well they separate right from wrong labels in this corpus.
+
+    Verdicts count as far as they are on drawn segments, weighted by the inverse of the probability of each draw; unsure ones
+    do not. The interval of each column holds by itself; `auc` has its method and sources.
+
+    Returns:
+        `column`, `auc` (the chance that a right segment has the greater value than a wrong one), `low`, `high`, `direction`
+        (``higher is right`` or ``lower is right``), `verdicts`, `wrong` (of them); first those that surely separate most. No
+        rows without verdicts of both kinds.
+
+    Raises:
+        InputError: there is no workspace, or the confidence is not between 0 and 1.
+    """
+    state = ProofState.load(workspace)
+    check_target(0.5, confidence)
+    columns, draws = ranked_columns(state.workspace), state.draws
+    used = np.flatnonzero(draws.valid & ~draws.unsure)
+    of = state.segments[draws.item[used]].select("segment_id", "recording_id")
+    values = column_values(state, columns, of["segment_id"])
+    judged = of.join(values, on="segment_id", how="left", maintain_order="left")
+    several = judged["recording_id"].n_unique() > 1
+    cluster = judged["recording_id" if several else "segment_id"].rank("dense").to_numpy().astype(np.int64)
+    wrong, weight, rows = draws.wrong[used], draw_weights(draws)[used], []
+    for name in columns:
+        known = judged[name].is_not_null().to_numpy()
+        if not 0 < wrong[known].sum() < known.sum():
+            continue
+        found = auc(judged[name].to_numpy()[known], wrong[known], weight[known], cluster[known], confidence)
+        counts = (int(known.sum()), int(wrong[known].sum()))
+        rows.append((name, *found, HIGHER if found[0] >= 0.5 else LOWER, *counts))
+    # What the interval leaves of the separation, so that a column with few values does not come first by chance.
+    surely = pl.max_horizontal(pl.col("low") - 0.5, 0.5 - pl.col("high"))
+    table = pl.DataFrame(rows, schema=_RANKED, orient="row")
+    return table.sort(surely, (pl.col("auc") - 0.5).abs(), "column", descending=[True, True, False])
+
+
+def draw_weights(draws: Draws) -> Array:
+    """Return how many items each draw stands for: the mean, over all draws, of 1 / P for itself and 1 for those before it."""
+    later = draws.first.sum() - np.cumsum(draws.first)
+    found: Array = (draws.inverse + later) / max(1, draws.first.sum())
+    return found
+
+
+def auc(values: Array, wrong: Bools, weight: Array, cluster: Ints, confidence: float) -> tuple[float, float, float]:
+    """Return the weighted AUC, the chance that a right segment has the greater value than a wrong one, and its interval.
+
+    The interval is that of Clopper and Pearson (1934) with an effective number of verdicts, as Korn and Graubard (Survey
+    Methodology 24, 1998) use it for shares. The number is that of the rarer label, as no distribution of values has a greater
+    variance than auc * (1 - auc) / min(m, n) (van Dantzig, 1951; Birnbaum and Klose, 1957), counted in draws of the greatest
+    weight, since a fault that such a draw would find may be missing. It is less if recordings vary more (linearized variance).
+    """
+    from scipy.special import betaincinv
+
+    labels = {False: weight[~wrong] / weight[~wrong].sum(), True: weight[wrong] / weight[wrong].sum()}
+    above = (np.sign(values[~wrong][None, :] - values[wrong][:, None]) + 1) / 2
+    estimate = float(labels[True] @ above @ labels[False])
+    terms = np.empty(len(values))
+    terms[wrong] = labels[True] * (above @ labels[False] - estimate)
+    terms[~wrong] = labels[False] * (labels[True] @ above - estimate)
+    sums = np.bincount(cluster, terms)
+    count = len(np.unique(cluster))
+    variance = float(sums @ sums) * count / max(count - 1, 1)
+    number = min(weight[wrong].sum(), weight[~wrong].sum()) / weight.max()
+    if variance > 0:
+        number = min(number, max(estimate * (1 - estimate) / variance, 1.0))
+    tail, hits = (1 - confidence) / 2, number * estimate
+    low = betaincinv(hits, number - hits + 1, tail) if hits > 0 else 0.0
+    high = betaincinv(hits + 1, number - hits, 1 - tail) if hits < number else 1.0
+    return estimate, float(low), float(high)
+
+
+def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) -> pl.DataFrame:
+    """Return the share of right labels by the value of a column: ten groups of about equally many segments, or fewer.
+
+    There are as many groups as there are 15 verdicts. A value that many segments share is a group, and so is the lack of one.
+    `precision`, `low` and `high` are those of `evidence`: bets on the draws in order, which hold for weighted draws, without a
+    fault, and whenever one looks (Waudby-Smith and Ramdas, 2024), for each group by itself.
+
+    Args:
+        workspace: the workspace or its folder.
+        column: a numeric or boolean column of the segments table, or ``duration_s``.
+        confidence: confidence level of the intervals, above 0 and below 1.
+
+    Returns:
+        `least`, `most` (values in the group, null for none), `segments`, `reviewed`, `wrong`, `precision`, `low`, `high`.
+
+    Raises:
+        InputError: there is no such column, or the confidence is not between 0 and 1.
+    """
+    state = ProofState.load(workspace)
+    check_target(0.5, confidence)
+    known = column_values(state, [column])[column]
+    place, side = np.where(known.is_null(), -1, _groups(state, known)), (1 - confidence) / 2
+    rows = []
+    for number in (*np.unique(place[place >= 0]).tolist(), -1):
+        where = (place == number) & state.reviewable
+        if where.any():
+            claim = Part(state, where).by("segments", target=_TARGET, error=side, high_error=side)
+            ends = known.filter(pl.Series(where))
+            wrong = int((where & state.judged & state.labelled("wrong")).sum())
+            rows.append({name: {**claim, "least": ends.min(), "most": ends.max(), "wrong": wrong}[name] for name in _CURVE})
+    return pl.DataFrame(rows, schema=_CURVE)
+
+
+def _groups(state: ProofState, known: pl.Series) -> Sequence[int] | Ints:
+    """Return a group of each value, about equally many segments in each; a value that many share has one for itself."""
+    reviewed = int((known.is_not_null().to_numpy() & state.judged).sum())
+    values = known.filter(pl.Series(state.reviewable)).drop_nulls().to_numpy()
+    if not len(values):
+        return np.zeros(len(known), dtype=np.int64)
+    number = min(_MOST_GROUPS, max(2, reviewed // _VERDICTS_A_GROUP))
+    edges = np.quantile(values, np.linspace(0, 1, number + 1), method="inverted_cdf")
+    shared = np.unique(edges[1:][np.diff(edges) == 0])
+    rest = values[~np.isin(values, shared)]
+    many = max(1, round(number * len(rest) / len(values)))
+    parts = np.arange(1, many) / many
+    inner = np.quantile(rest, parts, method="inverted_cdf") if len(parts) else []
+    cuts = np.unique(np.concatenate([inner, shared, np.nextafter(shared, -np.inf)]))
+    return np.searchsorted(cuts, known.to_numpy(), side="left").astype(np.int64)

@@ -1,0 +1,157 @@
+"""Propose boundaries for segments whose speech runs through them, in the nearest silence outside; people accept them."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from nbaudio.audio.recordings import Recording, open_recording, resample_window
+from nbaudio.audio.signals import speech_frames
+from nbaudio.core import tables
+from nbaudio.core.channels import source_channel
+from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
+from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.times import utc_now
+from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
+from nbaudio.storage.location import location
+from nbaudio.storage.workspace import Workspace
+
+_INSIDE_S = 5.0  # heard inside of a boundary, to tell speech from noise
+_MARGIN_S = 0.05  # of silence that is kept
+_BOUNDS = ("start_sample", "end_sample")
+_PROPOSED = ("proposed_start", "proposed_end")
+_SCHEMA = pl.Schema({"segment_id": pl.String(), **dict.fromkeys((*_BOUNDS, *_PROPOSED), pl.Int64()), "reviewers": pl.String()})
+
+
+def propose_bounds(workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, most_s: float = 0.5) -> pl.DataFrame:
+    """Propose boundaries for segments with `cut_start` or `cut_end`: moved outward to the nearest silence, if there is one.
+
+    A boundary moves by `most_s` at most, never into a neighboring segment of its channel or what is proposed for it, and never
+    past the recording. Nothing is changed: `accept_bounds` logs proposals as corrections.
+
+    Args:
+        workspace: a measured workspace or its folder.
+        segment_ids: only these segments; by default all that are cut.
+        most_s: by how many seconds a boundary may move, above 0 and at most 10.
+
+    Returns:
+        `segment_id`, `start_sample`, `end_sample`, `proposed_start`, `proposed_end`, and `reviewers` who have judged or corrected
+        the segment (null for none); only segments with a proposal, in the order of the recordings; none before `measure`.
+
+    Raises:
+        InputError: a segment is unknown, or `most_s` is out of range.
+    """
+    state = ReviewState.load(workspace)
+    if not 0 < most_s <= 10:
+        raise InputError(f"most_s={most_s}: must be above 0 and at most 10 seconds")
+    columns = ("segment_id", "recording_id", *_BOUNDS, "source_channel", "cut_start", "cut_end")
+    cut_columns = dict.fromkeys(("cut_start", "cut_end"), pl.Boolean)
+    table = tables.conform(tables.read(state.workspace, columns), pl.Schema(cut_columns), "segments")
+    cut = _with_room(table, most_s, state.workspace.recordings).filter(pl.col("cut_start") | pl.col("cut_end"))
+    if segment_ids is not None:
+        wanted = pl.Series(as_ids(segment_ids), dtype=pl.String)
+        for missing in wanted.filter(~wanted.is_in(table["segment_id"].implode())).head(1):
+            raise InputError(f"{state.workspace.path}: no segment {missing!r}")
+        cut = cut.filter(pl.col("segment_id").is_in(wanted.implode()))
+    channel = state.workspace.settings.get("measured", {}).get("channel", "mix")
+    found = pl.concat([_SCHEMA.to_frame().select(pl.exclude("reviewers")), *_proposals(state.workspace, cut, channel)])
+    # A silence between two cut segments is shared: neither gets what is proposed for the other.
+    first = found.select("segment_id", "proposed_start")
+    after = cut.select("segment_id", following=pl.col("segment_id").shift(-1).over("recording_id", "source_channel"))
+    found = found.join(after, on="segment_id", how="left", maintain_order="left")
+    found = found.join(first.rename({"segment_id": "following", "proposed_start": "next"}), on="following", how="left")
+    end = pl.max_horizontal("end_sample", pl.min_horizontal("proposed_end", "next"))
+    moved = (pl.col("proposed_start") < pl.col("start_sample")) | (pl.col("proposed_end") > pl.col("end_sample"))
+    said = pl.concat([state.verdicts.select("segment_id", "reviewer"), corrections(state).select("segment_id", "reviewer")])
+    who = said.unique().sort("reviewer").group_by("segment_id").agg(reviewers=pl.col("reviewer").str.join(", "))
+    found = found.with_columns(proposed_end=end).filter(moved).join(who, on="segment_id", how="left", maintain_order="left")
+    return found.select(_SCHEMA.names())
+
+
+def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, reviewer: str) -> int:
+    """Log proposed boundaries as corrections by a reviewer; `review.correct_bounds` applies the log to the table.
+
+    Args:
+        workspace: the workspace or its folder.
+        proposals: rows of `propose_bounds`, in polars or pandas, also edited; those that are left out stay as they are.
+        reviewer: the name that is logged.
+
+    Returns:
+        How many corrections were logged.
+
+    Raises:
+        InputError: the reviewer has no name, a column is missing, or a segment is unknown, has other boundaries by now, or would
+            be empty or outside of its recording.
+    """
+    workspace, rows = Workspace.open(workspace), as_polars(proposals, "proposals")
+    if not reviewer.strip():
+        raise InputError("reviewer: a name is needed, under which corrections are stored")
+    wanted = ("segment_id", *_BOUNDS, *_PROPOSED)
+    if missing := [name for name in wanted if name not in rows.columns]:
+        raise InputError(f"proposals: no column {missing[0]}; expected the columns {', '.join(wanted)}")
+    now = tables.read(workspace, ("segment_id", "recording_id", *_BOUNDS)).unique("segment_id", keep="first")
+    now = now.join(workspace.recordings.select("recording_id", "num_samples"), on="recording_id", how="left")
+    known = now.select("segment_id", "num_samples", was_start="start_sample", was_end="end_sample")
+    rows = rows.select(wanted).join(known, on="segment_id", how="left", maintain_order="left")
+    same = (pl.col("start_sample") == pl.col("was_start")) & (pl.col("end_sample") == pl.col("was_end"))
+    start, end = (pl.col(name) for name in _PROPOSED)
+    inside = (start >= 0) & (start < end) & (end <= pl.col("num_samples"))
+    for key in rows.filter(~(same & inside).fill_null(value=False))["segment_id"].head(1):
+        raise InputError(f"proposals: {key}: unknown, changed since it was proposed, or not inside of its recording")
+    by = {"reviewer": pl.lit(reviewer.strip()), "time": pl.lit(utc_now())}
+    found = rows.select("segment_id", "was_start", "was_end", start_sample=start, end_sample=end, **by)
+    append_corrections(workspace, (Correction(**line) for line in found.iter_rows(named=True)))
+    return len(rows)
+
+
+def _with_room(segments: pl.DataFrame, most_s: float, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Return segments with audio in order, and how far each may reach: `room_start`, `room_end`, in samples."""
+    facts = recordings.unique("recording_id", keep="first").select("recording_id", "path", "sampling_rate", "num_samples")
+    rows = segments.with_columns(source_channel(segments)).join(facts, on="recording_id", maintain_order="left")
+    rows = rows.filter(pl.col("start_sample").is_between(0, "end_sample") & (pl.col("end_sample") <= pl.col("num_samples")))
+    rows = rows.sort("recording_id", "source_channel", *_BOUNDS, "segment_id")
+    most = (pl.col("sampling_rate") * most_s).cast(pl.Int64)
+    before = pl.col("end_sample").cum_max().shift(1).over("recording_id", "source_channel").fill_null(0)
+    after = pl.col("start_sample").shift(-1).over("recording_id", "source_channel").fill_null(pl.col("num_samples"))
+    start, end = (pl.col(name) for name in _BOUNDS)
+    room_start = pl.min_horizontal(start, pl.max_horizontal(start - most, before))
+    return rows.with_columns(room_start=room_start, room_end=pl.max_horizontal(end, pl.min_horizontal(end + most, after)))
+
+
+def _proposals(workspace: Workspace, cut: pl.DataFrame, channel: str) -> Iterator[pl.DataFrame]:
+    """Yield the proposals of each recording, without those that cannot be read."""
+    if cut.height and workspace.audio is None:
+        raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
+    for (_, path), rows in cut.group_by("recording_id", "path", maintain_order=True):
+        bounds = rows.select("segment_id", *_BOUNDS).with_columns(proposed_start="start_sample", proposed_end="end_sample")
+        try:
+            with open_recording(location(workspace.audio or "") / str(path), windows=len(rows)) as recording:
+                starts, ends = zip(*(_moved(recording, row, channel) for row in rows.iter_rows(named=True)), strict=True)
+        except AudioError:
+            continue
+        yield bounds.with_columns(pl.Series("proposed_start", starts), pl.Series("proposed_end", ends))
+
+
+def _moved(recording: Recording, row: Mapping[str, Any], channel: str) -> tuple[int, int]:
+    """Return start and end of a segment in the nearest silence outside; as they are if there is none, or nothing can be read."""
+    start, end, rate = row["start_sample"], row["end_sample"], recording.sampling_rate
+    inside, margin, found = int(_INSIDE_S * rate), int(_MARGIN_S * rate), {"start": start, "end": end}
+    heard = {"start": (row["room_start"], min(end, start + inside)), "end": (max(start, end - inside), row["room_end"])}
+    for side, (first, last) in heard.items():
+        if not row[f"cut_{side}"] or row[f"room_{side}"] == found[side]:
+            continue
+        try:
+            samples = resample_window(recording, first, last, rate=None, channel=row["source_channel"] or channel)
+        except AudioError:
+            continue
+        is_speech, hop_s = speech_frames((samples / 32768).astype(np.float32), rate)
+        hop = round(hop_s * rate)
+        silent = first + np.flatnonzero(~is_speech) * hop  # where silent hops begin
+        if side == "end":
+            nearest = [min(row["room_end"], int(each) + margin) for each in silent[silent >= end][:1]]
+        else:
+            nearest = [max(row["room_start"], int(each) + hop - margin) for each in silent[silent + hop <= start][-1:]]
+        found[side] = nearest[0] if nearest else found[side]
+    return found["start"], found["end"]

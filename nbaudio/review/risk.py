@@ -1,0 +1,393 @@
+"""Risk: the probability that a segment is wrong, learned from verdicts; docs/evidence.md has the method and its sources.
+
+A ridge logistic regression, cross-fitted by recording: the `risk` of a segment is from a model without verdicts on its recording.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.core import tables
+from nbaudio.core.atomic import read_json, write_json
+from nbaudio.core.errors import InputError
+from nbaudio.core.hashing import hash_column
+from nbaudio.core.tables import ROWS_A_GROUP, SIGNALS, is_score, seconds_column, table_schema
+from nbaudio.core.tombstones import tombstone
+from nbaudio.review.corrections import uncorrected
+from nbaudio.review.rounds import JUDGED, current_labels
+from nbaudio.review.state import ReviewState
+from nbaudio.storage.workspace import Workspace
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RECORD = "risk.json"
+LEAST = 5  # verdicts of each kind
+_FOLDS, _SALTS = 5, 20
+_PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e6)  # the last one leaves the base rate
+_TAIL = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075])
+_QUANTILES = np.concatenate([[0.0], _TAIL, np.linspace(0.1, 0.9, 33), 1 - _TAIL[::-1], [1.0]])
+_LEAST_RANK = 0.0005
+_SPEAKER, _SPEAKER_ROWS = "speaker_id", 10.0  # how many verdicts the base rate counts for in the rate of a speaker
+_ALIGNED = ("edge_confidence", "room_before_s", "room_after_s")
+_DERIVED = ("duration_s", "characters_per_second")
+_OWN = ("segment_id", "recording_id", _SPEAKER, "start_sample", "end_sample", "source_start", "source_end", "text")
+_ROWS_AT_ONCE = 8 * ROWS_A_GROUP
+_STEPS, _SMALL_STEP = 30, 1e-8
+_STEEPEST = 1.5
+_LEAST_GAIN = 2.0  # of the logarithm of the likelihood
+_GROUPS, _REASONS = 5, 3
+
+
+def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
+    """Learn `risk` again if verdicts or columns have changed, unless it is frozen; return the record, or why there is none.
+
+    Frozen, the stored model gives a risk to segments that have none. The record is ``W/risk.json``; where too little was judged,
+    a dict with `missing`, a sentence, is returned instead, and no segment has a risk.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a"]}), recordings=pl.DataFrame({"recording_id": ["r"]}))
+        >>> refresh(workspace)["missing"]
+        'risk takes 5 right and 5 wrong segments of 2 recordings; judged are 0 and 0 of 0'
+    """
+    state = ReviewState.load(workspace)
+    workspace = state.workspace
+    has_column = "risk" in table_schema(workspace)
+    known = record(workspace)
+    if known and frozen(workspace):
+        if not has_column or tables.read(workspace, ["risk"])["risk"].has_nulls():
+            _write(workspace, known)
+        return known
+    values, wrong, recording, salt = _judged(state)
+    bad, good, of = int(wrong.sum()), int((1 - wrong).sum()), len(np.unique(recording))
+    if min(bad, good) < LEAST or len(set(_folds(values["recording_id"], salt))) < 2:
+        if has_column:
+            tables.replace_columns(workspace, tables.read(workspace, ["risk"]).with_columns(risk=pl.lit(None, pl.Float64)))
+        (workspace.path / RECORD).unlink(missing_ok=True)
+        judged = f"judged are {good:,} and {bad:,} of {of:,}"
+        return {"missing": f"risk takes {LEAST} right and {LEAST} wrong segments of 2 recordings; {judged}"}
+    columns = {name: found for name in _columns(workspace) if (found := _knots(workspace, name))}
+    values = values.select("segment_id", "recording_id", _SPEAKER, *columns)
+    stamp = _hash([columns, values.rows(), wrong.tolist(), salt])
+    if known.get("stamp") == stamp and has_column and not tables.read(workspace, ["risk"])["risk"].has_nulls():
+        return known
+    found = {"columns": columns, "salt": salt}
+    found |= _learn(values, wrong, recording, found) | {"stamp": stamp, "lines": len(state.verdict_log)}
+    found = {"id": _hash(found), **found}
+    _write(workspace, found)  # the column first: if the run is killed, the old record makes the next one learn again
+    write_json(workspace.path / RECORD, found)
+    return found
+
+
+def record(workspace: Workspace) -> dict[str, Any]:
+    """Return the record of the model; empty if there is none."""
+    path = workspace.path / RECORD
+    return read_json(path) if path.exists() else {}
+
+
+def frozen(workspace: Workspace) -> dict[str, Any]:
+    """Return the model that the last `select` used in a condition: its `id`, and the `reviews` before that; empty if none."""
+    found: dict[str, Any] = workspace.report("select").get("facts", {}).get("parameters", {}).get("risk", {})
+    return found
+
+
+def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
+    """Return what `frozen` returns once a selection with these conditions is stored; `where` has been checked."""
+    if not any("risk" in pl.sql_expr(text).meta.root_names() for text in where):
+        return {}
+    if not (known := record(workspace)):
+        raise InputError(f"{workspace.path / RECORD}: missing; without it nothing says which verdicts 'risk' was learned from")
+    before = frozen(workspace)
+    return before if before.get("id") == known["id"] else {"id": known["id"], "reviews": sorted(workspace.reviewed())}
+
+
+def describe(known: Mapping[str, Any]) -> str:
+    """Say how well a record of `refresh` tells wrong segments from right ones, and by which columns."""
+    if "missing" in known:
+        return str(known["missing"])
+    columns = ", ".join(row["column"] for row in known["weigh"][:_REASONS] if row["weight"] > 0) or "none"
+    area = f"AUC {known['auc']:.3f} ({known['auc_low']:.3f} to {known['auc_high']:.3f}, 95 %)"
+    return f"{area} from {known['judged']:,} verdicts, {known['wrong']:,} of them wrong; what weighs most: {columns}"
+
+
+def ranking(workspace: Workspace | str | Path, n: int = 100) -> pl.DataFrame:
+    """Return the segments most likely to be wrong, without judged ones: `segment_id`, `risk`, and `reason`, what weighs most.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a"]}), recordings=pl.DataFrame({"recording_id": ["r"]}))
+        >>> ranking(workspace).columns
+        ['segment_id', 'risk', 'reason']
+    """
+    workspace = Workspace.open(workspace)
+    known = record(workspace)
+    if not known or "risk" not in table_schema(workspace):
+        return pl.DataFrame(schema={"segment_id": pl.String, "risk": pl.Float64, "reason": pl.String})
+    every = tables.read(workspace, ["segment_id", "risk"]).drop_nulls().unique("segment_id", keep="first")
+    every = every.filter(~pl.col("segment_id").is_in(ReviewState.load(workspace).verdicts["segment_id"].implode()))
+    top = every.sort("risk", "segment_id", descending=[True, False]).head(n)
+    rows = tables.read(workspace, _needed(known["columns"]), where=pl.col("segment_id").is_in(top["segment_id"].implode()))
+    values = top.join(_values(rows, workspace, known["columns"]), on="segment_id", maintain_order="left")
+    usual = {row["column"]: np.array(row["usual"]) for row in known["weigh"]}
+    fold = _folds(values["recording_id"], known["salt"])
+    parts = {name: part - usual[name][fold] for name, part in _parts(values, known, fold) if name}
+    reasons = []
+    for place, row in enumerate(values.iter_rows(named=True)):
+        most = sorted((name for name in parts if parts[name][place] > 0), key=lambda name: -parts[name][place])[:_REASONS]
+        reasons.append(", ".join(f"{name} {_shown(row[name])}" for name in most))
+    return top.with_columns(reason=pl.Series(reasons, dtype=pl.String))
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _columns(workspace: Workspace) -> list[str]:
+    """Return the columns that the model may use, `_DERIVED` ones included."""
+    usable = tables.number_columns(table_schema(workspace))
+    return [*sorted(name for name in usable if is_score(name) or name in SIGNALS or name in _ALIGNED), *_DERIVED]
+
+
+def _needed(columns: Sequence[str] | Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys((*_OWN, *(name for name in columns if name not in _DERIVED))))
+
+
+def _values(rows: pl.DataFrame, workspace: Workspace, columns: Sequence[str] | Mapping[str, Any]) -> pl.DataFrame:
+    """Return ids, speakers and the columns as numbers, null where they are missing or infinite, in the order of rows."""
+    rates = workspace.recordings.select("recording_id", "sampling_rate").unique("recording_id", keep="first")
+    joined = rows.drop("sampling_rate", strict=False).join(rates, on="recording_id", how="left", maintain_order="left")
+    joined = joined.with_columns(seconds_column())
+    joined = joined.with_columns(characters_per_second=pl.col("text").str.len_chars() / pl.col("duration_s"))
+    return joined.select("segment_id", "recording_id", _SPEAKER, *map(_number, columns))
+
+
+def _number(name: str) -> pl.Expr:
+    value = pl.col(name).cast(pl.Float64)
+    return pl.when(value.is_finite()).then(value)
+
+
+def _knots(workspace: Workspace, name: str) -> dict[str, Any]:
+    """Return quantiles of a column, the normal scores of their ranks, and whether some are missing; empty if all are equal."""
+    rows = tables.read(workspace, _OWN if name in _DERIVED else [name])
+    held = (_values(rows, workspace, [name]) if name in _DERIVED else rows.select(_number(name)))[name]
+    ordered = np.sort(held.drop_nulls().to_numpy())
+    if not len(ordered) or ordered[0] == ordered[-1]:
+        return {}
+    knots = np.unique(np.quantile(ordered, _QUANTILES, method="closest_observation"))
+    ranks = (np.searchsorted(ordered, knots, "left") + np.searchsorted(ordered, knots, "right")) / (2 * len(ordered))
+    scores = [NormalDist().inv_cdf(rank) for rank in np.clip(ranks, _LEAST_RANK, 1 - _LEAST_RANK).tolist()]
+    return {"knots": knots.tolist(), "scores": scores, "missing": held.has_nulls()}
+
+
+def _judged(state: ReviewState) -> tuple[pl.DataFrame, Array, Ints, int]:
+    """Return the `_values` of right and wrong segments as they were judged, which are wrong, their recordings, and a salt."""
+    columns = _columns(state.workspace)
+    judged = pl.col("segment_id").is_in(state.verdicts["segment_id"].implode())
+    held = tables.read(state.workspace, dict.fromkeys((*JUDGED, *_needed(columns), *table_schema(state.workspace))), where=judged)
+    rows = uncorrected(state, held).unique("segment_id", keep="first")
+    labels = current_labels(state, rows).filter(pl.col("verdict").is_in(["right", "wrong"]))
+    rows = rows.join(labels, on="segment_id").sort("segment_id")
+    wrong, recording = rows["verdict"].eq("wrong").to_numpy(), rows["recording_id"].fill_null("").rank("dense").to_numpy()
+
+    def rarest(salt: int) -> list[int]:
+        """Count the verdicts of the rarer kind in each fold, the fewest first."""
+        fold = _folds(rows["recording_id"], salt)
+        return sorted(int(min((wrong & (fold == one)).sum(), (~wrong & (fold == one)).sum())) for one in range(_FOLDS))
+
+    salt = max(range(_SALTS), key=lambda number: (rarest(number), -number))
+    return _values(rows, state.workspace, columns), wrong.astype(float), recording.astype(np.int64), salt
+
+
+def _folds(recordings: pl.Series, salt: int) -> Ints:
+    """Return the fold of each recording."""
+    known = recordings.fill_null("").unique()
+    folds = (hash_column(known, f"risk {salt}") % _FOLDS).cast(pl.Int64)
+    found: Ints = recordings.fill_null("").replace_strict(known, folds, return_dtype=pl.Int64).to_numpy()
+    return found
+
+
+def _said_of_speakers(speakers: pl.Series, counts: Mapping[str, list[list[int]]]) -> Array:
+    """Return, for each segment and fold, how many segments of its speaker are wrong, and how many were judged."""
+    names = speakers.fill_null("").unique()
+    rows = [counts.get(tombstone("speaker", name), [[0, 0]] * _FOLDS) for name in names]
+    place = speakers.fill_null("").replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
+    found: Array = np.array(rows, dtype=float).reshape(-1, _FOLDS, 2)[place]
+    return found
+
+
+def _terms(values: pl.DataFrame, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Array]]:
+    """Yield the terms of the model, each with its column: bounded normal scores, their squares, and what is missing."""
+    for name, facts in sorted(columns.items()):
+        given = values[name].to_numpy()
+        missing = np.isnan(given)
+        score = np.where(missing, 0.0, np.interp(np.where(missing, 0.0, given), facts["knots"], facts["scores"]))
+        yield name, score
+        if len(facts["knots"]) > 2:
+            yield name, np.where(missing, 0.0, (score**2 - 1) / math.sqrt(2))
+        if facts["missing"]:
+            yield name, missing.astype(float)
+
+
+def _speaker_term(said: Array, base: float) -> Array:
+    """Return the logarithm of the rate of wrong segments of a speaker over the base rate, shrunk towards none."""
+    found: Array = np.log((said[:, 0] + _SPEAKER_ROWS * base) / (said[:, 1] + _SPEAKER_ROWS) / base)
+    return found
+
+
+def _parts(values: pl.DataFrame, known: Mapping[str, Any], fold: Ints) -> Iterator[tuple[str, Array]]:
+    """Yield what each column contributes to the logit of each row, by the model of its fold; the intercept as ``""``."""
+    coefficients = np.array(known["coefficients"])  # by fold: intercept, terms, speaker
+    yield "", coefficients[fold, 0]
+    added: dict[str, Array] = {}
+    for place, (name, term) in enumerate(_terms(values, known["columns"]), 1):
+        added[name] = added.get(name, 0.0) + coefficients[fold, place] * term
+    yield from added.items()
+    said = _said_of_speakers(values[_SPEAKER], known["speakers"])
+    others = said.sum(axis=1) - said[np.arange(len(fold)), fold]
+    yield _SPEAKER, coefficients[fold, -1] * _speaker_term(others, known["base"])
+
+
+def _probability(logit: Array) -> Array:
+    found: Array = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
+    return found
+
+
+def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
+    """Write the column `risk`, batch by batch."""
+    rows, parts = tables.scan(workspace, _needed(known["columns"])), [pl.Series("risk", [], pl.Float64)]
+    for start in range(0, tables.read(workspace, ["segment_id"]).height, _ROWS_AT_ONCE):
+        values = _values(rows.slice(start, _ROWS_AT_ONCE).collect(), workspace, known["columns"])
+        fold = _folds(values["recording_id"], known["salt"])
+        logit = sum((part for _, part in _parts(values, known, fold)), np.zeros(len(values)))
+        parts.append(pl.Series("risk", np.round(_probability(logit), 9)))  # the same in batches of any size
+    tables.replace_columns(workspace, pl.concat(parts).to_frame())
+
+
+def _learn(values: pl.DataFrame, wrong: Array, recording: Ints, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Fit the model of each fold, of rows of `_values` with known columns and salt; return the rest of the record."""
+    fold = _folds(values["recording_id"], known["salt"])
+    terms = np.column_stack([np.ones(len(wrong)), *(term for _, term in _terms(values, known["columns"]))])
+    base = float((wrong.sum() + 0.5) / (len(wrong) + 1))
+    by_speaker: dict[str, list[list[int]]] = {}
+    for speaker, own, fault in zip(values[_SPEAKER].fill_null(""), fold.tolist(), wrong.tolist(), strict=True):
+        if speaker:
+            counts = by_speaker.setdefault(tombstone("speaker", speaker), [[0, 0] for _ in range(_FOLDS)])[own]
+            counts[:] = [counts[0] + int(fault), counts[1] + 1]
+    said = _said_of_speakers(values[_SPEAKER], by_speaker)
+
+    def fitted(without: Sequence[int], penalty: float) -> tuple[Array, Array]:
+        """Fit without some folds; return the coefficients and the logits of all rows."""
+        kept = ~np.isin(fold, without)
+        others = said[:, [number for number in range(_FOLDS) if number not in without]].sum(axis=1)
+        others -= np.where(kept[:, None], said[np.arange(len(fold)), fold], 0.0)
+        matrix = np.column_stack([terms, _speaker_term(others, base)])
+        coefficients = _fit(matrix[kept], wrong[kept], penalty)
+        return coefficients, matrix @ coefficients
+
+    # For each fold and penalty: logits of the other folds, each by a model without verdicts on this fold and that one.
+    apart = np.zeros((_FOLDS, len(_PENALTIES), len(wrong)))
+    for pair in combinations(range(_FOLDS), 2):
+        for place, penalty in enumerate(_PENALTIES):
+            logit = fitted(pair, penalty)[1]
+            for one, other in (pair, pair[::-1]):
+                apart[one, place, fold == other] = logit[fold == other]
+    penalties, models = [], []
+    for number in range(_FOLDS):
+        rest = fold != number
+        gain = -np.logaddexp(0.0, np.where(wrong > 0, -1, 1) * apart[number])[:, rest].sum(axis=1)
+        # A weaker penalty must gain more than chance often gives.
+        place = int(np.flatnonzero(gain >= gain.max() - _LEAST_GAIN)[-1])
+        coefficients, logit = fitted([number], _PENALTIES[place])
+        told = apart[number, place][rest]
+        level, slope = _fit(np.column_stack([np.ones(len(told)), told]), wrong[rest], _PENALTIES[0], told)
+        slope = min(max(1 + slope, 0.0), _STEEPEST)
+        penalties.append(_PENALTIES[place])
+        models.append((coefficients * slope + level * (np.arange(len(coefficients)) == 0), logit * slope + level))
+    # Without a recording with many faults the base rate is lower: by itself, that would rank its segments last.
+    level = [each[1].mean() for each in models]
+    logit = np.round(np.choose(fold, [each[1] - mean for each, mean in zip(models, level, strict=True)]) + np.mean(level), 9)
+    facts: dict[str, Any] = {"judged": len(wrong), "wrong": int(wrong.sum()), "recordings": len(np.unique(recording))}
+    facts |= {"base": base, "speakers": by_speaker, "penalties": penalties, "coefficients": [each[0].tolist() for each in models]}
+    every = [dict(_parts(values, {**known, **facts}, np.full(len(wrong), number))) for number in range(_FOLDS)]
+    usual = {name: [float(parts[name].mean()) for parts in every] for name in every[0] if name}
+    weight = {name: float(np.mean([parts[name].std() for parts in every])) for name in usual}
+    ranked = sorted(usual, key=lambda name: -weight[name])
+    facts["weigh"] = [{"column": name, "weight": weight[name], "usual": usual[name]} for name in ranked]
+    facts |= dict(zip(("auc", "auc_low", "auc_high"), area_under_curve(logit, wrong, recording), strict=True))
+    slope = _fit(np.column_stack([np.ones(len(wrong)), logit]), wrong, 1e-3)
+    groups = [
+        {"judged": len(rows), "predicted": float(_probability(logit[rows]).mean()), "observed": float(wrong[rows].mean())}
+        for rows in np.array_split(np.argsort(logit, kind="stable"), _GROUPS)
+    ]
+    return facts | {"calibration": {"intercept": float(slope[0]), "slope": float(slope[1]), "groups": groups}}
+
+
+def _fit(matrix: Array, wrong: Array, penalty: float, offset: Array | float = 0.0) -> Array:
+    """Fit a logistic regression with a ridge by Newton's method; the first column, of ones, has no penalty."""
+    found = np.zeros(matrix.shape[1])
+    share = (wrong.sum() + 0.5) / (len(wrong) + 1)
+    found[0] = math.log(share / (1 - share)) - float(np.mean(offset))
+    if not 0 < wrong.sum() < len(wrong) or penalty == _PENALTIES[-1]:
+        return found
+    ridge = np.full(len(found), penalty)
+    ridge[0] = 1e-3
+
+    def loss(at: Array) -> float:
+        return float(np.logaddexp(0.0, np.where(wrong > 0, -1, 1) * (matrix @ at + offset)).sum() + ridge @ at**2 / 2)
+
+    for _ in range(_STEPS):
+        chance = _probability(matrix @ found + offset)
+        slope = matrix.T @ (wrong - chance) - ridge * found
+        step = np.linalg.solve((matrix * (chance * (1 - chance))[:, None]).T @ matrix + np.diag(ridge), slope)
+        # Newton's step may overshoot where the kinds are far apart.
+        size = next((0.5**power for power in range(_STEPS) if loss(found + 0.5**power * step) < loss(found)), 0.0)
+        found = found + size * step
+        if size * np.abs(step).max() < _SMALL_STEP:
+            break
+    return found
+
+
+def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, float, float]:
+    """Return the area under the ROC curve (ties count half) with a 95 % interval for whole clusters (Obuchowski, 1997).
+
+    Args:
+        score: of each item; wrong ones should have higher scores.
+        wrong: of each item, 1 if it is wrong, else 0; there are some of both.
+        cluster: the number of the recording of each item, from 0.
+
+    Examples:
+        >>> area_under_curve(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.0, 1.0, 0.0, 1.0]), np.arange(4))[0]
+        0.75
+    """
+    bad = wrong > 0
+    sides = {kind: np.sort(score[bad == kind]) for kind in (True, False)}
+    part = np.zeros(len(score))  # the share of items of the other kind on the right side of each item
+    for kind in (True, False):
+        against, own = sides[not kind], score[bad == kind]
+        below = (np.searchsorted(against, own, "left") + np.searchsorted(against, own, "right")) / 2 / len(against)
+        part[bad == kind] = below if kind else 1 - below
+    area = float(part[bad].mean())
+    spread = (part - area) / np.where(bad, bad.sum(), (~bad).sum())
+    sums = np.bincount(cluster, weights=spread)
+    number = max(len(np.unique(cluster)), 2)
+    error = math.sqrt(number / (number - 1) * float((sums**2).sum()))
+    inner = min(max(area, 0.5 / len(score)), 1 - 0.5 / len(score))
+    logit, half = math.log(inner / (1 - inner)), 1.96 * error / (inner * (1 - inner))
+    low, high = (1 / (1 + math.exp(-max(min(logit + side, 30.0), -30.0))) for side in (-half, half))
+    return area, min(low, area), max(high, area)
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
