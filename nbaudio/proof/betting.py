@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _MOST_BINS = 24
-_GRID, _REFINED, _PASSES = 16, 8, 3
+_GRID, _REFINED, _PASSES = 24, 32, 2
 _FIRST_NULL = 1e-4  # of the total
 _MOST_STAKED = 0.999
 # Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at least, and their own weights.
@@ -26,7 +26,7 @@ _PRIOR_RATES, _PRIOR_ROWS = np.array([0.007, 0.1]), np.array([150.0, 5.0])
 _LEAST_PRIOR_ROWS, _PRIOR_WEIGHTS = np.array([5.0, 1.0]), np.array([0.9, 0.1])
 # Of the rates that a round expects before its first draw; somewhat lower ones give the earlier proof in most corpora.
 _EXPECTED_ROWS, _EXPECTED_WEIGHT, _EXPECTED_PART, _LEAST_RATE = 400.0, 1.0, 0.7, 1e-4
-_HALVINGS = 13
+_STEPS, _NEWTON_STEPS, _NEAR = 16, 6, 0.02
 _TINY = 1e-12
 
 
@@ -219,7 +219,8 @@ def bet(draws: Draws, value: Array, nulls: Array, *, upper: bool = True, level: 
             staked = np.minimum(stake[:, None], _MOST_STAKED / np.maximum(risk, _TINY))
             factor = 1 + sign * staked * draws.inverse[places] * own * (shares * scale - fault[places])
             gains = np.where(of_round & (now > 0) & (own > 0), np.log(np.maximum(factor, _TINY)), gains)
-            growth, fastest = book.growth(rates, staked[0, -1], share[0], sign)
+            if end == len(draws.round):
+                growth, fastest = book.growth(rates, staked[0, -1], share[0], sign)
         # A null is impossible if it wants more wrong items than are left, or fewer than were seen.
         after = rest[:, None] - np.cumsum(wrong)
         unseen_after = left - np.cumsum(own)
@@ -303,15 +304,31 @@ class _Book:
         # Rates of the priors, weighted by how well they have predicted so far.
         weight = np.exp(self._log_weight - self._log_weight.max())
         rates: Array = weight / weight.sum() @ self._predicted()
-        scale, total = self._scale, self.value.sum()
-        wants = (sign * (rest - self.value @ rates) > 0) & (rest > 0) & (rest < total)
+        scale, total, expected = self._scale, self.value.sum(), self.value @ rates
+        wants = (sign * (rest - expected) > 0) & (rest > 0) & (rest < total)
+        rest = np.where(wants, rest, (expected + (total if sign > 0 else 0.0)) / 2)
+        if len(scale) == 1:
+            share = np.clip(rest / max(total, _TINY), _TINY, 1 - _TINY)[:, None]
+            stake = sign * (share - rates) / (share * (1 - share)) / scale
+            return rates, np.where(wants, stake[:, 0], 0.0), share
+        # Newton's method within bounds, by logarithms of the stake and of odds, one almost a line in the other. A stake that is a
+        # little off is a slightly weaker bet.
+        target = sign * (rest - expected) / (total - rest if sign > 0 else rest)
+        at = np.log(np.maximum(sign * (rest - expected), _TINY) / np.maximum(self.value * scale @ (rates * (1 - rates)), _TINY))
         low, high = np.full(len(rest), -30.0) - np.log(scale.max()), np.full(len(rest), 30.0) - np.log(scale.min())
-        for _ in range(_HALVINGS if wants.any() else 0):
-            middle = (low + high) / 2
-            more = sign * (_allocated(np.exp(middle)[:, None] * scale, rates, sign) @ self.value - rest) < 0
-            low, high = np.where(more, middle, low), np.where(more, high, middle)
-        stake = np.exp(low)
-        return rates, np.where(wants, stake, 0.0), _allocated(stake[:, None] * scale, rates, sign)
+        for step in range(_STEPS if wants.any() else 1):
+            at = np.where((low < at) & (at < high) & (step < _NEWTON_STEPS), at, (low + high) / 2)
+            stake = np.exp(at)[:, None] * scale
+            share, root = _allocated(stake, rates, sign)
+            got = share @ self.value
+            away, other = (np.maximum(each, _TINY) for each in (sign * (got - expected), total - got if sign > 0 else got))
+            error = np.log(away / other / target)
+            if np.abs(error[wants]).max(initial=0.0) < _NEAR:
+                break
+            low, high = np.where(error < 0, at, low), np.where(error < 0, high, at)
+            slope = (stake * share * (1 - share) / root) @ self.value * (1 / away + 1 / other)
+            at = at - error / np.maximum(slope, _TINY)
+        return rates, np.where(wants, stake[:, 0] / scale[0], 0.0), share
 
     def growth(self, rates: Array, stake: float, share: Array, sign: float) -> tuple[float, float]:
         """Return the expected gain of a logarithm of the capital at the next draw, and if that is right."""
@@ -321,12 +338,8 @@ class _Book:
         return float(chance @ (rates * wrong + (1 - rates) * right)), float(chance @ right)
 
 
-def _allocated(stake: Array, rates: Array, sign: float) -> Array:
-    """Return the q with ``sign (q - p) / (q (1 - q)) = stake``, elementwise: the closest rate to p at these odds."""
+def _allocated(stake: Array, rates: Array, sign: float) -> tuple[Array, Array]:
+    """Return the q with ``sign (q - p) / (q (1 - q)) = stake``, elementwise: the closest rate to p at these odds; and a root."""
     part = 1 - sign * stake
-    root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        large = (root - part) / (2 * stake)
-        small = 2 * rates / (part + root)
-    found: Array = np.where(part > 0, small, large) if sign > 0 else small
-    return found
+    root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, _TINY))
+    return np.minimum(2 * rates / np.maximum(part + root, _TINY), 1.0), root

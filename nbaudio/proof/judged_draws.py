@@ -138,7 +138,12 @@ class ProofState(ReviewState):
 
     def labelled(self, *words: str) -> Bools:
         """Return which segments have one of these verdicts as they are now."""
-        return self._where(pl.col("label").is_in(words))
+        found: Bools = np.any([self._by_label[word] for word in words], axis=0)
+        return found
+
+    @cached_property
+    def _by_label(self) -> dict[str, Bools]:
+        return {word: self._where(pl.col("label") == word) for word in ("right", "wrong", "unsure")}
 
     def _where(self, condition: pl.Expr) -> Bools:
         found: Bools = self.segments.select(condition.fill_null(value=False)).to_series().to_numpy()
