@@ -431,7 +431,7 @@ def test_addresses_with_names_that_are_no_secrets(address):
 def test_missing_package_names_the_extra(address, extra, monkeypatch, tmp_path):
     for package in ("s3fs", "gcsfs", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})
+    monkeypatch.setattr("fsspec.registry._registry", {})
     with pytest.raises(MissingExtraError, match=rf"nbaudio\[{extra}\]"):
         remote(address, Cache(tmp_path)).listing(lambda _: True)
 

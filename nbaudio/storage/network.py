@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from nbaudio.core import atomic, input_guards
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
+from nbaudio.core.progress import waiting
 
 if TYPE_CHECKING:
     from nbaudio.storage.remote import Remote
@@ -174,7 +175,8 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
             raise AudioError(f"{place}: {given_up}")
         began = time.monotonic()
         try:
-            result = request()
+            with waiting(host):
+                result = request()
         except NbaudioError:
             raise
         except Exception as error:
@@ -196,7 +198,8 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
             if attempt == network.tries or retried:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
             pause = backoff_seconds(attempt) if delay is None else 0.0
-            time.sleep(pause if delay is None else delay)
+            with waiting(host):
+                time.sleep(pause if delay is None else delay)
         else:
             if proves:
                 network.succeeded(host)

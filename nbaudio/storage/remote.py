@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
+from nbaudio.core.progress import on_message
 from nbaudio.storage.base import FileStatus, RangeFile
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
@@ -294,6 +295,7 @@ class Remote:
             with suppress(RemoteRefusedError), partial.open("ab") as file:  # by a server without ranges
                 for start in range(held, found.num_bytes, _PIECE_BYTES):
                     file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes)))
+                    on_message(self.host)
                 self._check_unchanged(found)
                 return
         # S3: one part in memory at a time.

@@ -156,7 +156,8 @@ class _Worker(Fetcher):
             return
         began = time.monotonic()
         try:
-            row = self.fetch(task)
+            with progress.waiting(task.host):
+                row = self.fetch(task)
         except RetryableError as error:
             have = atomic.size_of(partial_path(self.folder, task.wanted))
             if have > task.reached:
@@ -198,7 +199,7 @@ class _Worker(Fetcher):
         elif task.failures >= self.network.tries or (task.failures and task.lost >= self.network.tries * self.network.timeout):
             self._give_up(task, f"{reason} ({task.failures} tries in a row without a new byte)")
         else:
-            task.address, task.redirects = task.wanted.url, 0
+            task.address, task.passed = task.wanted.url, set()
             if error.pause is None:
                 task.pause = backoff_seconds(task.failures)
             task.lost += error.pause or 0.0
@@ -222,6 +223,8 @@ class _Worker(Fetcher):
 
 @contextmanager
 def byte_progress(num_files: int) -> Iterator[ByteProgress]:
-    """Show progress in bytes, with rate and time left."""
+    """Show progress in bytes, with rate, time left and silent hosts."""
     with progress.open_bar(total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT) as bar:
-        yield ByteProgress(bar, num_files)
+        shown = ByteProgress(bar, num_files)
+        with progress.naming_hosts(shown.show_waiting):
+            yield shown

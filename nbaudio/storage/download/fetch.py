@@ -6,7 +6,9 @@ import re
 import shutil
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urljoin
@@ -15,12 +17,15 @@ from urllib3 import BaseHTTPResponse
 
 from nbaudio.core.atomic import sha256_file, size_of
 from nbaudio.core.errors import InputError
+from nbaudio.core.progress import on_message
 from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row, check_url, display_url
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, InvalidUrlError, content_coding, content_length
 from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, RETRYABLE, Network, convert_error, retry_after
 
 _CHUNK_BYTES = 1 << 16
+# Bytes of a body of unannounced length before its length is requested.
+_UNANNOUNCED_BYTES = 16 << 20
 
 
 class RetryableError(Exception):
@@ -48,6 +53,7 @@ class ByteProgress:
         self._lock = threading.Lock()
         self._num_known = self._num_done = 0
         self._left: dict[str, int] = {}  # bytes to come of files that have begun
+        self._hosts = ""
 
     def expect(self, name: str, num_bytes: int) -> None:
         """Set the bytes to come of a file that begins or continues."""
@@ -67,8 +73,18 @@ class ByteProgress:
         with self._lock:
             self._left.pop(name, None)
             self._num_done += 1
-            self._bar.set_postfix_str(f"{self._num_done:,}/{self._num_files:,} files", refresh=False)
+            self._show(refresh=False)
             self._update_total()
+
+    def show_waiting(self, hosts: str) -> None:
+        """Name the hosts that are waited for; none if it is empty."""
+        with self._lock:
+            self._hosts = hosts
+            self._show(refresh=True)
+
+    def _show(self, *, refresh: bool) -> None:
+        files = f"{self._num_done:,}/{self._num_files:,} files"
+        self._bar.set_postfix_str(f"{files}, {self._hosts}" if self._hosts else files, refresh=refresh)
 
     def _update_total(self) -> None:
         known = self._bar.n + max(sum(self._left.values()), 0)
@@ -154,16 +170,25 @@ class Fetcher:
                 raise PermanentError(f"no space for its {announced:,} bytes, {free:,} are free on the disk")
         return announced
 
+    def _max_bytes(self, task: DownloadTask) -> int:
+        """Return the limit of a body of unannounced length: the length of a HEAD request, or that of the network limits."""
+        with suppress(ConnectionError), self.client.request("HEAD", task.address) as head:
+            if head.status == HTTPStatus.OK and (length := content_length(head.headers)) is not None:
+                return length
+        return self.network.max_size or MAX_UNKNOWN_LENGTH
+
     def _write_body(self, task: DownloadTask, response: BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
         is_over, most = False, begun.bytes
-        if most is None:
-            most = self.network.max_size or MAX_UNKNOWN_LENGTH
         with partial_path(self.folder, task.wanted).open(mode) as file:
             # First truncate, then write the row: a kill in between leaves an empty file, never one of another version.
             self.ledger.add(begun)
             self.bar.expect(task.wanted.name, max((begun.bytes or 0) - file.tell(), 0))
             for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
-                if is_over := file.tell() + len(chunk) > most:
+                on_message(task.host)
+                have = file.tell() + len(chunk)
+                if most is None and have > _UNANNOUNCED_BYTES:
+                    most = self._max_bytes(task)
+                if is_over := most is not None and have > most:
                     break
                 file.write(chunk)
                 self.bar.advance(task.wanted.name, len(chunk))
@@ -233,10 +258,12 @@ def _hashes(path: Path, checksum: str | None) -> tuple[str, str | None]:
 
 
 def _follow_redirect(task: DownloadTask, location: str) -> None:
-    task.redirects += 1
-    if task.redirects > MAX_REDIRECTS:
+    task.passed.add(task.address)
+    if len(task.passed) > MAX_REDIRECTS:
         raise PermanentError(f"more than {MAX_REDIRECTS} redirects, the last to {display_url(location)}")
     try:
         task.address = check_url(urljoin(task.address, location))
     except (InputError, ValueError) as error:
         raise PermanentError(f"redirected to a URL that is not allowed: {error}") from error
+    if task.address in task.passed:
+        raise PermanentError(f"a redirect loop: {display_url(task.address)} twice")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from nbaudio.core.progress import waiting
 from nbaudio.storage.download.ledger import DownloadItem
 
 
@@ -22,7 +23,7 @@ class DownloadTask:
     reached: int = 0  # most bytes that the partial file ever had
     lost: float = 0.0  # seconds of failed requests and pauses since the last new byte, without time in the queue
     pause: float = 0.0  # seconds before the next try
-    redirects: int = 0  # that led to the URL
+    passed: set[str] = field(default_factory=set)  # URLs of the redirects that led to the URL
     host: str = ""  # of the URL, with its port
 
 
@@ -57,7 +58,8 @@ class RateLimitedQueue:
                 if host is None:
                     self._changed.wait()
                 elif (ready := max(host.free_at, host.queue[0][0])) > now:
-                    self._changed.wait(ready - now)
+                    with waiting(host.queue[0][2].host):
+                        self._changed.wait(ready - now)
                 else:
                     host.active += 1
                     host.free_at = now + self.spacing
