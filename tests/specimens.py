@@ -421,6 +421,7 @@ def commonvoice(folder: Path) -> Made:
     lines(source / "train.tsv", header, rows[0])
     lines(source / "dev.tsv", header, rows[1])
     lines(source / "test.tsv", header, rows[1])
+    lines(source / "clip_durations.tsv", "clip\tduration[ms]", "common_voice_hr_0.mp3\t1000", "common_voice_hr_1.mp3\t7100")
     segments = {
         "common_voice_hr_0": ("common_voice_hr_0.mp3", 0, 16000, COMPOSED, "c1"),
         "common_voice_hr_1": ("common_voice_hr_1.mp3", 0, 32000, '"Da", kaže on.', "c1"),
@@ -431,8 +432,9 @@ def commonvoice(folder: Path) -> Made:
         ("line 6", "2 fields, the header has 9"),
         ("../../../etc/passwd.mp3", "no such recording"),
     ]
-    further = {"source_split": "train", "speaker_age": "twenties", "up_votes": "2", "locale": "hr"}
-    return Made(source, segments, problems, further=further)
+    further = {"source_split": "train", "source_duration": "1", "speaker_age": "twenties", "up_votes": "2", "locale": "hr"}
+    warnings = ["common_voice_hr_1.mp3: lasts 2.0 s, the source says 7.1 s"]
+    return Made(source, segments, problems, further=further, warnings=warnings)
 
 
 @from_rows

@@ -121,3 +121,21 @@ def test_the_report_reads_as_text_and_json(tmp_path):
         pl.DataFrame(json.loads(json.dumps(nbaudio.diff(tmp_path / "c1", tmp_path / "c2").to_dict()))["facts"]["by_split"]).height
         == 3
     )
+
+
+def test_the_page_of_a_version_compares_it_with_its_base(tmp_path):
+    workspace = history(tmp_path)
+    nbaudio.stats(tmp_path / "c2", out=tmp_path / "page.html", audio=False)
+    page = (tmp_path / "page.html").read_text()
+    assert "Since the earlier version" in page
+    assert "withdrawn: consent withdrawn" in page
+    nbaudio.stats(tmp_path / "c1", out=tmp_path / "first.html", audio=False)
+    assert "Since the earlier version" not in (tmp_path / "first.html").read_text()
+    nbaudio.stats(workspace.path, out=tmp_path / "w.html", audio=False, base=tmp_path / "before")
+    assert "Since the earlier version" in (tmp_path / "w.html").read_text()
+    # Another corpus under the name of the base is not the base.
+    (tmp_path / "c1").rename(tmp_path / "other")
+    (tmp_path / "c2").rename(tmp_path / "c1")
+    (tmp_path / "other").rename(tmp_path / "c2")
+    nbaudio.stats(tmp_path / "c2", out=tmp_path / "second.html", audio=False)
+    assert "Since the earlier version" not in (tmp_path / "second.html").read_text()

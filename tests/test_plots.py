@@ -234,12 +234,15 @@ class Drawing(HTMLParser):
         self.texts.setdefault(self.inside, []).append(data)
 
 
-def test_values_are_told_in_words(workspace_of):
+def test_values_are_shown_on_hover_and_in_words(workspace_of):
     scores = [0.9, 0.95, 0.8, 0.1]
     workspace = workspace_of([segment(i, similarity=s, seconds=15, speaker_id="ana") for i, s in enumerate(scores)])
     drawn = Drawing(plots.threshold(workspace, 0.8).svg())
+    assert "similarity of transcript and hypothesis: 0.08 to 0.12\nsegments: 1\nbelow: 1\nkept: 0" in drawn.texts["title"]
+    assert "threshold 0.85\nkept: 2 segments, 30.0 s, 50.0% of all hours" in drawn.texts["title"]
     [alt] = [value for tag, name, value in drawn.attributes if (tag, name) == ("svg", "aria-label")]
     assert "4 segments: 1 below 0.8, 3 kept" in alt
+    assert "ana\ntrain: 0.0 s\ndev: 0.0 s\ntest: 0.0 s\nout: 60.0 s" in Drawing(plots.splits(workspace).svg()).texts["title"]
 
 
 def test_a_drawing_has_the_colors_of_the_page_and_no_ids_of_others(workspace_of):
@@ -265,6 +268,7 @@ def test_names_from_outside_are_drawn_as_they_are(workspace_of):
         assert pixels(draw(workspace)).std() > 0
     for draw in (plots.recordings, plots.splits):
         drawn = Drawing(draw(workspace).svg())
+        assert {title.partition("\n")[0] for title in drawn.texts["title"]} >= {name.partition("\n")[0] for name in HOSTILE}
         assert not {"script", "style", "a", "img", "foreignobject"} & {tag for tag, *_ in drawn.attributes}
 
 

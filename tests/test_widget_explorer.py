@@ -345,11 +345,13 @@ def test_picked_segments_are_no_evidence_and_can_be_drawn_later(many, tmp_path):
 # saved
 
 
-def test_the_saved_form_has_rows_and_no_scripts(many):
+def test_the_saved_form_has_pictures_and_rows_and_no_scripts(many):
     bundle = Explorer(many, where="similarity < 0.5")._repr_mimebundle_()
     page = Page(bundle["text/html"]).check_harmless()
     assert "s0" in page.texts
     assert "o'x" in page.texts
+    labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"]
+    assert labels[1] == "similarity: 150 of 300 rows, 0 to 1"
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 

@@ -196,6 +196,17 @@ def test_facts_of_a_segment_are_short_and_similarity_near_1_has_more_decimals():
     assert segment_facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968}) == ["ana", "2.0 s", "similarity 0.9968"]
 
 
+def test_kept_bounds_are_undone_one_correction_at_a_time(workspace):
+    player = Player(workspace, ["a_3.0-5.37"], reviewer="ana")
+    assert ask(player, "undo_correction", number=0)[0] is None
+    for start_ms in (-20, -40, -60):
+        ask(player, "correct", number=0, start_ms=start_ms, end_ms=0)
+    again = Player(workspace, ["a_3.0-5.37"], reviewer="ben")
+    said = [ask(again, "undo_correction", number=0)[0] for _ in range(4)]
+    assert [each and (each["reviewer"], each["start_ms"]) for each in said] == [("ben", -40), ("ben", -20), None, None]
+    assert len(corrections(workspace)) == 0
+
+
 # parts of a clip
 
 
@@ -208,6 +219,9 @@ def test_a_part_is_drawn_as_the_whole_is_without_audio(workspace):
     np.testing.assert_allclose(np.frombuffer(part, np.int8).reshape(100, 2), third, atol=8)
     near = np.frombuffer(bands, np.uint8).reshape(300, BANDS)[100:200].astype(int)
     assert np.abs(np.frombuffer(part_bands, np.uint8).reshape(100, BANDS) - near).mean() < 4
+    _, lanes = ask(player, "picture", **options, lanes=2)
+    assert [len(each) for each in lanes] == [600, 600, 300 * BANDS]
+    assert lanes[0] != lanes[1]
     for wrong in ({"first": 2.0, "last": 1.0}, {"first": -1.0}, {"columns": 10**6}):
         assert "error" in ask(player, "picture", **{**options, **wrong})[0]
 

@@ -81,7 +81,7 @@ def test_text_to_find_stands_for_itself(text):
         ({"where": "segment_id = spk7"}, "there is no column spk7; strings are quoted: 'spk7'"),
         ({"where": "similarity <"}, "not understood; write a condition such as similarity < 0.5"),
         ({"where": "loud(similarity) > 1"}, "there is no function loud"),
-        ({"sort": "similarty"}, "columns are segment_id"),
+        ({"sort": "similarty"}, "did you mean similarity"),
         ({"where": "read_csv('/etc/passwd')"}, "read_csv"),
         ({"where": "__import__('os').system('x')"}, "filter"),
         ({"sort": "sim"}, "no column 'sim'"),
@@ -181,7 +181,7 @@ def test_front_end_sorts_pages_marks_and_moves():
     assert table.selected["segment_id"].to_list() == ["e"]
     assert table.shown["segment_id"].to_list() == ["e", "d", "a"]
     arranged, _ = ask(table, "table.arrange", where="text == 'Dobar don'", find="", sort="", descending=False)
-    assert arranged == {"total": 0, "all": 5, "version": 2}
+    assert arranged == {"total": 0, "all": 5, "version": 2, "note": "no text 'Dobar don'; did you mean 'Dobar dan'?"}
 
 
 def test_an_error_is_sent_to_the_front_end_and_leaves_the_rows_as_they_were():
@@ -216,10 +216,58 @@ def test_a_workspace_whose_table_cannot_be_read(tmp_path, content, message):
 def test_layout_of_columns_outlives_the_view():
     table = SegmentTable(FRAME)
     shown = ["text", "segment_id"]
-    ask(table, "table.layout", shown=shown, widths={"text": 300}, wrap=True)
+    ask(table, "table.layout", shown=shown, widths={"text": 300}, wrap=True, charts=False)
     opened, _ = ask(table, "table.open")
-    assert [opened[key] for key in ("shown", "widths", "wrap")] == [shown, {"text": 300}, True]
+    assert [opened[key] for key in ("shown", "widths", "wrap", "charts")] == [shown, {"text": 300}, True, False]
     assert ask(table, "table.cell", number=1, column="text")[0] == "čuješ li (ovo)?"
+
+
+def test_headers_describe_the_rows_that_are_shown():
+    n = 1000
+    frame = pl.DataFrame(
+        {
+            "id": [f"s{i}" for i in range(n)],
+            "x": [float("nan"), None, float("inf"), *range(n - 3)],
+            "who": ["ana", "ana", "ana", "ben", None] * 200,
+            "ok": [True, False] * 500,
+            "words": [[i] for i in range(n)],
+            "nothing": pl.Series([None] * n, dtype=pl.String),
+        }
+    )
+    table = SegmentTable(frame)
+    found = {name: ask(table, "table.distribution", column=name)[0] for name in frame.columns}
+    assert [found["x"][key] for key in ("min", "median", "max", "missing")] == [0, 498, 996, 3]
+    assert len(found["x"]["counts"]) == 24
+    assert sum(found["x"]["counts"]) == n - 3
+    assert (found["who"]["top"], found["who"]["distinct"], found["who"]["missing"]) == ([["ana", 600], ["ben", 200]], 2, 200)
+    assert dict(found["ok"]["top"]) == {True: 500, False: 500}
+    assert (found["id"]["top"], found["nothing"]["missing"], found["words"]["missing"]) == (None, n, 0)
+    table.narrow("who = 'ben' and x < 20")
+    assert [ask(table, "table.distribution", column="x")[0][key] for key in ("min", "max", "rows")] == [0, 15, 4]
+    table.narrow("x < 0")
+    assert ask(table, "table.distribution", column="x")[0]["rows"] == 0
+
+
+def test_filters_are_kept_in_the_workspace(tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["r"]}), segments=FRAME.drop("list").with_columns(recording_id=pl.lit("r"))
+    )
+    first, second = SegmentTable(workspace, where="similarity < 0.8"), SegmentTable(workspace)
+    assert list(ask(first, "filters.save", name=" low ")[0]) == ["low"]
+    ask(second, "filters.save", name="all")
+    held = ask(SegmentTable(workspace), "filters.list")[0]
+    assert held["low"] == {"where": "similarity < 0.8", "find": "", "sort": "", "descending": False}
+    assert list(ask(first, "filters.delete", name="low")[0]) == ["all"]
+    assert "1 to 100 characters" in ask(first, "filters.save", name="x" * 101)[0]["error"]
+    (workspace.path / "filters.json").write_text(
+        '{"a": 1, "b": {"where": 1}, "c": {"where": "", "find": "x", "sort": "", "descending": true}}'
+    )
+    assert list(ask(second, "filters.list")[0]) == ["c"]
+    (workspace.path / "filters.json").write_text("[")
+    assert "filters.json" in ask(second, "filters.list")[0]["error"]
+    plain = SegmentTable(FRAME)
+    assert list(ask(plain, "filters.save", name="mine")[0]) == list(ask(plain, "filters.list")[0]) == ["mine"]
 
 
 def test_long_frames_are_widgets_and_small_ones_are_plain():

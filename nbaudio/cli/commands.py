@@ -326,9 +326,10 @@ def stats(
     path: Annotated[str, Argument(metavar="W-or-CORPUS")],
     out: Annotated[str | None, Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx")] = None,
     audio: Annotated[bool, Option("--audio/--no-audio", help="clips of some segments in the .html page")] = True,
+    base: Annotated[str | None, Option(metavar="EARLIER", help="compare with it; default: the base beside a corpus")] = None,
 ) -> Report:
     """Report hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
-    return nbaudio.stats(path, out=out, audio=audio)
+    return nbaudio.stats(path, out=out, audio=audio, base=base)
 
 
 @common.command("wheel --out dist")

@@ -1,7 +1,9 @@
 """Read Common Voice: the folder of a language, with tables separated by tabs without quotes; ``validated.tsv`` has all splits."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from nbaudio.core.errors import InputError
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines
 
 _SPLITS = ("train", "dev", "test")
+_DURATIONS = "clip_durations.tsv"
+_MILLISECONDS = re.compile(r"[0-9]{1,12}")
 # Names of columns here, and in the releases.
 _ABOUT = {"speaker_age": ("age",), "speaker_gender": ("gender",), "speaker_accent": ("accents", "accent")}
 _ABOUT |= {name: (name,) for name in ("up_votes", "down_votes", "locale")}
@@ -22,7 +26,7 @@ def read(source: Path) -> Transcripts:
         raise InputError(
             f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; expected the folder of a language"
         )
-    further = ("segment_id", "source_split", *_ABOUT)
+    further = ("segment_id", "source_split", "source_duration", *_ABOUT)
     found = collect_rows(source, _items(source, tables), further=further, expected="a language of Common Voice")
     clips = source / "clips"
     return replace(found, audio_root=clips if clips.is_dir() and not escapes_folder(clips, trusted_root(source)) else None)
@@ -31,9 +35,15 @@ def read(source: Path) -> Transcripts:
 def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem]:
     if escapes_folder(source / "clips", trusted_root(source)):
         yield Problem("clips", None, "a link that points outside the folder, which is not followed; --audio may name its target")
+    durations = {}
+    if (source / _DURATIONS).is_file():
+        for item in _rows(source / _DURATIONS):
+            # The header calls it duration[ms].
+            if not isinstance(item, Problem) and _MILLISECONDS.fullmatch(milliseconds := [*item[1].values()][-1]):
+                durations[item[1].get("clip", "")] = str(Decimal(milliseconds) / 1000)
     splits: dict[str, str] = {}
     for table in tables:
-        for item in _rows(source / f"{table}.tsv"):
+        for item in _rows(source / f"{table}.tsv", "path", "sentence"):
             if isinstance(item, Problem):
                 yield item
                 continue
@@ -49,17 +59,18 @@ def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem
                 "speaker_id": row.get("client_id") or None,
                 "segment_id": clip.removesuffix(".mp3"),
                 "source_split": table if table in _SPLITS else None,
+                "source_duration": durations.get(clip),
                 **{name: next((row[key] for key in keys if row.get(key)), None) for name, keys in _ABOUT.items()},
             }
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]] | Problem]:
+def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]] | Problem]:
     header: list[str] = []
     for number, line in numbered_lines(path):
         fields = line.split("\t")
         if not header:
             header = fields
-            if missing := [name for name in ("path", "sentence") if name not in header]:
+            if missing := [name for name in needed if name not in header]:
                 raise InputError(f"{path}: the column {missing[0]} is missing; it has {', '.join(header)}")
         elif len(fields) != len(header):
             yield Problem(path.name, number, f"{len(fields)} fields, the header has {len(header)}")

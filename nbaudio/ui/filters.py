@@ -1,19 +1,31 @@
 """Filter and sort a frame by SQL conditions, text search and columns; orders are row numbers of the frame (uint32)."""
 
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from difflib import get_close_matches
 from functools import reduce
 from operator import and_
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio.core.atomic import lock, read_json, write_json
 from nbaudio.core.conditions import LONGEST_TEXT, condition_mask
 from nbaudio.core.errors import InputError
+from nbaudio.storage.workspace import Workspace
 
 # Columns needed to find the audio of a segment, hidden from the user.
-INTERNAL_COLUMNS = ("recording_path", "sampling_rate", "num_samples", "place")
+INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "num_samples", "place")
 
 Order = NDArray[np.uint32]
+
+_MOST_VALUES = 10_000  # searched for similar ones
+_LONGEST_NAME, _MOST_SAVED = 100, 500
+_EMPTY = {"where": "", "find": "", "sort": "", "descending": False}
 
 
 def sort_and_filter(
@@ -34,7 +46,9 @@ def sort_and_filter(
     if not sort:
         return kept
     if sort not in columns:
-        raise InputError(f"sort: no column {sort!r}; columns are {', '.join(columns)}")
+        near = get_close_matches(sort, columns, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(columns)}"
+        raise InputError(f"sort: no column {sort!r}; {hint}")
     column = frame[sort]
     if column.dtype.is_float():
         column = column.fill_nan(None)
@@ -49,3 +63,61 @@ def sort_and_filter(
 def visible_columns(frame: pl.DataFrame) -> list[str]:
     """Return the columns of a frame without those that the widgets have joined to segments."""
     return [name for name in frame.columns if name not in INTERNAL_COLUMNS or "recording_path" not in frame.columns]
+
+
+def similar_values(frame: pl.DataFrame, where: str) -> str:
+    """Return which text of a filter no row has, with similar values; empty if there is none."""
+    for name, value in re.findall(r"\b(\w+)\s*==?\s*'([^']*)'", where):
+        if not isinstance(frame.schema.get(name), pl.String | pl.Categorical | pl.Enum):
+            continue
+        if value not in (held := frame[name].cast(pl.String).drop_nulls().unique().sort()):
+            near = get_close_matches(value, held.head(_MOST_VALUES).to_list(), n=3)
+            return f"no {name} '{value}'" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")
+    return ""
+
+
+class SavedFilters:
+    """Filters by name: condition, text to find and order; in ``filters.json`` of a workspace, or in memory only."""
+
+    def __init__(self, workspace: Workspace | None, arrangement: Callable[[], Mapping[str, Any]]) -> None:
+        """Take the workspace, and a function that returns the arrangement of a table, which is saved."""
+        self._path = None if workspace is None else workspace.path / "filters.json"
+        self._held: dict[str, Any] = {}
+        self._arrangement = arrangement
+
+    def _list(self) -> dict[str, Any]:
+        """Return the filters by name, in alphabetical order; entries that are no filters are left out."""
+        if self._path is not None:
+            self._held = read_json(self._path) if os.path.lexists(self._path) else {}
+        kinds = {key: type(empty) for key, empty in _EMPTY.items()}
+        filters = {name: each for name, each in self._held.items() if isinstance(each, dict)}
+        return {
+            name: each
+            for name, each in sorted(filters.items())
+            if all(isinstance(each.get(key), kind) for key, kind in kinds.items())
+        }
+
+    def _save(self, *, name: str) -> dict[str, Any]:
+        """Save the arrangement, in place of one of the same name; return all filters."""
+        name = name.strip()
+        if not 1 <= len(name) <= _LONGEST_NAME:
+            raise InputError(f"filters: a name has 1 to {_LONGEST_NAME} characters")
+        return self._change({name: {key: value for key, value in self._arrangement().items() if key in _EMPTY}})
+
+    def _delete(self, *, name: str) -> dict[str, Any]:
+        """Delete a filter; return the others."""
+        return self._change({name: None})
+
+    def _change(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        with ExitStack() as held_open:
+            if self._path is not None:  # so that two notebooks do not undo each other's changes
+                folder = os.open(self._path.parent, os.O_RDONLY)
+                held_open.callback(os.close, folder)
+                lock(folder, required=False)
+            held = {name: each for name, each in {**self._list(), **changes}.items() if each is not None}
+            if len(held) > _MOST_SAVED:
+                raise InputError(f"filters: at most {_MOST_SAVED} can be saved; delete some")
+            self._held = held
+            if self._path is not None:
+                write_json(self._path, held)
+        return self._list()

@@ -1,7 +1,7 @@
 """Style of plots: colors, axes, bars, histograms and legends, the same in all of them."""
 
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import cycle, pairwise
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,14 @@ def draw_histogram(
     widths, bases = 0.92 * np.diff(edges), drawn.cumsum(axis=0) - drawn
     for counts, base, style, label in zip(drawn, bases, cycle(styles), labels or cycle([""]), strict=False):
         axes.bar(edges[:-1], counts, widths, base, align="edge", label=label, **bar_style(*style))
+    plot, what = axes.figure, axes.get_ylabel() or "segments"
+    for bin_counts, span in zip(drawn.T, pairwise(edges), strict=True):
+        if isinstance(plot, Plot) and any(bin_counts):
+            parts = [f"{what}: {sum(bin_counts):,.0f}"]
+            if len(labels) > 1:
+                parts += [f"{label.rpartition(':')[0] or label}: {n:,.0f}" for label, n in zip(labels, bin_counts, strict=True)]
+            text = f"{axes.get_xlabel()}: {span[0]:.3g} to {span[1]:.3g}\n" + "\n".join(parts)
+            plot.show_on_hover(axes, text, x=span)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.grid(visible=False, axis="x")
 

@@ -1,7 +1,7 @@
 """Plots of each step: axes have units, hatches or words repeat what colors show, names are drawn as they are, never as TeX."""
 
 from collections.abc import Iterable
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,16 +41,18 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
     longest = np.maximum(lengths, spoken)
     scale, unit = style.time_unit(longest.max(initial=0.0))
     axes = style.new_axes(plot.add_subplot(), "Recordings, and how much of each is transcribed", x=f"length [{unit}]")
-    rows = np.arange(len(table))
+    rows, names = np.arange(len(table)), table["recording_id"].to_list()
     axes.barh(rows, lengths / scale, height=0.72, **style.bar_style(style.PALE), label="whole recording")
     axes.barh(rows, spoken / scale, height=0.36, **style.bar_style(style.BLUE, "///"), label="transcribed")
     for row, (codec, rate, channels) in enumerate(table.select("codec", "sampling_rate", "num_channels").iter_rows()):
         note = "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
         color = style.RED if rate is None else "black"
         axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=style.SMALL, color=color, parse_math=False)
+        times = f"{style.show_time(lengths[row])}, transcribed: {style.show_time(spoken[row])}"
+        plot.show_on_hover(axes, f"{names[row]}\n{times}", y=(row - 0.5, row + 0.5))
     in_all = f"{style.show_time(lengths.sum())} in all, transcribed: {style.show_time(spoken.sum())}"
     plot.alt_text = f"Bars of {len(table):,} recordings: {in_all}"
-    style.name_rows(axes, table["recording_id"].to_list())
+    style.name_rows(axes, names)
     axes.set_xlim(0, 1.35 * longest.max(initial=1e-9) / scale)
     style.add_legend(plot)
     return plot
@@ -112,6 +114,9 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     scale, unit = style.time_unit(float(hours.max(initial=0.0)) * 3600)
     style.new_axes(right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]")
     right.plot(curve["threshold"], hours * 3600 / scale, color=style.BLUE, drawstyle="steps-post")
+    for start, segments_kept, hours_kept, share in curve.select("threshold", "segments", "hours", "hours_share").iter_rows():
+        amount = f"{segments_kept:,} segments, {style.show_time(3600 * hours_kept)}, {share:.1%} of all hours"
+        plot.show_on_hover(right, f"threshold {start:g}\nkept: {amount}", x=(start - 0.005, start + 0.005))
     point, kept_hours = (value, kept["hours"] * 3600 / scale), style.show_time(3600 * kept["hours"])
     right.plot(*point, "o", color=style.RED)
     right.set_ylim(bottom=0)
@@ -188,10 +193,14 @@ def claimed(curve: Frame) -> Plot:
 
 
 def _explain_precision(plot: Plot, known: pl.DataFrame, conclusion: str) -> None:
-    """Give the plot an alternative text with the values of at most five thresholds."""
-    few = known.select("threshold", "precision", "low", "high").sort("threshold")[:: max(1, -(-len(known) // 5))]
-    texts = (f"at {at:g}: {estimate:.2%}, interval {low:.2%} to {high:.2%}" for at, estimate, low, high in few.iter_rows())
-    plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(texts)}".strip()
+    """Show values on hover, and give the plot an alternative text with those of at most five thresholds."""
+    points, texts = known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows(), []
+    half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
+    for at, estimate, low, high, reviewed in points:
+        texts.append(f"at {at:g}: {estimate:.2%}, interval {low:.2%} to {high:.2%}")
+        plot.show_on_hover(plot.axes[0], f"{texts[-1]}\n{reviewed:,} segments reviewed", x=(at - half, at + half))
+    few = texts[:: max(1, -(-len(texts) // 5))]
+    plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
 
 
 def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
@@ -288,11 +297,18 @@ def splits(source: Source) -> Plot:
         length = most[name].to_numpy() * 3600 / scale
         left.barh(np.arange(len(most)), length, left=start, **style.bar_style(color, hatch), label=labels[name])
         start = start + length
-    style.name_rows(left, most["speaker_id"].fill_null("(not known)").to_list())
+    names = most["speaker_id"].fill_null("(not known)").to_list()
+    for row, name in enumerate(names):
+        hours = "\n".join(f"{split}: {style.show_time(3600 * most[split][row])}" for split in places)
+        plot.show_on_hover(left, f"{name}\n{hours}", y=(row - 0.5, row + 0.5))
+    style.name_rows(left, names)
     style.new_axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
     bars = right.barh(np.arange(len(why)), why["segments"], **style.bar_style(style.PALE, "\\\\"))
-    listed = ", ".join(f"{reason}: {number:,}" for reason, number in why.select("reason", "segments").head(5).iter_rows())
-    plot.alt_text = f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: {listed or 'none'}"
+    listed = []
+    for row, (reason, number, hours) in enumerate(why.select("reason", "segments", "hours").iter_rows()):
+        listed.append(f"{reason}: {number:,}")
+        plot.show_on_hover(right, f"{listed[-1]} segments, {style.show_time(3600 * hours)}", y=(row - 0.5, row + 0.5))
+    plot.alt_text = f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: {', '.join(listed[:5]) or 'none'}"
     right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=style.SMALL)
     style.name_rows(right, why["reason"].to_list())
     right.xaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -319,6 +335,8 @@ def shards(corpus: str | Path) -> Plot:
         for part, label, (color, hatch) in zip(parts.values(), labels, styles, strict=True):
             rows = np.arange(len(part)) + len(names)
             axes.barh(rows, part["mb"], **style.bar_style(color, hatch), label=label)
+            for row, (name, size, clips) in enumerate(part.select("name", "mb", "segments").iter_rows(), start=len(names)):
+                plot.show_on_hover(axes, f"{name}\n{size:,.3g} MB, {clips:,} clips", y=(row - 0.5, row + 0.5))
             names.extend(part["name"])
         style.name_rows(axes, names)
     plot.alt_text = f"Sizes of {len(table):,} shards, {table['mb'].sum():,.4g} MB in all. {'; '.join(labels)}"

@@ -3,7 +3,10 @@
 from contextlib import contextmanager
 
 import numpy as np
+import polars as pl
 import pytest
+import soundfile as sf
+from conftest import sweeps
 from test_browser_widgets import SOUNDS, WIDGETS, cells, lab, notebook, pixels, sound, workspace
 
 from nbaudio.corpus.materialize import materialize
@@ -196,9 +199,36 @@ def test_bounds_are_dragged_outwards_kept_and_undone(lab, workspace):
         page.wait_for_selector("button:visible:has-text('undo')")
         assert corrections(workspace)["start_sample"][0] == first[0] + RATE // 50
         page.keyboard.press("Shift+K")
+        page.wait_for_selector(said.format(moved.split(": ")[1]))
+        assert corrections(workspace).select("start_sample", "end_sample").row(0) == first
+        page.get_by_role("button", name="withdraw the saved bounds").click()
         page.wait_for_selector(".nba-correcting", state="hidden")
     assert len(corrections(workspace)) == 0
-    assert len(ReviewState.load(workspace).correction_log) == 3
+    assert len(ReviewState.load(workspace).correction_log) == 4
+
+
+@pytest.mark.parametrize(("channels", "rate"), [(2, 48000), (3, 44100)])
+def test_each_channel_has_a_waveform(lab, workspace, channels, rate):
+    page = lab[2]
+    tone = sweeps(30, rate)[:, :1] * np.arange(channels)  # the first is silent
+    sf.write(workspace.audio_root / "a.wav", tone / channels, rate)
+    facts = {"sampling_rate": rate, "num_channels": channels, "num_samples": 30 * rate}
+    workspace.save(
+        recordings=workspace.recordings.with_columns(**{name: pl.lit(value) for name, value in facts.items()}),
+        segments=workspace.segments.with_columns(pl.col("start_sample", "end_sample") * rate // RATE),
+    )
+    with player(lab, workspace):
+        height = pixels(page, ".nba-canvas").shape[0]
+        page.get_by_role("button", name="a waveform for each channel").click()
+        page.wait_for_function("(height) => document.querySelector('.nba-canvas').height > height", arg=height)
+        picture = pixels(page, ".nba-canvas")
+        lane = (picture.shape[0] - 130) // channels
+        inked = [(picture[i * lane + 2 : i * lane + lane - 16, 100:, 3] > 0).mean() for i in range(channels)]
+        assert inked[0] < 0.1 < inked[1]
+        assert inked == sorted(inked), "the louder, the higher"
+        assert page.evaluate("() => document.querySelectorAll('audio')[0].duration") == pytest.approx(2, abs=0.01)
+        page.keyboard.press("m")
+        page.wait_for_function("(height) => document.querySelector('.nba-canvas').height === height", arg=height)
 
 
 def test_clips_of_a_corpus_have_the_same_player_without_bounds(lab, workspace):

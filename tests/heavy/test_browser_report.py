@@ -1,5 +1,6 @@
 """The statistics page in Chromium, opened as a file: light and dark, values on hover, clips that play, nothing fetched."""
 
+import re
 from itertools import pairwise
 
 import polars as pl
@@ -76,8 +77,12 @@ def test_a_page_is_read_heard_and_hovered_offline(pages):
             duration, played = page.evaluate(PLAY)
             assert duration > 0
             assert played > 0
-            # A link to a finding leads to its section.
+            # A link to a finding leads to its section; a bar says its numbers under the pointer.
             page.get_by_role("link", name="Durations and similarity").click()
+            bar = page.locator("svg .nbaudio-values rect").first
+            bar.hover()
+            assert re.search(r"segments: \d", bar.locator("title").text_content())
+            assert bar.evaluate("(element) => element.matches(':hover')")
             assert all(page.locator("svg[role=img]").evaluate_all("all => all.map((each) => each.ariaLabel.length > 20)"))
             # Narrow windows and paper: nothing sticks out of the page, and a plot stays legible.
             page.set_viewport_size(NARROW)

@@ -1,4 +1,4 @@
-"""SegmentTable in JupyterLab: rows that play, columns, plain frames."""
+"""SegmentTable in JupyterLab: rows that play, columns, distributions, saved filters, plain frames."""
 
 import json
 
@@ -71,10 +71,15 @@ def test_a_row_plays_follows_python_and_is_copied(lab, workspace):  # noqa: F811
         assert cells(page) == before
 
 
-def test_columns_keep_their_places_widths_and_wrapping(lab, workspace):  # noqa: F811
+def test_columns_keep_their_places_widths_and_wrapping_and_show_what_is_in_them(lab, workspace):  # noqa: F811
     page = lab[2]
     with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
         header = page.get_by_role("columnheader")
+        chart = header.filter(has_text="similarity").get_by_role("img")
+        expect(chart).to_have_attribute("aria-label", "min 0, median 0.5, max 1, 0 % missing")
+        label = header.filter(has_text="speaker_id").get_by_role("img").get_attribute("aria-label")
+        assert label.startswith("3 different, ")
+        assert "spk0 33.3 %" in label
         # A drag at the edge, and the keyboard.
         grip = header.filter(has_text="speaker_id").locator(".nba-grip")
         box = grip.bounding_box()
@@ -123,6 +128,32 @@ def test_columns_keep_their_places_widths_and_wrapping(lab, workspace):  # noqa:
         for view in (views.nth(0), views.nth(1)):
             expect(view.locator(".nba-count")).to_have_text("2 of 9")
             expect(view.locator(".nba-row:not([hidden])")).to_have_count(2)
+
+
+def test_filters_are_saved_for_other_notebooks(lab, workspace):  # noqa: F811
+    page = lab[2]
+    with notebook(lab, workspace, "widgets.SegmentTable(W)"):
+        page.locator(".nba-where").fill("similarity > 0.5")
+        page.locator(".nba-where").press("Enter")
+        page.wait_for_selector(".nba-count:text('4 of 9')")
+        page.get_by_role("button", name="sort by similarity").click()
+        page.get_by_role("button", name="saved filters").click()
+        for name in ("good ones", HOSTILE):
+            page.get_by_label("name of the filter").fill(name)
+            page.get_by_label("name of the filter").press("Enter")
+            expect(page.locator(".nba-filters button", has_text=name[:5])).to_be_visible()
+    with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:  # another kernel
+        page.wait_for_selector(".nba-count:text-is('9')")
+        page.get_by_role("button", name="saved filters").click()
+        page.get_by_role("button", name=f"delete {HOSTILE}").click()
+        expect(page.locator(".nba-filters .nba-choice")).to_have_count(2)
+        page.get_by_role("button", name="filter by good ones").click()
+        page.wait_for_selector(".nba-count:text('4 of 9')")
+        page.wait_for_selector("[aria-sort=ascending]:has-text('similarity')")
+        assert page.locator(".nba-where").input_value() == "similarity > 0.5"
+        assert ask("table.where") == "'similarity > 0.5'"
+        assert page.evaluate("() => window.hurt") is None
+    assert list(json.loads((workspace.path / "filters.json").read_text())) == ["good ones"]
 
 
 def test_plain_frames_keep_the_ends_of_long_ids(lab, workspace):  # noqa: F811

@@ -211,7 +211,7 @@ def test_table_sorts_filters_moves_marks_and_tells_python(lab, workspace):
         page.wait_for_selector(".nba-alarm", state="hidden")
         page.locator(".nba-where").fill("speaker_id = 'nobody'")
         page.locator(".nba-where").press("Enter")
-        page.wait_for_selector('.nba-count:has-text("0 of 9")')
+        page.wait_for_selector(".nba-count:has-text(\"0 of 9: no speaker_id 'nobody'\")")
         page.locator(".nba-where").fill("")
         page.locator(".nba-find").fill("ŠEST")
         page.wait_for_selector(".nba-count:text('1 of 9')")
@@ -438,13 +438,15 @@ def test_progress_is_a_bar_that_ends_as_a_line(lab, workspace):
         "import time\nfrom nbaudio.core.progress import progress\nwith progress('verify', 20, 'shards') as advance:\n"
         "    for _ in range(20):\n        advance(1)\n        time.sleep(0.15)"
     )
-    ended = ".jp-OutputArea-output:has-text('verify 100% 20/20 shards')"
+    ended = ".jp-OutputArea-output:has-text('verify: 20 shards in 00:03')"
     with notebook(lab, workspace, "widgets.TranscriptDiff(W, ['s0'])", slow):
         page.wait_for_selector(ended)
         # Once more, and looked at meanwhile.
         page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
-        page.wait_for_selector(".jp-OutputArea-output:has-text('20 shards') progress:not([value='1.000'])")
+        page.wait_for_selector(".widget-hbox:has-text('verify') .widget-hprogress")
+        page.wait_for_selector(".widget-hbox:has-text('shards')")
         page.wait_for_selector(ended)
+        assert page.locator(".widget-hprogress").count() == 0
         assert page.locator("[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
 
 

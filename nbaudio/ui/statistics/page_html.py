@@ -13,6 +13,7 @@ from nbaudio.ui.widgets.static_html import Clips, Table
 
 _STYLE = "\n" + front_end("stats_page", kind="css")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
+_LONG_NOTE = 60
 
 
 @dataclass(frozen=True)
@@ -69,5 +70,6 @@ def _figures(section: Section) -> Iterator[str]:
     yield "<dl>"
     for what, value, note in section.figures.iter_rows():
         noted = f'<dd class="note">{escape(note)}</dd>' if note else ""
-        yield f'<div><dt>{escape(what)}</dt><dd class="figure">{escape(show(value))}</dd>{noted}</div>'
+        wide = ' class="wide"' if len(note) > _LONG_NOTE else ""
+        yield f'<div{wide}><dt>{escape(what)}</dt><dd class="figure">{escape(show(value))}</dd>{noted}</div>'
     yield "</dl>\n"

@@ -18,7 +18,7 @@ PAGE_SUFFIXES = (".html", ".xlsx")
 _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
 
 
-def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True) -> Report:
+def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True, base: str | Path | None = None) -> Report:
     """Report segments, hours, speakers, durations, similarity, splits and reasons.
 
     Args:
@@ -26,6 +26,8 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
         out: a file for one page with all of it and more, in tables, plots and examples: .html (self-contained, works offline)
             or .xlsx; an existing file is replaced.
         audio: the .html has the first seconds of some segments to listen to, at most 8 MB; False leaves them out.
+        base: an earlier corpus or workspace, with which the page compares this one as `diff` does. By default, that of a corpus
+            whose base is in a folder beside it.
 
     Raises:
         InputError: `path` is neither, or `out` has another ending.
@@ -42,7 +44,7 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
         from nbaudio.ui.statistics.page_html import render_page  # these take a second to import
         from nbaudio.ui.statistics.stats_page import page_sections, write_workbook
 
-        title, sections = page_sections(path, segments, facts, audio=audio and suffix == ".html")
+        title, sections = page_sections(path, segments, facts, audio=audio and suffix == ".html", base=base)
         page = render_page(title, sections).encode() if suffix == ".html" else write_workbook(title, sections)
         with atomic_write(Path(out)) as partial:
             partial.write_bytes(page)

@@ -14,6 +14,8 @@ import polars.selectors as cs
 
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.source_splits import ordered_splits
+from nbaudio.corpus.base_version import find_base
+from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.claims import THRESHOLDS
 from nbaudio.proof.evidence import describe_claim, describe_parts, describe_progress, selection_claim, selection_threshold
@@ -36,7 +38,7 @@ _LONGEST_NAME = 31
 
 
 def page_sections(
-    path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any], *, audio: bool = True
+    path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any], *, audio: bool = True, base: str | Path | None = None
 ) -> tuple[str, list[Section]]:
     """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
     folder = folder_at(path)
@@ -59,11 +61,34 @@ def page_sections(
         with_clips(_reasons(segments), REASONS),
         _vocabulary(kept),
         *_model(path, segments),
+        *_since(base or (None if state else find_base(folder)), path),
     ]
     if state is None:
         plot = plots.shards(path)
         found.append(Section("Shards", "The files of the corpus.", {}, plot, plot.alt_text))
     return notes.get("about", {}).get("title") or str(path).rstrip("/").rpartition("/")[2], found
+
+
+def _since(base: str | Path | None, path: str | Path) -> list[Section]:
+    if base is None:
+        return []
+    found = diff(base, path).facts
+    kinds = ("added", "removed", "moved", "changed")
+    rows = [{"what": kind, **{name: found[kind][name] for name in ("segments", "hours", "speakers")}} for kind in kinds]
+    reasons = [
+        {"what": kind, **row, "examples": ", ".join(row["examples"])}
+        for kind, name in zip(kinds, ("added_because", "removed_because", "moved_between"), strict=False)
+        for row in found.get(name, [])
+    ]
+    by_split = [{fact_label(name): value for name, value in row.items()} for row in found["by_split"]]
+    tables = {"Changes": pl.DataFrame(rows), "By split": pl.DataFrame(by_split)}
+    tables |= {"Reasons": pl.DataFrame(reasons)} if reasons else {}
+    tables |= {"Shards": _pairs(found["shards"])} if "shards" in found else {}
+    if "evidence" in found:
+        tables["Evidence before and after"] = pl.DataFrame(found["evidence"], infer_schema_length=None)
+    headline = ", ".join(f"{row['segments']:,} {row['what']}" for row in rows)
+    about = f"Compared with {str(base).rstrip('/').rpartition('/')[2]}."
+    return [Section("Since the earlier version", about, tables, None, headline)]
 
 
 def _workspace_notes(state: ProofState) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from nbaudio.ui.widgets.base import Handler, Response
 RATE = 16000
 LONGEST_S = 120.0  # of a live clip, whatever a table says
 MOST_CONTEXT_S = 30.0
-_CACHED_SOUNDS = 4
+MOST_LANES = 8  # channels drawn one below another
+_CACHED_SOUNDS = 4 + MOST_LANES
 _MOST_COLUMNS = 4096
 BANDS, peaks = drawing.BANDS, drawing.peaks
 spectrogram = partial(drawing.spectrogram, rfft=fft.rfft)  # NumPy's transform takes three times as long
@@ -100,17 +101,22 @@ class Playback:
         facts = {"seconds": len(sound.samples) / sound.rate, "start": sound.start, "end": sound.end}
         return Response(facts, drawn, [encode_clip(sound.samples, sound.rate, "wav")])
 
-    def picture(self, *, number: int, first: float, last: float, columns: int, **options: Any) -> Response:
-        """Return peaks and spectrogram of a clip from `first` to `last` seconds, as buffers."""
+    def picture(self, *, number: int, first: float, last: float, columns: int, lanes: int = 1, **options: Any) -> Response:
+        """Return peaks and spectrogram of a clip from `first` to `last` seconds; of several `lanes` the peaks of each channel."""
         _check_columns(columns)
         sound = self._sound(number, **options)
         if not 0 <= first < last:
             raise InputError(f"{first:g} to {last:g} s: not inside the clip")
         begin, end = (share * sound.rate / len(sound.samples) for share in (first, last))
         start = min(int(begin * len(sound.samples)), len(sound.samples) - 1)
-        part = sound.samples[start : max(start + 1, int(end * len(sound.samples)))]
-        drawn = [peaks(part, columns).tobytes(), spectrogram(sound.samples, columns, begin, end).tobytes()]
-        return Response({}, drawn, [])
+        stop = max(start + 1, int(end * len(sound.samples)))
+        waves = sound.samples[None]
+        if lanes > 1:
+            own = [options | {"channel": str(channel), "even": False} for channel in range(min(lanes, MOST_LANES))]
+            waves = np.stack([self._sound(number, **each).samples for each in own]).astype(np.float32)
+            waves = (waves * (32767 / max(1.0, float(np.abs(waves).max())))).astype(np.int16)
+        drawn = [peaks(wave[start:stop], columns).tobytes() for wave in waves]
+        return Response({}, [*drawn, spectrogram(sound.samples, columns, begin, end).tobytes()], [])
 
 
 def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:

@@ -91,6 +91,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         order: dict[str, Any] = {"where": where or "", "sort": sort, "descending": descending}
         self._table = SegmentTable(replace(self._segments, frame=frame), columns=shown, player=False, **order)
         self._rows = self._table._rows
+        self._rows.layout["charts"] = False  # the histograms show more
         self._player = Player(self._segments, reviewer=self._reviewer)
         self._player._calls["player.turn"] = self._turn
         if histograms is None:
@@ -269,8 +270,8 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self._scatter.refresh()
 
     def static_html(self) -> str:
-        """Return the first rows, without scripts."""
-        return self._table.static_html()
+        """Return the histograms and the first rows, without scripts."""
+        return f"<div>{self._histograms.static_html()}{self._table.static_html()}</div>"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         return {**super()._repr_mimebundle_(**options), "text/html": self.static_html()}

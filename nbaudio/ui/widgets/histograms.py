@@ -1,6 +1,7 @@
 """Histograms of columns and a scatter of two, to choose rows by: ranges are brushed, values picked, a box drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from nbaudio.core.tables import hypothesis_names
 from nbaudio.ui.filters import Order, visible_columns
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import Density, NumberBins, ValueCounts, density, number_bins, value_counts, value_name
+from nbaudio.ui.widgets.static_html import Table
 
 MOST_VALUES = 8  # shown of a column; others are found by a search
+_SAVED_HEIGHT = 60
 SIZE = (80, 56)  # cells of a scatter across and up: a few kilobytes, whatever the number of rows
 
 Rows = Callable[[], Order]
@@ -126,6 +129,35 @@ class Histograms(BaseWidget):
         except InputError:
             self._chosen = before
             raise
+
+    def static_html(self) -> str:
+        """Return the histograms as pictures and tables, with the part that passes all filters."""
+        rows, parts = self._rows(), []
+        for column in self._columns:
+            item = self._item(column, rows)
+            parts.append(f"<p><code>{escape(column)}</code></p>{_picture(item) if 'edges' in item else _counts(item)}")
+        return "".join(parts)
+
+
+def _picture(item: Mapping[str, Any]) -> str:
+    most, edges = max(1, *item["all"]), item["edges"]
+    bars = []
+    for name, color in (("all", "#9a9a9a"), ("passing", "#0072b2")):
+        for place, count in enumerate(item[name]):
+            height = round(_SAVED_HEIGHT * count / most, 1)
+            spot = f'x="{place * 10}" y="{_SAVED_HEIGHT - height:g}" width="9" height="{height:g}"'
+            bars.append(f'<rect {spot} fill="{color}"></rect>')
+    label = f"{sum(item['passing']):,} of {sum(item['all']):,} rows, {edges[0]:g} to {edges[-1]:g}"
+    width = 10 * len(item["all"])
+    svg = f'<svg role="img" aria-label="{escape(item["column"])}: {label}" viewBox="0 0 {width} {_SAVED_HEIGHT}"'
+    style = f"width:100%;max-width:{max(200, width)}px;height:{_SAVED_HEIGHT}px"
+    return f'{svg} preserveAspectRatio="none" style="{style}">{"".join(bars)}</svg><p>{label}</p>'
+
+
+def _counts(item: Mapping[str, Any]) -> str:
+    rows = [{item["column"]: one["name"], "shown": one["passing"], "of": one["all"]} for one in item["values"]]
+    frame = pl.DataFrame(rows, {item["column"]: pl.String, "shown": pl.Int64, "of": pl.Int64})
+    return Table(frame, MOST_VALUES, len(frame) + item["more"])._repr_html_()
 
 
 class Scatter(BaseWidget):

@@ -118,7 +118,7 @@ class CorpusPlayback(Playback):
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words and sampling rate of a clip."""
         row = self.frame.row(number, named=True)
-        return described(row, align_lines(row), _place(row), correction=None, rate=row["sampling_rate"])
+        return described(row, align_lines(row), _place(row), correction=None, rate=row["sampling_rate"], channels=1)
 
     def read(self, number: int, *, even: bool = False, **_options: Any) -> Sound:
         """Read a clip by its byte offset, at most `LONGEST_S`; it has no context and no other channels."""

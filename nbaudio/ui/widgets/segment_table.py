@@ -10,8 +10,8 @@ from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import hypothesis_names
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.filters import visible_columns
-from nbaudio.ui.widgets.base import BaseWidget, esm
+from nbaudio.ui.filters import SavedFilters, visible_columns
+from nbaudio.ui.widgets.base import BaseWidget, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
 from nbaudio.ui.widgets.static_html import MOST_ROWS, Table
 from nbaudio.ui.widgets.table_view import TableView
@@ -29,7 +29,7 @@ def default_columns(columns: Sequence[str], frame: pl.DataFrame) -> list[str]:
 class SegmentTable(BaseWidget):
     """All segments of a workspace, to sort, filter, select and play; ``?`` shows the keys."""
 
-    _esm = esm("core", "table_columns", "table", "diff", "player_drawing", "player", "segment_table")
+    _esm = esm("core", "table_columns", "table", "table_filters", "diff", "player_drawing", "player", "segment_table")
     height = traitlets.Int(340).tag(sync=True)
     current = traitlets.List([-1, 0]).tag(sync=True)
     """Row under the cursor as its number in the frame (-1 for none), and how many times play was requested."""
@@ -78,9 +78,12 @@ class SegmentTable(BaseWidget):
         if not columns:
             raise InputError("columns: name at least one")
         self._rows = TableView(frame, columns, where=where, find=find, sort=sort, descending=descending)
+        self._rows.layout["charts"] = True
+        saved = SavedFilters(None if segments is None else segments.workspace, lambda: self._rows.arrangement)
+        filters = handlers(saved, "filters", "list", "save", "delete")
         playback = SegmentPlayback(segments, reviewer).calls if player and segments is not None else {}
         mode = "linked" if not player else "missing" if segments is None else "own"
-        super().__init__({**self._rows.calls, **playback}, _player=mode)
+        super().__init__({**filters, **self._rows.calls, **playback}, _player=mode)
 
     def narrow(self, where: str) -> None:
         """Show only rows that meet a further SQL condition, beside the one in the filter field; "" shows all again.

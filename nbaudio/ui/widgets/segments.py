@@ -12,7 +12,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, hypothesis_names, with_durations
 from nbaudio.core.times import rescale, utc_now
 from nbaudio.review.review_page import segment_facts
-from nbaudio.review.state import Correction, append_corrections, corrections
+from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.aligned_words import MOST_CHARACTERS, WordPair, align_words
@@ -58,7 +58,7 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
             raise InputError(f"{workspace.path}: no segment {missing!r}")
         frame = found.select(frame.columns)
     recordings = workspace.recordings.unique("recording_id", keep="first")
-    facts = recordings.select("recording_id", "num_samples", recording_path="path")
+    facts = recordings.select("recording_id", "num_samples", recording_path="path", recording_channels="num_channels")
     frame = with_durations(frame, recordings).join(facts, on="recording_id", how="left", maintain_order="left")
     return Segments(workspace, workspace.audio, frame)
 
@@ -82,13 +82,13 @@ class SegmentPlayback(Playback):
     def __init__(self, segments: Segments, reviewer: str) -> None:
         super().__init__()
         self.segments, self.reviewer = segments, reviewer
-        self.calls["correct"] = self.correct
+        self.calls |= {"correct": self.correct, "undo_correction": self.undo_correction}
         self._corrected = {row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)}
 
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words (with the number of characters that are cut) and correction of a segment."""
         row, lines = self.segments.row(number), self.segments.lines(number)
-        return described(row, lines, correction=self._correction(row), rate=RATE)
+        return described(row, lines, correction=self._correction(row), rate=RATE, channels=row["recording_channels"])
 
     def read(self, number: int, **options: Any) -> Sound:
         """Read the audio of a segment, see `read_sound`."""
@@ -102,8 +102,27 @@ class SegmentPlayback(Playback):
         if not 0 <= start < end <= row["num_samples"]:
             held = row["num_samples"]
             raise InputError(f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {held}")
-        moved: tuple[int | None, int | None] = (start, end) if start_ms or end_ms else (None, None)
-        correction = Correction(row["segment_id"], *moved, was_start, was_end, self.reviewer, utc_now())
+        return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
+
+    def undo_correction(self, *, number: int) -> dict[str, Any] | None:
+        """Log the correction before the last one once more, or a withdrawal if there was none."""
+        row = self.segments.row(number)
+        kept: list[tuple[int | None, int | None]] = []
+        for each in ReviewState.load(self.segments.workspace).correction_log:
+            if (each.segment_id, each.was_start, each.was_end) != (row["segment_id"], row["start_sample"], row["end_sample"]):
+                continue
+            bounds = (each.start_sample, each.end_sample)
+            if each.start_sample is None:
+                kept.clear()
+            elif bounds in kept[-2:-1]:
+                kept.pop()  # this was an undo
+            else:
+                kept.append(bounds)
+        return self._correct(row, kept[-2] if len(kept) > 1 else (None, None)) if kept else None
+
+    def _correct(self, row: dict[str, Any], bounds: tuple[int | None, int | None]) -> dict[str, Any] | None:
+        was = (row["start_sample"], row["end_sample"])
+        correction = Correction(row["segment_id"], *bounds, *was, self.reviewer, utc_now())
         append_corrections(self.segments.workspace, [correction])
         self._corrected[row["segment_id"]] = asdict(correction)
         return self._correction(row)

@@ -1,4 +1,4 @@
-"""State of a table in Python: order, layout, cursor and marks of a frame, and its pages of rows."""
+"""State of a table in Python: order, layout, cursor and marks of a frame, its pages of rows, and what column headers show."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,12 +9,16 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
-from nbaudio.ui.filters import Order, sort_and_filter, visible_columns
+from nbaudio.ui.filters import Order, similar_values, sort_and_filter, visible_columns
 from nbaudio.ui.widgets.base import handlers
 
 MOST_ROWS = 500  # of a page
 MOST_CHARACTERS = 400  # of a cell
 _MOST_COPIED = 100_000  # characters of a cell
+BINS = 24
+_MOST_DESCRIBED = 500_000  # rows that a header describes; of more, every second, third, ...
+_TOP = 4
+_SAMPLE = 5000
 
 
 def row_page(frame: pl.DataFrame, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
@@ -43,12 +47,12 @@ class TableView:
         self.marked: set[int] = set()
         self.arrangement = {"where": "", "find": "", "sort": "", "descending": False, **order}
         self.narrowed = ""
-        self.layout: dict[str, Any] = {"widths": {}, "wrap": False}
+        self.layout: dict[str, Any] = {"widths": {}, "wrap": False, "charts": False}
         self.version = 0
         self.changed: Callable[[], None] = lambda: None  # called when other rows are shown or marked
         self.order: Order = sort_and_filter(frame, **self.arrangement)
         row_page(frame, self.order, 0, 1, self.columns)  # checks the columns
-        names = ("open", "arrange", "rows", "layout", "cell", "cursor", "mark")
+        names = ("open", "arrange", "rows", "layout", "distribution", "cell", "cursor", "mark")
         self.calls = {**handlers(self, "table", *names), "table.position": self.go_to}
 
     def _open(self) -> dict[str, Any]:
@@ -57,7 +61,8 @@ class TableView:
         return {**opened, **self.layout, **self._size()}
 
     def _size(self) -> dict[str, Any]:
-        return {"total": len(self.order), "all": len(self.frame), "version": self.version}
+        note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
+        return {"total": len(self.order), "all": len(self.frame), "version": self.version, **({"note": note} if note else {})}
 
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
         self.order = sort_and_filter(self.frame, **arrangement, narrowed=self.narrowed)
@@ -102,8 +107,11 @@ class TableView:
         return self.current
 
     def _layout(self, *, shown: list[str], **layout: Any) -> None:
-        """Keep the columns shown, in their order, and `widths` in pixels by name and `wrap` (a boolean)."""
+        """Keep the columns shown, in their order, and `widths` in pixels by name, `wrap` and `charts` (booleans)."""
         self.columns, self.layout = shown, layout
+
+    def _distribution(self, *, column: str) -> dict[str, Any]:
+        return distribution(self.frame[column], self.order)
 
     def _cell(self, *, number: int, column: str) -> str:
         """Return the value of a cell as text, longer than a page of rows has it."""
@@ -134,3 +142,27 @@ class TableView:
 
 def _kind(dtype: pl.DataType) -> str:
     return "float" if dtype.is_float() else "integer" if dtype.is_integer() else "text"
+
+
+def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
+    """Return what a column's header shows, from one row in `step`; `distinct` and `top` are null if most values occur once."""
+    step = -(-len(order) // _MOST_DESCRIBED) or 1
+    values = column if step == 1 and len(order) == len(column) else column[order[::step]]
+    found: dict[str, Any] = {"rows": len(values), "step": step}
+    if column.dtype.is_numeric():
+        held = values.cast(pl.Float64).to_numpy()
+        held = held[np.isfinite(held)]
+        found["missing"] = len(values) - len(held)
+        if len(held):
+            found["counts"] = np.histogram(held, BINS)[0].tolist()
+            found |= {"min": float(held.min()), "median": float(np.median(held)), "max": float(held.max())}
+        return found
+    found["missing"] = values.null_count()
+    if column.dtype.is_nested() or column.dtype == pl.Binary or found["missing"] == len(values):
+        return found
+    values = values.drop_nulls()
+    some = values.gather_every(len(values) // _SAMPLE or 1)
+    if len(some) > 1 and some.n_unique() > len(some) / 2:
+        return {**found, "distinct": None, "top": None}
+    counted = values.value_counts(sort=True, name="count")
+    return {**found, "distinct": len(counted), "top": [[cell(value), count] for value, count in counted.head(_TOP).rows()]}

@@ -92,14 +92,16 @@ function onDrag(element, { onDown = () => {}, onMove, onUp = () => {}, upright =
 }
 
 /** Create a menu, and the button that opens and closes it; `opened` is called each time it opens. */
-function createMenu(label, title) {
-  const menu = make("div", { class: "nba-menu", hidden: true, role: "group", "aria-label": label });
-  const choose = button(label, title, () => {
-    menu.hidden = !menu.hidden;
-    choose.setAttribute("aria-expanded", !menu.hidden);
-  });
-  choose.setAttribute("aria-expanded", false);
-  return { menu, choose };
+function createMenu(label, title, attributes = {}, opened = () => {}) {
+  const menu = make("div", { class: "nba-menu", hidden: true, ...attributes });
+  const choose = button(label, title, () => toggle(menu.hidden));
+  function toggle(on) {
+    menu.hidden = !on;
+    choose.setAttribute("aria-expanded", on);
+    if (on) opened();
+  }
+  toggle(false);
+  return { menu, choose, toggle };
 }
 
 /** Create a checkbox with its label; `changed(on)` is called when it is changed. */

@@ -163,7 +163,7 @@ function createKernel(data, { onChange }) {
       const columns = shown.map((name) => ({ name, kind: name === "clip" ? "integer" : "text" }));
       const all = { where: "", find: "", sort: "", descending: false };
       handlers["table.arrange"](all);
-      return { columns, shown, order: all, widths: {}, wrap: false, cursor: nextOpen(-1) ?? 0, ...size() };
+      return { columns, shown, order: all, widths: {}, wrap: false, charts: false, cursor: nextOpen(-1) ?? 0, ...size() };
     },
     "table.arrange": ({ find, sort, descending }) => {
       const wanted = find.toLowerCase();
@@ -180,7 +180,7 @@ function createKernel(data, { onChange }) {
     "table.cursor": () => null,
     "table.layout": () => null,
     segment: ({ number: which }) => ({
-      ...clips[which], rate: CLIP_RATE, correction: null,
+      ...clips[which], channels: 1, rate: CLIP_RATE, correction: null,
       words: clips[which].words.map(([kind, reference, hypothesis, start, end]) => ({ kind, reference, hypothesis, start, end })),
     }),
     clip,

@@ -40,6 +40,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   const context = control("context", "c", `${CONTEXT_S} s more context on both sides; with Shift none`, () => widen(CONTEXT_S, CONTEXT_S));
   const even = control("even volume", "v", "play all clips at equal loudness, or as recorded", () => change({ even: !settings.even }));
   const channel = control("channel: own", "h", "channel of the segment, mix, left or right", () => nextChannel());
+  const apart = control("channels apart", "m", "a waveform for each channel", () => separate());
   const zoomOut = control("−", "", "zoom out (key Z)", () => zoom(1 / ZOOM));
   const fit = control("zoom", "f", "the whole clip", () => timeline.fit());
   const zoomIn = control("+", "", "zoom in (key z; the wheel with Ctrl)", () => zoom(ZOOM));
@@ -48,9 +49,10 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   const diff = createDiff(words, { onSeek: (seconds) => state.clip && (jump(seconds), play()) });
   const group = (...children) => make("span", { class: "nba-group" }, ...children);
   const zooming = group(zoomOut, fit, zoomIn);
-  const bar = make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, zooming, level, time);
+  const bar = make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, apart, zooming, level, time);
   host.append(title, stage, bar, bounds.bar, words);
   even.setAttribute("aria-pressed", settings.even);
+  apart.hidden = true;
   for (const each of [only, context, channel]) each.hidden = fixed;
   even.hidden = !levels;
   setLevels();
@@ -81,6 +83,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
       title.replaceChildren(...factsOf(result));
       diff.show(result.words, result.unshown, result.lines);
       timeline.describe(result);
+      apart.hidden = timeline.channels() < 2;
       onShown(result);
       drawMarks();
     });
@@ -153,6 +156,8 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     const all = [null, "mix", "left", "right"];
     change({ channel: all[(all.indexOf(settings.channel) + 1) % all.length] });
   }
+
+  const separate = () => apart.setAttribute("aria-pressed", timeline.separate());
 
   function setLevels(next = () => {}) {
     next();
@@ -325,6 +330,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
       c: () => widen(CONTEXT_S, CONTEXT_S), b: () => widen(CONTEXT_S, 0), a: () => widen(0, CONTEXT_S), C: () => (Object.assign(extra, none), change(none)),
     }],
     ["h", "channel: the segment's own, mix, left, right", { h: nextChannel }],
+    ["m", "a waveform for each channel", { m: separate }],
     ["q w", "move the start of the segment back, ahead", { q: () => bounds.nudge(-NUDGE_MS, 0), w: () => bounds.nudge(NUDGE_MS, 0) }],
     ["o p", "move the end of the segment back, ahead", { o: () => bounds.nudge(0, -NUDGE_MS), p: () => bounds.nudge(0, NUDGE_MS) }],
     ["k K", "save the moved bounds; undo that", { k: bounds.keep, K: bounds.undo }],

@@ -9,7 +9,7 @@ function createBounds(stage, { state, timeline, request, extend, control }) {
   const bounds = ["start", "end"].map((side) => make("div", { class: `nba-bound nba-bound-${side}`, title: `the segment's ${side}: drag to move it`, hidden: true }));
   const keep = control("keep bounds", "k", "save the moved bounds in the log of corrections", () => keepBounds());
   const revert = control("as they were", "Esc", "undo the move", () => release());
-  const undo = control("undo", "K", "withdraw the saved bounds", () => undoKept());
+  const undo = control("undo", "K", "withdraw the saved bounds; those saved before them count again", () => undoKept());
   const shift = make("span", { class: "nba-shift" });
   const bar = make("div", { class: "nba-bar nba-correcting", hidden: true }, shift, keep, revert, undo);
   stage.append(...veils, ...bounds);
@@ -69,7 +69,7 @@ function createBounds(stage, { state, timeline, request, extend, control }) {
   }
 
   async function undoKept() {
-    if (state.facts?.correction && !isMoved()) await save("correct", { start_ms: 0, end_ms: 0 });
+    if (state.facts?.correction && !isMoved()) await save("undo_correction", {});
   }
 
   ["start", "end"].forEach((side, i) => {

@@ -36,7 +36,7 @@ function createClips(stage, { state, root, request, timeline, onLimit, onEnd, on
       asked, audio, from, to,
       finest: result.finest, // no picture of a part is sharper
       length: result.end - result.start, // of the segment
-      whole: pictureOf(buffers, from, to),
+      whole: { 1: pictureOf(buffers, from, to) },
       loaded: later.then(([wav]) => {
         if (!audio.isConnected) return;
         audio.src = result.url ?? URL.createObjectURL(new Blob([wav], { type: "audio/wav" }));

@@ -1,6 +1,6 @@
-// Drawing of a clip in a canvas: waveform, spectrogram, frequency axis and ruler.
+// Drawing of a clip in a canvas: waveform of one or several channels, spectrogram, frequency axis and ruler.
 
-const WAVE_PX = 84;
+const LANE_PX = [0, 84, 60, 48, 40]; // height of a channel, by the number of channels
 const BANDS_PX = 112;
 const RULER_PX = 18;
 // Levels of the bytes of a spectrogram, dB below full scale: see `spectrogram` of clip_audio.py.
@@ -29,12 +29,15 @@ function isDark(element) {
   return red + green + blue < 380;
 }
 
+/** Height of the waveforms of `lanes` channels. */
+const waveHeight = (lanes) => lanes * LANE_PX[Math.min(lanes, LANE_PX.length - 1)];
+
 /**
- * Draw pictures of a clip, `{ from, to, peaks, bands }`, later ones over earlier ones; none leave the canvas empty.
+ * Draw pictures of a clip, `{ from, to, lanes, bands }`, later ones over earlier ones; none leave the canvas empty.
  * `view` is `{ from, to }`, also in seconds from the segment's start; `rate` is Hz or null.
  */
-function drawClip(canvas, { pictures, view, rate, decibels: [low, high] }, width, { host, root }) {
-  const top = WAVE_PX;
+function drawClip(canvas, { pictures, view, lanes, rate, decibels: [low, high] }, width, { host, root }) {
+  const top = waveHeight(lanes);
   const height = top + BANDS_PX + RULER_PX;
   canvas.style.height = `${height}px`;
   const pen = resizeCanvas(canvas, width, height);
@@ -47,10 +50,11 @@ function drawClip(canvas, { pictures, view, rate, decibels: [low, high] }, width
   for (const picture of pictures) {
     const place = { left: xOf(picture.from), width: xOf(picture.to) - xOf(picture.from), top };
     pen.clearRect(place.left, 0, place.width, top);
-    drawWave(pen, picture.peaks, place, width, color);
+    picture.lanes.forEach((peaks, i) => drawWave(pen, peaks, { ...place, top: (i * top) / lanes, height: top / lanes }, width, color));
     drawBands(pen, picture.bands, place, colors);
   }
   const label = labeler(pen, style.color, ground, width);
+  if (lanes > 1) for (let i = 0; i < lanes; i += 1) label(lanes > 2 ? `channel ${i + 1}` : ["left", "right"][i], 4, ((i + 1) * top) / lanes - 4);
   if (rate) drawFrequencies(pen, top, rate / 2000, label);
   drawRuler(pen, view, xOf, top + BANDS_PX, width, label);
 }
@@ -69,9 +73,9 @@ function labeler(pen, color, ground, width) {
   };
 }
 
-function drawWave(pen, peaks, { left, width, top: height }, most, color) {
+function drawWave(pen, peaks, { left, width, top, height }, most, color) {
   const columns = peaks.length / 2;
-  const middle = height / 2;
+  const middle = top + height / 2;
   const each = width / columns;
   pen.fillStyle = color;
   for (let i = Math.max(0, Math.floor(-left / each) - 1); i < columns && left + i * each < most; i += 1) {

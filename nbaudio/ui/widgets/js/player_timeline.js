@@ -2,6 +2,7 @@
 // Times are seconds from the segment's start as in the table, whatever context a clip has.
 
 const BANDS = 128; // of a spectrogram, see clip_audio.py
+const MOST_LANES = 8;
 const SHORTEST_VIEW_S = 0.05;
 const ZOOM = 1.6;
 const SCROLL = 0.25; // share of the view
@@ -9,31 +10,36 @@ const PICTURE_DELAY_MS = 60;
 const FLOORS_DB = [QUIETEST_DB, -90, -80, -70, -60, -50];
 const TOPS_DB = [LOUDEST_DB, -35, -45];
 
-/** Create the canvas of a clip `{ from, to, whole, asked }`: `whole` is its picture, `asked` names it in requests. */
+/** Create the canvas of a clip `{ from, to, whole, asked }`: `whole` holds its pictures by the number of channels, `asked` names it in requests. */
 function createTimeline(stage, { host, root, request, onDraw }) {
   const canvas = make("canvas", { class: "nba-canvas", role: "img" });
   const layer = make("div", { class: "nba-spoken", "aria-hidden": "true" });
   stage.append(canvas, layer);
   let clip = null;
-  let hertz = null; // sampling rate
+  let facts = null; // sampling rate and channels
   let view = null; // what is in view; null for all
   let sharp = null; // picture of the view
   let spoken = [];
   const highlight = createHighlight("nba-mark-now");
+  let separate = false; // a lane for each channel
   let floor = 0;
   let top = 0;
 
   const columns = () => Math.max(200, Math.min(1000, Math.round(stage.clientWidth || 800)));
   const inView = () => view ?? { from: clip.from, to: clip.to };
+  const channels = () => Math.min(MOST_LANES, facts?.channels ?? 1);
+  const lanes = () => (separate ? channels() : 1);
   const shareOf = (seconds) => (seconds - inView().from) / (inView().to - inView().from);
   const decibels = () => [FLOORS_DB[floor], TOPS_DB[top]];
 
   function draw() {
     if (!stage.clientWidth) return; // out of the page
     const empty = !clip?.whole;
-    const pictures = empty ? [] : [clip.whole, view && sharp].filter((each) => each);
-    drawClip(canvas, { pictures, view: empty ? null : inView(), rate: hertz, decibels: decibels() }, stage.clientWidth, { host, root });
-    layer.style.height = `${WAVE_PX}px`;
+    const shown = empty ? [] : [clip.whole[lanes()] ?? clip.whole[1], view && sharp].filter((each) => each);
+    const count = shown[0]?.lanes.length ?? 1;
+    const pictures = shown.filter((each) => each.lanes.length === count);
+    drawClip(canvas, { pictures, view: empty ? null : inView(), lanes: count, rate: facts?.rate, decibels: decibels() }, stage.clientWidth, { host, root });
+    layer.style.height = `${waveHeight(count)}px`;
     if (!empty) {
       const { from, to } = inView();
       const part = view ? `, from ${from.toFixed(2)} to ${to.toFixed(2)} seconds` : "";
@@ -44,15 +50,19 @@ function createTimeline(stage, { host, root, request, onDraw }) {
     onDraw();
   }
 
-  /** Request the picture of the view, then draw it; that of before stays until it is there. */
+  /** Request the pictures that are missing, then draw them; those of before stay until they are there. */
   async function load() {
-    const [mine, { from, to }] = [clip, view];
-    const { buffers } = await request("picture", { ...mine.asked, first: from - mine.from, last: to - mine.from, columns: columns() });
+    const [mine, wanted, { from, to }, zoomed] = [clip, lanes(), inView(), view];
+    const fetchPart = (first, last) =>
+      request("picture", { ...mine.asked, first: first - mine.from, last: last - mine.from, columns: columns(), lanes: wanted })
+        .then(({ buffers }) => pictureOf(buffers, first, last));
+    mine.whole[wanted] ??= await fetchPart(mine.from, mine.to);
+    const part = zoomed && (await fetchPart(from, to));
     if (clip !== mine) return;
-    sharp = pictureOf(buffers, from, to);
+    sharp = part;
     draw();
   }
-  const loadSoon = debounce(() => clip?.whole && !clip.finest && view && load().catch(() => {}), PICTURE_DELAY_MS);
+  const loadSoon = debounce(() => clip?.whole && !clip.finest && (view || !clip.whole[lanes()]) && load().catch(() => {}), PICTURE_DELAY_MS);
 
   /** Show a clip; the view stays if it is of the same segment. */
   function show(shown, { same = false } = {}) {
@@ -66,15 +76,15 @@ function createTimeline(stage, { host, root, request, onDraw }) {
 
   /** Take the facts and words of a segment; null while they are not there. */
   function describe(described) {
-    const drawn = hertz;
-    hertz = described?.rate ?? hertz;
+    const drawn = facts;
+    facts = described ?? facts;
     spoken = (described?.words ?? []).filter((pair) => pair.start !== null && pair.reference !== null).map((pair) => {
       const element = make("span", { class: "nba-mark", dir: "auto" });
       return { element, text: visible(pair.reference), start: pair.start, end: pair.end };
     });
     layer.replaceChildren(...spoken.map(({ element }) => element));
     if (!described || !clip?.whole) return;
-    if (drawn === hertz) placeWords();
+    if (drawn?.rate === facts.rate && drawn.channels === facts.channels) placeWords();
     else draw();
     loadSoon();
   }
@@ -138,7 +148,7 @@ function createTimeline(stage, { host, root, request, onDraw }) {
   }, { passive: false });
 
   return {
-    columns, show, describe, draw, zoom, scroll, follow, view: inView, shareOf, decibels,
+    columns, show, describe, draw, zoom, scroll, follow, view: inView, shareOf, decibels, channels,
     fit: () => clip?.whole && setView(clip.from, clip.to),
     hold: () => setView(inView().from, inView().to, { keep: true }),
     at: (seconds) => highlight(spoken, seconds),
@@ -150,8 +160,12 @@ function createTimeline(stage, { host, root, request, onDraw }) {
     },
     nextFloor: () => ((floor = (floor + 1) % FLOORS_DB.length), draw()),
     nextTop: () => ((top = (top + 1) % TOPS_DB.length), draw()),
+    separate: () => ((separate = !separate && channels() > 1), draw(), loadSoon(), separate),
   };
 }
 
-/** Return a picture of buffers with peaks and spectrogram. */
-const pictureOf = ([wave, bands], from, to) => ({ from, to, peaks: numbersOf(wave, Int8Array), bands: numbersOf(bands, Uint8Array) });
+/** Return a picture of buffers with the peaks of each channel and the spectrogram. */
+function pictureOf(buffers, from, to) {
+  const lanes = buffers.slice(0, -1).map((each) => numbersOf(each, Int8Array));
+  return { from, to, lanes, bands: numbersOf(buffers.at(-1), Uint8Array) };
+}

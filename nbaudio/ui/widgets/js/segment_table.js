@@ -47,6 +47,7 @@ function render(widget) {
 
     const table = createTable(root, {
       request,
+      saved: true,
       height: model.get("height"),
       onMove: (row) => point(row.number, 0),
       onClick: (row) => point(row.number, mode === "linked" ? 1 : 0),

@@ -8,16 +8,18 @@ const TALLEST_PX = 12e6;
 // Of a long value without blanks, such as an id, the end is always shown.
 const LONG_WORD = 16;
 const SHOWN_END = 10;
+const IDLE_MS = 300; // without requests for rows, before headers are described
 const CUT = / …$/;
 
 let tableCount = 0;
 
-/** Create a table; Enter and double clicks call `onOpen(row, { double })`; a `plain` table has neither conditions nor marks. */
-function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onClick = () => {}, plain = false, height = 340 }) {
+/** Create a table; Enter and double clicks call `onOpen(row, { double })`; a `plain` table has neither conditions nor marks nor distributions. */
+function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onClick = () => {}, saved = false, plain = false, height = 340 }) {
   const name = `nba-table-${++tableCount}`;
   let total = 0;
   let version = null; // of the arrangement in Python
   let generation = 0; // of the cached pages
+  let used = 0; // when rows were last requested, in ms
   let cursor = 0;
   let moves = 0; // of the cursor by the user
   let column = 0; // of the current cell
@@ -35,10 +37,12 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   const spacer = make("div", { class: "nba-spacer", role: "presentation" });
   const scroller = make("div", { class: "nba-scroller", role: "presentation", style: `height: ${height}px` }, head, spacer);
   const grid = make("div", { class: "nba-grid", role: "grid", tabindex: "0", "aria-label": "segments", "aria-multiselectable": "true" }, scroller);
-  const columns = createColumns({ grid, head, request, order: () => order, sortBy, changed: columnsChanged });
+  const columns = createColumns({ grid, head, request, order: () => order, sortBy, changed: columnsChanged, idle, plain });
   const { layout, menu, choose } = columns;
+  const filters = saved && createFilters({ request, apply });
   const current = make("div", { class: "nba-current nba-faint", hidden: true });
-  host.append(make("div", { class: "nba-bar" }, where, find, count, choose, menu), grid, current);
+  const menus = filters ? [filters.choose, choose, filters.menu, menu] : [choose, menu];
+  host.append(make("div", { class: "nba-bar" }, where, find, count, ...menus), grid, current);
 
   const rowPx = () => (layout.wrap ? WRAPPED_PX : ROW_PX);
   const rowsInView = () => Math.max(1, Math.floor((scroller.clientHeight - head.offsetHeight) / rowPx()));
@@ -51,6 +55,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   function fetchPage(number, { again = false } = {}) {
     if ((!again && pages.has(number)) || number < 0 || number * PAGE_ROWS >= total) return undefined;
     if (!pages.has(number)) pages.set(number, null);
+    used = performance.now();
     const asked = generation;
     return request("table.rows", { first: number * PAGE_ROWS, last: (number + 1) * PAGE_ROWS, columns: layout.shown })
       .then(({ result }) => {
@@ -156,7 +161,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   function columnsChanged() {
     column = Math.min(column, layout.shown.length - 1);
     clearPages();
-    drawHead();
+    drawHead(false);
     spacer.style.height = `${spacerPx()}px`;
     move(cursor, { silent: true });
   }
@@ -166,20 +171,34 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     pages = new Map();
   }
 
-  function drawHead() {
+  // Rows are more urgent.
+  async function idle() {
+    while (performance.now() - used < IDLE_MS) await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+
+  function drawHead(again = true) {
     columns.draw();
     pool.forEach((element) => element.replaceChildren());
+    columns.describe({ again }).catch(() => {});
+  }
+
+  function apply(filter) {
+    where.value = filter.where;
+    find.value = filter.find;
+    arrange(filter);
+    grid.focus();
   }
 
   /** Arrange the rows anew; a filter that Python refuses is marked. */
   async function arrange(changes) {
+    used = performance.now();
     const { result } = await request("table.arrange", { ...order, ...changes }).catch(() => ({}));
     count.classList.toggle("nba-bad", !result);
     if (!result) return;
     order = { ...order, ...changes };
     clearPages();
     take(result);
-    drawHead();
+    drawHead(changes.where !== undefined); // another order has the same distributions
     scroller.scrollTop = 0;
     await move(0);
   }
@@ -187,7 +206,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   function take(result) {
     total = result.total;
     version = result.version;
-    count.textContent = total === result.all ? `${number(total)}` : `${number(total)} of ${number(result.all)}`;
+    const shownOf = total === result.all ? `${number(total)}` : `${number(total)} of ${number(result.all)}`;
+    count.textContent = result.note ? `${shownOf}: ${visible(result.note)}` : shownOf;
     grid.setAttribute("aria-rowcount", total + 1);
     spacer.style.height = `${spacerPx()}px`;
   }

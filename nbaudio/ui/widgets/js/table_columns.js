@@ -1,4 +1,4 @@
-// Columns of a table: header, order, widths and wrapping.
+// Columns of a table: header, order, widths, wrapping, and a small distribution of the rows shown under each name.
 
 // Least pixels of a column, and its share of the rest.
 const WIDTHS = { segment_id: [210, 0.6], text: [170, 3], asr_text: [170, 3], verdict: [112, 0], facts: [86, 1] };
@@ -8,11 +8,13 @@ const LEAST_PX = 40;
 const MOST_PX = 1600;
 const STEP_PX = 20;
 
-/** Create header and column menu; `changed()` is called after every change of the columns. */
-function createColumns({ grid, head, request, order, sortBy, changed }) {
-  const layout = { shown: [], widths: {}, wrap: false };
+/** Create header and column menu; `changed()` is called after every change of the columns, `idle()` is a promise that no rows are being requested. */
+function createColumns({ grid, head, request, order, sortBy, changed, idle, plain }) {
+  const layout = { shown: [], widths: {}, wrap: false, charts: true };
   let columns = [];
-  const { menu, choose } = createMenu("columns", "choose columns");
+  let charts = {}; // distribution of each column by name
+  let described = 0; // number of the last description that was requested
+  const { menu, choose } = createMenu("columns", "choose columns", { role: "group", "aria-label": "columns" });
 
   const kind = (key) => columns.find((column) => column.name === key)?.kind;
   const isNumber = (key) => kind(key) !== "text";
@@ -62,6 +64,7 @@ function createColumns({ grid, head, request, order, sortBy, changed }) {
     const sort = button(arrow + visible(key), `sort by ${visible(key)}`, () => over === null && sortBy(key));
     const grip = make("span", { class: "nba-grip", "aria-hidden": "true", title: "drag to change the width; a double click resets it" });
     const cell = make("div", { class: `nba-cell${isNumber(key) ? " nba-number" : ""}`, role: "columnheader", "aria-sort": sorted, "aria-colindex": i + 1 }, sort, grip);
+    if (layout.charts) cell.append(drawChart(charts[key]));
     sort.setAttribute("aria-keyshortcuts", "Shift+ArrowLeft Shift+ArrowRight Alt+ArrowLeft Alt+ArrowRight");
     sort.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -95,7 +98,7 @@ function createColumns({ grid, head, request, order, sortBy, changed }) {
   }
 
   function drawMenu() {
-    const wrap = checkbox("wrap long texts", layout.wrap, (on) => ((layout.wrap = on), save()));
+    const option = (text, key) => checkbox(text, layout[key], (on) => ((layout[key] = on), save()));
     const item = (name) => {
       const at = layout.shown.indexOf(name);
       const label = checkbox(name, at >= 0, (on) => place(name, on ? layout.shown.length : null));
@@ -105,8 +108,49 @@ function createColumns({ grid, head, request, order, sortBy, changed }) {
       return make("div", { class: "nba-choice" }, label, up, down);
     };
     const hidden = columns.map((column) => column.name).filter((name) => !layout.shown.includes(name));
-    menu.replaceChildren(wrap, make("hr", {}), ...[...layout.shown, ...hidden].map(item));
+    const charted = plain ? [] : [option("distributions", "charts")];
+    menu.replaceChildren(option("wrap long texts", "wrap"), ...charted, make("hr", {}), ...[...layout.shown, ...hidden].map(item));
   }
 
-  return { menu, choose, open, draw, layout, isNumber, isFloat };
+  /** Request what the headers show of the present rows, a column at a time, so that rows are never delayed by more than one. */
+  async function describe({ again = false } = {}) {
+    const mine = ++described;
+    if (again) charts = {};
+    if (!layout.charts) return;
+    for (const key of layout.shown) {
+      if (charts[key]) continue;
+      await idle();
+      if (mine !== described) return;
+      const { result } = await request("table.distribution", { column: key });
+      if (mine !== described) return;
+      charts[key] = result;
+      const cell = head.children[layout.shown.indexOf(key)];
+      cell?.querySelector(".nba-chart")?.replaceWith(drawChart(result));
+    }
+  }
+
+  return { menu, choose, open, draw, describe, layout, isNumber, isFloat };
+}
+
+/** Draw a distribution: bars of a histogram, or shares of the most frequent values; its label says it in words. */
+function drawChart(found) {
+  if (!found) return make("div", { class: "nba-chart" });
+  const share = (count) => `${number((100 * count) / Math.max(1, found.rows), 1)} %`;
+  const facts = [];
+  let bars = make("span", { class: "nba-bars" });
+  let caption = "";
+  if (found.counts) {
+    facts.push(`min ${number(found.min)}`, `median ${number(found.median)}`, `max ${number(found.max)}`);
+    bars = drawBars(found.counts, Math.max(...found.counts), 8);
+  } else if (found.top) {
+    facts.push(`${number(found.distinct)} different`, ...found.top.map(([value, count]) => `${visible(value).slice(0, 60)} ${share(count)}`));
+    caption = `${number(found.distinct)} different`;
+    bars.classList.add("nba-shares");
+    for (const [, count] of found.top) bars.append(make("span", { style: `width: ${(100 * count) / Math.max(1, found.rows)}%` }));
+  } else if (found.distinct === null) facts.push((caption = "most occur once"));
+  if (!found.rows) facts.push((caption = "no rows"));
+  else if (found.missing === found.rows) caption = "all missing";
+  if (found.rows) facts.push(`${share(found.missing)} missing`);
+  if (found.step > 1) facts.push(`from one of ${found.step} rows`);
+  return make("div", { class: "nba-chart", role: "img", title: facts.join("\n"), "aria-label": facts.join(", ") }, bars, make("span", { class: "nba-caption", text: caption }));
 }
