@@ -61,12 +61,16 @@ def test_what_is_typed_before_a_slow_kernel_responds_is_kept(lab, workspace):
     with notebook(lab, workspace, "widgets.ReviewPanel(W, review='one', reviewer='ana')"):
         page.wait_for_function(SHOWN, arg=first)
         page.wait_for_timeout(500)  # the next clip is known
-        page.evaluate("window.latencyMs = 400")
         page.locator(".nba-review-panel").focus()
+        page.keyboard.press("e")
+        words = page.get_by_label("corrected words")
+        of_first = words.input_value()
+        page.keyboard.press("Escape")
+        page.evaluate("window.latencyMs = 400")
         page.keyboard.press("2")
         page.wait_for_selector(f".nba-cursor:has-text('{second}')")
         page.keyboard.press("e")
-        before = page.get_by_label("corrected words").input_value()
+        of_second = words.input_value()  # empty, unless the machine is as slow as the kernel
         page.keyboard.press("Escape")
         page.keyboard.press("t")
         page.keyboard.type("a door")
@@ -80,5 +84,5 @@ def test_what_is_typed_before_a_slow_kernel_responds_is_kept(lab, workspace):
         page.keyboard.press("Shift+Digit3")
         page.wait_for_selector(".nba-row:has-text('cut off, noise')")
     said = {row["segment_id"]: (row["verdict"], row["comment"]) for row in verdicts(workspace).iter_rows(named=True)}
-    assert before == "", "not the words of the clip before"
+    assert of_second != of_first != ""
     assert said == {first: ("wrong words", ""), second: ("cut off, noise", "a door")}
