@@ -65,12 +65,20 @@ class SegmentAudio:
         """Full scale in the units of `window`."""
         return 32768.0 if self.window.dtype == np.int16 else 1.0
 
-    def _mixed(self, by_channel: Samples) -> Samples:
+    @cached_property
+    def _unit(self) -> np.float32:
+        """What a sum of the mixed channels is multiplied with."""
+        return np.float32(1 / self.full_scale / len(channel_numbers(self.channel, self.num_channels)))
+
+    def _summed(self, by_channel: Samples) -> Samples:
+        """Return the sum of the mixed channels; of a single one a view."""
         first, *others = channel_numbers(self.channel, len(by_channel))
-        mixed: Samples = by_channel[first] * np.float32(1 / self.full_scale / (1 + len(others)))
-        for other in others:
-            mixed += by_channel[other] * np.float32(1 / self.full_scale / (1 + len(others)))
-        return mixed
+        found: Samples = sum((by_channel[other] for other in others), by_channel[first])
+        return found
+
+    def _mixed(self, by_channel: Samples) -> Samples:
+        found: Samples = self._summed(by_channel) * self._unit
+        return found
 
     @cached_property
     def samples(self) -> Samples:
@@ -113,25 +121,30 @@ class SegmentAudio:
         window: AnySamples = self.window[self.before - self.hops_before * self.hop :]
         if len(window) < self.hop:
             window = np.concatenate([window, np.zeros_like(window, shape=(self.hop - len(window), self.num_channels))])
-        blocks = []
-        pivot = np.float32(0)
+        blocks, unit = [], self._unit
+        pivot = np.float32(0)  # in the units of sums, as all of the blocks
         for start in range(0, len(window) // self.hop * self.hop, _BLOCK_HOPS * self.hop):
             part = window[start : start + _BLOCK_HOPS * self.hop]
             channels = _by_channel(part[: len(part) // self.hop * self.hop])
-            x = self._mixed(channels)
+            x = self._summed(channels)
             hops, per_channel = x.reshape(-1, self.hop), channels.reshape(len(channels), -1, self.hop)
-            highest, lowest, sums = hops.max(axis=1), hops.min(axis=1), per_channel.sum(axis=2)
-            total = self._mixed(sums)
-            if not start and abs(total.mean() / self.hop) > _MOST_OFFSET:
+            highest, lowest, sums = hops.max(axis=1), hops.min(axis=1), np.einsum("cij->ci", per_channel)
+            total = self._summed(sums)
+            if not start and abs(total.mean() * unit / self.hop) > _MOST_OFFSET:
                 pivot = np.float32(total.mean() / self.hop)
-            slow = sum((x[offset :: self.decimation] for offset in range(1, self.decimation)), x[:: self.decimation])
+            slow = x[:: self.decimation].copy()
+            for offset in range(1, self.decimation):
+                slow += x[offset :: self.decimation]
             pairs = pairs_of(len(channels))
             products = [np.einsum("ij,ij->i", per_channel[a], per_channel[b]) for a, b in pairs]
             if pivot:  # squares stay exact where DC is large
-                x -= pivot
+                hops = hops - pivot
             squares = np.einsum("ij,ij->i", hops, hops)
             blocks.append((highest, lowest, total, squares, slow, np.array([*sums, *products])))
-        return _Hops(float(pivot), *(np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True)))
+        highest, lowest, total, squares, slow, by_channel = (np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True))
+        return _Hops(
+            float(pivot * unit), highest * unit, lowest * unit, total * unit, squares * unit * unit, slow * unit, by_channel
+        )
 
     @cached_property
     def by_channel(self) -> Numbers:
@@ -280,7 +293,7 @@ class SegmentAudio:
         starts = np.clip((loud + 1) * self.hop - size // 2, 0, max(0, self.num_samples - size))
         rest = np.zeros_like(self.window, shape=(max(0, self.before + size - len(self.window)), self.num_channels))
         x: AnySamples = np.concatenate([self.window, rest]) if len(rest) else self.window
-        frames = x[self.before + starts[:, None] + np.arange(size)].reshape(-1, self.num_channels)
+        frames = np.concatenate([x[start : start + size] for start in (self.before + starts).tolist()])
         spectra = _power_spectra(self._mixed(_by_channel(frames)).reshape(-1, size) - np.float32(self.dc_offset))
         power: Numbers = spectra.mean(axis=0, dtype=np.float64) / size
         return np.arange(size // 2 + 1) * self.rate / size, power
@@ -289,10 +302,11 @@ class SegmentAudio:
 def _by_channel(window: AnySamples) -> Samples:
     """Return samples as float32 in the same units, shape (channels, samples)."""
     if window.dtype == np.int16 and window.shape[1] == 2 and window.flags.c_contiguous:
+        found = np.empty((2, len(window)), dtype=np.float32)
         pairs = window.view(np.int32)[:, 0]  # of little-endian samples: the fastest way to separate them
-        return np.stack([pairs.astype(np.int16), pairs >> 16], dtype=np.float32, casting="unsafe")
-    found: Samples = np.ascontiguousarray(window.T).astype(np.float32, copy=False)
-    return found
+        found[0], found[1] = pairs.astype(np.int16), pairs >> 16
+        return found
+    return np.ascontiguousarray(window.T).astype(np.float32, copy=False)
 
 
 def pairs_of(channels: int) -> list[tuple[int, int]]:
