@@ -26,7 +26,7 @@ from nbaudio.audio import encode_clip
 COPIES = Path(__file__).resolve().parent / "notebooks"
 MOST_BYTES = 300_000
 # What the clips of one notebook may take; further ones are named without their sound.
-MOST_AUDIO = 35_000
+MOST_AUDIO = 30_000
 _RATE = 16_000
 _AUDIO = re.compile(r'<audio[^>]* src="data:audio/[\w-]+;base64,([A-Za-z0-9+/=]+)"></audio>')
 # Durations, times of day, speeds, addresses of objects, and hashes of the corpus's path.

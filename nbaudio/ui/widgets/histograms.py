@@ -143,10 +143,9 @@ def _picture(item: Mapping[str, Any]) -> str:
     most, edges = max(1, *item["all"]), item["edges"]
     bars = []
     for name, color in (("all", "#9a9a9a"), ("passing", "#0072b2")):
-        for place, count in enumerate(item[name]):
-            height = round(_SAVED_HEIGHT * count / most, 1)
-            spot = f'x="{place * 10}" y="{_SAVED_HEIGHT - height:g}" width="9" height="{height:g}"'
-            bars.append(f'<rect {spot} fill="{color}"></rect>')
+        heights = [(place, round(_SAVED_HEIGHT * count / most, 1)) for place, count in enumerate(item[name]) if count]
+        drawn = "".join(f"M{place * 10} {_SAVED_HEIGHT}v-{height:g}h9v{height:g}z" for place, height in heights)
+        bars.append(f'<path d="{drawn}" fill="{color}"></path>')
     label = f"{sum(item['passing']):,} of {sum(item['all']):,} rows, {edges[0]:g} to {edges[-1]:g}"
     width = 10 * len(item["all"])
     svg = f'<svg role="img" aria-label="{escape(item["column"])}: {label}" viewBox="0 0 {width} {_SAVED_HEIGHT}"'
