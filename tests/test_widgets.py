@@ -22,7 +22,7 @@ from nbaudio.ui.widgets import static_html
 
 ALLOWED = {
     *("div", "p", "span", "code", "del", "ins", "audio", "table", "thead", "tbody", "tr", "th", "td"),
-    *("svg", "rect", "line", "text", "img"),
+    *("svg", "path", "line", "text", "img"),
 }
 
 
