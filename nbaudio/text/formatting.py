@@ -156,7 +156,7 @@ class Formatting:
         link = [word for row in self._spoken.get("link", []) for word in row]
         if self._numerals:
             kinds = ("cardinal", "ordinal", *(["year"] if 1000 < number < 2100 else []))
-            said = [_reading(self._say(number, kind)) for kind in kinds]
+            said = [reading for kind in kinds if (reading := _reading(self._say(number, kind)))]
             return list(dict.fromkeys([*said, *(tuple(word for word in one if word not in link) for one in said)]))
         if (parts := self._parts(number)) is None:
             return []
@@ -188,7 +188,7 @@ class Formatting:
 
         try:
             return str(num2words(number, lang=self.language, to=kind))
-        except (NotImplementedError, OverflowError, ValueError, TypeError, AttributeError):  # not in this language
+        except Exception:  # noqa: BLE001 - whatever a language raises for a number that it does not know
             return ""
 
     # comparison
