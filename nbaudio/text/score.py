@@ -79,7 +79,7 @@ def score(
     # Other steps drop scores, with a hypothesis that changed or was withdrawn.
     held: dict[str, Any] = settings.get("scored", {})
     scored = {suffix: one for suffix, one in held.items() if f"similarity{suffix}" in segments.columns}
-    names = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else list(hypothesis)
+    names = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else list(dict.fromkeys(hypothesis))
     pairs = [_pair(workspace, segments.columns, text, name, scored) for name in names]
     rules = Formatting(language or settings.get("language"), formatting or _own_table(workspace))
     if formatting:
