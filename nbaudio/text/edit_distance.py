@@ -136,11 +136,9 @@ def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] =
         if column.dtype not in (pl.String, pl.Null):
             raise InputError(f"scores need columns of text, {column.name or 'one'} holds {column.dtype}")
     pairs = pl.DataFrame({"text": text.cast(pl.String), "asr_text": asr_text.cast(pl.String)})
-    # No pairs have columns too: those of one pair, which is dropped again.
-    blocks = pairs.iter_slices(_BLOCK) if len(pairs) else [pl.DataFrame({"text": [""], "asr_text": [""]})]
+    blocks = pairs.iter_slices(_BLOCK) if len(pairs) else [pairs]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        counts = pl.concat(pool.map(lambda block: _block_counts(block, measures), blocks))
-    return counts.head(len(pairs))
+        return pl.concat(pool.map(lambda block: _block_counts(block, measures), blocks))
 
 
 def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFrame:
@@ -168,9 +166,11 @@ def _distances(left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int6
 def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
     """Return edits and reference words of each pair, and whether all texts are tidy: only single spaces, between words."""
     both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
-    codes, lengths, tidy = _word_codes(both)
+    codes, lengths, distinct = encode_words(both)
+    # Searching blanks in the few distinct words is faster than in the texts.
+    tidy = not distinct.str.contains(f"^ |[{_ODD_BLANKS}]").any()
     if not tidy:
-        codes, lengths, _ = _word_codes(both.str.strip_chars(BLANKS).str.replace_all(f"[{BLANKS}]{{2,}}", " "))
+        codes, lengths, _ = encode_words(both.str.strip_chars(BLANKS).str.replace_all(f"[{BLANKS}]{{2,}}", " "))
     half = len(reference)
     # Each distinct word becomes one character; those characters are compared.
     highest = codes.max(initial=0)
@@ -187,26 +187,12 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
 
 def encode_words(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], pl.Series]:
     """Return a number for each word of all texts, split at every space; words per text; and the distinct words, with a space."""
+    full = texts != ""
     # Each word includes the space after it, so that the buffer of the texts, split at spaces, is the array of words.
-    spaced = (texts + " ").to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, bounds, data = spaced.buffers()
-    stops = np.frombuffer(bounds, np.int64)[1 : len(texts) + 1]
+    _, bounds, data = (texts.filter(full) + " ").to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()
+    stops = np.frombuffer(bounds, np.int64)[: full.sum() + 1]
     ends = np.flatnonzero(np.frombuffer(data, np.uint8)[: stops[-1]] == ord(" ")) + 1
     spoken = pa.LargeStringArray.from_buffers(len(ends), pa.py_buffer(np.concatenate(([0], ends))), data).dictionary_encode()
-    lengths = np.diff(np.searchsorted(ends, stops, side="right"), prepend=0)
+    lengths = np.zeros(len(texts), dtype=np.int64)
+    lengths[full.to_numpy()] = np.diff(np.searchsorted(ends, stops, side="right"))
     return spoken.indices.to_numpy().view(np.uint32), lengths, pl.Series(spoken.dictionary)
-
-
-def _word_codes(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], bool]:
-    """Return a number for each word of all texts, equal for equal words; words per text; and whether all texts are tidy."""
-    codes, lengths, distinct = encode_words(texts)
-    # Searching blanks in the few distinct words is faster than in the texts.
-    tidy = not distinct.str.contains(f"[{_ODD_BLANKS}]").any()
-    no_words = (distinct == " ").arg_true()
-    if len(no_words):
-        # An empty text has one; any others come from leading, trailing or repeated spaces.
-        empty = (texts == "").to_numpy()
-        gone = codes == no_words[0]
-        tidy = tidy and int(gone.sum()) == int(empty.sum())
-        codes, lengths = codes[~gone], np.where(empty, 0, lengths)
-    return codes, lengths, tidy
