@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import cache, lru_cache
-from itertools import count, groupby, islice, pairwise, product
+from itertools import chain, count, groupby, islice, pairwise, product
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,19 +106,12 @@ class Formatting:
             if written.startswith("@"):
                 self._endings[written] = spoken.split()
                 continue
-            readings: list[Reading] = []
-            single: set[str] = set()
-            for alternative in spoken.split("|"):
-                said = [self._inflected(word) for word in alternative.split()]
-                if len(said) == 1:
-                    single |= said[0]
-                else:
-                    readings.append(tuple(said))
-            self._spoken.setdefault(written, []).extend([*([(frozenset(single),)] if single else []), *readings])
+            readings = [tuple(map(self._inflected, alternative.split())) for alternative in spoken.split("|")]
+            self._spoken.setdefault(written, []).extend(_merged(readings))
 
     def _inflected(self, word: str) -> frozenset[str]:
         stem, at, name = word.partition("@")
-        return frozenset(fold(stem + ending) for ending in (self._endings.get(f"@{name}", [""]) if at else [""]))
+        return frozenset(fold(stem + ending) for ending in self._endings.get(at + name, [""]))
 
     def alternatives(self, written: str) -> list[Reading]:
         """Return how a word, or several with blanks between them, may be read besides as it is written; often empty."""
@@ -138,7 +131,7 @@ class Formatting:
                 return found
         if _SEPARATED.fullmatch(written) and written not in self._spoken:  # dates and times of day
             each = [self._cardinal(int(part)) for part in re.findall(r"\d+", written) if len(part) <= 4]
-            return [tuple(word for part in parts for word in part) for parts in islice(product(*each), _MOST_READINGS)]
+            return [tuple(chain(*parts)) for parts in islice(product(*each), _MOST_READINGS)]
         return []
 
     def _numbers(self, written: str) -> list[Reading]:
@@ -149,15 +142,13 @@ class Formatting:
         if digits == written or _THOUSANDS.fullmatch(written):
             found += self._cardinal(int(digits))
         if digits == written and len(digits) > 1:
-            each = [self._cardinal(int(digit))[:1] for digit in digits]
-            found += [tuple(word for part in parts for word in part) for parts in product(*each)]
+            found += [tuple(chain(*parts)) for parts in product(*(self._cardinal(int(digit))[:1] for digit in digits))]
         whole, _, fraction = re.sub(r"[.,](?=\d+$)", " ", written).partition(" ")
         if fraction and whole.isdigit():
             if self._numerals:
-                found.append(_reading(self._say(Decimal(f"{whole}.{fraction}"), "cardinal")))
-            for point in self._spoken.get("decimal", []):
-                last = self._cardinal(int(fraction))[:1]
-                found += [(*first, *point, *word) for first in self._cardinal(int(whole))[:1] for word in last]
+                found.append(self._say(Decimal(f"{whole}.{fraction}"), "cardinal"))
+            sides = (self._cardinal(int(side))[:1] for side in (whole, fraction))
+            found += [(*first, *point, *last) for first, last in product(*sides) for point in self._spoken.get("decimal", [])]
         return [reading for reading in found if reading]
 
     def _cardinal(self, number: int) -> list[Reading]:
@@ -165,14 +156,12 @@ class Formatting:
         link = [word for row in self._spoken.get("link", []) for word in row]
         if self._numerals:
             kinds = ("cardinal", "ordinal", *(["year"] if 1000 < number < 2100 else []))
-            said = [reading for kind in kinds if (reading := _reading(self._say(number, kind)))]
+            said = [reading for kind in kinds if (reading := self._say(number, kind))]
             return list(dict.fromkeys([*said, *(tuple(word for word in one if word not in link) for one in said)]))
         if (parts := self._parts(number)) is None:
             return []
         before = tuple(word for part in parts[:-1] for word in self._spoken[str(part)][0])
-        last = [*self._spoken[str(parts[-1])], *self._spoken.get(f"{parts[-1]}.", [])]
-        single = frozenset(word for reading in last if len(reading) == 1 for word in reading[0])
-        ends: list[Reading] = [(single,), *(reading for reading in last if len(reading) > 1)]
+        ends = _merged([*self._spoken[str(parts[-1])], *self._spoken.get(f"{parts[-1]}.", [])])
         found = [(*before, *linked, *end) for end in ends for linked in ((), *([(word,) for word in link] if before else []))]
         # One thousand is also a thousand.
         return found + ([reading[1:] for reading in found] if parts[0] == 1 and len(parts) > 1 else [])
@@ -192,13 +181,14 @@ class Formatting:
                 return None if few is None else [number // scale * scale, *few]
         return None
 
-    def _say(self, number: int | Decimal, kind: str) -> str:
+    def _say(self, number: int | Decimal, kind: str) -> Reading:
         from num2words import num2words
 
         try:
-            return str(num2words(number, lang=self.language, to=kind))
+            said = str(num2words(number, lang=self.language, to=kind))
         except Exception:  # noqa: BLE001 - whatever a language raises for a number that it does not know
-            return ""
+            return ()
+        return tuple(frozenset([key]) for word in re.split(r"[\s-]+", said) if (key := fold(word)))
 
     # comparison
 
@@ -353,5 +343,7 @@ def _compose(left: Sequence[Node], right: Sequence[Node], lefts: Sequence[int], 
     return groups
 
 
-def _reading(said: str) -> Reading:
-    return tuple(frozenset([key]) for word in re.split(r"[\s-]+", said) if (key := fold(word)))
+def _merged(readings: Sequence[Reading]) -> list[Reading]:
+    """Make one reading of all that have one word."""
+    single = frozenset(word for reading in readings if len(reading) == 1 for word in reading[0])
+    return [*([(single,)] if single else []), *(reading for reading in readings if len(reading) > 1)]
