@@ -99,6 +99,15 @@ def test_every_croatian_number_is_read_as_it_is_said():
     assert all(rules.alternatives(str(number)) for number in range(0, 2_000_000, 997))
 
 
+def test_numbers_that_num2words_cannot_say_in_a_language_are_left_out():
+    # In Polish, Catalan and Korean it raises errors of lookups for some ordinals; in Serbian it has none.
+    for language, written, spoken in (("pl", "0", "zero"), ("ca", "30", "trenta"), ("ko", "10", "십"), ("sr", "5:6", "pet šest")):
+        rules = Formatting(language)
+        assert rules.edits(written, spoken) == 0
+        assert all(rules.alternatives(written))
+    assert Formatting("sr").edits("5:6", "pet") > 0
+
+
 def test_words_are_only_equal_to_their_own_number():
     rules = Formatting("hr")
     spoken = {number: " ".join(min(words) for words in rules.alternatives(str(number))[0]) for number in range(1, 400)}

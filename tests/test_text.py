@@ -294,6 +294,11 @@ def test_score_without_any_hypothesis_warns(workspace):
     assert "transcript and a hypothesis" in report.warnings[0]
 
 
+def test_a_hypothesis_that_is_named_twice_is_scored_once(workspace):
+    report = score(workspace, hypothesis=["asr", "asr"])
+    assert report.to_dict() == score(workspace).to_dict()
+
+
 def test_score_of_no_workspace(tmp_path):
     with pytest.raises(InputError, match="not a workspace"):
         score(tmp_path)

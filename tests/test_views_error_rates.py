@@ -13,6 +13,7 @@ from nbaudio import text
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.materialize import materialize
 from nbaudio.proof.rate_intervals import clustered_rates
+from nbaudio.text.score import score
 from nbaudio.ui import views
 
 WORDS = ["da", "ne", "evo", "blic", "sabor"]
@@ -139,7 +140,7 @@ def test_a_workspace_and_its_corpus_give_the_same(make_workspace, tmp_path):
     both = [views.words(each, "big").drop("examples") for each in (workspace, tmp_path / "c")]
     assert both[0].equals(both[1])
     # As `score` compares them.
-    workspace.save_report("score", {"facts": {"normalized_by": ["lower"]}})
+    score(workspace, normalize=["lower"])
     assert views.error_rates(workspace, ["asr"])["wer"].to_list() == [0.0]
 
 

@@ -38,8 +38,8 @@ class FixedSplits:
         """Whether anything is fixed."""
         return len(self.earlier) > 0 or self.rows["fixed"].null_count() < len(self.rows)
 
-    def preset(self, key: str) -> pl.DataFrame:
-        """Return the `split` of each `value` of a column: one of `SPLITS`, or "" if closed; held-out splits precede train."""
+    def preset(self, key: str) -> dict[str, str]:
+        """Return the split of each value of a column: one of `SPLITS`, or "" if closed; held-out splits precede train."""
         fixed, earlier = pl.col("fixed"), pl.col("earlier")
         own = self.rows.select(self.segments[key].cast(pl.String).alias("value"), "fixed", "earlier")
         known = [own.filter(fixed.is_not_null() | earlier.is_not_null()).select("value", split=fixed)]
@@ -51,7 +51,7 @@ class FixedSplits:
         is_one = (pl.col("split").list.len() == 1) & split.is_in(SPLITS)
         none = pl.col("split").list.len() == 0
         named = pl.when(none).then(pl.lit("train")).when(is_one).then(split).otherwise(pl.lit(""))
-        return table.group_by("value").agg(pl.col("split").drop_nulls().unique()).select("value", split=named)
+        return dict(table.group_by("value").agg(pl.col("split").drop_nulls().unique()).select("value", named).iter_rows())
 
     def given_roles(self) -> set[str | None]:
         """Return what the given splits are for."""

@@ -37,30 +37,23 @@ def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
 
 def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
     """List every held-out segment that shares something with a segment of another split, once per check, as `EXCEPTIONS`."""
-    table = _lazy(segments)
-    columns = table.collect_schema()
-    usable_keys(pl.DataFrame(schema=columns), keys)
+    table, checks = _lazy(segments), _checks(segments, keys)
+    usable_keys(pl.DataFrame(schema=table.collect_schema()), keys)
     values = {key: pl.col(key).cast(pl.String) for key in keys} | {SENTENCE: sentences(pl.col("text"))}
-    if _HASH in columns:
+    if AUDIO in checks:
         values[AUDIO] = pl.col(_HASH)
     named = [pl.col("segment_id"), pl.col("split").cast(pl.String), *(value.alias(name) for name, value in values.items())]
     table = table.select(*dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
     splits = ordered_splits(table.select(pl.col("split").cast(pl.String).unique()).collect().to_series())
     held = table.filter(pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])).collect().select(named)
-    spoken = held[SENTENCE].drop_nulls().unique().sort()
-    index = NearIndex(spoken.to_list())
+    index = NearIndex(held[SENTENCE].drop_nulls().unique().sort().to_list())
     found = [pl.DataFrame(schema=_MATCHES)]
     # The matches in a slice are at most as many as the held-out segments, however large the table is.
     for start in range(0, table.select(pl.len()).collect().item(), ROWS_A_GROUP):
         rows = table.slice(start, ROWS_A_GROUP).collect().filter(pl.col("split").is_not_null()).select(named)
-        found += [_first(_equal(held, rows, check), splits) for check in values]
-        found.append(_first(_near(held, rows, spoken, index), splits))
-    order = [*keys, SENTENCE, NEAR_SENTENCE, AUDIO]
-    return (
-        _first(pl.concat(found), splits)
-        .sort(pl.col("check").replace_strict(order, range(len(order)), return_dtype=pl.Int64), "segment_id")
-        .select(EXCEPTIONS.names())
-    )
+        found += [_first(_matches(held, rows, check, index), splits) for check in checks]
+    order = pl.col("check").cast(pl.Enum(checks))
+    return _first(pl.concat(found), splits).sort(order, "segment_id").select(EXCEPTIONS.names())
 
 
 def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
@@ -111,36 +104,22 @@ def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
     return segments if isinstance(segments, pl.LazyFrame) else as_polars(segments, "segments").lazy()
 
 
-def _equal(held: pl.DataFrame, rows: pl.DataFrame, check: str) -> pl.DataFrame:
-    """Pair held-out segments with those of `rows` in another split that have an equal value."""
-    value = pl.col(check).alias("value")
-    left = held.select("split", "segment_id", value)
+def _matches(held: pl.DataFrame, rows: pl.DataFrame, check: str, index: NearIndex) -> pl.DataFrame:
+    """Pair held-out segments with those of `rows` in another split; `index` is of all sentences that are held out."""
+    column = SENTENCE if check == NEAR_SENTENCE else check
     # Of all segments of a split with a value, only the first is reported.
-    right = (
-        rows.select(value, other_split="split", other_segment_id="segment_id")
-        .filter(pl.col("value").is_in(left["value"].unique().implode()))
-        .group_by("value", "other_split")
-        .agg(pl.col("other_segment_id").min())
-    )
-    pairs = left.join(right, on="value").filter(pl.col("split") != pl.col("other_split"))
-    same = {"check": pl.lit(check), "other_value": pl.col("value"), "edits": pl.lit(0, dtype=pl.Int64)}
-    return pairs.with_columns(**same).select(_MATCHES.names())
-
-
-def _near(held: pl.DataFrame, rows: pl.DataFrame, spoken: pl.Series, index: NearIndex) -> pl.DataFrame:
-    """Pair held-out segments with those of `rows` in another split whose sentences are near; `index` is of `spoken`."""
-    right = (
-        rows.drop_nulls(SENTENCE).group_by(other_value=SENTENCE, other_split="split").agg(other_segment_id=pl.min("segment_id"))
-    )
-    texts = right["other_value"].unique().sort()
-    near = {"value": pl.lit(spoken).gather("sentence"), "other_value": pl.lit(texts).gather("text")}
-    named = index.among(texts.to_list()).select("edits", **near)
-    left = held.select("split", "segment_id", value=SENTENCE)
-    pairs = left.join(named, on="value").join(right, on="other_value").filter(pl.col("split") != pl.col("other_split"))
-    return pairs.with_columns(check=pl.lit(NEAR_SENTENCE)).select(_MATCHES.names())
+    right = rows.drop_nulls(column).group_by(other_value=column, other_split="split").agg(other_segment_id=pl.min("segment_id"))
+    values = right["other_value"].unique().sort()
+    same = pl.DataFrame({"value": values, "other_value": values}).with_columns(edits=pl.lit(0, dtype=pl.Int64))
+    if check == NEAR_SENTENCE:
+        near = {"value": pl.lit(index.sentences).gather("sentence"), "other_value": pl.lit(values).gather("text")}
+        same = index.among(values.to_list()).select("edits", **near)
+    left = held.select("split", "segment_id", value=column)
+    pairs = left.join(same, on="value").join(right, on="other_value").filter(pl.col("split") != pl.col("other_split"))
+    return pairs.with_columns(check=pl.lit(check)).select(_MATCHES.names())
 
 
 def _first(matches: pl.DataFrame, splits: Sequence[str]) -> pl.DataFrame:
     """Keep the match to report for each held-out segment in a check."""
-    place = pl.col("other_split").replace_strict(splits, range(len(splits)), return_dtype=pl.Int64)
-    return matches.sort("edits", place, "other_segment_id").unique(["check", "segment_id"], keep="first", maintain_order=True)
+    order = ("edits", pl.col("other_split").cast(pl.Enum(splits)), "other_segment_id")
+    return matches.sort(*order).unique(["check", "segment_id"], keep="first", maintain_order=True)

@@ -6,7 +6,7 @@ a segment is in a split if all its values are. Choices follow hashes of values a
 
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,8 +17,7 @@ from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import SPLITS
 from nbaudio.selection.size_budget import MICROSECONDS
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
+Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
 
 _HOUR = 3600 * MICROSECONDS
@@ -76,13 +75,13 @@ def assign_splits(
     seed: int,
     gold: pl.Series | None = None,
     may_hold_out: pl.Series | None = None,
-    preset: Mapping[str, pl.DataFrame] | None = None,
+    preset: Mapping[str, Mapping[str, str]] | None = None,
     optional: Collection[str] = (),
 ) -> pl.DataFrame:
     """Divide segments into splits, of which train gets the rest; return `split` (null if out) and `reason` of each segment.
 
     `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not grouped by it. `gold` is whether
-    each may be in test, `may_hold_out` in any held-out split. `preset` has by key the `split` of some values: one of `SPLITS`, or
+    each may be in test, `may_hold_out` in any held-out split. `preset` has by key the split of some values: one of `SPLITS`, or
     another text for a value that no segment here may have. The targets of `optional` splits may be missed.
     """
     division = _Division(segments, keys, seed, preset or {})
@@ -127,66 +126,54 @@ def assign_splits(
 
 
 class _Division:
-    """Units and values as arrays, the split of each value so far, and pairs of a unit and a value that it holds."""
+    """The split of each value so far, and `members`: a sparse matrix of units by values, 1 where a unit has a value."""
 
-    def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int, preset: Mapping[str, pl.DataFrame]) -> None:
+    def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int, preset: Mapping[str, Mapping[str, str]]) -> None:
         from scipy.sparse import csgraph, csr_array  # takes 0.1 s to import
 
-        columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
-        alone = np.logical_and.reduce([c.is_null().to_numpy() for c in columns.values()] or [np.ones(len(segments), bool)])
         # A row without values is a group of its own.
-        columns["row"] = pl.select(pl.when(pl.Series(alone)).then(segments["segment_id"])).to_series()
-        known = {f"key {key}": dict(values.select("value", "split").iter_rows()) for key, values in preset.items()}
-        numbers = {name: number for number, name in enumerate(SPLITS)}
+        alone = pl.all_horizontal(pl.lit(value=True), *(pl.col(key).is_null() for key in keys))
+        columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
+        columns["row"] = segments.select(pl.when(alone).then("segment_id")).to_series()
+        known = {f"key {key}": values for key, values in preset.items()}
+        numbers = {None: _OPEN} | {name: number for number, name in enumerate(SPLITS)}
         unit = np.zeros(len(segments), dtype=np.int64)
-        codes, hashes, num_values = [], [np.empty(0, dtype=np.uint64)], 0
-        split = [np.empty(0, dtype=np.int64)]
+        codes, hashes, split = [], [], list[int]()
         for salt, column in columns.items():
             names = column.drop_nulls().unique().sort()
             code = column.replace_strict(names, range(len(names)), default=-1, return_dtype=pl.Int64).to_numpy()
-            codes.append(np.where(code < 0, -1, code + num_values))
+            codes.append(np.where(code < 0, -1, code + len(split)))
             hashes.append(hash_column(names, f"{salt} {seed}").to_numpy())
-            found = [known.get(salt, {}).get(name) for name in names]
-            split.append(np.array([_OPEN if one is None else numbers.get(one, _CLOSED) for one in found], dtype=np.int64))
-            num_values += len(names)
+            split += [numbers.get(known.get(salt, {}).get(name), _CLOSED) for name in names]
             unit = np.unique(unit * (len(names) + 1) + code + 1, return_inverse=True)[1]
         self.unit_of_row = unit
-        self.num_units = int(unit.max(initial=-1)) + 1
-        _, first = np.unique(unit, return_index=True)
-        values = np.column_stack(codes)[first]
-        self.pair_unit, position = np.nonzero(values >= 0)
-        self.pair_value = values[self.pair_unit, position]
+        values = np.column_stack(codes)[np.unique(unit, return_index=True)[1]]
+        pairs = np.nonzero(values >= 0)[0], values[values >= 0]
+        self.members = csr_array((np.ones(len(pairs[0])), pairs), shape=(len(values), len(split)))
+        self.size = self.members.sum(axis=1)
         self.value_hash = np.concatenate(hashes)
-        self.unit_hash = np.zeros(self.num_units, dtype=np.uint64)
-        np.add.at(self.unit_hash, self.pair_unit, self.value_hash[self.pair_value])
-        self.size = np.bincount(self.pair_unit, minlength=self.num_units)
+        self.unit_hash = self.members.astype(np.uint64) @ self.value_hash
         self.weights = {"segments": np.ones(len(unit)), "micros": segments["micros"].to_numpy()}
-        self.split = np.concatenate(split)
+        self.split = np.array(split, dtype=np.int64)
         self.preset = self.split != _OPEN
         # Values that share a unit, directly or through others, are in one group.
-        linked = np.full(self.num_units, -1, dtype=np.int64)
-        linked[self.pair_unit[::-1]] = self.pair_value[::-1]
-        pairs = (np.ones(len(self.pair_unit), dtype=np.bool_), (linked[self.pair_unit], self.pair_value))
-        links = csr_array(pairs, shape=(num_values, num_values))
-        self.group = np.asarray(csgraph.connected_components(links, directed=False)[1], dtype=np.int64)
+        self.group = csgraph.connected_components(self.members.T @ self.members, directed=False)[1]
+        self.group_of_unit = self.group[self.members.indices[self.members.indptr[:-1]]]
         self.visits = 0
         self.shuffle = np.uint64(0)  # another number is another order of groups
 
-    def split_of_rows(self) -> Integers:
+    def split_of_rows(self) -> Numbers:
         """Return the split of each row, negative for none: values that are still open go to train, crossing units to none."""
-        split = np.where(self.split == _OPEN, _TRAIN, self.split)[self.pair_value]
-        low = np.full(self.num_units, len(SPLITS))
-        high = np.full(self.num_units, -1)
-        np.minimum.at(low, self.pair_unit, split)
-        np.maximum.at(high, self.pair_unit, split)
-        return np.asarray(np.where(low == high, low, _OPEN)[self.unit_of_row], dtype=np.int64)
+        split = np.where(self.split == _OPEN, _TRAIN, self.split)
+        found = np.full(len(self.size), _OPEN)
+        for number in range(len(SPLITS)):
+            found[self.members @ (split == number) == self.size] = number
+        return found[self.unit_of_row]
 
     def release(self, *, kept: Flags) -> None:
         """Give the values of held-out splits that none of the `kept` rows has to train."""
-        used = np.bincount(self.unit_of_row, kept, minlength=self.num_units) > 0
-        spare = ~self.preset & (self.split != _OPEN)
-        spare[self.pair_value[used[self.pair_unit]]] = False
-        self.split[spare] = _TRAIN
+        used = self.members.T @ np.bincount(self.unit_of_row, kept, minlength=len(self.size))
+        self.split[~self.preset & (self.split != _OPEN) & (used == 0)] = _TRAIN
 
     def improve(self, wanted: Mapping[int, tuple[Target, Flags]], seed: int) -> None:
         """Free a third of one held-out split or all, and refill, if less is lost (large neighborhood search; Shaw, 1998)."""
@@ -198,7 +185,7 @@ class _Division:
             if fewest <= _TOLERATED_LOSS * len(self.unit_of_row) or self.visits > max_visits or not free.any():
                 break
             before = self.split.copy()
-            self.visits += _TRIAL_VISITS * len(self.pair_unit)
+            self.visits += _TRIAL_VISITS * self.members.nnz
             self.shuffle = np.uint64(draw())
             order = list(wanted)[:: 1 if draw() % 2 else -1]
             held = np.flatnonzero(free if trial % 2 else free & (self.split == order[0]))
@@ -224,10 +211,11 @@ class _Division:
 
     def fill(self, split: int, target: Target, allowed: Flags) -> int:
         """Give open values to `split` until the allowed rows of its whole units reach the target; return their sum."""
-        every = _sums(self.unit_of_row, self.weights[target.unit], self.num_units)
-        weight = _sums(self.unit_of_row, self.weights[target.unit] * allowed, self.num_units)
-        groups, group_weight = self._fitting_groups(target.amount - self._weight_within(split, weight), weight)
-        self.split[np.isin(self.group, groups)] = split
+        weights = self.weights[target.unit]
+        # Sums are exact, as weights are whole and their sum is below 2^53.
+        every, weight = (np.bincount(self.unit_of_row, each, minlength=len(self.size)) for each in (weights, weights * allowed))
+        fitting = self._fitting_groups(target.amount - self._weight_within(split, weight), weight)
+        self.split[np.isin(self.group, list(fitting))] = split
         have = self._weight_within(split, weight)
         while have < target.amount:
             chosen = self._best_step(split, target.amount - have, weight, every)
@@ -236,66 +224,53 @@ class _Division:
             self.split[chosen] = split
             have = self._weight_within(split, weight)
         # The last step may have added more than was missing; free the groups that are not needed.
-        for group, spare in zip(groups.tolist(), group_weight.tolist(), strict=True):
+        for group, spare in fitting.items():
             if have - spare >= target.amount:
                 self.split[self.group == group] = _OPEN
                 have -= spare
         return int(have)
 
-    def _weight_within(self, split: int, weight: Floats) -> float:
+    def _weight_within(self, split: int, weight: Numbers) -> float:
         """Sum the weight of units that are whole in a split."""
-        within = np.bincount(self.pair_unit, self.split[self.pair_value] == split, minlength=self.num_units)
-        return float(weight[within == self.size].sum())
+        return float(weight[self.members @ (self.split == split) == self.size].sum())
 
-    def _fitting_groups(self, amount: float, weight: Floats) -> tuple[Integers, Floats]:
+    def _fitting_groups(self, amount: float, weight: Numbers) -> dict[int, float]:
         """Return groups without a split that fit into the amount, and their weights; in seeded order, small ones first."""
-        number = len(self.group)
-        group_of_unit = np.zeros(self.num_units, dtype=np.int64)
-        group_of_unit[self.pair_unit] = self.group[self.pair_value]
-        group_weight = _sums(group_of_unit, weight, number)
-        group_hash = np.zeros(number, dtype=np.uint64)
+        group_weight = np.bincount(self.group_of_unit, weight, minlength=len(self.group))
+        group_hash = np.zeros(len(self.group), dtype=np.uint64)
         np.add.at(group_hash, self.group, self.value_hash)
-        begun = np.zeros(number, dtype=np.bool_)
-        begun[self.group[self.split != _OPEN]] = True
-        whole = np.flatnonzero(~begun & (group_weight > 0))
+        whole = np.setdiff1d(np.flatnonzero(group_weight > 0), self.group[self.split != _OPEN])
         size_class = np.maximum(np.frexp(_MIN_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0)
         order = whole[np.lexsort((group_hash[whole] ^ self.shuffle, size_class))]
-        fitting, left = [], amount
+        fitting, left = dict[int, float](), amount
         for group, more in zip(order.tolist(), group_weight[order].tolist(), strict=True):
             if more <= left:
-                fitting.append(group)
+                fitting[group] = more
                 left -= more
-        groups = np.array(fitting, dtype=np.int64)
-        return groups, group_weight[groups]
+        return fitting
 
-    def _best_step(self, split: int, missing: float, weight: Floats, every: Floats) -> Integers:
+    def _best_step(self, split: int, missing: float, weight: Numbers, every: Numbers) -> Numbers:
         """Return the next values for `split`: one that completes units, or all of a new unit, whichever adds most for its price.
 
         The price is what becomes useless of `every` row, and what exceeds the missing weight or is not allowed in the split.
         """
-        self.visits += len(self.pair_unit)
-        here = self.split[self.pair_value]
-        is_open = here == _OPEN
-        num_open = np.bincount(self.pair_unit, is_open, minlength=self.num_units)
-        num_within = np.bincount(self.pair_unit, here == split, minlength=self.num_units)
+        self.visits += self.members.nnz
+        is_open = self.split == _OPEN
+        num_open, num_within = self.members @ is_open, self.members @ (self.split == split)
         usable = (num_open > 0) & (num_open + num_within == self.size)
         one_missing = usable & (num_open == 1)
         untouched = usable & (num_within == 0) & (num_open > 1)
 
-        def per_value(units: Flags, weight: Floats) -> Floats:
-            pairs = is_open & units[self.pair_unit]
-            return _sums(self.pair_value[pairs], weight[self.pair_unit[pairs]], len(self.split))
-
-        def score(gain: Floats, lost: Floats) -> Floats:
+        def score(gain: Numbers, lost: Numbers) -> Numbers:
             price = lost + np.maximum(gain - missing, 0.0)
             useful = np.minimum(gain, missing)
-            return np.divide(useful, useful + price, out=np.zeros(len(gain)), where=useful > 0)
+            return np.asarray(np.divide(useful, useful + price, out=np.zeros(len(gain)), where=useful > 0))
 
-        lost = per_value(untouched, every)
-        value_score = score(per_value(one_missing, weight), lost + per_value(one_missing, every - weight))
+        lost = is_open * (self.members.T @ (untouched * every))
+        gained, banned = (is_open * (self.members.T @ (one_missing * each)) for each in (weight, every - weight))
+        value_score = score(gained, lost + banned)
         # A unit's own weight is in the price of each of its values, though it is a gain.
-        lost_by_unit = _sums(self.pair_unit[is_open], lost[self.pair_value[is_open]], self.num_units)
-        lost_by_unit -= np.where(untouched, num_open * every, 0.0) - (every - weight)
+        lost_by_unit = self.members @ lost - np.where(untouched, num_open * every, 0.0) + (every - weight)
         unit_score = score(np.where(usable, weight, 0.0), lost_by_unit)
         best_value, best_unit = value_score.max(initial=0.0), unit_score.max(initial=0.0)
         if best_value == best_unit == 0:
@@ -304,10 +279,5 @@ class _Division:
             ties = np.flatnonzero(value_score == best_value)
             return ties[[np.argmin(self.value_hash[ties])]]
         ties = np.flatnonzero(unit_score == best_unit)
-        unit = ties[np.argmin(self.unit_hash[ties])]
-        return np.asarray(self.pair_value[(self.pair_unit == unit) & is_open], dtype=np.int64)
-
-
-def _sums(number: Integers, weight: NDArray[np.generic], length: int) -> Floats:
-    """Sum the weights of each number from 0 to `length`; exact, as they are whole and their sum is below 2^53."""
-    return np.asarray(np.bincount(number, weight.astype(np.float64), minlength=length), dtype=np.float64)
+        values = self.members[[ties[np.argmin(self.unit_hash[ties])]]].indices
+        return np.asarray(values[is_open[values]])

@@ -1,13 +1,27 @@
-"""Words of a transcript aligned with those of a hypothesis, with their times, as players show them."""
+"""Words of a transcript aligned with those of a hypothesis: the edits, and with their times, as players show them."""
 
 from collections.abc import Sequence
-from itertools import zip_longest
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+from typing import Any, Literal, NamedTuple
 
-from nbaudio.text.edit_distance import word_diff, words
+from nbaudio.text.edit_distance import words
+from nbaudio.text.formatting import Formatting, Group, align
+from nbaudio.text.normalization import normalize
+
+Kind = Literal["equal", "formatting", "insert", "delete", "replace"]
 
 # A longer text is no sentence, and would freeze the page.
 MOST_CHARACTERS = 2000
+
+
+@dataclass(frozen=True)
+class DiffPart:
+    """A run of words that are equal, or read alike (``formatting``), or differ, in reference and hypothesis."""
+
+    kind: Kind
+    reference: tuple[str, ...]
+    hypothesis: tuple[str, ...]
 
 
 class WordPair(NamedTuple):
@@ -18,6 +32,45 @@ class WordPair(NamedTuple):
     hypothesis: str | None
     start: float | None = None
     end: float | None = None
+
+
+def word_diff(
+    reference: str, hypothesis: str, *, steps: Sequence[str] = (), formatting: Formatting | None = None
+) -> list[DiffPart]:
+    """Return the edits that turn the reference into the hypothesis, word by word, as few as `wer` counts.
+
+    With `steps` of normalization (see `normal.NORMALIZERS`) words are equal where their normal forms are, and words with an empty
+    normal form, such as a lone dash, do not differ. With `formatting` words that are read alike are of the kind ``formatting``.
+    The parts have the original words.
+
+    Examples:
+        >>> [(part.kind, part.reference, part.hypothesis) for part in word_diff("evo blic", "evo blitz na")]
+        [('equal', ('evo',), ('evo',)), ('insert', (), ('blitz',)), ('replace', ('blic',), ('na',))]
+        >>> [(part.kind, part.reference) for part in word_diff("Evo – blic.", "evo blic", steps=["lower", "punctuation"])]
+        [('equal', ('Evo',)), ('equal', ('–',)), ('equal', ('blic.',))]
+    """
+    sides = words(reference), words(hypothesis)
+    keys = [[normalize(word, ("nfc", *steps)) if steps else word for word in side] for side in sides]
+    groups = align(*sides, formatting) if formatting else align(keys[0], keys[1])
+    # Words that are not compared, such as a lone dash, are before the next one that is.
+    for side in (0, 1):
+        for number in sorted({*range(len(sides[side]))}.difference(*(group.numbers[side] for group in groups))):
+            behind = (place for place, group in enumerate(groups) if group.numbers[side][:1] > (number,))
+            numbers = ((number,), ()) if side == 0 else ((), (number,))
+            groups.insert(next(behind, len(groups)), Group(numbers, ((), ()), 0))
+    parts = []
+    for (kind, _), run in groupby(groups, lambda group: (_kind(group, keys), [*map(bool, group.numbers)])):
+        chosen = zip(sides, zip(*(group.numbers for group in run), strict=True), strict=True)
+        parts.append(DiffPart(kind, *(tuple(side[number] for each in numbers for number in each) for side, numbers in chosen)))
+    return parts
+
+
+def _kind(group: Group, keys: Sequence[Sequence[str]]) -> Kind:
+    left, right = group.numbers
+    if group.edits:
+        return "replace" if left and right else "delete" if left else "insert"
+    same = not (left and right) or [keys[0][number] for number in left] == [keys[1][number] for number in right]
+    return "equal" if same else "formatting"
 
 
 def align_words(

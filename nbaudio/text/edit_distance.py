@@ -1,12 +1,10 @@
-"""Compare a hypothesis with a transcript by code points: similarity, word diff, and error rates with words as in jiwer."""
+"""Compare a hypothesis with a transcript by code points: similarity, and error rates with words as in jiwer."""
 
 import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import groupby, zip_longest
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +15,6 @@ from rapidfuzz.process import cpdist
 
 from nbaudio.core.dataframes import Column, as_series
 from nbaudio.core.errors import InputError
-from nbaudio.text.normalization import normalize
-
-if TYPE_CHECKING:
-    from nbaudio.text.formatting import Formatting, Group
 
 # Whitespace of Python, of which U+3000 is the last; that of Rust and polars lacks the four separators from U+001C.
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
@@ -35,18 +29,8 @@ _BLOCK = 4096
 _SURROGATES = (0xD800, 0xE000)
 _ALPHABET = 0x110000 - (_SURROGATES[1] - _SURROGATES[0])
 
-Kind = Literal["equal", "formatting", "insert", "delete", "replace"]
 Measure = Literal["similarity", "wer", "cer"]
 MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
-
-
-@dataclass(frozen=True)
-class DiffPart:
-    """A run of words that are equal, or read alike (``formatting``), or differ, in reference and hypothesis."""
-
-    kind: Kind
-    reference: tuple[str, ...]
-    hypothesis: tuple[str, ...]
 
 
 def words(text: str) -> list[str]:
@@ -95,56 +79,6 @@ def cer(reference: str, hypothesis: str) -> float:
     """
     expected = reference.strip()
     return Levenshtein.distance(expected, hypothesis.strip()) / max(len(expected), 1)
-
-
-def word_diff(
-    reference: str, hypothesis: str, *, steps: Sequence[str] = (), formatting: "Formatting | None" = None
-) -> list[DiffPart]:
-    """Return the edits that turn the reference into the hypothesis, word by word, as few as `wer` counts.
-
-    With `steps` of normalization (see `normal.NORMALIZERS`) words are equal where their normal forms are, and words with an empty
-    normal form, such as a lone dash, do not differ. With `formatting` words that are read alike are of the kind ``formatting``.
-    The parts have the original words.
-
-    Examples:
-        >>> [(part.kind, part.reference, part.hypothesis) for part in word_diff("evo blic", "evo blitz na")]
-        [('equal', ('evo',), ('evo',)), ('insert', (), ('blitz',)), ('replace', ('blic',), ('na',))]
-        >>> [(part.kind, part.reference) for part in word_diff("Evo – blic.", "evo blic", steps=["lower", "punctuation"])]
-        [('equal', ('Evo',)), ('equal', ('–',)), ('equal', ('blic.',))]
-    """
-    sides = words(reference), words(hypothesis)
-    keys = [[normalize(word, ("nfc", *steps)) if steps else word for word in side] for side in sides]
-    # Kind, and numbers of the words that correspond; first the words that count.
-    pairs: list[tuple[Kind, tuple[int, ...], tuple[int, ...]]]
-    if formatting is None:
-        kept: list[list[int]] = [[number for number, key in enumerate(side) if key] for side in keys]
-        pairs = [
-            (op.tag, *(() if number is None else (number,) for number in pair))  # type: ignore[misc]  # tags are any text
-            for op in Levenshtein.opcodes(*([side[number] for number in some] for side, some in zip(keys, kept, strict=True)))
-            for pair in zip_longest(kept[0][op.src_start : op.src_end], kept[1][op.dest_start : op.dest_end])
-        ]
-    else:
-        groups = formatting.align(*sides)
-        pairs = [(_kind(group, *keys), group.left, group.right) for group in groups]
-        kept = [[number for group in groups for number in (group.left, group.right)[side]] for side in (0, 1)]
-    for side in (0, 1):
-        for number in sorted(set(range(len(keys[side]))).difference(kept[side])):
-            places = [(left, right)[side] for _, left, right in pairs]
-            behind = (place for place, at in enumerate(places) if at and at[0] > number)
-            pairs.insert(next(behind, len(pairs)), ("equal", (number,), ()) if side == 0 else ("equal", (), (number,)))
-    found = []
-    for (kind, *_), some in groupby(pairs, key=lambda pair: (pair[0], not pair[1], not pair[2])):
-        left, right = zip(*(pair[1:] for pair in some), strict=True)
-        numbers = zip(sides, (left, right), strict=True)
-        found.append(DiffPart(kind, *(tuple(side[n] for each in chosen for n in each) for side, chosen in numbers)))
-    return found
-
-
-def _kind(group: "Group", left: Sequence[str], right: Sequence[str]) -> Kind:
-    if group.edits:
-        return "replace" if group.left and group.right else "delete" if group.left else "insert"
-    same = [left[number] for number in group.left] == [right[number] for number in group.right]
-    return "equal" if same else "formatting"
 
 
 def similarity_column(text: Column, asr_text: Column) -> pl.Series:
@@ -202,11 +136,9 @@ def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] =
         if column.dtype not in (pl.String, pl.Null):
             raise InputError(f"scores need columns of text, {column.name or 'one'} holds {column.dtype}")
     pairs = pl.DataFrame({"text": text.cast(pl.String), "asr_text": asr_text.cast(pl.String)})
-    # No pairs have columns too: those of one pair, which is dropped again.
-    blocks = pairs.iter_slices(_BLOCK) if len(pairs) else [pl.DataFrame({"text": [""], "asr_text": [""]})]
+    blocks = pairs.iter_slices(_BLOCK) if len(pairs) else [pairs]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        counts = pl.concat(pool.map(lambda block: _block_counts(block, measures), blocks))
-    return counts.head(len(pairs))
+        return pl.concat(pool.map(lambda block: _block_counts(block, measures), blocks))
 
 
 def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFrame:
@@ -234,9 +166,11 @@ def _distances(left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int6
 def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
     """Return edits and reference words of each pair, and whether all texts are tidy: only single spaces, between words."""
     both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
-    codes, lengths, tidy = _word_codes(both)
+    codes, lengths, distinct = encode_words(both)
+    # Searching blanks in the few distinct words is faster than in the texts.
+    tidy = not distinct.str.contains(f"^ |[{_ODD_BLANKS}]").any()
     if not tidy:
-        codes, lengths, _ = _word_codes(both.str.strip_chars(BLANKS).str.replace_all(f"[{BLANKS}]{{2,}}", " "))
+        codes, lengths, _ = encode_words(both.str.strip_chars(BLANKS).str.replace_all(f"[{BLANKS}]{{2,}}", " "))
     half = len(reference)
     # Each distinct word becomes one character; those characters are compared.
     highest = codes.max(initial=0)
@@ -253,26 +187,12 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
 
 def encode_words(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], pl.Series]:
     """Return a number for each word of all texts, split at every space; words per text; and the distinct words, with a space."""
+    full = texts != ""
     # Each word includes the space after it, so that the buffer of the texts, split at spaces, is the array of words.
-    spaced = (texts + " ").to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, bounds, data = spaced.buffers()
-    stops = np.frombuffer(bounds, np.int64)[1 : len(texts) + 1]
+    _, bounds, data = (texts.filter(full) + " ").to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()
+    stops = np.frombuffer(bounds, np.int64)[: full.sum() + 1]
     ends = np.flatnonzero(np.frombuffer(data, np.uint8)[: stops[-1]] == ord(" ")) + 1
     spoken = pa.LargeStringArray.from_buffers(len(ends), pa.py_buffer(np.concatenate(([0], ends))), data).dictionary_encode()
-    lengths = np.diff(np.searchsorted(ends, stops, side="right"), prepend=0)
+    lengths = np.zeros(len(texts), dtype=np.int64)
+    lengths[full.to_numpy()] = np.diff(np.searchsorted(ends, stops, side="right"))
     return spoken.indices.to_numpy().view(np.uint32), lengths, pl.Series(spoken.dictionary)
-
-
-def _word_codes(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], bool]:
-    """Return a number for each word of all texts, equal for equal words; words per text; and whether all texts are tidy."""
-    codes, lengths, distinct = encode_words(texts)
-    # Searching blanks in the few distinct words is faster than in the texts.
-    tidy = not distinct.str.contains(f"[{_ODD_BLANKS}]").any()
-    no_words = (distinct == " ").arg_true()
-    if len(no_words):
-        # An empty text has one; any others come from leading, trailing or repeated spaces.
-        empty = (texts == "").to_numpy()
-        gone = codes == no_words[0]
-        tidy = tidy and int(gone.sum()) == int(empty.sum())
-        codes, lengths = codes[~gone], np.where(empty, 0, lengths)
-    return codes, lengths, tidy

@@ -3,10 +3,11 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from functools import lru_cache
-from itertools import islice, pairwise, product
+from functools import cache, lru_cache
+from itertools import chain, count, groupby, islice, pairwise, product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,10 +42,17 @@ _EDIT, _OTHER = 1000, 1001
 class Group(NamedTuple):
     """Words that correspond: their numbers in both texts, the words as they are read, and how many of those differ."""
 
-    left: tuple[int, ...]
-    right: tuple[int, ...]
+    numbers: tuple[tuple[int, ...], tuple[int, ...]]
     said: tuple[tuple[str, ...], tuple[str, ...]]
     edits: int
+
+
+class Node(NamedTuple):
+    """A place in the readings of some words: before a word, or after some steps of a reading of it; and the edges into it."""
+
+    word: int
+    step: int
+    edges: list[tuple[int, frozenset[str]]]  # number of the node before, and what may be said from there
 
 
 class Formatting:
@@ -75,10 +83,11 @@ class Formatting:
 
             self._numerals = self.has_numbers = self.language in CONVERTER_CLASSES
         self._longest = max((len(written.split()) for written in self._spoken), default=1)
-        self._keys = _Keys(self.alternatives)
+        self._key = cache(self._read)
+        self._readings: dict[str, list[Reading]] = {}  # of the words that have others than as they are written
         # Texts are compared with several others, and twice: how much they differ, and where.
-        self._split = lru_cache(maxsize=1 << 15)(self._keys_of)
-        self._aligned = lru_cache(maxsize=1 << 14)(lambda left, right: self.align(words(left), words(right)))
+        self._split = lru_cache(maxsize=1 << 15)(self._split_text)
+        self._aligned = lru_cache(maxsize=1 << 14)(lambda left, right: align(words(left), words(right), self))
 
     def _load(self, path: Path) -> None:
         try:
@@ -97,19 +106,12 @@ class Formatting:
             if written.startswith("@"):
                 self._endings[written] = spoken.split()
                 continue
-            readings: list[Reading] = []
-            single: set[str] = set()
-            for alternative in spoken.split("|"):
-                said = [self._inflected(word) for word in alternative.split()]
-                if len(said) == 1:
-                    single |= said[0]
-                else:
-                    readings.append(tuple(said))
-            self._spoken.setdefault(written, []).extend([*([(frozenset(single),)] if single else []), *readings])
+            readings = [tuple(map(self._inflected, alternative.split())) for alternative in spoken.split("|")]
+            self._spoken.setdefault(written, []).extend(_merged(readings))
 
     def _inflected(self, word: str) -> frozenset[str]:
         stem, at, name = word.partition("@")
-        return frozenset(fold(stem + ending) for ending in (self._endings.get(f"@{name}", [""]) if at else [""]))
+        return frozenset(fold(stem + ending) for ending in self._endings.get(at + name, [""]))
 
     def alternatives(self, written: str) -> list[Reading]:
         """Return how a word, or several with blanks between them, may be read besides as it is written; often empty."""
@@ -129,7 +131,7 @@ class Formatting:
                 return found
         if _SEPARATED.fullmatch(written) and written not in self._spoken:  # dates and times of day
             each = [self._cardinal(int(part)) for part in re.findall(r"\d+", written) if len(part) <= 4]
-            return [tuple(word for part in parts for word in part) for parts in islice(product(*each), _MOST_READINGS)]
+            return [tuple(chain(*parts)) for parts in islice(product(*each), _MOST_READINGS)]
         return []
 
     def _numbers(self, written: str) -> list[Reading]:
@@ -140,15 +142,13 @@ class Formatting:
         if digits == written or _THOUSANDS.fullmatch(written):
             found += self._cardinal(int(digits))
         if digits == written and len(digits) > 1:
-            each = [self._cardinal(int(digit))[:1] for digit in digits]
-            found += [tuple(word for part in parts for word in part) for parts in product(*each)]
+            found += [tuple(chain(*parts)) for parts in product(*(self._cardinal(int(digit))[:1] for digit in digits))]
         whole, _, fraction = re.sub(r"[.,](?=\d+$)", " ", written).partition(" ")
         if fraction and whole.isdigit():
             if self._numerals:
-                found.append(_reading(self._say(Decimal(f"{whole}.{fraction}"), "cardinal")))
-            for point in self._spoken.get("decimal", []):
-                last = self._cardinal(int(fraction))[:1]
-                found += [(*first, *point, *word) for first in self._cardinal(int(whole))[:1] for word in last]
+                found.append(self._say(Decimal(f"{whole}.{fraction}"), "cardinal"))
+            sides = (self._cardinal(int(side))[:1] for side in (whole, fraction))
+            found += [(*first, *point, *last) for first, last in product(*sides) for point in self._spoken.get("decimal", [])]
         return [reading for reading in found if reading]
 
     def _cardinal(self, number: int) -> list[Reading]:
@@ -156,14 +156,12 @@ class Formatting:
         link = [word for row in self._spoken.get("link", []) for word in row]
         if self._numerals:
             kinds = ("cardinal", "ordinal", *(["year"] if 1000 < number < 2100 else []))
-            said = [_reading(self._say(number, kind)) for kind in kinds]
+            said = [reading for kind in kinds if (reading := self._say(number, kind))]
             return list(dict.fromkeys([*said, *(tuple(word for word in one if word not in link) for one in said)]))
         if (parts := self._parts(number)) is None:
             return []
         before = tuple(word for part in parts[:-1] for word in self._spoken[str(part)][0])
-        last = [*self._spoken[str(parts[-1])], *self._spoken.get(f"{parts[-1]}.", [])]
-        single = frozenset(word for reading in last if len(reading) == 1 for word in reading[0])
-        ends: list[Reading] = [(single,), *(reading for reading in last if len(reading) > 1)]
+        ends = _merged([*self._spoken[str(parts[-1])], *self._spoken.get(f"{parts[-1]}.", [])])
         found = [(*before, *linked, *end) for end in ends for linked in ((), *([(word,) for word in link] if before else []))]
         # One thousand is also a thousand.
         return found + ([reading[1:] for reading in found] if parts[0] == 1 and len(parts) > 1 else [])
@@ -183,70 +181,69 @@ class Formatting:
                 return None if few is None else [number // scale * scale, *few]
         return None
 
-    def _say(self, number: int | Decimal, kind: str) -> str:
+    def _say(self, number: int | Decimal, kind: str) -> Reading:
         from num2words import num2words
 
         try:
-            return str(num2words(number, lang=self.language, to=kind))
-        except (NotImplementedError, OverflowError, ValueError, TypeError, AttributeError):  # not in this language
-            return ""
+            said = str(num2words(number, lang=self.language, to=kind))
+        except Exception:  # noqa: BLE001 - whatever a language raises for a number that it does not know
+            return ()
+        return tuple(frozenset([key]) for word in re.split(r"[\s-]+", said) if (key := fold(word)))
 
     # comparison
 
-    def align(self, left: Sequence[str], right: Sequence[str]) -> list[Group]:
-        """Align the words of two texts with the fewest edits between the words that are read; those without any are left out."""
-        kept = [[number for number, word in enumerate(side) if self._keys[word]] for side in (left, right)]
-        written = [[side[number] for number in some] for side, some in zip((left, right), kept, strict=True)]
-        keys = [[self._keys[word] for word in side] for side in written]
-        groups: list[Group] = []
-        for l0, l1, r0, r1, blocks in _regions(*keys):
-            if not self._keys.readings.keys().isdisjoint((*written[0][l0:l1], *written[1][r0:r1])):
-                groups += _compose(self._lattice(written[0], l0, l1), self._lattice(written[1], r0, r1))
-                continue
-            for block in blocks:
-                sides = range(block.src_start, block.src_end), range(block.dest_start, block.dest_end)
-                edits = int(block.tag != "equal")
-                if all(sides):
-                    groups += [Group((n,), (m,), ((keys[0][n],), (keys[1][m],)), edits) for n, m in zip(*sides, strict=True)]
-                else:
-                    groups += [Group((n,), (), ((keys[0][n],), ()), 1) for n in sides[0]]
-                    groups += [Group((), (m,), ((), (keys[1][m],)), 1) for m in sides[1]]
-        numbers = (tuple(tuple(some[n] for n in side) for some, side in zip(kept, group[:2], strict=True)) for group in groups)
-        return [group._replace(left=left, right=right) for group, (left, right) in zip(groups, numbers, strict=True)]
+    def _read(self, word: str) -> str:
+        """Return what of a word is compared, and keep its readings."""
+        if readings := self.alternatives(word):
+            self._readings[word] = readings
+        return fold(word)
 
-    def _lattice(self, written: Sequence[str], first: int, last: int) -> "_Lattice":
-        """Return the ways to read some words of a text, each word or a few together."""
-        paths: list[tuple[int, int, Reading]] = []
-        for start in range(first, last):
-            readings = [(frozenset([self._keys[written[start]]]),), *self._keys.readings.get(written[start], [])]
-            paths += [(start, start + 1, reading) for reading in readings]
-            for stop in range(start + 2, min(start + self._longest, last) + 1):
+    def keys(self, written: Sequence[str]) -> list[str]:
+        """Return what is compared of each word."""
+        return [*map(self._key, written)]
+
+    def has_readings(self, written: Iterable[str]) -> bool:
+        """Return whether any of the words, of which `keys` was called, may be read besides as it is written."""
+        return not self._readings.keys().isdisjoint(written)
+
+    def graph(self, written: Sequence[str]) -> list[Node]:
+        """Return the ways to read words, each or a few together, as a graph in order from its start to its end."""
+        edges: dict[tuple[int, int], list[tuple[tuple[int, int], frozenset[str]]]] = {(0, 0): []}
+        for start, key in enumerate(self.keys(written)):
+            readings = [(start + 1, reading) for reading in ((frozenset([key]),), *self._readings.get(written[start], []))]
+            for stop in range(start + 2, min(start + self._longest, len(written)) + 1):
                 joined = " ".join(written[start:stop])
                 if joined.casefold() in self._spoken or _BLANK_THOUSANDS.fullmatch(joined):
-                    paths += [(start, stop, reading) for reading in self.alternatives(joined)]
-        return _Lattice.of(paths, first, last)
+                    readings += [(stop, reading) for reading in self.alternatives(joined)]
+            steps = count(1)
+            for stop, reading in readings:
+                places = [(start, 0), *((start, next(steps)) for _ in reading[1:]), (stop, 0)]
+                for (before, after), said in zip(pairwise(places), reading, strict=True):
+                    edges.setdefault(after, []).append((before, said))
+        nodes = {place: number for number, place in enumerate(sorted(edges))}
+        return [Node(*place, [(nodes[before], said) for before, said in edges[place]]) for place in nodes]
 
     def differences(self, left: str, right: str) -> set[tuple[int, int, tuple[str, ...]]]:
         """Return where other words are read: first and one past the last word of `left`, and the words of `right` as read."""
         found, at = set[tuple[int, int, tuple[str, ...]]](), 0
-        (one, no_readings), (other, none_either) = self._split(left), self._split(right)
-        if no_readings and none_either and all(one) and all(other):  # fast
+        (one, has_readings), (other, has_others) = self._split(left), self._split(right)
+        if not (has_readings or has_others) and all(one) and all(other):  # fast
             for op in Levenshtein.editops(one, other):
                 at = op.src_pos
                 found.add((at, at + (op.tag != "insert"), () if op.tag == "delete" else (other[op.dest_pos],)))
             return found
         for group in self._aligned(left, right):
-            start, stop = (group.left[0], group.left[-1] + 1) if group.left else (at, at)
+            numbers = group.numbers[0]
+            start, stop = (numbers[0], numbers[-1] + 1) if numbers else (at, at)
             if group.edits:
                 found.add((start, stop, group.said[1]))
             at = stop
         return found
 
-    def _keys_of(self, text: str) -> tuple[list[str], bool]:
-        """Return what is compared of each word of a text, and whether no word has readings."""
-        spoken = words(text)
-        keys = [*map(self._keys.__getitem__, spoken)]
-        return keys, self._keys.readings.keys().isdisjoint(spoken)
+    def _split_text(self, text: str) -> tuple[list[str], bool]:
+        """Return what is compared of each word of a text, and whether any word has readings."""
+        written = words(text)
+        return self.keys(written), self.has_readings(written)
 
     def edits(self, left: str, right: str) -> int:
         """Return how many words differ, formatting aside."""
@@ -256,9 +253,9 @@ class Formatting:
         """Return two texts as they are read, where they agree best: equal if they differ in formatting only."""
         if left == right:
             return left, right
-        (one, no_readings), (other, none_either) = self._split(left), self._split(right)
+        (one, has_readings), (other, has_others) = self._split(left), self._split(right)
         said = [[*filter(None, one)], [*filter(None, other)]]
-        if said[0] != said[1] and not (no_readings and none_either):
+        if said[0] != said[1] and (has_readings or has_others):
             groups = self._aligned(left, right)
             said = [[word for group in groups for word in group.said[side]] for side in (0, 1)]
         return " ".join(said[0]), " ".join(said[1])
@@ -294,96 +291,59 @@ def fold(word: str) -> str:
     )
 
 
-class _Keys(dict[str, str]):
-    """What is compared of each word, computed once, and the `readings` of the words that have others."""
-
-    def __init__(self, alternatives: Callable[[str], list[Reading]]) -> None:
-        self._alternatives = alternatives
-        self.readings: dict[str, list[Reading]] = {}
-
-    def __missing__(self, word: str) -> str:
-        key = self[word] = fold(word)
-        if found := self._alternatives(word):
-            self.readings[word] = found
-        return key
-
-
-class _Lattice(NamedTuple):
-    """Readings of words as a graph: for each node the edges into it (node, words), and the nodes between written words."""
-
-    edges: list[list[tuple[int, frozenset[str]]]]
-    between: dict[int, int]  # by node, the number of the written word after it
-
-    @classmethod
-    def of(cls, paths: Sequence[tuple[int, int, Reading]], first: int, last: int) -> "_Lattice":
-        place, inner, count = {}, [], 0
-        for start in range(first, last + 1):
-            place[start], count = count, count + 1
-            for path in paths:
-                if path[0] == start:
-                    inner.append((path, count))
-                    count += len(path[2]) - 1
-        edges: list[list[tuple[int, frozenset[str]]]] = [[] for _ in range(count)]
-        for (start, stop, reading), node in inner:
-            nodes = [place[start], *range(node, node + len(reading) - 1), place[stop]]
-            for (before, after), said in zip(pairwise(nodes), reading, strict=True):
-                edges[after].append((before, said))
-        return cls(edges, {node: number for number, node in place.items()})
+def align(left: Sequence[str], right: Sequence[str], formatting: Formatting | None = None) -> list[Group]:
+    """Align words with the fewest edits between them, or between words as they are read; those without any key are left out."""
+    keys = [formatting.keys(side) if formatting else side for side in (left, right)]
+    kept = [[number for number, key in enumerate(side) if key] for side in keys]
+    blocks = Levenshtein.opcodes(*([side[number] for number in some] for side, some in zip(keys, kept, strict=True)))
+    groups: list[Group] = []
+    # Differences with few equal words between them are aligned together.
+    for _, run in groupby(blocks, lambda block: block.tag == "equal" and block.src_end - block.src_start > _BETWEEN):
+        some = list(run)
+        spans = kept[0][some[0].src_start : some[-1].src_end], kept[1][some[0].dest_start : some[-1].dest_end]
+        written = [[side[number] for number in span] for side, span in zip((left, right), spans, strict=True)]
+        if formatting and formatting.has_readings(written[0] + written[1]):
+            groups += _compose(formatting.graph(written[0]), formatting.graph(written[1]), *spans)
+            continue
+        for block in some:
+            sides = kept[0][block.src_start : block.src_end], kept[1][block.dest_start : block.dest_end]
+            for place in range(max(map(len, sides))):
+                one, other = (tuple(side[place : place + 1]) for side in sides)
+                said = tuple(keys[0][number] for number in one), tuple(keys[1][number] for number in other)
+                groups.append(Group((one, other), said, int(block.tag != "equal")))
+    return groups
 
 
-def _regions(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int, int, int, list[Any]]]:
-    """Yield runs of edit operations with their bounds; differences with few equal words between them are in one run."""
-    run: list[Any] = []
-    for block in [*Levenshtein.opcodes(left, right), None]:
-        is_long = block is not None and block.tag == "equal" and block.src_end - block.src_start > _BETWEEN
-        if run and (
-            block is None or is_long or (len(run) == 1 and run[0].tag == "equal" and run[0].src_end - run[0].src_start > _BETWEEN)
-        ):
-            yield run[0].src_start, run[-1].src_end, run[0].dest_start, run[-1].dest_end, run
-            run = []
-        run += [block] if block is not None else []
-
-
-def _compose(left: _Lattice, right: _Lattice) -> list[Group]:
-    """Return the readings of two lattices with the fewest edits, divided wherever a written word ends in both."""
-    best = [[0] * len(right.edges) for _ in left.edges]
-    came: dict[tuple[int, int], tuple[Any, ...]] = {}
+def _compose(left: Sequence[Node], right: Sequence[Node], lefts: Sequence[int], rights: Sequence[int]) -> list[Group]:
+    """Return the readings of words, of these numbers, with the fewest edits, divided wherever a written word ends in both."""
+    best = [[0] * len(right) for _ in left]
+    came: dict[tuple[int, int], Any] = {}
     nobody: frozenset[str] = frozenset()
-    for i, into_left in enumerate(left.edges):
-        for j, into_right in enumerate(right.edges):
+    for i, (_, _, into_left) in enumerate(left):
+        for j, (_, _, into_right) in enumerate(right):
             options = [
                 (best[a][b] + _OTHER * one.isdisjoint(other), a, b, one, other) for a, one in into_left for b, other in into_right
             ]
             options += [(best[a][j] + _EDIT, a, j, one, nobody) for a, one in into_left]
             options += [(best[i][b] + _EDIT, i, b, nobody, other) for b, other in into_right]
-            if options:
-                came[i, j] = min(options, key=lambda option: option[0])
-                best[i][j] = came[i, j][0]
-    at = (len(left.edges) - 1, len(right.edges) - 1)
+            best[i][j], *came[i, j] = min(options, key=itemgetter(0), default=(0,))
     groups: list[Group] = []
-    end, steps = at, list[tuple[frozenset[str], frozenset[str]]]()
-    while at != (0, 0):
-        _, a, b, one, other = came[at]
-        steps.append((one, other))
-        at = (a, b)
-        if a in left.between and b in right.between:
-            numbers = [
-                range(side.between[start], side.between[stop]) for side, start, stop in ((left, a, end[0]), (right, b, end[1]))
-            ]
-            said = [_said(*step) for step in reversed(steps)]
-            sides = tuple(tuple(word for pair in said if (word := pair[side])) for side in (0, 1))
-            groups.append(
-                Group(tuple(numbers[0]), tuple(numbers[1]), (sides[0], sides[1]), (best[end[0]][end[1]] - best[a][b]) // _EDIT)
-            )
-            end, steps = at, []
-    return groups[::-1]
+    i, j = end = len(left) - 1, len(right) - 1
+    said: list[tuple[frozenset[str], frozenset[str]]] = []
+    while i or j:
+        i, j, one, other = came[i, j]
+        # Both sides say the same word if both may.
+        said.insert(0, (one & other or one, one & other or other))
+        if left[i].step == right[j].step == 0:
+            numbers = lefts[left[i].word : left[end[0]].word], rights[right[j].word : right[end[1]].word]
+            spoken = tuple(min(one) for one, _ in said if one), tuple(min(other) for _, other in said if other)
+            edits = (best[end[0]][end[1]] - best[i][j]) // _EDIT
+            groups.insert(0, Group((tuple(numbers[0]), tuple(numbers[1])), spoken, edits))
+            end, said = (i, j), []
+    return groups
 
 
-def _said(one: frozenset[str], other: frozenset[str]) -> tuple[str, str]:
-    """Return the word of each side, the same if both may have it; empty for none."""
-    common = one & other
-    return min(common or one, default=""), min(common or other, default="")
-
-
-def _reading(said: str) -> Reading:
-    return tuple(frozenset([key]) for word in re.split(r"[\s-]+", said) if (key := fold(word)))
+def _merged(readings: Sequence[Reading]) -> list[Reading]:
+    """Make one reading of all that have one word."""
+    single = frozenset(word for reading in readings if len(reading) == 1 for word in reading[0])
+    return [*([(single,)] if single else []), *(reading for reading in readings if len(reading) > 1)]

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -38,43 +37,33 @@ def sentences(texts: pl.Expr) -> pl.Expr:
     return pl.when(folded != "").then(folded)
 
 
-class _Pieces(NamedTuple):
-    """All pieces of one size, ordered by hash: sentence, start and number of each within its sentence."""
-
-    hashes: Hashes
-    sentence: Integers
-    start: Integers
-    number: Integers
-    flags: NDArray[np.bool_]
-
-
 class NearIndex:
     """Index of folded sentences, each once and without nulls, to search in any number of texts."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
-        self._sentences = list(sentences)
-        codes, starts, self._lengths = _codes(self._sentences)
+        self.sentences = pl.Series(sentences, dtype=pl.String)
+        codes, starts, self._lengths = _codes(sentences)
         self._edits = self._lengths // _PART
         # Shorter sentences allow no edit, so that they can only be equal.
         can_change = np.flatnonzero(self._edits)
         pieces = self._edits[can_change] + 1
-        sentence = np.repeat(can_change, pieces)
-        number = _counted(pieces)
-        count, length = np.repeat(pieces, pieces), self._lengths[sentence]
-        start = number * length // count
-        size = (number + 1) * length // count - start
-        self._pieces: dict[int, _Pieces] = {}
+        self._sentence = np.repeat(can_change, pieces)  # by piece, as the following
+        self._number = _counted(pieces)
+        count, length = np.repeat(pieces, pieces), self._lengths[self._sentence]
+        self._start = self._number * length // count
+        size = (self._number + 1) * length // count - self._start
+        # By size: the hashes of pieces, in order, the pieces, and flags of these hashes.
+        self._pieces: dict[int, tuple[Hashes, Integers, NDArray[np.bool_]]] = {}
         for each in np.unique(size).tolist():
             some = np.flatnonzero(size == each)
-            places = starts[sentence[some]] + start[some]
+            places = starts[self._sentence[some]] + self._start[some]
             hashes = np.zeros(len(some), dtype=np.uint64)
             for step in range(each):
                 hashes = hashes * _FACTOR + codes[places + step]
             order = np.argsort(hashes, kind="stable")
-            some, hashes = some[order], hashes[order]
             flags = np.zeros(1 << _FLAG_BITS, dtype=np.bool_)
             flags[_flag(hashes)] = True
-            self._pieces[each] = _Pieces(hashes, sentence[some], start[some], number[some], flags)
+            self._pieces[each] = hashes[order], some[order], flags
 
     def among(self, texts: Sequence[str]) -> pl.DataFrame:
         """Return the near pairs of a sentence and a folded text: their numbers from 0, in order, and their `edits`."""
@@ -85,7 +74,7 @@ class NearIndex:
     def _among(self, texts: list[str], offset: int) -> pl.DataFrame:
         candidates = [np.empty(0, dtype=np.int64), *self._candidates(texts)]
         sentence, text = np.divmod(np.unique(np.concatenate(candidates)), len(texts))
-        left, right = [self._sentences[i] for i in sentence], [texts[i] for i in text]
+        left, right = self.sentences.gather(sentence).to_list(), [texts[i] for i in text]
         allowed = np.minimum(self._lengths[sentence], [len(one) for one in right]) // _PART
         most = int(allowed.max(initial=0))  # a cutoff is much faster
         edits = cpdist(left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1)
@@ -102,18 +91,18 @@ class NearIndex:
             hashes = hashes[: max(len(codes) - size + 1, 0)] * _FACTOR + codes[size - 1 :]
             if size not in self._pieces:
                 continue
-            pieces = self._pieces[size]
-            place = np.flatnonzero(pieces.flags[_flag(hashes)])
-            first = np.searchsorted(pieces.hashes, hashes[place], "left")
-            number = np.searchsorted(pieces.hashes, hashes[place], "right") - first
+            known, pieces, flags = self._pieces[size]
+            place = np.flatnonzero(flags[_flag(hashes)])
+            first = np.searchsorted(known, hashes[place], "left")
+            number = np.searchsorted(known, hashes[place], "right") - first
             # A common phrase is a piece of many sentences, so pairs are made a bounded number at a time.
             bounds = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1
             for some in np.split(np.arange(len(place)), bounds):
-                piece = np.repeat(first[some], number[some]) + _counted(number[some])
+                piece = pieces[np.repeat(first[some], number[some]) + _counted(number[some])]
                 position = np.repeat(place[some], number[some])
-                text, sentence, nth = owner[position], pieces.sentence[piece], pieces.number[piece]
+                text, sentence, nth = owner[position], self._sentence[piece], self._number[piece]
                 allowed = self._edits[sentence]
-                shift = position - starts[text] - pieces.start[piece]
+                shift = position - starts[text] - self._start[piece]
                 longer = lengths[text] - self._lengths[sentence]
                 # At most as many edits lie before a piece as its number, else an earlier piece is intact too; likewise after it.
                 right = (np.abs(shift) <= nth) & (np.abs(longer - shift) <= allowed - nth) & (np.abs(longer) <= allowed)

@@ -1,7 +1,7 @@
 """Score hypotheses: how well each segment's hypotheses agree with a transcript, and among themselves."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,11 +25,12 @@ _TABLE = "formatting.tsv"
 
 
 class Pair(NamedTuple):
-    """A transcript and a hypothesis that are compared: their columns, and how names of their scores end, such as ``_large``."""
+    """A transcript and a hypothesis that are compared: their columns, how names of their scores end, and normalization steps."""
 
     text: str
     hypothesis: str
-    suffix: str = ""
+    suffix: str  # such as ``_large``
+    steps: Sequence[str] = ()
 
 
 def score(
@@ -75,24 +76,22 @@ def score(
         [0.765, None]
     """
     workspace = Workspace.open(workspace)
-    segments, settings = workspace.segments, workspace.settings
+    segments = workspace.segments
     # Other steps drop scores, with a hypothesis that changed or was withdrawn.
-    held: dict[str, Any] = settings.get("scored", {})
-    scored = {suffix: one for suffix, one in held.items() if f"similarity{suffix}" in segments.columns}
-    names = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else list(hypothesis)
-    pairs = [_pair(workspace, segments.columns, text, name, scored) for name in names]
-    rules = Formatting(language or settings.get("language"), formatting or _own_table(workspace))
+    scored = {suffix: pair for suffix, pair in _pairs(workspace).items() if f"similarity{suffix}" in segments.columns}
+    names = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else dict.fromkeys(hypothesis)
+    pairs = [_pair(workspace, segments.columns, text, name, scored)._replace(steps=normalize) for name in names]
+    rules = Formatting(language or workspace.settings.get("language"), formatting or _own_table(workspace))
     if formatting:
         with atomic_write(workspace.path / _TABLE) as partial:
             partial.write_bytes(Path(formatting).read_bytes())
-    scored = scored | {pair.suffix: {"pair": pair[:2], "normalize": list(normalize)} for pair in pairs}
-    settings |= {"scored": scored, "language": rules.language}
-    agreeing = _agreeing(segments, scored)
-    scores = [_all_scores(block, pairs, agreeing, normalize, rules) for block in segments.iter_slices(_BLOCK)] or [
-        _all_scores(segments, pairs, agreeing, normalize, rules)
-    ]
+    scored |= {pair.suffix: pair for pair in pairs}
+    stored = {suffix: {"pair": pair[:2], "normalize": list(pair.steps)} for suffix, pair in scored.items()}
+    settings = workspace.settings | {"scored": stored, "language": rules.language}
+    agreeing = _agreeing(segments, scored.values())
+    blocks = segments.iter_slices(_BLOCK) if len(segments) else [segments]
+    scores = [_all_scores(block, pairs, agreeing, rules) for block in blocks]
     segments = pl.concat(block for block, _ in scores)
-    counts = {pair: pl.concat(each[number] for _, each in scores) for number, pair in enumerate(pairs)}
     originals = {}
     if table_path(workspace, CORRECTED_TEXTS).exists():
         # Texts that corrections replaced are scored too, so that a withdrawn correction restores the right scores.
@@ -100,24 +99,26 @@ def score(
         others = [*text_names(segments.columns).values(), *hypothesis_names(segments.columns).values()]
         hypotheses = segments.select("segment_id", *others).unique("segment_id", keep="first")
         before = before.drop(others, strict=False).join(hypotheses, on="segment_id", how="left", maintain_order="left")
-        before = _all_scores(before, pairs, agreeing, normalize, rules)[0]
+        before = _all_scores(before, pairs, agreeing, rules)[0]
         originals[CORRECTED_TEXTS] = before.drop(*others, "asr_text_normalized", strict=False)
     workspace.save_together(settings=settings, **originals, segments=segments)
-    own = _about_text(segments, pairs[0], normalize, rules)
-    reports = [_report(segments, pair, count, rules, own=own, steps=normalize) for pair, count in counts.items()]
-    for report, pair in zip(reports, pairs, strict=True):
-        others = [f"similarity{suffix}" for suffix, one in scored.items() if one["normalize"] != list(normalize)]
+    odd, unread = _about_text(segments, pairs[0], rules)
+    others = [f"similarity{suffix}" for suffix, pair in scored.items() if [*pair.steps] != [*normalize]]
+    reports = {}
+    for number, pair in enumerate(pairs):
+        counts = pl.concat(block_counts[number] for _, block_counts in scores)
+        reports[pair.suffix] = report = _report(segments, pair, counts, rules, odd=odd, unread=unread)
         if others:
             report.warnings.append(f"{', '.join(others)} compared with other normalization steps: do not compare the scores")
         workspace.save_report(f"score{pair.suffix}", report.to_dict())
     if len(reports) == 1:
-        return reports[0]
-    facts = {pair.suffix[1:] or "asr_text": report.facts for pair, report in zip(pairs, reports, strict=True)}
-    return Report("score", facts, warnings=list(dict.fromkeys(line for report in reports for line in report.warnings)))
+        return report
+    facts = {suffix[1:] or "asr_text": report.facts for suffix, report in reports.items()}
+    return Report("score", facts, warnings=list(dict.fromkeys(line for report in reports.values() for line in report.warnings)))
 
 
 def _pair(
-    workspace: Workspace, columns: Sequence[str], text: str | None, hypothesis: str | None, scored: Mapping[str, Any]
+    workspace: Workspace, columns: Sequence[str], text: str | None, hypothesis: str | None, scored: Mapping[str, Pair]
 ) -> Pair:
     """Return the columns of a transcript and a hypothesis by name, None for those of the source."""
     texts = {"text": "text", "normalized": "text_normalized", **text_names(columns)}
@@ -128,19 +129,23 @@ def _pair(
             raise InputError(f"{workspace.path}: no {kind} {name!r}; there are {there}; 'nbaudio join' brings in others")
     own = (f"_{name}" for name in (text, hypothesis) if name not in (None, "text", "asr"))
     pair = Pair(texts[text or "text"], hypotheses[hypothesis or "asr"], "".join(own))
-    before = scored.get(pair.suffix, {}).get("pair", pair[:2] if not pair.suffix else None)
-    if before is None and f"similarity{pair.suffix}" in columns:
+    before = scored.get(pair.suffix)
+    if before is None and pair.suffix and f"similarity{pair.suffix}" in columns:
         raise InputError(f"{workspace.path}: the source has a column similarity{pair.suffix}, which stays: choose another name")
-    if before is not None and tuple(before) != pair[:2]:
+    if before is not None and before[:2] != pair[:2]:
         raise InputError(f"{workspace.path}: similarity{pair.suffix} compares {before[0]} with {before[1]}: choose other names")
     return pair
 
 
+def _pairs(workspace: Workspace) -> dict[str, Pair]:
+    """Return what was compared by `score`, by the end of the names of the scores."""
+    scored: dict[str, dict[str, Any]] = workspace.settings.get("scored", {})
+    return {suffix: Pair(one["pair"][0], one["pair"][1], suffix, one["normalize"]) for suffix, one in scored.items()}
+
+
 def normalization_steps(workspace: Workspace) -> tuple[str, ...]:
     """Return the normalization steps of the last `score` of `text` and `asr_text`; none before any."""
-    if (scored := workspace.settings.get("scored", {}).get("")) is not None:
-        return tuple(scored["normalize"])
-    return tuple(workspace.report("score").get("facts", {}).get("normalized_by", ()))
+    return tuple(workspace.settings.get("scored", {}).get("", {}).get("normalize", ()))
 
 
 def formatting_rules(workspace: Workspace) -> Formatting:
@@ -167,36 +172,30 @@ def _own_table(workspace: Workspace) -> Path | None:
 
 def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
     """Return rows of the segments table with all scores that there are, computed again from their texts."""
-    scored = workspace.settings.get("scored", {}) or {
-        "": {"pair": ("text", "asr_text"), "normalize": normalization_steps(workspace)}
-    }
-    rules = formatting_rules(workspace)
-    for suffix, one in scored.items():
-        if set(one["pair"]) <= {*segments.columns}:
-            segments = _scored(segments, Pair(one["pair"][0], one["pair"][1], suffix), one["normalize"], rules)[0]
-    agreeing = _agreeing(segments, scored)
-    return with_agreement(segments, agreeing, rules) if agreeing else segments
+    pairs = [*_pairs(workspace).values()] or [Pair("text", "asr_text", "")]
+    there = [pair for pair in pairs if {pair.text, pair.hypothesis} <= {*segments.columns}]
+    return _all_scores(segments, there, _agreeing(segments, pairs), formatting_rules(workspace))[0]
 
 
 def _all_scores(
-    segments: pl.DataFrame, pairs: Sequence[Pair], agreeing: Mapping[str, str], steps: Sequence[str], rules: Formatting
+    segments: pl.DataFrame, pairs: Iterable[Pair], agreeing: Mapping[str, str], rules: Formatting
 ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """Return segments with the scores of all pairs and their agreement, and the counts of each pair."""
     counts = []
     for pair in pairs:
-        segments, count = _scored(segments, pair, steps, rules)
+        segments, count = _scored(segments, pair, rules)
         counts.append(count)
     return with_agreement(segments, agreeing, rules) if agreeing else segments.drop(AGREEMENT, strict=False), counts
 
 
-def _scored(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: Formatting) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _scored(segments: pl.DataFrame, pair: Pair, rules: Formatting) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Score a pair: return segments with the scores, and with normal forms of `text` and `asr_text`; and the edit counts."""
     compared = segments[pair.text], segments[pair.hypothesis]
-    if steps:
-        compared = normalize_column(compared[0], ("nfc", *steps)), normalize_column(compared[1], ("nfc", *steps))
+    if pair.steps:
+        compared = normalize_column(compared[0], ("nfc", *pair.steps)), normalize_column(compared[1], ("nfc", *pair.steps))
     if not pair.suffix:
         forms = [column.alias(name) for column, name in zip(compared, NORMALIZED, strict=True)]
-        segments = segments.with_columns(forms) if steps else segments.drop(NORMALIZED, strict=False)
+        segments = segments.with_columns(forms) if pair.steps else segments.drop(NORMALIZED, strict=False)
     plain = edit_counts(*compared)
     spoken = spoken_counts(*compared, rules, plain)
     rates = [error_rates(plain), error_rates(spoken).select(pl.all().name.prefix("spoken_"))]
@@ -204,17 +203,17 @@ def _scored(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: For
     return segments.with_columns(columns), pl.concat([plain, spoken.select(pl.all().name.prefix("spoken_"))], how="horizontal")
 
 
-def _agreeing(segments: pl.DataFrame, scored: Mapping[str, Any]) -> dict[str, str]:
+def _agreeing(segments: pl.DataFrame, scored: Iterable[Pair]) -> dict[str, str]:
     """Return the hypotheses, each with the column of its similarity with `text`; none unless there are several, all scored."""
     there = hypothesis_names(segments.columns).values()
-    known = {one["pair"][1]: f"similarity{suffix}" for suffix, one in scored.items() if one["pair"][0] == "text"}
+    known = {pair.hypothesis: f"similarity{pair.suffix}" for pair in scored if pair.text == "text"}
     used = {name: known.get(name, "") for name in there if segments[name].count() and segments[name].dtype == pl.String}
     return used if len(used) > 1 and all(used.values()) else {}
 
 
-def _about_text(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules: Formatting) -> tuple[list[str], Counter[str]]:
+def _about_text(segments: pl.DataFrame, pair: Pair, rules: Formatting) -> tuple[list[str], Counter[str]]:
     """Return the odd characters of a transcript, and the words that no rule of formatting covers."""
-    compared = segments["text_normalized" if steps and not pair.suffix else pair.text]
+    compared = segments["text_normalized" if pair.steps and not pair.suffix else pair.text]
     odd = vocabulary(compared, segment_ids=segments["segment_id"]).odd
     named = [
         f"{name.lower()} {c if c.isprintable() else code} {count:,}"
@@ -224,19 +223,13 @@ def _about_text(segments: pl.DataFrame, pair: Pair, steps: Sequence[str], rules:
 
 
 def _report(
-    segments: pl.DataFrame,
-    pair: Pair,
-    counts: pl.DataFrame,
-    rules: Formatting,
-    *,
-    own: tuple[list[str], Counter[str]],
-    steps: Sequence[str],
+    segments: pl.DataFrame, pair: Pair, counts: pl.DataFrame, rules: Formatting, *, odd: Sequence[str], unread: Counter[str]
 ) -> Report:
     similarity, spoken = (segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_"))
     scored = similarity.count()
     edits, aloud, words = counts.select(pl.sum("word_edits", "spoken_word_edits", "words")).row(0)
     text, hypothesis = segments[pair.text], segments[pair.hypothesis]
-    named, unread = own[0], own[1] + rules.uncovered(hypothesis)
+    unread = unread + rules.uncovered(hypothesis)
     facts: dict[str, Any] = {"segments": len(segments), "scored": scored, "without_hypothesis": hypothesis.null_count()}
     facts |= {"mean_similarity": similarity.mean(), "median_similarity": similarity.median()}
     facts |= {"above_0_8": int((similarity > 0.8).sum()), "word_error_rate": edits / words if words else None}
@@ -246,10 +239,10 @@ def _report(
     facts["formatting_not_covered"] = _first(
         [f"{word} {count:,}" for word, count in sorted(unread.items(), key=lambda row: (-row[1], row[0]))]
     )
-    facts["odd_characters"] = _first(named)
+    facts["odd_characters"] = _first(odd)
     if "text_disputed" in segments.columns:
         facts |= {"text_disputed": int(segments["text_disputed"].sum()), "mean_agreement": segments["agreement"].mean()}
-    facts |= {"normalized_by": list(steps), "language": rules.language}
+    facts |= {"normalized_by": list(pair.steps), "language": rules.language}
     warnings = []
     if not text.count():
         warnings.append("no segment has a transcript: nothing can be compared, only audio can be cut")
