@@ -356,6 +356,16 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
     assert "1.000 of the rows before them, 0.900 of all rows" in warning
 
 
+def test_skipped_rows_are_told_also_if_another_one_is_gone(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=20)
+    drawn = ReviewState.load(workspace).records["one"].segment_ids
+    say(workspace, "one", lambda key: None if key in (drawn[1], drawn[3]) else "ok", rows=10)
+    workspace.save(segments=workspace.segments.filter(pl.col("segment_id") != drawn[1]))
+    [warning] = [line for line in evidence(workspace).warnings if "skipped" in line]
+    assert warning.startswith("one: 1 rows before the last judged one were skipped;")
+    assert "1.000 of the rows before them, 0.889 of all rows" in warning
+
+
 def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=20, reviewers=["ana", "ben"], overlap=4)
     own = ReviewState.load(workspace).records["one"].shares()["ben"]

@@ -269,7 +269,8 @@ def _blindness(state: ProofState, whole: Part) -> list[str]:
 
 def _jump(one: Round) -> str:
     """Say what rows that were skipped do to the share of right ones among those that were reached."""
-    reached = one.rows.filter(pl.col("line").is_not_null()).sort("line", maintain_order=True)
+    # Without segments that are gone and were never judged.
+    reached = one.rows.drop_nulls(["line", "verdict"]).sort("line", maintain_order=True)
     right = (reached["verdict"] == "right").to_numpy()
     first = int(reached["skipped"].to_numpy().argmax())
     before = f"{right[:first].mean():.3f} of the rows before them, " if first else ""
