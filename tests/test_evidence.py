@@ -387,6 +387,16 @@ def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(
     assert judged.count("right") == len({*shares["ana"], *shares["ben"][:6]})
 
 
+def test_a_review_may_be_called_as_the_panel_calls_what_is_in_no_review(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "panel.xlsx", n=20)
+    drawn = ReviewState.load(workspace).records["panel"].segment_ids
+    [other] = workspace.segments.filter(~pl.col("segment_id").is_in(drawn))["segment_id"].head(1)
+    ReviewPanel(workspace, [drawn[1], other], reviewer="ana")._give(number=1, verdict="ok", comment="", corrected_text=None)
+    assert verdicts_of(workspace) == [None] * 20
+    ReviewPanel(workspace, [drawn[1], other], reviewer="ana")._give(number=0, verdict="ok", comment="", corrected_text=None)
+    assert verdicts_of(workspace) == ["unsure", "right", *[None] * 18]
+
+
 def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=20)
     record = ReviewState.load(workspace).records["one"]

@@ -134,6 +134,8 @@ def _lines(record: ReviewRecord, state: ReviewState) -> dict[str, int]:
     held = state.verdicts_ever.filter(pl.col("review") == record.name).select("reviewer", "segment_id").unique()
     log = state.verdict_log.with_row_index("line").filter(pl.col("review") == record.name)
     log = log.join(held, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
+    # The log may have others under this name, such as those of a panel without a review, which is called so too.
+    log = log.filter(pl.col("segment_id").is_in(record.segment_ids))
     lines: dict[str, int] = {}
     for (reviewer,), said in log.group_by("reviewer", maintain_order=True):
         for rows in _rows_of(str(reviewer), set(said["segment_id"]), shares):
