@@ -108,8 +108,7 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: p
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
     votes = valid.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     rows = rows.join(consensus(votes, state.adjudicators), on="segment_id", how="left", maintain_order="left")
-    lines = _lines(record, state)
-    rows = rows.with_columns(line=pl.Series([lines.get(key) for key in rows["segment_id"]], dtype=pl.Int64))
+    rows = rows.join(_lines(record, state), on="segment_id", how="left", maintain_order="left")
     reached, empty = pl.col("line").is_not_null(), pl.col("verdict").is_null() & ~pl.col("gone")
     judged = pl.col("segment_id").is_in(state.verdicts_ever.filter(review=record.name)["segment_id"].implode())
     rows = rows.with_columns(skipped=reached & empty & ~judged, changed=reached & empty & judged)
@@ -128,23 +127,20 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: p
     )
 
 
-def _lines(record: ReviewRecord, state: ReviewState) -> dict[str, int]:
-    """Return the segments that reviewers have reached, each with the first line of the log on it or on a row after it."""
+def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
+    """Return the `segment_id` of what reviewers have reached, and the first `line` of the log on it or on a row after it."""
     shares = record.shares()
-    held = state.verdicts_ever.filter(pl.col("review") == record.name).select("reviewer", "segment_id").unique()
-    log = state.verdict_log.with_row_index("line").filter(pl.col("review") == record.name)
-    log = log.join(held, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
+    held = state.verdicts_ever.filter(review=record.name)
+    log = state.verdict_log.with_row_index("line").filter(review=record.name)
     # The log may have others under this name, such as those of a panel without a review, which is called so too.
     log = log.filter(pl.col("segment_id").is_in(record.segment_ids))
-    lines: dict[str, int] = {}
-    for (reviewer,), said in log.group_by("reviewer", maintain_order=True):
+    log = log.join(held, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
+    reached = [pl.DataFrame(schema={"segment_id": pl.String, "line": pl.UInt32})]
+    for (reviewer,), said in log.group_by("reviewer"):
         for rows in _rows_of(str(reviewer), set(said["segment_id"]), shares):
-            place, done = {key: number for number, key in enumerate(rows)}, 0
-            for line, key in said.select("line", "segment_id").iter_rows():
-                for before in rows[done : place.get(key, -1) + 1]:
-                    lines[before] = min(line, lines.get(before, line))
-                done = max(done, place.get(key, -1) + 1)
-    return lines
+            given = pl.DataFrame({"segment_id": rows}).join(said, on="segment_id", how="left", maintain_order="left")
+            reached.append(given.select("segment_id", pl.col("line").cum_min(reverse=True).backward_fill()))
+    return pl.concat(reached).group_by("segment_id").agg(pl.col("line").min().cast(pl.Int64))
 
 
 def _rows_of(reviewer: str, ids: set[str], shares: Mapping[str, Sequence[str]]) -> Iterator[Sequence[str]]:
