@@ -29,7 +29,6 @@ class Round:
     # `skipped` (reached, and judged by nobody), in the order of the sheet
     rows: pl.DataFrame
     corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
-    after: tuple[str, ...] = ()  # names of the earlier rounds; what had been reached in them was not drawn again
     changed: int = 0  # how many rows have changed since they were judged
 
     @property
@@ -112,19 +111,9 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: p
     reached, empty = pl.col("line").is_not_null(), pl.col("verdict").is_null() & ~pl.col("gone")
     judged = pl.col("segment_id").is_in(state.verdicts_ever.filter(review=record.name)["segment_id"].implode())
     rows = rows.with_columns(skipped=reached & empty & ~judged, changed=reached & empty & judged)
-    return Round(
-        name=record.name,
-        strategy=record.strategy,
-        corpus=record.corpus,
-        rows=rows.select(
-            "segment_id",
-            "line",
-            "skipped",
-            verdict=pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict")),
-        ),
-        after=tuple(record.after),
-        changed=int(rows["changed"].sum()),
-    )
+    verdict = pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict"))
+    shown = rows.select("segment_id", "line", "skipped", verdict=verdict)
+    return Round(record.name, record.strategy, shown, record.corpus, changed=int(rows["changed"].sum()))
 
 
 def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
