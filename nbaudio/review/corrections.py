@@ -188,9 +188,10 @@ def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFr
     moved = segments.with_row_index("row").filter(pl.col("corrected_by").is_not_null())
     bounds = {key: (start, end) for key, start, end in moved.select("segment_id", "start_sample", "end_sample").iter_rows()}
     # Corrected twice, a segment has two lines: the later one begins where the earlier one ends.
-    for line in reversed(state.correction_log):
-        if bounds.get(line.segment_id) == (line.start_sample, line.end_sample):
-            bounds[line.segment_id] = (line.was_start, line.was_end)
+    log = state.correction_log.select("segment_id", "start_sample", "end_sample", "was_start", "was_end")
+    for key, start, end, was_start, was_end in log.reverse().iter_rows():
+        if bounds.get(key) == (start, end):
+            bounds[key] = (was_start, was_end)
     starts, ends = zip(*(bounds[key] for key in moved["segment_id"]), strict=True)
     back = moved.select("row", start_sample=pl.Series(starts, dtype=pl.Int64), end_sample=pl.Series(ends, dtype=pl.Int64))
     if "word_times" in segments.columns:

@@ -50,8 +50,7 @@ class _Given:
     def by(cls, state: ReviewState) -> "_Given":
         """Collect what the reviews of a workspace have exported."""
         known = state.records
-        drawn = pl.Series([key for one in known.values() for key in one.segment_ids], dtype=pl.String)
-        segments = state.workspace.segments.filter(pl.col("segment_id").is_in(drawn.implode()))
+        segments = state.workspace.segments.filter(pl.col("segment_id").is_in(state.drawn["segment_id"].implode()))
         segments = uncorrected(state, segments).unique("segment_id", keep="first", maintain_order=True)
         contents = content_hashes(segments)
         cells = segments.select(

@@ -16,7 +16,6 @@ JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
     *("text_corrected", "corrected_by"),
 )
-_DRAWN = {"segment_id": pl.String, "content": pl.String, "shown": pl.String}
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,7 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
     """Return the reviews, without picked ones, in the order drawn; `segments` are `uncorrected` and have the columns `JUDGED`."""
     drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
     kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
-    drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
-    there = segments.filter(pl.col("segment_id").is_in(drawn.implode()))
-    now = _now(there).unique("segment_id")
+    now = _now(segments.filter(pl.col("segment_id").is_in(state.drawn["segment_id"].implode()))).unique("segment_id")
     # What `ingest --add` changed after the draw stays unsure, since a change may follow from the verdicts.
     later = {corpus: state.later(corpus).implode() for corpus in {record.corpus for record in kept}}
     as_they_were = {corpus: now.filter(~pl.col("segment_id").is_in(ids)) for corpus, ids in later.items()}
@@ -79,8 +76,7 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     corrected = text_column(judged, "corrected_by").is_not_null() | text_column(judged, "text_corrected").is_not_null()
     # A corrected text is not the one that a review gave out.
     now = _now(judged).with_columns(words_now=pl.when(~corrected).then("words")).drop("words")
-    drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *map(_drawn, state.records.values())])
-    shown = drawn.unique(["segment_id", "content"]).select("segment_id", "content", words="shown")
+    shown = state.drawn.unique(["segment_id", "content"]).rename({"shown": "words"})
     known = said.join(now, on="segment_id", maintain_order="left")
     known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
@@ -93,14 +89,9 @@ def _now(segments: pl.DataFrame) -> pl.DataFrame:
     return segments.select("segment_id", **{name: pl.Series(found, dtype=pl.String) for name, found in hashes.items()})
 
 
-def _drawn(record: ReviewRecord) -> pl.DataFrame:
-    """Return the rows of a review as drawn; `shown` is the word hash."""
-    return pl.DataFrame({"segment_id": record.segment_ids, "content": record.contents, "shown": record.words}, schema=_DRAWN)
-
-
 def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: pl.Series) -> Round:
     """Return the outcome of a draw; `now` (of `rounds`) has the segments that are as they were, `there` the ids of all."""
-    rows = _drawn(record).join(now, on="segment_id", how="left", maintain_order="left")
+    rows = record.rows.join(now, on="segment_id", how="left", maintain_order="left")
     rows = rows.with_columns(gone=~pl.col("segment_id").is_in(there.implode()))
     about = state.verdicts.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
     as_drawn = (pl.col("content") == pl.col("drawn")) & ((pl.col("shown") == pl.col("words")) | pl.col("gone"))
