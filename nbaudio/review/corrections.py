@@ -51,8 +51,8 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
         after = _rewritten(state.workspace, segments, before, rows)
         fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", "text", *_scores(segments))
         # First the old values, then the new ones: a kill in between loses neither.
-        originals = [fresh] if state.original_texts is None else [fresh, state.original_texts]
-        kept = pl.concat(originals, how="diagonal").unique("segment_id", keep="first", maintain_order=True)
+        both = pl.concat([fresh, state.original_texts], how="diagonal")
+        kept = both.unique("segment_id", keep="first", maintain_order=True)
         state.workspace.save(**{CORRECTED_TEXTS: kept})
         state.workspace.save(segments=after)
     facts = {"corrected_texts": before["text_corrected"].count(), "corrected_now": len(rows)}
@@ -65,15 +65,12 @@ def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> p
     """Return rows of the segments table as they were given to reviewers, with texts, scores and bounds before corrections."""
     state = ReviewState.load(workspace)
     segments = _uncorrected_bounds(state, segments)
-    if not text_column(segments, "text_corrected").count() or state.original_texts is None:
+    corrected = segments.filter(text_column(segments, "text_corrected").is_not_null()).select("segment_id")
+    if corrected.is_empty():
         return segments
     names = [name for name in ("text", *_scores(segments)) if name in state.original_texts.columns]
-    old = state.original_texts.select("segment_id", *(pl.col(name).alias(f"{name} before") for name in names), there=True)
-    joined = segments.join(old, on="segment_id", how="left", maintain_order="left")
-    back = pl.col("text_corrected").is_not_null() & pl.col("there").fill_null(value=False)
-    return joined.select(
-        pl.when(back).then(f"{name} before").otherwise(name).alias(name) if name in names else name for name in segments.columns
-    )
+    old = state.original_texts.select("segment_id", *names).join(corrected, on="segment_id", how="semi")
+    return segments.update(old, on="segment_id", include_nulls=True, maintain_order="left")
 
 
 def correct_bounds(workspace: Workspace | str | Path) -> Report:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import cycle
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -139,9 +140,8 @@ class ReviewRecord:
         ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
         order = hash_column(ids, f"overlap {self.seed}").arg_sort()
         shared = set(ids.gather(order.head(self.overlap)))  # a random part of any draw; the others go to the reviewers in turn
-        own = [key for key in self.segment_ids if key not in shared]
-        of = {reviewer: shared | set(own[number :: len(self.reviewers)]) for number, reviewer in enumerate(self.reviewers)}
-        return {reviewer: [key for key in self.segment_ids if key in keys] for reviewer, keys in of.items()}
+        owner = dict(zip((key for key in self.segment_ids if key not in shared), cycle(self.reviewers), strict=False))
+        return {one: [key for key in self.segment_ids if owner.get(key, one) == one] for one in self.reviewers}
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,10 @@ class ReviewState:
         append_lines(self.workspace.path / ADJUDICATORS, [name.encode()])
 
     @cached_property
-    def original_texts(self) -> pl.DataFrame | None:
-        """Texts and scores of corrected segments from before; None before the first correction."""
-        return self.workspace.table(CORRECTED_TEXTS) if table_path(self.workspace, CORRECTED_TEXTS).exists() else None
+    def original_texts(self) -> pl.DataFrame:
+        """Texts and scores of corrected segments from before."""
+        there = table_path(self.workspace, CORRECTED_TEXTS).exists()
+        return self.workspace.table(CORRECTED_TEXTS) if there else pl.DataFrame(schema={"segment_id": pl.String})
 
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:
