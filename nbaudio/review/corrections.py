@@ -42,8 +42,7 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     state = ReviewState.load(workspace)
     segments = state.workspace.segments
     before = uncorrected(state, segments)
-    held = {key: text for key, text in zip(segments["segment_id"], text_column(segments, "text_corrected"), strict=True) if text}
-    wanted, problems = _wanted(before, segments, state.verdicts, held)
+    wanted, problems = _wanted(before, segments, state.verdicts)
     before = before.drop("text_corrected", "text_origin", strict=False)
     before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
     rows = text_column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
@@ -121,38 +120,32 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     return report
 
 
-def _wanted(
-    before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame, held: Mapping[str, str]
-) -> tuple[pl.DataFrame, list[str]]:
+def _wanted(before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """Return `segment_id`, `text_corrected` and `text_origin` of the corrections to apply, and why others are not applied."""
-    corrected = said.filter(pl.col("corrected_text").is_not_null()).select("segment_id").unique()
-    contents, corrected_contents = _contents(before, corrected), _contents(now, corrected)
-    votes = said.join(corrected, on="segment_id", how="semi", maintain_order="left")
+    votes = said.filter(pl.col("corrected_text").is_not_null().any().over("segment_id"))
+    judged = pl.col("segment_id").is_in(votes["segment_id"].implode())
+    before, now = (segments.filter(judged).unique("segment_id", keep="first") for segments in (before, now))
+    contents, contents_now = (dict(zip(each["segment_id"], content_hashes(each), strict=True)) for each in (before, now))
+    held = dict(zip(now["segment_id"], text_column(now, "text_corrected"), strict=True))
     rows, problems = [], []
     for (segment_id,), of_one in votes.group_by("segment_id", maintain_order=True):
+        key = str(segment_id)
         # The correction of a corrected text replaces the first one.
         given = of_one.filter(pl.col("corrected_text").is_not_null()).unique("reviewer", keep="last", maintain_order=True)
         texts = {nfc(text) for text in given["corrected_text"]}
         # An ok on the corrected text does not contradict the correction.
-        judged = pl.col("content") == contents.get(str(segment_id), "")
-        known = {contents.get(str(segment_id)), corrected_contents.get(str(segment_id))}
-        happy = sorted(of_one.filter((pl.col("verdict") == OK) & judged)["reviewer"])
+        happy = sorted(of_one.filter(verdict=OK, content=contents.get(key, ""))["reviewer"])
         who = ", ".join(sorted(given["reviewer"]))
         if len(texts) > 1:
-            problems.append(f"{segment_id}: {who} correct its text differently: not applied until they agree")
+            problems.append(f"{key}: {who} correct its text differently: not applied until they agree")
         elif happy:
-            problems.append(f"{segment_id}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
-        elif {held.get(str(segment_id))} != texts and not set(given["content"]) <= known:
-            problems.append(f"{segment_id}: has changed since {who} corrected it: not applied")
+            problems.append(f"{key}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
+        elif {held.get(key)} != texts and not set(given["content"]) <= {contents.get(key), contents_now.get(key)}:
+            problems.append(f"{key}: has changed since {who} corrected it: not applied")
         else:
             reviews = ", ".join(sorted(set(given["review"])))
-            rows.append((segment_id, texts.pop(), f"{who} ({reviews})"))
+            rows.append((key, texts.pop(), f"{who} ({reviews})"))
     return pl.DataFrame(rows, schema=_WANTED, orient="row"), problems
-
-
-def _contents(segments: pl.DataFrame, wanted: pl.DataFrame) -> dict[str, str]:
-    involved = segments.join(wanted, on="segment_id", how="semi").unique("segment_id", keep="first")
-    return dict(zip(involved["segment_id"], content_hashes(involved), strict=True))
 
 
 def _scores(segments: pl.DataFrame) -> list[str]:
@@ -190,12 +183,11 @@ def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFr
         if bounds.get(key) == (start, end):
             bounds[key] = (was_start, was_end)
     starts, ends = zip(*(bounds[key] for key in moved["segment_id"]), strict=True)
-    back = moved.select("row", start_sample=pl.Series(starts, dtype=pl.Int64), end_sample=pl.Series(ends, dtype=pl.Int64))
+    moved = moved.with_columns(new_start=pl.Series(starts, dtype=pl.Int64), new_end=pl.Series(ends, dtype=pl.Int64))
+    back = moved.select("row", start_sample="new_start", end_sample="new_end")
     if "word_times" in segments.columns:
         rates = state.workspace.recordings.select("recording_id", rate="sampling_rate")
-        rated = moved.with_columns(new_start=back["start_sample"])
-        rated = rated.join(rates, on="recording_id", how="left", maintain_order="left")
-        back = back.with_columns(word_times=_moved_words(rated))
+        back = back.with_columns(_moved_words(moved.join(rates, on="recording_id", how="left", maintain_order="left")))
     restored = segments.with_row_index("row").update(back, on="row", maintain_order="left").drop("row")
     return restored.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
 
