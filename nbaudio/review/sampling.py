@@ -70,13 +70,12 @@ def sampling_frame(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8,
     """Return what nobody has reached: `segment_id`, `stratum`, `weight` (the probability of the stratum at the first row)."""
     pool = pool.join(_reached(rounds), on="segment_id", how="left", maintain_order="left")
     wanted = strategy_of(strategy, pool.schema)(pool, threshold)
-    wanted = wanted.select(pl.col("stratum").cast(pl.String), "size", *({"rate"} & set(wanted.columns)))
+    rate = pl.col("rate") if "rate" in wanted.columns else pl.lit(None, pl.Float64)
+    wanted = wanted.select(pl.col("stratum").cast(pl.String), "size", rate=rate)
     frame = pool.select("segment_id", "reached").hstack(wanted).filter(pl.col("reached").is_null())
     size = pl.col("size")
     weight = size.sum().over("stratum") / pl.max_horizontal(size.sum(), 1e-300)
-    return frame.select(
-        "segment_id", "stratum", weight=weight, rate="rate" if "rate" in frame.columns else pl.lit(None, pl.Float64)
-    )
+    return frame.select("segment_id", "stratum", weight=weight, rate="rate")
 
 
 def strategy_of(name: str, schema: pl.Schema) -> Strategy:

@@ -44,16 +44,12 @@ def cut_clips(segments: pl.DataFrame, audio_root: Location, *, encoding: str) ->
     """Yield the clip of each segment; every recording is opened once and read in order."""
     with progress("clips", len(segments), "clips") as advance:
         for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
-            rows = windows.to_dicts()
-            done = 0
+            rows = windows.iter_rows(named=True)
             try:
                 with open_recording(audio_root / str(path)) as recording:
-                    for row in rows:
-                        cut = _cut(recording, row, encoding)
-                        done += 1
-                        yield cut
+                    yield from (_cut(recording, row, encoding) for row in rows)
             except AudioError as error:
-                yield from (Cut(row, reason=str(error)) for row in rows[done:])
+                yield from (Cut(row, reason=str(error)) for row in rows)
             advance(len(windows))
 
 
@@ -70,6 +66,6 @@ def _cut(recording: Recording, row: Mapping[str, Any], encoding: str) -> Cut:
     start, end, channel = row["start_sample"], row["end_sample"], row["source_channel"] or "mix"
     try:
         samples = resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)
+        return Cut(row, samples, encode_clip(samples, RATE, encoding))
     except AudioError as error:
         return Cut(row, reason=str(error))
-    return Cut(row, samples, encode_clip(samples, RATE, encoding))
