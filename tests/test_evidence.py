@@ -276,8 +276,9 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     for strategy, n in plan:
         review.export(workspace, out=tmp_path / f"{strategy}.xlsx", strategy=strategy, n=n, threshold=0.6)
         say(workspace, strategy, verdict_of)
-    assert [(one.name, one.after) for one in ProofState.load(workspace).rounds] == [
-        (name, tuple(before for before, _ in plan[:place])) for place, (name, _) in enumerate(plan)
+    state = ProofState.load(workspace)
+    assert [(one.name, state.records[one.name].after) for one in state.rounds] == [
+        (name, [before for before, _ in plan[:place]]) for place, (name, _) in enumerate(plan)
     ]
     report = evidence(workspace, precision=0.95)
     found = curve(ProofState.load(workspace), GRID, precision=0.95)
