@@ -147,7 +147,11 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     if "risk" not in pool.columns:
         raise InputError("strategy 'risk': there is no column risk; review import learns it from verdicts")
     risk = pool.select(pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5).clip(1e-4, 1 - 1e-4)).to_series().to_numpy()
-    inside = pool.select(_selected(pool, threshold)).to_series().to_numpy()
+    kept = pl.col("similarity").fill_nan(None).fill_null(2.0) >= threshold
+    if "decision" in pool.columns and (pool["decision"] == "accept").any():
+        # What the last `select` keeps, or leaves out only as it was reviewed.
+        kept = ((pl.col("decision") == "accept") | (pl.col("reason") == "reviewed")).fill_null(value=False)
+    inside = pool.select(kept).to_series().to_numpy()
     strata = np.zeros(len(pool), dtype=np.int64)
     for zone, number in ((inside, _RISK_STRATA), (~inside, _FEW)):
         strata[zone] = _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), number)
@@ -165,23 +169,14 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     gain = faulty @ np.log(model / flat) + (judged - faulty) @ np.log((1 - model) / (1 - flat))
     trust = 1 / (1 + np.exp(-np.clip(gain, -30, 30)))
     blend = trust * rate + (1 - trust) * flat
-    kept = inside[first]
+    in_selection = inside[first]
     weight = sizes / sizes.sum()
-    if kept.any():
-        best = _best_allocation(sizes[kept].astype(float), blend[kept])
-        weight[kept] = (1 - _PROPORTIONAL) * best + _PROPORTIONAL * sizes[kept] / sizes[kept].sum()
-        outside = min(_BELOW, sizes[~kept].sum() / sizes.sum())
-        weight[kept] *= 1 - outside
-        weight[~kept] *= outside / max(weight[~kept].sum(), 1e-300)
+    if in_selection.any():
+        size, outside = sizes[in_selection], min(_BELOW, sizes[~in_selection].sum() / sizes.sum())
+        best = _best_allocation(size.astype(float), blend[in_selection])
+        weight[in_selection] = ((1 - _PROPORTIONAL) * best + _PROPORTIONAL * size / size.sum()) * (1 - outside)
+        weight[~in_selection] *= outside / max(weight[~in_selection].sum(), 1e-300)
     return named.with_columns(size=pl.Series((weight / sizes)[of]), rate=pl.Series(rate[of]))
-
-
-def _selected(pool: pl.DataFrame, threshold: float) -> pl.Expr:
-    """Return what the last `select` keeps or leaves out only as it was reviewed; before one, what reaches the threshold."""
-    similar = pl.col("similarity").fill_nan(None).fill_null(2.0) >= threshold
-    if "decision" not in pool.columns or not (pool["decision"] == "accept").any():
-        return similar
-    return ((pl.col("decision") == "accept") | (pl.col("reason") == "reviewed")).fill_null(value=False)
 
 
 def largest_rates(rate: NDArray[np.float64], divergence: float) -> NDArray[np.float64]:
