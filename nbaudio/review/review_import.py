@@ -167,19 +167,12 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: Report, *, reviewer: str | 
             found.problems.append(f"{where}: other rows of the sheet contradict it: not imported")
             said[key] = None
     verdicts = [verdict for verdict in said.values() if verdict]
-    found.warnings.extend(_unlisted(sheet, verdicts, given))
-    return verdicts
-
-
-def _unlisted(sheet: Sheet, verdicts: Sequence[Verdict], given: _Given) -> list[str]:
-    """Return a line for each reviewer who is not on the list of their review."""
-    lines = []
     for (name, review), count in Counter((verdict.reviewer, verdict.review) for verdict in verdicts).items():
         listed = given.records[review].reviewers
         if listed and name not in (*listed, _UNNAMED):
             allowed = f"{sheet.path.name}: reviewers of {review} are {', '.join(listed)}"
-            lines.append(f"{allowed}, not '{_short(name)}', under whose name its {count:,} verdicts are stored")
-    return lines
+            found.warnings.append(f"{allowed}, not '{_short(name)}', under whose name its {count:,} verdicts are stored")
+    return verdicts
 
 
 def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, _Match]]:
@@ -192,8 +185,8 @@ def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, _Mat
         except InputError as error:
             unknown.append(f"{place} row {row.number}: {error}: not imported")
     found.facts["rows"] += len(sheet.rows)
-    corpora = {record.corpus for record in given.records.values()}
-    if sheet.rows and (not matched or sheet.origin.get("corpus", next(iter(corpora), "")) not in corpora):
+    corpora = {None, *(record.corpus for record in given.records.values())}
+    if sheet.rows and (not matched or sheet.origin.get("corpus") not in corpora):
         found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is imported")
         return []
     found.problems.extend(unknown)
@@ -238,8 +231,12 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
 
 def _read(row: Row, match: _Match, given: _Given, found: Report, *, where: str) -> tuple[str, str, str | None] | None:
     """Return verdict, comment and corrected text of a row, None if all are empty; raise InputError if they are unusable."""
-    shown = given.shown.get(match.content)
-    row = _unguarded(row, shown or {})
+    shown = given.shown.get(match.content, {})
+    # Some programs keep the apostrophes of .csv files, and some remove them.
+    kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
+    if "transcript" in kept:  # and whoever copied it copied the apostrophe too
+        kept["corrected text"] = row["corrected text"].removeprefix("'")
+    row = replace(row, cells={**row.cells, **kept})
     word = "; ".join(text.strip() for name in ("verdict", "second verdict") if (text := row[name]).strip())
     comment, corrected = (row[name] if row[name].strip() else None for name in ("comment", "corrected text"))
     if not (word or comment or corrected):
@@ -250,10 +247,9 @@ def _read(row: Row, match: _Match, given: _Given, found: Report, *, where: str) 
     verdict = read_verdict(word, match.record.verdicts)
     if verdict is None:
         raise InputError(f"verdict '{_short(word)}' is not one of {', '.join(match.record.verdicts)}")
-    if shown is None:
+    if not shown:
         found.facts["changed_since"] += 1
-    else:
-        found.problems.extend(f"{where}: {change}" for change in _changes(row, shown, given.transcripts))
+    found.problems.extend(f"{where}: {change}" for change in _changes(row, shown, given.transcripts))
     if corrected and shown:
         original = given.texts[match.content].strip()
         cells = {normalize_cell(text).strip() for text in (corrected, shown["transcript"])}
@@ -266,14 +262,6 @@ def _read(row: Row, match: _Match, given: _Given, found: Report, *, where: str) 
     if corrected:
         corrected = restore_controls(corrected, given.texts.get(match.content, ""))
     return verdict, comment or "", corrected
-
-
-def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
-    """Return a row without the apostrophes of .csv files, which some programs keep and some remove."""
-    kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
-    if "transcript" in kept:  # and whoever copied it copied the apostrophe too
-        kept["corrected text"] = row["corrected text"].removeprefix("'")
-    return replace(row, cells={**row.cells, **kept})
 
 
 def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
