@@ -275,22 +275,17 @@ def _focus(frame: pl.DataFrame, stratum: pl.Expr) -> pl.DataFrame:
 
 
 def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:
-    """Return `reason`, one row per segment: the first anomaly that applies, null for none; checks without columns are skipped."""
-    rules = {
-        "duplicate audio": (_overlapping, ("recording_id", "start_sample", "end_sample")),
-        "duplicate text": (_repeated, ("text",)),
-        "fast": (lambda frame: _speed(frame) > _DEVIATIONS, ("text", "source_start", "source_end")),
-        "slow": (lambda frame: _speed(frame) < -_DEVIATIONS, ("text", "source_start", "source_end")),
-        "long silence": (_silent, ("word_times",)),
-        "odd characters": (_odd, ("text",)),
-    }
+    """Return `reason`, one row per segment: the first anomaly that applies, null for none."""
+    speed = _speed(pool)
     found = {
-        name: rule(pool).fill_null(value=False).alias(name)
-        for name, (rule, columns) in rules.items()
-        if all(column in pool.columns for column in columns)
+        "duplicate audio": _overlapping(pool),
+        "duplicate text": _repeated(pool),
+        "fast": speed > _DEVIATIONS,
+        "slow": speed < -_DEVIATIONS,
+        "long silence": _silent(pool),
+        "odd characters": _odd(pool),
     }
-    hits = pl.DataFrame(list(found.values()))
-    return hits.select(reason=pl.coalesce(*(pl.when(name).then(pl.lit(name)) for name in found), pl.lit(None, dtype=pl.String)))
+    return pl.DataFrame(found).select(reason=pl.coalesce(pl.when(name).then(pl.lit(name)) for name in found))
 
 
 def _overlapping(pool: pl.DataFrame) -> pl.Series:
