@@ -119,7 +119,7 @@ def export(
     if pool.is_empty():
         missing = f"; the recordings of {len(silent):,} are missing" if len(silent) else ""
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
-    record = ReviewRecord.find(workspace, out.stem)
+    record = state.records.get(out.stem)
     if strategy == DISAGREEMENTS:
         segment_ids = record.segment_ids if record else undecided_ids(state)
         if not segment_ids:

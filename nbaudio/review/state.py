@@ -104,13 +104,10 @@ class ReviewRecord:
     blind: bool = False  # whether hypothesis and similarity are hidden from reviewers
 
     @classmethod
-    def find(cls, workspace: Workspace, name: str) -> "ReviewRecord | None":
-        """Return the review of that name, None if there is none; raise InputError if it cannot be read."""
-        path = workspace.path / "reviews" / f"{name}.json"
+    def read(cls, path: Path) -> Self:
+        """Read a record; raise InputError if it cannot be read."""
         try:
             return msgspec.json.decode(input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES), type=cls)
-        except FileNotFoundError:
-            return None
         except (OSError, msgspec.MsgspecError) as error:
             raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
 
@@ -205,9 +202,8 @@ class ReviewState:
     @cached_property
     def records(self) -> Mapping[str, ReviewRecord]:
         """All reviews by name."""
-        names = sorted(path.stem for path in (self.workspace.path / "reviews").glob("*.json"))
-        found = {name: ReviewRecord.find(self.workspace, name) for name in names}
-        return {name: record for name, record in found.items() if record is not None}
+        paths = {path.stem: path for path in (self.workspace.path / "reviews").glob("*.json")}
+        return {name: ReviewRecord.read(paths[name]) for name in sorted(paths)}
 
     @cached_property
     def drawn(self) -> pl.DataFrame:
