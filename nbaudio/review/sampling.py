@@ -99,12 +99,11 @@ def draw_from(frame: pl.DataFrame, *, n: int, salt: str) -> pl.DataFrame:
     """Draw at most `n` rows of a `sampling_frame`; return `segment_id`, `probability` of being first, and `stratum`, in order."""
     strata = frame.group_by("stratum").agg(pl.col("weight").first(), count=pl.len()).sort("stratum")
     picks = _pick_strata(strata["weight"].to_numpy(), strata["count"].to_numpy(), min(n, len(frame)), salt)
-    rows = strata[picks].select("stratum", "weight", "count").with_row_index("row")
-    rows = rows.with_columns(rank=pl.int_range(pl.len(), dtype=pl.UInt32).over("stratum"))
-    frame = frame.with_columns(hash=hash_column(frame["segment_id"], salt))
-    frame = frame.with_columns(rank=pl.struct("hash", "segment_id").rank("ordinal").over("stratum").cast(pl.UInt32) - 1)
-    drawn = rows.join(frame.select("segment_id", "stratum", "rank"), on=("stratum", "rank"), how="left", maintain_order="left")
-    return drawn.select("segment_id", pl.col("stratum"), probability=pl.col("weight") / pl.col("count"))
+    rank = pl.int_range(pl.len()).over("stratum")
+    rows = strata[picks].with_columns(rank=rank)
+    shuffled = frame.with_columns(hash=hash_column(frame["segment_id"], salt)).sort("hash", "segment_id").with_columns(rank=rank)
+    drawn = rows.join(shuffled.select("segment_id", "stratum", "rank"), on=("stratum", "rank"), how="left", maintain_order="left")
+    return drawn.select("segment_id", "stratum", probability=pl.col("weight") / pl.col("count"))
 
 
 def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: int, salt: str) -> NDArray[np.int64]:
@@ -128,9 +127,8 @@ def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: in
 def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     """Draw most where errors are likely and matter, as docs/evidence.md says; a wrong guess costs width, never validity."""
     score = _SCORE
-    near_or_below = pl.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
-    scored = pl.when(score >= threshold).then(pl.lit("kept")).otherwise(near_or_below)
-    zone = pl.when(score.is_null()).then(pl.lit("unscored")).otherwise(scored)
+    above = pl.when(score.is_null()).then(pl.lit("unscored")).when(score >= threshold).then(pl.lit("kept"))
+    zone = above.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
     guess = (10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)
     frame = pool.select("wrong", zone=zone, guess=guess, score=score.fill_null(2.0)).with_columns(size=_spread("guess"))
     strata = pl.Series(_cut(frame["score"].to_numpy(), frame["size"].to_numpy())).cast(pl.String).str.zfill(2)
