@@ -48,7 +48,8 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
 
 
 def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
-    """Merge verdicts (`segment_id`, `reviewer`, `verdict`), one per reviewer, into one per segment: right, wrong or unsure."""
+    """Merge the last verdict of each reviewer (`segment_id`, `reviewer`, `verdict`) by segment: right, wrong or unsure."""
+    said = said.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     last = said.filter(pl.col("reviewer").is_in(adjudicators)).unique("segment_id", keep="last", maintain_order=True)
     said = pl.concat([last, said.join(last, on="segment_id", how="anti")])
     word = pl.col("verdict")
@@ -59,8 +60,7 @@ def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
 
 def undecided_ids(state: ReviewState) -> list[str]:
     """Return the segments that several reviewers judged, and that are unsure."""
-    said = state.verdicts.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    several = said.filter(pl.len().over("segment_id") > 1)
+    several = state.verdicts.filter(pl.col("reviewer").n_unique().over("segment_id") > 1)
     return consensus(several, state.adjudicators).filter(verdict="unsure")["segment_id"].sort().to_list()
 
 
@@ -80,7 +80,7 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     known = said.join(now, on="segment_id", maintain_order="left")
     known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
-    return consensus(known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True), state.adjudicators)
+    return consensus(known.filter(same), state.adjudicators)
 
 
 def _now(segments: pl.DataFrame) -> pl.DataFrame:
@@ -96,8 +96,7 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: p
     about = state.verdicts.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
     as_drawn = (pl.col("content") == pl.col("drawn")) & ((pl.col("shown") == pl.col("words")) | pl.col("gone"))
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
-    votes = valid.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    rows = rows.join(consensus(votes, state.adjudicators), on="segment_id", how="left", maintain_order="left")
+    rows = rows.join(consensus(valid, state.adjudicators), on="segment_id", how="left", maintain_order="left")
     rows = rows.join(_lines(record, state), on="segment_id", how="left", maintain_order="left")
     reached, empty = pl.col("line").is_not_null(), pl.col("verdict").is_null() & ~pl.col("gone")
     judged = pl.col("segment_id").is_in(state.verdicts_ever.filter(review=record.name)["segment_id"].implode())
