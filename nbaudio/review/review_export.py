@@ -22,7 +22,7 @@ from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
 from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import DISAGREEMENTS, PICKED, rounds, undecided_ids
 from nbaudio.review.sampling import draw_from, reviewable_segments, salt_of, sampling_frame
-from nbaudio.review.sheet_clips import ENCODINGS, write_clips
+from nbaudio.review.sheet_clips import ENCODINGS, cut_clips, keep_clip
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
 from nbaudio.review.state import (
@@ -174,7 +174,11 @@ def _make(
     if not is_page:
         most = max(map(len, shares.values()))
         check_size(most, 0 if root is None else most)
-        failed = {} if root is None else write_clips(rows, root, out.parent, encoding=encoding)
+        for cut in cut_clips(rows, root, encoding=encoding):
+            if cut.samples is None:
+                failed[cut.row["segment_id"]] = cut.reason
+            else:
+                keep_clip(out.parent / cut.row["clip"], cut.data)
         rows = _without_missing_clips(rows, workspace, failed)
     for reviewer, ids in shares.items():
         part = rows.filter(pl.col("segment_id").is_in(ids))

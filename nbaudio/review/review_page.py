@@ -46,7 +46,7 @@ def write_page(
     sounds: dict[str, bytes] = {}  # clips that have not been written into files
     failed: dict[str, str] = {}
     size = 0
-    for cut in cut_clips(rows, audio_root, encoding=encoding) if audio_root is not None else ():
+    for cut in cut_clips(rows, audio_root, encoding=encoding):
         segment_id = cut.row["segment_id"]
         if cut.samples is None:
             failed[segment_id] = cut.reason

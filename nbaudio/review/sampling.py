@@ -274,13 +274,15 @@ def _focus(frame: pl.DataFrame, stratum: pl.Expr) -> pl.DataFrame:
 
 def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:
     """Return `reason`, one row per segment: the first anomaly that applies, null for none."""
-    speed = _speed(pool)
+    speed, word = _speed(pool), pl.element().struct
+    folded = pool.select(sentences(pl.col("text"))).to_series()
+    pauses = pl.col("word_times").list.eval(word.field("start") - word.field("end").shift(1))
     found = {
         "duplicate audio": _overlapping(pool),
-        "duplicate text": _repeated(pool),
+        "duplicate text": folded.is_duplicated() & (folded.str.len_chars() >= _DUPLICATE_CHARACTERS),
         "fast": speed > _DEVIATIONS,
         "slow": speed < -_DEVIATIONS,
-        "long silence": _silent(pool),
+        "long silence": pool.select(pauses.list.max() >= _SILENCE_S).to_series(),
         "odd characters": _odd(pool),
     }
     return pl.DataFrame(found).select(reason=pl.coalesce(pl.when(name).then(pl.lit(name)) for name in found))
@@ -295,11 +297,6 @@ def _overlapping(pool: pl.DataFrame) -> pl.Series:
     return ordered.with_columns(hit=(2 * pl.max_horizontal(reach, after) >= end - start) & (end > start)).sort("row")["hit"]
 
 
-def _repeated(pool: pl.DataFrame) -> pl.Series:
-    folded = pool.select(sentences(pl.col("text"))).to_series()
-    return folded.is_duplicated() & (folded.str.len_chars() >= _DUPLICATE_CHARACTERS)
-
-
 def _speed(pool: pl.DataFrame) -> pl.Series:
     """Return how far the logarithms of the speech rates are from their median, in median absolute deviations times 1.4826."""
     times = [pool[name].cast(pl.Float64, strict=False) for name in ("source_start", "source_end")]
@@ -308,12 +305,6 @@ def _speed(pool: pl.DataFrame) -> pl.Series:
     from_median = speed - speed.median()
     usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
     return from_median / max(usual, _LEAST_DEVIATION)
-
-
-def _silent(pool: pl.DataFrame) -> pl.Series:
-    words = pl.element().struct
-    gaps = pl.col("word_times").list.eval(words.field("start") - words.field("end").shift(1)).list.max()
-    return pool.select(gaps >= _SILENCE_S).to_series()
 
 
 def _odd(pool: pl.DataFrame) -> pl.Series:

@@ -29,19 +29,10 @@ class Cut:
     reason: str = ""
 
 
-def write_clips(segments: pl.DataFrame, audio_root: Location, folder: Path, *, encoding: str) -> dict[str, str]:
-    """Cut each segment into its `clip`, a path relative to `folder`; return reasons for missing clips by segment id."""
-    failed: dict[str, str] = {}
-    for cut in cut_clips(segments, audio_root, encoding=encoding):
-        if cut.samples is None:
-            failed[cut.row["segment_id"]] = cut.reason
-        else:
-            keep_clip(folder / cut.row["clip"], cut.data)
-    return failed
-
-
-def cut_clips(segments: pl.DataFrame, audio_root: Location, *, encoding: str) -> Iterator[Cut]:
-    """Yield the clip of each segment; every recording is opened once and read in order."""
+def cut_clips(segments: pl.DataFrame, audio_root: Location | None, *, encoding: str) -> Iterator[Cut]:
+    """Yield the clip of each segment, none without audio; every recording is opened once and read in order."""
+    if audio_root is None:
+        return
     with progress("clips", len(segments), "clips") as advance:
         for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
             rows = windows.iter_rows(named=True)
