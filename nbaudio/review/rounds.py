@@ -41,10 +41,7 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
     drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
     kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
     now = _now(segments.filter(pl.col("segment_id").is_in(state.drawn["segment_id"].implode()))).unique("segment_id")
-    # What `ingest --add` changed after the draw stays unsure, since a change may follow from the verdicts.
-    later = {corpus: state.later(corpus).implode() for corpus in {record.corpus for record in kept}}
-    as_they_were = {corpus: now.filter(~pl.col("segment_id").is_in(ids)) for corpus, ids in later.items()}
-    return [_round(record, state, as_they_were[record.corpus], now["segment_id"]) for record in kept]
+    return [_round(record, state, now) for record in kept]
 
 
 def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
@@ -89,10 +86,12 @@ def _now(segments: pl.DataFrame) -> pl.DataFrame:
     return segments.select("segment_id", **{name: pl.Series(found, dtype=pl.String) for name, found in hashes.items()})
 
 
-def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: pl.Series) -> Round:
-    """Return the outcome of a draw; `now` (of `rounds`) has the segments that are as they were, `there` the ids of all."""
-    rows = record.rows.join(now, on="segment_id", how="left", maintain_order="left")
-    rows = rows.with_columns(gone=~pl.col("segment_id").is_in(there.implode()))
+def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round:
+    """Return the outcome of a draw; `now` are the hashes of segments that are there."""
+    # What `ingest --add` changed after the draw stays unsure, since a change may follow from the verdicts.
+    as_they_were = now.filter(~pl.col("segment_id").is_in(state.later(record.corpus).implode()))
+    rows = record.rows.join(as_they_were, on="segment_id", how="left", maintain_order="left")
+    rows = rows.with_columns(gone=~pl.col("segment_id").is_in(now["segment_id"].implode()))
     about = state.verdicts.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
     as_drawn = (pl.col("content") == pl.col("drawn")) & ((pl.col("shown") == pl.col("words")) | pl.col("gone"))
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
