@@ -196,13 +196,11 @@ def curve(
     # Thresholds that keep the same segments have the same claim.
     by_size = {sizes[k]: at[k].by("segments", target=precision, error=side, high_error=side) for k in reversed(knots)}
     claims = {int(k): by_size[sizes[k]] for k in knots}
-    rows = []
+    proven, rows = _proven(at, sizes, precision, confidence, knots.tolist()), []
     for place, part in enumerate(at):
         below, over = (knots[np.searchsorted(knots, place, "right") - 1], knots[np.searchsorted(knots, place, "left")])
         row = _row(part, claims, place, int(below), int(over))
-        rows.append({"threshold": grid[place], **row, "target": precision, "proven": False})
-    for place in _proven(at, sizes, precision, confidence, knots.tolist()):
-        rows[place]["proven"] = True
+        rows.append({"threshold": grid[place], **row, "target": precision, "proven": place in proven})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

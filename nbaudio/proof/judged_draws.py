@@ -106,10 +106,9 @@ class ProofState(ReviewState):
         found = tuple(self._frame(one, places) for one in self.usable)
         valid = np.array([found[which].valid[place] for which, place in zip(number, item, strict=True)], dtype=bool)
         wrong, unsure = (drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure"))
-        label = self.segments["label"].to_list() + [None] * (len(ids) - len(own))
-        in_frame = np.any([frame.valid for frame in found], axis=0) if found else np.zeros(len(ids), dtype=bool)
-        known = np.array([place for place, word in enumerate(label) if word and not in_frame[place]], dtype=np.int64)
-        words = np.array([label[place] for place in known], dtype=object)
+        in_no_frame = ~np.any([np.zeros(len(ids), dtype=bool), *(frame.valid for frame in found)], axis=0)
+        known = np.flatnonzero(self.segments["label"].is_not_null().to_numpy() & in_no_frame[: len(own)])
+        label = self.segments["label"].gather(known)
         return Draws(
             found,
             round=number,
@@ -119,8 +118,8 @@ class ProofState(ReviewState):
             replaced=~valid & ((item < len(own)) | wrong | unsure),
             first=drawn["segment_id"].is_first_distinct().to_numpy(),
             known=known,
-            known_wrong=words == "wrong",
-            known_unsure=words == "unsure",
+            known_wrong=label.eq("wrong").to_numpy(),
+            known_unsure=label.eq("unsure").to_numpy(),
         )
 
     @cached_property
