@@ -174,20 +174,17 @@ def _make(
     if not is_page:
         most = max(map(len, shares.values()))
         check_size(most, 0 if root is None else most)
-        for cut in cut_clips(rows, root, encoding=encoding):
-            if cut.samples is None:
-                failed[cut.row["segment_id"]] = cut.reason
-            else:
-                keep_clip(out.parent / cut.row["clip"], cut.data)
+        for row, _, clip in cut_clips(rows, root, failed, encoding=encoding):
+            keep_clip(out.parent / row["clip"], clip)
         rows = _without_missing_clips(rows, workspace, failed)
     for reviewer, ids in shares.items():
         part = rows.filter(pl.col("segment_id").is_in(ids))
         path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
         if is_page:
-            page, clips, missing = write_page(
-                part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, compared=how
+            page, clips = write_page(
+                part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, compared=how, failed=failed
             )
-            made, failed = {path: page}, failed | missing
+            made = {path: page}
             if clips:
                 more = f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in the folder 'clips' beside it"
                 warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
