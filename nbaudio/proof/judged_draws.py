@@ -47,12 +47,8 @@ class ProofState(ReviewState):
     @cached_property
     def amounts(self) -> dict[str, pl.Series]:
         """What a segment counts for, by measure."""
-        hours = self.segments["seconds"] / 3600
-        return {
-            "segments": pl.Series([1.0]).new_from_index(0, len(hours)),
-            "hours": hours,
-            "words": self.segments["words"].cast(pl.Float64),
-        }
+        hours, words = pl.col("seconds") / 3600, pl.col("words").cast(pl.Float64)
+        return self.segments.select(segments=pl.repeat(1.0, pl.len()), hours=hours, words=words).to_dict()
 
     @cached_property
     def reviewable(self) -> Bools:
