@@ -249,12 +249,7 @@ def _picked(workspace: Workspace, segments: pl.DataFrame, segment_ids: Ids) -> l
 
 
 def _new_record(
-    options: Mapping[str, Any],
-    state: ReviewState,
-    *,
-    segments: pl.DataFrame,
-    pool: pl.DataFrame,
-    picked: Sequence[str] | None,
+    options: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, picked: Sequence[str] | None
 ) -> tuple[ReviewRecord, pl.DataFrame | None]:
     """Take what was picked, or draw from what nobody has reached, with the frame; raise InputError if nothing is left."""
     before, frame = rounds(state, segments), None
