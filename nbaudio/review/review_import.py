@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -48,15 +48,6 @@ class _Given:
         self.texts = dict(zip(contents, cells["transcript"], strict=True))
         self.shown = dict(zip(contents, shown, strict=True))
         self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)  # all as shown
-
-
-class _Match(NamedTuple):
-    """The segment of a row as it was given out, and its reviewer."""
-
-    record: ReviewRecord
-    segment_id: str
-    content: str
-    reviewer: str
 
 
 def import_(
@@ -149,39 +140,39 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: Report, *, reviewer: str | 
     several = len({row.key[1] for row in sheet.rows if row.key}) > 1
     default = "" if several else sheet.reviewer
     said: dict[tuple[str, str], Verdict | None] = {}
-    for row, match in _matched(sheet, given, found):
-        where = f"{sheet.path.name} row {row.number}, {match.segment_id}"
+    for row, record, segment_id, listed in _matched(sheet, given, found):
+        where, content = f"{sheet.path.name} row {row.number}, {segment_id}", given.by_id[record.name][segment_id]
         try:
-            cells = _read(row, match, given, found, where=where)
+            cells = _read(row, content, record.verdicts, given, found, where=where)
         except InputError as error:
             found.problems.append(f"{where}: {error}: not imported")
             continue
         if cells is None:
             continue
         time = (row.time or sheet.saved).isoformat().replace("+00:00", "Z")
-        name = (reviewer or row["reviewer"]).strip() or default or match.reviewer or _UNNAMED
-        name = {known.casefold(): known for known in match.record.reviewers}.get(name.casefold(), name)
-        verdict = Verdict(match.segment_id, match.content, *cells, name, time, match.record.name, match.record.blind)
+        name = (reviewer or row["reviewer"]).strip() or default or listed or _UNNAMED
+        name = {known.casefold(): known for known in record.reviewers}.get(name.casefold(), name)
+        verdict = Verdict(segment_id, content, *cells, name, time, record.name, record.blind)
         key = (verdict.reviewer, verdict.segment_id)
         if said.setdefault(key, verdict) != verdict:
             found.problems.append(f"{where}: other rows of the sheet contradict it: not imported")
             said[key] = None
     verdicts = [verdict for verdict in said.values() if verdict]
     for (name, review), count in Counter((verdict.reviewer, verdict.review) for verdict in verdicts).items():
-        listed = given.records[review].reviewers
-        if listed and name not in (*listed, _UNNAMED):
-            allowed = f"{sheet.path.name}: reviewers of {review} are {', '.join(listed)}"
-            found.warnings.append(f"{allowed}, not '{_short(name)}', under whose name its {count:,} verdicts are stored")
+        allowed = given.records[review].reviewers
+        if allowed and name not in (*allowed, _UNNAMED):
+            who = f"{sheet.path.name}: reviewers of {review} are {', '.join(allowed)}"
+            found.warnings.append(f"{who}, not '{_short(name)}', under whose name its {count:,} verdicts are stored")
     return verdicts
 
 
-def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, _Match]]:
-    """Return the rows whose segment is known; none if the sheet is of another corpus."""
+def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, ReviewRecord, str, str]]:
+    """Return the rows whose segment is known, with review, segment and reviewer; none if the sheet is of another corpus."""
     place = sheet.path.name
     matched, unknown = [], []
     for row in sheet.rows:
         try:
-            matched.append((row, _match(row, sheet, given)))
+            matched.append((row, *_match(row, sheet, given)))
         except InputError as error:
             unknown.append(f"{place} row {row.number}: {error}: not imported")
     found.facts["rows"] += len(sheet.rows)
@@ -194,8 +185,8 @@ def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, _Mat
     found.problems.extend(f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further)
     found.warnings.extend(f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown)
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for _, match in matched:
-        back[match.record.name, match.reviewer].add(match.segment_id)
+    for _, record, segment_id, reviewer in matched:
+        back[record.name, reviewer].add(segment_id)
     for (name, reviewer), ids in back.items():
         record = given.records[name]
         if lost := set(record.shares().get(reviewer, record.segment_ids)) - ids:
@@ -204,8 +195,8 @@ def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, _Mat
     return matched
 
 
-def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
-    """Return the segment of a row, by its key or else its segment id; raise InputError if it is unknown or ambiguous."""
+def _match(row: Row, sheet: Sheet, given: _Given) -> tuple[ReviewRecord, str, str]:
+    """Return review, segment and reviewer of a row, by key or else segment id; raise InputError if it is unknown or ambiguous."""
     named = row["segment_id"].strip()
     if not any(named in places for places in given.by_id.values()):
         named = unescape_formula(named)
@@ -218,7 +209,7 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
             raise InputError(f"'{_short(named)}' with such texts and times was not in review '{review}'")
         if named != segment_id and named in given.by_id[review]:
             raise InputError(f"its key belongs to {segment_id}, its id is {named}: columns were sorted separately")
-        return _Match(given.records[review], segment_id, given.by_id[review][segment_id], reviewer)
+        return given.records[review], segment_id, reviewer
     origin = sheet.origin.get("review")
     reviews = [name for name, places in given.by_id.items() if named in places and origin in (name, None)]
     if not reviews:
@@ -226,12 +217,14 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
     if len(reviews) > 1:
         raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has no key")
     [review] = reviews
-    return _Match(given.records[review], named, given.by_id[review][named], sheet.origin.get("reviewer", ""))
+    return given.records[review], named, sheet.origin.get("reviewer", "")
 
 
-def _read(row: Row, match: _Match, given: _Given, found: Report, *, where: str) -> tuple[str, str, str | None] | None:
+def _read(
+    row: Row, content: str, words: Sequence[str], given: _Given, found: Report, *, where: str
+) -> tuple[str, str, str | None] | None:
     """Return verdict, comment and corrected text of a row, None if all are empty; raise InputError if they are unusable."""
-    shown = given.shown.get(match.content, {})
+    shown = given.shown.get(content, {})
     # Some programs keep the apostrophes of .csv files, and some remove them.
     kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
     if "transcript" in kept:  # and whoever copied it copied the apostrophe too
@@ -244,14 +237,14 @@ def _read(row: Row, match: _Match, given: _Given, found: Report, *, where: str) 
         return None
     if not word:
         raise InputError("a comment or a corrected text, but no verdict")
-    verdict = read_verdict(word, match.record.verdicts)
+    verdict = read_verdict(word, words)
     if verdict is None:
-        raise InputError(f"verdict '{_short(word)}' is not one of {', '.join(match.record.verdicts)}")
+        raise InputError(f"verdict '{_short(word)}' is not one of {', '.join(words)}")
     if not shown:
         found.facts["changed_since"] += 1
     found.problems.extend(f"{where}: {change}" for change in _changes(row, shown, given.transcripts))
     if corrected and shown:
-        original = given.texts[match.content].strip()
+        original = given.texts[content].strip()
         cells = {normalize_cell(text).strip() for text in (corrected, shown["transcript"])}
         corrected = None if nfc(corrected).strip() == original or len(cells) == 1 else corrected
     if corrected and TRUNCATED.search(corrected):
@@ -260,7 +253,7 @@ def _read(row: Row, match: _Match, given: _Given, found: Report, *, where: str) 
     if corrected and verdict == OK:
         raise InputError(f"'{OK}' says that the transcript is right, but there is a corrected text")
     if corrected:
-        corrected = restore_controls(corrected, given.texts.get(match.content, ""))
+        corrected = restore_controls(corrected, given.texts.get(content, ""))
     return verdict, comment or "", corrected
 
 
