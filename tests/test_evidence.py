@@ -276,8 +276,9 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     for strategy, n in plan:
         review.export(workspace, out=tmp_path / f"{strategy}.xlsx", strategy=strategy, n=n, threshold=0.6)
         say(workspace, strategy, verdict_of)
-    assert [(one.name, one.after) for one in ProofState.load(workspace).rounds] == [
-        (name, tuple(before for before, _ in plan[:place])) for place, (name, _) in enumerate(plan)
+    state = ProofState.load(workspace)
+    assert [(one.name, state.records[one.name].after) for one in state.rounds] == [
+        (name, [before for before, _ in plan[:place]]) for place, (name, _) in enumerate(plan)
     ]
     report = evidence(workspace, precision=0.95)
     found = curve(ProofState.load(workspace), GRID, precision=0.95)
@@ -356,6 +357,16 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
     assert "1.000 of the rows before them, 0.900 of all rows" in warning
 
 
+def test_skipped_rows_are_told_also_if_another_one_is_gone(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=20)
+    drawn = ReviewState.load(workspace).records["one"].segment_ids
+    say(workspace, "one", lambda key: None if key in (drawn[1], drawn[3]) else "ok", rows=10)
+    workspace.save(segments=workspace.segments.filter(pl.col("segment_id") != drawn[1]))
+    [warning] = [line for line in evidence(workspace).warnings if "skipped" in line]
+    assert warning.startswith("one: 1 rows before the last judged one were skipped;")
+    assert "1.000 of the rows before them, 0.889 of all rows" in warning
+
+
 def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=20, reviewers=["ana", "ben"], overlap=4)
     own = ReviewState.load(workspace).records["one"].shares()["ben"]
@@ -375,6 +386,16 @@ def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(
     say(workspace, "one", lambda key: "ok" if key in shares["ben"][:6] else None, reviewer="Ana K.")
     judged = ProofState.load(workspace).rounds[0].rows["verdict"].to_list()
     assert judged.count("right") == len({*shares["ana"], *shares["ben"][:6]})
+
+
+def test_a_review_may_be_called_as_the_panel_calls_what_is_in_no_review(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "panel.xlsx", n=20)
+    drawn = ReviewState.load(workspace).records["panel"].segment_ids
+    [other] = workspace.segments.filter(~pl.col("segment_id").is_in(drawn))["segment_id"].head(1)
+    ReviewPanel(workspace, [drawn[1], other], reviewer="ana")._give(number=1, verdict="ok", comment="", corrected_text=None)
+    assert verdicts_of(workspace) == [None] * 20
+    ReviewPanel(workspace, [drawn[1], other], reviewer="ana")._give(number=0, verdict="ok", comment="", corrected_text=None)
+    assert verdicts_of(workspace) == ["unsure", "right", *[None] * 18]
 
 
 def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspace, tmp_path):

@@ -134,18 +134,19 @@ class Part:
         return float(self.state.amounts[what].to_numpy()[where].sum())
 
 
-def parts(state: ProofState, *, without: Sequence[str] = ()) -> dict[str, Part]:
-    """Return all that ships as `selection`, and each split; empty if nothing does. Clips of `without` do not ship."""
+def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
+    """Return all that ships as `selection`, all `above` the threshold if nothing does, and each split; `without` do not ship."""
     ships = state.accepted & ~state.segments["segment_id"].is_in(list(without)).to_numpy()
     if not ships.any():
-        return {}
-    out = state.segments.join(state.left_out, on="segment_id", how="left", maintain_order="left", suffix="_left")
-    is_out = state.segments["segment_id"].is_in(state.left_out["segment_id"].implode()).to_numpy()
-    split, split_out = out["split"].to_numpy(), out["split_left"].to_numpy()
+        return {"selection": above(state, threshold)}
+    left_out = state.left_out.select("segment_id", left_out_of="split", is_out=pl.lit(value=True))
+    rows = state.segments.join(left_out, on="segment_id", how="left", maintain_order="left")
+    is_out = rows["is_out"].fill_null(value=False).to_numpy()
     found = {"selection": Part(state, ships, is_out)}
-    for name in sorted({str(each) for each in split[ships]}):
-        by_hand = np.array([each is None for each in split_out], dtype=bool)
-        found[name] = Part(state, ships & (split == name), is_out & ((split_out == name) | by_hand))
+    for name in rows["split"].filter(pl.Series(ships)).unique().sort():
+        # What was rejected by hand is left out of every split.
+        is_out_here = is_out & rows["left_out_of"].fill_null(name).eq(name).to_numpy()
+        found[name] = Part(state, ships & rows["split"].eq_missing(name).to_numpy(), is_out_here)
     return found
 
 
@@ -195,13 +196,11 @@ def curve(
     # Thresholds that keep the same segments have the same claim.
     by_size = {sizes[k]: at[k].by("segments", target=precision, error=side, high_error=side) for k in reversed(knots)}
     claims = {int(k): by_size[sizes[k]] for k in knots}
-    rows = []
+    proven, rows = _proven(at, sizes, precision, confidence, knots.tolist()), []
     for place, part in enumerate(at):
         below, over = (knots[np.searchsorted(knots, place, "right") - 1], knots[np.searchsorted(knots, place, "left")])
         row = _row(part, claims, place, int(below), int(over))
-        rows.append({"threshold": grid[place], **row, "target": precision, "proven": False})
-    for place in _proven(at, sizes, precision, confidence, knots.tolist()):
-        rows[place]["proven"] = True
+        rows.append({"threshold": grid[place], **row, "target": precision, "proven": place in proven})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from nbaudio.core.report import Report, show
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.proof.claims import THRESHOLDS, Part, above, check_target, curve, min_sample_size, parts, rule_error
+from nbaudio.proof.claims import THRESHOLDS, Part, check_target, curve, min_sample_size, parts, rule_error
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round
@@ -62,9 +62,8 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
     model = refresh(state)
     asked = {"precision": precision, "confidence": confidence}
     claims = selection_claim(state, asked=asked)
-    selection, shown = claims["selection"], parts(state)
-    threshold = selection_threshold(state.workspace.report("select").get("facts", {}))
-    whole = shown.get("selection") or above(state, threshold)
+    selection, threshold = claims["selection"], selection_threshold(state.workspace.report("select").get("facts", {}))
+    whole = parts(state, threshold)["selection"]
     n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
     if len(state.lines):
         n = min(_MOST_NEXT, max(_LEAST_NEXT, selection["progress"].get("expected") or _FIRST_ROUND))
@@ -134,8 +133,8 @@ def selection_claim(
     target, confidence = asked.get("precision", 0.98), asked.get("confidence", 0.95)
     selection = state.workspace.report("select").get("facts", {})
     used, threshold = selection.get("parameters") or _NO_SELECTION, selection_threshold(selection)
-    found = parts(state, without=without)
-    whole = found.pop("selection", None) or above(state, threshold)
+    found = parts(state, threshold, without=without)
+    whole = found.pop("selection")
     rule = dict(used)
     if rule.get("gold"):  # what it takes depends on verdicts
         rule["test"] = sorted(state.segments.filter(pl.col("split") == "test")["segment_id"])[:1]
@@ -269,7 +268,8 @@ def _blindness(state: ProofState, whole: Part) -> list[str]:
 
 def _jump(one: Round) -> str:
     """Say what rows that were skipped do to the share of right ones among those that were reached."""
-    reached = one.rows.filter(pl.col("line").is_not_null()).sort("line", maintain_order=True)
+    # Without segments that are gone and were never judged.
+    reached = one.rows.drop_nulls(["line", "verdict"]).sort("line", maintain_order=True)
     right = (reached["verdict"] == "right").to_numpy()
     first = int(reached["skipped"].to_numpy().argmax())
     before = f"{right[:first].mean():.3f} of the rows before them, " if first else ""

@@ -47,12 +47,8 @@ class ProofState(ReviewState):
     @cached_property
     def amounts(self) -> dict[str, pl.Series]:
         """What a segment counts for, by measure."""
-        hours = self.segments["seconds"] / 3600
-        return {
-            "segments": pl.Series([1.0]).new_from_index(0, len(hours)),
-            "hours": hours,
-            "words": self.segments["words"].cast(pl.Float64),
-        }
+        hours, words = pl.col("seconds") / 3600, pl.col("words").cast(pl.Float64)
+        return self.segments.select(segments=pl.repeat(1.0, pl.len()), hours=hours, words=words).to_dict()
 
     @cached_property
     def reviewable(self) -> Bools:
@@ -81,8 +77,10 @@ class ProofState(ReviewState):
 
     @cached_property
     def _frames(self) -> dict[str, pl.DataFrame]:
-        found = {one.name: frame_table(one.name) for one in self.rounds}
-        return {name: self.workspace.table(table) for name, table in found.items() if table_path(self.workspace, table).exists()}
+        """What each round could draw, if stored: `segment_id`, `stratum`, its `weight` and `size`, and `content`."""
+        stored = {one.name: frame_table(one.name) for one in self.rounds}
+        there = {name: table for name, table in stored.items() if table_path(self.workspace, table).exists()}
+        return {name: self.workspace.table(table).with_columns(size=pl.len().over("stratum")) for name, table in there.items()}
 
     @cached_property
     def lines(self) -> Ints:
@@ -94,18 +92,19 @@ class ProofState(ReviewState):
         """The draws of all rounds; what is not in `segments` any more follows them in the population."""
         own = self.segments["segment_id"]
         drawn = self._drawn
-        frames = [self._held(one) for one in self.usable]
-        ids = pl.concat([own, *(frame["segment_id"] for frame in frames), drawn["segment_id"]]).unique(maintain_order=True)
+        frames = (self._frames[one.name]["segment_id"] for one in self.usable)
+        ids = pl.concat([own, *frames, drawn["segment_id"]]).unique(maintain_order=True)
+        contents = pl.DataFrame({"segment_id": own, "now": frame_contents(self.segments)})
         places = pl.DataFrame({"segment_id": ids}).with_row_index("place")
+        places = places.join(contents, on="segment_id", how="left", maintain_order="left")
         drawn = drawn.join(places, on="segment_id", how="left", maintain_order="left")
         item, number = (drawn[name].to_numpy().astype(np.int64) for name in ("place", "round"))
-        found = tuple(self._frame(one, frame, places) for one, frame in zip(self.usable, frames, strict=True))
+        found = tuple(self._frame(one, places) for one in self.usable)
         valid = np.array([found[which].valid[place] for which, place in zip(number, item, strict=True)], dtype=bool)
         wrong, unsure = (drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure"))
-        label = self.segments["label"].to_list() + [None] * (len(ids) - len(own))
-        in_frame = np.any([frame.valid for frame in found], axis=0) if found else np.zeros(len(ids), dtype=bool)
-        known = np.array([place for place, word in enumerate(label) if word and not in_frame[place]], dtype=np.int64)
-        words = np.array([label[place] for place in known], dtype=object)
+        in_no_frame = ~np.any([np.zeros(len(ids), dtype=bool), *(frame.valid for frame in found)], axis=0)
+        known = np.flatnonzero(self.segments["label"].is_not_null().to_numpy() & in_no_frame[: len(own)])
+        label = self.segments["label"].gather(known)
         return Draws(
             found,
             round=number,
@@ -115,8 +114,8 @@ class ProofState(ReviewState):
             replaced=~valid & ((item < len(own)) | wrong | unsure),
             first=drawn["segment_id"].is_first_distinct().to_numpy(),
             known=known,
-            known_wrong=words == "wrong",
-            known_unsure=words == "unsure",
+            known_wrong=label.eq("wrong").to_numpy(),
+            known_unsure=label.eq("unsure").to_numpy(),
         )
 
     @cached_property
@@ -155,7 +154,7 @@ class ProofState(ReviewState):
         schema = {"line": pl.Int64, "round": pl.Int32, "segment_id": pl.String, "verdict": pl.String}
         parts = [pl.DataFrame(schema=schema)]
         for number, one in enumerate(self.usable):
-            held = self._held(one).select("segment_id", "stratum", "size")
+            held = self._frames[one.name].select("segment_id", "stratum", "size")
             gone = one.rows.join(held, on="segment_id", how="anti")["segment_id"]
             rows = one.rows.with_columns(pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone}))
             rows = rows.join(held, on="segment_id", how="left", maintain_order="left")
@@ -168,20 +167,13 @@ class ProofState(ReviewState):
             parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
         return pl.concat(parts).sort("line", "round", maintain_order=True)
 
-    def _held(self, one: Round) -> pl.DataFrame:
-        """Return what a round could draw: `segment_id`, `stratum`, its `weight` and `size`, and `content`."""
-        return self._frames[one.name].with_columns(size=pl.len().over("stratum"))
-
-    @cached_property
-    def _contents(self) -> pl.DataFrame:
-        return pl.DataFrame({"segment_id": self.segments["segment_id"], "content": frame_contents(self.segments)})
-
-    def _frame(self, one: Round, held: pl.DataFrame, places: pl.DataFrame) -> Frame:
+    def _frame(self, one: Round, places: pl.DataFrame) -> Frame:
+        """Return what a round could draw; `places` has the population in order, and the contents that it has `now`."""
+        held = self._frames[one.name]
         held = held if "rate" in held.columns else held.with_columns(rate=pl.lit(None, pl.Float64))
         strata = held.group_by("stratum").agg(pl.col("weight", "rate").first()).sort("stratum").with_row_index("number")
         held = held.join(strata.select("stratum", "number"), on="stratum", how="left")
         held = places.join(held, on="segment_id", how="left", maintain_order="left")
-        held = held.join(self._contents.rename({"content": "now"}), on="segment_id", how="left", maintain_order="left")
         same = (pl.col("content") == pl.col("now")) & ~pl.col("segment_id").is_in(self.later(one.corpus).implode())
         weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
         valid = held.select(same.fill_null(value=False)).to_series().to_numpy()

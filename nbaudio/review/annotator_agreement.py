@@ -6,7 +6,6 @@ from itertools import combinations
 from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,12 +21,8 @@ _TEXTS, _NUMBERS = ("of", "measure", "reviewers"), ("value", "low", "high")
 _SCHEMA = pl.Schema({**dict.fromkeys(_TEXTS, pl.String), "segments": pl.Int64, **dict.fromkeys(_NUMBERS, pl.Float64)})
 
 
-class Estimate(NamedTuple):
-    """A value and the interval around it."""
-
-    value: float
-    low: float
-    high: float
+Estimate = tuple[float, float, float]
+"""A value, and the ends of the interval around it."""
 
 
 def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: float = 0.95, seed: int = 42) -> pl.DataFrame:
@@ -87,7 +82,7 @@ def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
     z, p = NormalDist().inv_cdf((1 + confidence) / 2), part / whole
     middle = (p + z**2 / (2 * whole)) / (1 + z**2 / whole)
     half = z / (1 + z**2 / whole) * sqrt(p * (1 - p) / whole + z**2 / (4 * whole**2))
-    return Estimate(p, max(middle - half, 0.0), min(middle + half, 1.0))
+    return p, max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimate:
@@ -97,9 +92,9 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
     rows, columns = p.sum(axis=1), p.sum(axis=0)
     observed, expected = float(np.trace(p)), float(rows @ columns)
     if expected >= 1 - 1e-12:
-        return Estimate(np.nan, np.nan, np.nan)
+        return np.nan, np.nan, np.nan
     if np.trace(table) == n:
-        return Estimate(1.0, np.nan, np.nan)
+        return 1.0, np.nan, np.nan
     kappa = (observed - expected) / (1 - expected)
     diagonal = np.diag(p) @ ((1 - expected) - (rows + columns) * (1 - observed)) ** 2
     # Fleiss, Cohen and Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13: too narrow for few segments or near 1.
@@ -108,7 +103,7 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
     others = (1 - observed) ** 2 * (crossed.sum() - np.trace(crossed))
     variance = (diagonal + others - (observed * expected - 2 * expected + observed) ** 2) / (n * (1 - expected) ** 4)
     half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(max(variance, 0.0))
-    return Estimate(kappa, max(kappa - half, -1.0), min(kappa + half, 1.0))
+    return kappa, max(kappa - half, -1.0), min(kappa + half, 1.0)
 
 
 def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
@@ -117,7 +112,7 @@ def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, s
     judged = counts.sum(axis=1)
     counts, judged = counts[judged > 1], judged[judged > 1]
     if not len(counts):
-        return Estimate(np.nan, np.nan, np.nan)
+        return np.nan, np.nan, np.nan
     # Per segment: pairs of verdicts that differ, divided by one less than the number of its verdicts.
     differing = (judged**2 - (counts**2).sum(axis=1)) / (judged - 1)
     draws = np.random.default_rng(seed).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=_RESAMPLES)
@@ -125,7 +120,7 @@ def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, s
     low, high = np.nan, np.nan
     if differing.any() and np.isfinite(alphas).any():
         low, high = np.nanquantile(alphas, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(float(_alpha(differing.sum(), counts.sum(axis=0))), float(low), float(high))
+    return float(_alpha(differing.sum(), counts.sum(axis=0))), float(low), float(high)
 
 
 def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[np.float64]:
@@ -138,16 +133,16 @@ def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[
 def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> Iterator[tuple[str, str, int, float, float, float]]:
     """Yield each measure with its reviewers and the number of segments, from the columns `shown`, `reviewer` and `rating`."""
     given = given.filter(pl.len().over("shown") > 1)
-    names = {name: given[name].unique().sort() for name in ("shown", "reviewer", "rating")}
-    row, column, rating = (given[name].cast(pl.Enum(known)).to_physical().to_numpy() for name, known in names.items())
-    reviewers, words = names["reviewer"].to_list(), range(len(names["rating"]))
-    ratings = np.full((len(names["shown"]), len(reviewers)), -1)
+    columns = (given[name].to_numpy() for name in ("shown", "reviewer", "rating"))
+    (shown, row), (reviewers, column), (words, rating) = (np.unique(each, return_inverse=True) for each in columns)
+    ratings = np.full((len(shown), len(reviewers)), -1)
     ratings[row, column] = rating
     for one, other in combinations(range(len(reviewers)), 2):
         both = ratings[(ratings[:, [one, other]] >= 0).all(axis=1)][:, [one, other]]
         if len(both):
             pair = f"{reviewers[one]}, {reviewers[other]}"
-            table = np.array([[((both == (a, b)).all(axis=1)).sum() for b in words] for a in words])
+            table = np.zeros((len(words), len(words)), dtype=int)
+            np.add.at(table, tuple(both.T), 1)
             yield "agreement", pair, len(both), *share(int(np.trace(table)), len(both), confidence=confidence)
             yield "kappa", pair, len(both), *cohen_kappa(table, confidence=confidence)
     if len(ratings):

@@ -18,7 +18,7 @@ from nbaudio.text import word_diff, word_spans
 
 MAX_CELL = 32_767  # UTF-16 code units
 #: The creation date of every workbook: with the real one, equal rows would give different bytes.
-MADE = dt.datetime(2000, 1, 1)  # noqa: DTZ001
+MADE = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
 TRUNCATED = re.compile(r" \[cut here: [\d,]+ characters in all\]$")  # ends a text that was too long for its cell
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
@@ -76,13 +76,14 @@ def diff_fragments(reference: str, hypothesis: str, **compared: Any) -> tuple[li
 def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
     found: list[Fragment] = []
     position = 0
-    for (start, stop), marks in zip(word_spans(text), differs, strict=True):
-        # The blank between two differing words is marked too: one stretch instead of many.
-        inside = marks and bool(found) and found[-1][1]
-        found += [(text[position:start], inside), (text[start:stop], marks)]
-        position = stop
-    filled = [fragment for fragment in (*found, (text[position:], False)) if fragment[0]]
-    return [("".join(piece for piece, _ in alike), marks) for marks, alike in groupby(filled, key=itemgetter(1))]
+    for marked, words in groupby(zip(word_spans(text), differs, strict=True), key=itemgetter(1)):
+        if marked:
+            # The blanks between differing words are marked too: one stretch instead of many.
+            spans = [span for span, _ in words]
+            start, stop = spans[0][0], spans[-1][1]
+            found += [(text[position:start], False), (text[start:stop], True)]
+            position = stop
+    return [fragment for fragment in (*found, (text[position:], False)) if fragment[0]]
 
 
 def put_fragments(sheet: Any, place: tuple[int, int], fragments: list[Fragment], fonts: Mapping[bool, Any], style: Any) -> None:

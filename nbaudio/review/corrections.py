@@ -42,8 +42,7 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     state = ReviewState.load(workspace)
     segments = state.workspace.segments
     before = uncorrected(state, segments)
-    held = {key: text for key, text in zip(segments["segment_id"], text_column(segments, "text_corrected"), strict=True) if text}
-    wanted, problems = _wanted(before, segments, state.verdicts, held)
+    wanted, problems = _wanted(before, segments, state.verdicts)
     before = before.drop("text_corrected", "text_origin", strict=False)
     before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
     rows = text_column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
@@ -51,8 +50,8 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
         after = _rewritten(state.workspace, segments, before, rows)
         fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", "text", *_scores(segments))
         # First the old values, then the new ones: a kill in between loses neither.
-        originals = [fresh] if state.original_texts is None else [fresh, state.original_texts]
-        kept = pl.concat(originals, how="diagonal").unique("segment_id", keep="first", maintain_order=True)
+        both = pl.concat([fresh, state.original_texts], how="diagonal")
+        kept = both.unique("segment_id", keep="first", maintain_order=True)
         state.workspace.save(**{CORRECTED_TEXTS: kept})
         state.workspace.save(segments=after)
     facts = {"corrected_texts": before["text_corrected"].count(), "corrected_now": len(rows)}
@@ -65,15 +64,12 @@ def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> p
     """Return rows of the segments table as they were given to reviewers, with texts, scores and bounds before corrections."""
     state = ReviewState.load(workspace)
     segments = _uncorrected_bounds(state, segments)
-    if not text_column(segments, "text_corrected").count() or state.original_texts is None:
+    corrected = segments.filter(text_column(segments, "text_corrected").is_not_null()).select("segment_id")
+    if corrected.is_empty():
         return segments
     names = [name for name in ("text", *_scores(segments)) if name in state.original_texts.columns]
-    old = state.original_texts.select("segment_id", *(pl.col(name).alias(f"{name} before") for name in names), there=True)
-    joined = segments.join(old, on="segment_id", how="left", maintain_order="left")
-    back = pl.col("text_corrected").is_not_null() & pl.col("there").fill_null(value=False)
-    return joined.select(
-        pl.when(back).then(f"{name} before").otherwise(name).alias(name) if name in names else name for name in segments.columns
-    )
+    old = state.original_texts.select("segment_id", *names).join(corrected, on="segment_id", how="semi")
+    return segments.update(old, on="segment_id", include_nulls=True, maintain_order="left")
 
 
 def correct_bounds(workspace: Workspace | str | Path) -> Report:
@@ -124,38 +120,32 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     return report
 
 
-def _wanted(
-    before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame, held: Mapping[str, str]
-) -> tuple[pl.DataFrame, list[str]]:
+def _wanted(before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """Return `segment_id`, `text_corrected` and `text_origin` of the corrections to apply, and why others are not applied."""
-    corrected = said.filter(pl.col("corrected_text").is_not_null()).select("segment_id").unique()
-    contents, corrected_contents = _contents(before, corrected), _contents(now, corrected)
-    votes = said.join(corrected, on="segment_id", how="semi", maintain_order="left")
+    votes = said.filter(pl.col("corrected_text").is_not_null().any().over("segment_id"))
+    judged = pl.col("segment_id").is_in(votes["segment_id"].implode())
+    before, now = (segments.filter(judged).unique("segment_id", keep="first") for segments in (before, now))
+    contents, contents_now = (dict(zip(each["segment_id"], content_hashes(each), strict=True)) for each in (before, now))
+    held = dict(zip(now["segment_id"], text_column(now, "text_corrected"), strict=True))
     rows, problems = [], []
     for (segment_id,), of_one in votes.group_by("segment_id", maintain_order=True):
+        key = str(segment_id)
         # The correction of a corrected text replaces the first one.
         given = of_one.filter(pl.col("corrected_text").is_not_null()).unique("reviewer", keep="last", maintain_order=True)
         texts = {nfc(text) for text in given["corrected_text"]}
         # An ok on the corrected text does not contradict the correction.
-        judged = pl.col("content") == contents.get(str(segment_id), "")
-        known = {contents.get(str(segment_id)), corrected_contents.get(str(segment_id))}
-        happy = sorted(of_one.filter((pl.col("verdict") == OK) & judged)["reviewer"])
+        happy = sorted(of_one.filter(verdict=OK, content=contents.get(key, ""))["reviewer"])
         who = ", ".join(sorted(given["reviewer"]))
         if len(texts) > 1:
-            problems.append(f"{segment_id}: {who} correct its text differently: not applied until they agree")
+            problems.append(f"{key}: {who} correct its text differently: not applied until they agree")
         elif happy:
-            problems.append(f"{segment_id}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
-        elif {held.get(str(segment_id))} != texts and not set(given["content"]) <= known:
-            problems.append(f"{segment_id}: has changed since {who} corrected it: not applied")
+            problems.append(f"{key}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
+        elif {held.get(key)} != texts and not set(given["content"]) <= {contents.get(key), contents_now.get(key)}:
+            problems.append(f"{key}: has changed since {who} corrected it: not applied")
         else:
             reviews = ", ".join(sorted(set(given["review"])))
-            rows.append((segment_id, texts.pop(), f"{who} ({reviews})"))
+            rows.append((key, texts.pop(), f"{who} ({reviews})"))
     return pl.DataFrame(rows, schema=_WANTED, orient="row"), problems
-
-
-def _contents(segments: pl.DataFrame, wanted: pl.DataFrame) -> dict[str, str]:
-    involved = segments.join(wanted, on="segment_id", how="semi").unique("segment_id", keep="first")
-    return dict(zip(involved["segment_id"], content_hashes(involved), strict=True))
 
 
 def _scores(segments: pl.DataFrame) -> list[str]:
@@ -188,16 +178,16 @@ def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFr
     moved = segments.with_row_index("row").filter(pl.col("corrected_by").is_not_null())
     bounds = {key: (start, end) for key, start, end in moved.select("segment_id", "start_sample", "end_sample").iter_rows()}
     # Corrected twice, a segment has two lines: the later one begins where the earlier one ends.
-    for line in reversed(state.correction_log):
-        if bounds.get(line.segment_id) == (line.start_sample, line.end_sample):
-            bounds[line.segment_id] = (line.was_start, line.was_end)
+    log = state.correction_log.select("segment_id", "start_sample", "end_sample", "was_start", "was_end")
+    for key, start, end, was_start, was_end in log.reverse().iter_rows():
+        if bounds.get(key) == (start, end):
+            bounds[key] = (was_start, was_end)
     starts, ends = zip(*(bounds[key] for key in moved["segment_id"]), strict=True)
-    back = moved.select("row", start_sample=pl.Series(starts, dtype=pl.Int64), end_sample=pl.Series(ends, dtype=pl.Int64))
+    moved = moved.with_columns(new_start=pl.Series(starts, dtype=pl.Int64), new_end=pl.Series(ends, dtype=pl.Int64))
+    back = moved.select("row", start_sample="new_start", end_sample="new_end")
     if "word_times" in segments.columns:
         rates = state.workspace.recordings.select("recording_id", rate="sampling_rate")
-        rated = moved.with_columns(new_start=back["start_sample"])
-        rated = rated.join(rates, on="recording_id", how="left", maintain_order="left")
-        back = back.with_columns(word_times=_moved_words(rated))
+        back = back.with_columns(_moved_words(moved.join(rates, on="recording_id", how="left", maintain_order="left")))
     restored = segments.with_row_index("row").update(back, on="row", maintain_order="left").drop("row")
     return restored.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
 

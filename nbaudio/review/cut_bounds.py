@@ -22,7 +22,6 @@ _INSIDE_S = 5.0  # heard inside of a boundary, to tell speech from noise
 _MARGIN_S = 0.05  # of silence that is kept
 _BOUNDS = ("start_sample", "end_sample")
 _PROPOSED = ("proposed_start", "proposed_end")
-_SCHEMA = pl.Schema({"segment_id": pl.String(), **dict.fromkeys((*_BOUNDS, *_PROPOSED), pl.Int64()), "reviewers": pl.String()})
 
 
 def propose_bounds(workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, most_s: float = 0.5) -> pl.DataFrame:
@@ -56,18 +55,16 @@ def propose_bounds(workspace: str | Path | Workspace, segment_ids: Ids | None = 
             raise InputError(f"{state.workspace.path}: no segment {missing!r}")
         cut = cut.filter(pl.col("segment_id").is_in(wanted.implode()))
     channel = state.workspace.settings.get("measured", {}).get("channel", "mix")
-    found = pl.concat([_SCHEMA.to_frame().select(pl.exclude("reviewers")), *_proposals(state.workspace, cut, channel)])
+    proposed = pl.DataFrame(list(_proposals(state.workspace, cut, channel)), dict.fromkeys(_PROPOSED, pl.Int64), orient="row")
     # A silence between two cut segments is shared: neither gets what is proposed for the other.
-    first = found.select("segment_id", "proposed_start")
-    after = cut.select("segment_id", following=pl.col("segment_id").shift(-1).over("recording_id", "source_channel"))
-    found = found.join(after, on="segment_id", how="left", maintain_order="left")
-    found = found.join(first.rename({"segment_id": "following", "proposed_start": "next"}), on="following", how="left")
-    end = pl.max_horizontal("end_sample", pl.min_horizontal("proposed_end", "next"))
+    following = pl.col("proposed_start").shift(-1).over("recording_id", "source_channel")
+    end = pl.max_horizontal("end_sample", pl.min_horizontal("proposed_end", following))
     moved = (pl.col("proposed_start") < pl.col("start_sample")) | (pl.col("proposed_end") > pl.col("end_sample"))
     said = pl.concat([state.verdicts.select("segment_id", "reviewer"), corrections(state).select("segment_id", "reviewer")])
     who = said.unique().sort("reviewer").group_by("segment_id").agg(reviewers=pl.col("reviewer").str.join(", "))
-    found = found.with_columns(proposed_end=end).filter(moved).join(who, on="segment_id", how="left", maintain_order="left")
-    return found.select(_SCHEMA.names())
+    found = cut.hstack(proposed).with_columns(proposed_end=end).filter(moved)
+    found = found.join(who, on="segment_id", how="left", maintain_order="left")
+    return found.select("segment_id", *_BOUNDS, *_PROPOSED, "reviewers")
 
 
 def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, reviewer: str) -> int:
@@ -120,18 +117,18 @@ def _with_room(segments: pl.DataFrame, most_s: float, recordings: pl.DataFrame) 
     return rows.with_columns(room_start=room_start, room_end=pl.max_horizontal(end, pl.min_horizontal(end + most, after)))
 
 
-def _proposals(workspace: Workspace, cut: pl.DataFrame, channel: str) -> Iterator[pl.DataFrame]:
-    """Yield the proposals of each recording, without those that cannot be read."""
+def _proposals(workspace: Workspace, cut: pl.DataFrame, channel: str) -> Iterator[tuple[int, int]]:
+    """Yield the proposed bounds of each segment, those that it has where its recording cannot be read."""
     if cut.height and workspace.audio is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
     for (_, path), rows in cut.group_by("recording_id", "path", maintain_order=True):
-        bounds = rows.select("segment_id", *_BOUNDS).with_columns(proposed_start="start_sample", proposed_end="end_sample")
+        bounds = rows.select(*_BOUNDS).rows()
         try:
             with open_recording(location(workspace.audio or "") / str(path), windows=len(rows)) as recording:
-                starts, ends = zip(*(_moved(recording, row, channel) for row in rows.iter_rows(named=True)), strict=True)
+                bounds = [_moved(recording, row, channel) for row in rows.iter_rows(named=True)]
         except AudioError:
-            continue
-        yield bounds.with_columns(pl.Series("proposed_start", starts), pl.Series("proposed_end", ends))
+            pass  # nothing is proposed
+        yield from bounds
 
 
 def _moved(recording: Recording, row: Mapping[str, Any], channel: str) -> tuple[int, int]:

@@ -4,7 +4,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
 from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import DISAGREEMENTS, PICKED, rounds, undecided_ids
 from nbaudio.review.sampling import draw_from, reviewable_segments, salt_of, sampling_frame
-from nbaudio.review.sheet_clips import ENCODINGS, write_clips
+from nbaudio.review.sheet_clips import ENCODINGS, cut_clips, keep_clip
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
 from nbaudio.review.state import (
     EXPORTS,
+    OK,
+    UNSURE,
     VERDICTS,
     ReviewRecord,
     ReviewState,
@@ -42,7 +44,7 @@ from nbaudio.text.score import compared
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
 PAGE = ".html"
-_WORD = re.compile(r"\w[\w '/-]{0,39}")
+_WORD = re.compile(r"\w([\w '/-]{0,38}[\w'/-])?")
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
 
 
@@ -109,9 +111,7 @@ def export(
     state, out = ReviewState.load(workspace), Path(out).absolute()
     workspace = state.workspace
     clips = clips or ("mp3" if out.suffix.lower() == PAGE else "wav")
-    _check(out, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
-    _check_verdicts(verdicts)
-
+    _check(out, threshold=threshold, reviewers=reviewers, verdicts=verdicts, clips=clips, tables=tables)
     if strategy == "risk" and "missing" in (learned := refresh(state)):
         raise InputError(f"{workspace.path}: {learned['missing']}; until then use --strategy stratified")
     segments = uncorrected(state, workspace.segments)
@@ -119,7 +119,7 @@ def export(
     if pool.is_empty():
         missing = f"; the recordings of {len(silent):,} are missing" if len(silent) else ""
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
-    record = ReviewRecord.find(workspace, out.stem)
+    record = state.records.get(out.stem)
     if strategy == DISAGREEMENTS:
         segment_ids = record.segment_ids if record else undecided_ids(state)
         if not segment_ids:
@@ -141,56 +141,50 @@ def export(
     if picked is not None and set(record.segment_ids) - set(picked):
         raise ExistsError(f"review {record.name} was exported with other segments; these need another name")
     rows = _drawn_rows(record, state, pool, encoding=clips)
-    made = _make(rows, record, workspace, out, encoding=clips, tables=tables, zip=zip)
-    kept = [path for path, data in made.files.items() if _is_filled_in(path, data, record)]
+    files, failed, warnings = _make(rows, record, workspace, out, encoding=clips, tables=tables, zip=zip)
+    rows = _without_missing_clips(rows, workspace, failed)
+    kept = [path for path, data in files.items() if _is_filled_in(path, data, record)]
     if frame is not None:
         workspace.save(**{frame_table(record.name): frame})
     # The record first: a sheet must never exist while its segments can still go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     exports = workspace.path / EXPORTS
     held = read_json(exports) if exports.exists() else {}
-    write_json(exports, held | {record.name: sorted({*held.get(record.name, []), *map(str, made.files)})})
-    for path in made.files.keys() - set(kept):
+    write_json(exports, held | {record.name: sorted({*held.get(record.name, []), *map(str, files)})})
+    for path in files.keys() - set(kept):
         with atomic_write(path) as partial:
-            partial.write_bytes(made.files[path])
-    report = _report(made, pool, silent, state, record=record, kept=kept)
+            partial.write_bytes(files[path])
+    warnings = [*(f"{path}: exists and has been filled in or saved since: not overwritten" for path in kept), *warnings]
+    facts, further = _facts(state, record, rows, pool, silent, files=list(files))
+    problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
+    report = Report("review export", facts, [*warnings, *further], problems)
     workspace.save_report("review", report.to_dict())
     return report
 
 
-@dataclass(frozen=True)
-class _Made:
-    """The files of an export, its rows (`clip` is null where there is none), and the reasons for missing clips by segment id."""
-
-    files: Mapping[Path, bytes]
-    rows: pl.DataFrame
-    failed: Mapping[str, str]
-    shares: Mapping[str, Sequence[str]]  # ids of the segments by reviewer
-    warnings: Sequence[str]
-
-
 def _make(
     rows: pl.DataFrame, record: ReviewRecord, workspace: Workspace, out: Path, *, encoding: str, tables: Sequence[str], zip: bool
-) -> _Made:
-    """Write the clips that are not embedded; return the sheet or page of each reviewer, also as tables and as archives."""
-    shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
+) -> tuple[dict[Path, bytes], dict[str, str], list[str]]:
+    """Write the clips that are not embedded; return all files (sheets or pages, tables, archives), failed clips, and warnings."""
     root, how, is_page = workspace.audio, compared(workspace), out.suffix.lower() == PAGE
     files: dict[Path, bytes] = {}
     failed: dict[str, str] = {}
     warnings = []
+    shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
     if not is_page:
         most = max(map(len, shares.values()))
         check_size(most, 0 if root is None else most)
-        failed = {} if root is None else write_clips(rows, root, out.parent, encoding=encoding)
+        for row, _, clip in cut_clips(rows, root, failed, encoding=encoding):
+            keep_clip(out.parent / row["clip"], clip)
         rows = _without_missing_clips(rows, workspace, failed)
     for reviewer, ids in shares.items():
         part = rows.filter(pl.col("segment_id").is_in(ids))
         path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
         if is_page:
-            page, clips, missing = write_page(
-                part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, compared=how
+            page, clips = write_page(
+                part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, compared=how, failed=failed
             )
-            made, failed = {path: page}, failed | missing
+            made = {path: page}
             if clips:
                 more = f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in the folder 'clips' beside it"
                 warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
@@ -198,7 +192,7 @@ def _make(
             made, clips = {path: write_sheet(part, record, reviewer, **how)}, part["clip"].drop_nulls().sort().to_list()
             made |= {path.with_suffix(f".{kind}"): _delimited(part, record, reviewer, kind) for kind in tables}
         files |= made | (_zipped(made, clips, path) if zip else {})
-    return _Made(files, _without_missing_clips(rows, workspace, failed), failed, shares, warnings)
+    return files, failed, warnings
 
 
 def _without_missing_clips(rows: pl.DataFrame, workspace: Workspace, failed: Mapping[str, str]) -> pl.DataFrame:
@@ -207,33 +201,31 @@ def _without_missing_clips(rows: pl.DataFrame, workspace: Workspace, failed: Map
     return rows.with_columns(clip=pl.when(cut).then("clip"), note=note)
 
 
-def _check(out: Path, *, threshold: float, reviewers: Sequence[str], clips: str, tables: Sequence[str]) -> None:
+def _check(
+    out: Path, *, threshold: float, reviewers: Sequence[str], verdicts: Sequence[str], clips: str, tables: Sequence[str]
+) -> None:
+    """Raise InputError for unusable parameters, such as verdicts that a spreadsheet would not read as text, or count."""
     if out.suffix.lower() not in {".xlsx", PAGE} or out.is_dir():
         raise InputError(f"{out}: a review sheet is a file that ends in .xlsx, a review page one that ends in {PAGE}")
     if tables and out.suffix.lower() == PAGE:
         raise InputError(f"{out}: {' and '.join(tables)} can be written beside a sheet, not beside a page")
     if not -1 <= threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {threshold}")
-    if wrong := [name for name in reviewers if not _REVIEWER.fullmatch(name)]:
-        raise InputError(f"reviewer {wrong[0]!r}: letters, digits and . _ - are allowed, at most 40")
-    if len({name.casefold() for name in reviewers}) < len(reviewers):
-        raise InputError(f"reviewers {', '.join(reviewers)}: one is given twice")
+    for what, names, allowed, kinds in (
+        ("reviewer", reviewers, _REVIEWER, "letters, digits and . _ - are allowed, at most 40"),
+        ("verdict", verdicts, _WORD, "letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit"),
+    ):
+        if odd := [name for name in names if not allowed.fullmatch(name)]:
+            raise InputError(f"{what} {odd[0]!r}: {kinds}")
+        if len({name.casefold() for name in names}) < len(names):
+            raise InputError(f"{what}s {', '.join(names)}: one is given twice")
     for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
         get_by_name(dict.fromkeys(known), name, what)
-
-
-def _check_verdicts(words: Sequence[str]) -> None:
-    """Raise InputError for verdicts that a spreadsheet would read as something else, or would not count."""
-    if odd := [word for word in words if not _WORD.fullmatch(word) or word != word.strip()]:
-        raise InputError(
-            f"verdict {odd[0]!r}: letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit"
-        )
-    if len({word.casefold() for word in words}) < len(words):
-        raise InputError(f"verdicts {', '.join(words)}: one is given twice")
-    if odd := [word for word in words if word.casefold() in {"ok", "unsure"} and not word.islower()]:
+    if odd := [word for word in verdicts if word.casefold() in {OK, UNSURE} and not word.islower()]:
         raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning")
-    if "ok" not in words:
-        raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be among them, it means that a transcript is right")
+    if OK not in verdicts:
+        named = ", ".join(verdicts) or "none"
+        raise InputError(f"verdicts {named}: 'ok' must be among them, it means that a transcript is right")
 
 
 def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
@@ -257,12 +249,7 @@ def _picked(workspace: Workspace, segments: pl.DataFrame, segment_ids: Ids) -> l
 
 
 def _new_record(
-    options: Mapping[str, Any],
-    state: ReviewState,
-    *,
-    segments: pl.DataFrame,
-    pool: pl.DataFrame,
-    picked: Sequence[str] | None,
+    options: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, picked: Sequence[str] | None
 ) -> tuple[ReviewRecord, pl.DataFrame | None]:
     """Take what was picked, or draw from what nobody has reached, with the frame; raise InputError if nothing is left."""
     before, frame = rounds(state, segments), None
@@ -296,10 +283,7 @@ def _new_record(
 def _drawn_rows(record: ReviewRecord, state: ReviewState, pool: pl.DataFrame, *, encoding: str) -> pl.DataFrame:
     """Return the rows of the sheet with the names of their clips; raise ExistsError if the segments have changed."""
     # Nothing is drawn again: a strategy may depend on verdicts that have been given since.
-    drawn = pl.DataFrame(
-        {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},
-        schema_overrides={"segment_id": pl.String},
-    ).join(pool, on="segment_id", how="left", maintain_order="left")
+    drawn = record.rows.select("segment_id", "content").join(pool, on="segment_id", how="left", maintain_order="left")
     is_known = record.corpus in state.generations and not state.later(record.corpus).is_in(record.segment_ids).any()
     if not is_known or record.contents != content_hashes(drawn):
         raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
@@ -347,20 +331,19 @@ def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
             ours = record.name in read_sheet(path).reviews
         except InputError:
             ours = False
-    if ours:
-        return True
-    if path.suffix == PAGE:
-        raise ExistsError(f"{path}: exists with other content; move it away or give another --out")
-    raise ExistsError(f"{path}: exists and is not a sheet of review {record.name}; move it away or give another --out")
+    if not ours:
+        what = "exists with other content" if path.suffix == PAGE else f"exists and is not a sheet of review {record.name}"
+        raise ExistsError(f"{path}: {what}; move it away or give another --out")
+    return True
 
 
-def _report(
-    made: _Made, pool: pl.DataFrame, silent: pl.DataFrame, state: ReviewState, *, record: ReviewRecord, kept: Sequence[Path]
-) -> Report:
-    rows = made.rows
+def _facts(
+    state: ReviewState, record: ReviewRecord, rows: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame, *, files: list[Path]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the facts of the report, and warnings about what was drawn and what is left."""
     left = pool.filter(~pl.col("segment_id").is_in(list(reviewed_ids(state)))).select(seconds_column())["duration_s"]
-    shares = [{"reviewer": name, "segments": len(ids)} for name, ids in made.shares.items()]
-    what = "page" if any(path.suffix.lower() == PAGE for path in made.files) else "sheet"
+    shares = [{"reviewer": name, "segments": len(ids)} for name, ids in record.shares().items() if ids]
+    what = "page" if any(path.suffix.lower() == PAGE for path in files) else "sheet"
     facts = {
         "drawn": len(rows),
         "from": len(pool),
@@ -371,10 +354,9 @@ def _report(
         "minutes": rows["duration_s"].sum() / 60,
         **({"reviewers": shares} if record.reviewers else {}),
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
-        what if len(made.files) == 1 else "files": ", ".join(map(str, made.files)),
+        what if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
-    warnings = [f"{path}: exists and has been filled in or saved since: not overwritten" for path in kept]
-    warnings += made.warnings
+    warnings = []
     if record.n > len(rows):
         others = " and have not been judged yet" if record.after else ""
         warnings.append(
@@ -389,10 +371,9 @@ def _report(
         warnings.append(f"not drawn from: {len(silent):,} segments of {len(names):,} recordings that are missing ({shown})")
     if in_train := (rows["split"] == "train").sum():
         warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
-    if rows["clip"].count() == 0 and not made.failed:
+    if state.workspace.audio is None:
         warnings.append(f"no audio yet: the {what} has no clips")
     if (num_given := len(pool) - len(left)) * _A_TENTH > len(pool):
         given = f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train"
         warnings.append(f"{given}; left for training are {len(left):,} segments ({duration(float(left.sum()))})")
-    problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(made.failed.items())]
-    return Report("review export", facts, warnings=warnings, problems=problems)
+    return facts, warnings

@@ -3,9 +3,9 @@
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -26,58 +26,28 @@ _STEP = "review_import"
 _UNNAMED = "unnamed"
 
 
-@dataclass
-class _Findings:
-    """Counts, warnings (imported, but to be checked) and problems (not imported) of the sheets."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    warnings: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class _Given:
     """The segments that reviewers were given."""
 
-    records: Mapping[str, ReviewRecord]  # the reviews by name
-    by_content: Mapping[str, Mapping[str, str]]  # by review, segment ids by the hash in the key of a row
-    by_id: Mapping[str, Mapping[str, str]]  # by review, content hashes by segment id
-    texts: Mapping[str, str]  # transcripts by content, of segments that have not changed since
-    shown: Mapping[str, Mapping[str, str]]  # the read-only columns of these as shown, by content
-    transcripts: frozenset[str]  # all transcripts as shown, normalized with `normalize_cell`
-
-    @classmethod
-    def by(cls, state: ReviewState) -> "_Given":
-        """Collect what the reviews of a workspace have exported."""
-        known = state.records
-        drawn = pl.Series([key for one in known.values() for key in one.segment_ids], dtype=pl.String)
-        segments = state.workspace.segments.filter(pl.col("segment_id").is_in(drawn.implode()))
+    def __init__(self, state: ReviewState) -> None:
+        segments = state.workspace.segments.filter(pl.col("segment_id").is_in(state.drawn["segment_id"].implode()))
         segments = uncorrected(state, segments).unique("segment_id", keep="first", maintain_order=True)
-        contents = content_hashes(segments)
         cells = segments.select(
             "segment_id",
             transcript=pl.col("text").fill_null(""),
             hypothesis=pl.col("asr_text").fill_null(NO_HYPOTHESIS),
             speaker=pl.col("speaker_id").fill_null(""),
         )
+        contents = content_hashes(segments)
         shown = [{name: cell_text(text) for name, text in row.items()} for row in cells.iter_rows(named=True)]
-        return cls(
-            known,
-            {name: dict(zip(one.row_hashes(), one.segment_ids, strict=False)) for name, one in known.items()},
-            {name: dict(zip(one.segment_ids, one.contents, strict=False)) for name, one in known.items()},
-            dict(zip(contents, cells["transcript"], strict=True)),
-            dict(zip(contents, shown, strict=True)),
-            frozenset(normalize_cell(row["transcript"]) for row in shown),
-        )
-
-
-class _Match(NamedTuple):
-    """The segment of a row as it was given out, and its reviewer."""
-
-    record: ReviewRecord
-    segment_id: str
-    content: str
-    reviewer: str
+        self.records = records = state.records
+        # By review: segment ids by the hash in the key of a row, and content hashes by segment id.
+        self.by_content = {name: dict(zip(one.row_hashes(), one.segment_ids, strict=False)) for name, one in records.items()}
+        self.by_id = {name: dict(zip(one.segment_ids, one.contents, strict=False)) for name, one in records.items()}
+        # By content, of segments that have not changed since: transcripts, and the read-only columns as shown.
+        self.texts = dict(zip(contents, cells["transcript"], strict=True))
+        self.shown = dict(zip(contents, shown, strict=True))
+        self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)  # all as shown
 
 
 def import_(
@@ -115,17 +85,19 @@ def import_(
     named = named if isinstance(named, Sequence) and not isinstance(named, str) else [named]
     places = [Path(one) for one in named if isinstance(one, str | Path)]
     paths = [path for one in places for path in (sheets_in(one) if one.is_dir() else [one])]
-    given = _Given.by(state)
+    given = _Given(state)
     came = sorted(map(read_sheet, paths), key=lambda sheet: (sheet.saved, sheet.path))
     came += [read_table(table) for table in named if not isinstance(table, str | Path)]
-    found = _Findings()
-    held = {_about(said): said for said in (Verdict(**row) for row in state.verdicts.iter_rows(named=True))}
+    found = Report("review import", Counter())  # warnings: imported, but to be checked; problems: not imported
+    verdicts = (Verdict(**row) for row in state.verdicts.iter_rows(named=True))
+    held = {(said.reviewer, said.segment_id, said.content): said for said in verdicts}
     new: list[Verdict] = []
     for sheet in came:
         for said in _verdicts_of(sheet, given, found, reviewer=reviewer):
-            if _is_news(said, held.get(_about(said)), sheet, found):
+            about = (said.reviewer, said.segment_id, said.content)
+            if _is_news(said, held.get(about), sheet, found):
                 new.append(said)
-                held[_about(said)] = said
+                held[about] = said
     if new:
         append_verdicts(state.workspace, new)
         state = ReviewState(state.workspace)
@@ -133,7 +105,7 @@ def import_(
         state.add_adjudicator(adjudicator.strip())
         state = ReviewState(state.workspace)
     texts = correct_texts(state)
-    found.problems += texts.problems
+    found.problems.extend(texts.problems)
     if changed := texts.facts["corrected_now"]:
         found.warnings.append(f"{changed:,} texts of segments have changed: run select and materialize again")
     report = _report(state, came, new, found, corrected=texts.facts["corrected_texts"])
@@ -143,99 +115,88 @@ def import_(
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
 
 
-def _about(said: Verdict) -> tuple[str, str, str]:
-    return said.reviewer, said.segment_id, said.content
-
-
-def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings) -> bool:
+def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -> bool:
     """Return whether a verdict goes into the log: it is new, or later than the reviewer's previous one."""
     if held is None:
-        found.counts["new"] += 1
+        found.facts["new"] += 1
         return True
     if (said.verdict, said.comment, said.corrected_text) == (held.verdict, held.comment, held.corrected_text):
         # Given in another review, it does not count for how far the reviewer has come in this one.
-        found.counts["new" if said.review != held.review else "known_already"] += 1
+        found.facts["new" if said.review != held.review else "known_already"] += 1
         return said.review != held.review
     what = f"{said.segment_id}: {said.reviewer} said '{held.verdict}'"
     if dt.datetime.fromisoformat(said.time) > dt.datetime.fromisoformat(held.time):
-        found.counts["changed"] += 1
+        found.facts["changed"] += 1
         found.warnings.append(f"{what}, now says '{said.verdict}'")
         return True
-    found.counts["outdated"] += 1
+    found.facts["outdated"] += 1
     found.problems.append(f"{what} later than {sheet.path.name} was saved, which says '{said.verdict}': not imported")
     return False
 
 
-def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str | None) -> list[Verdict]:
+def _verdicts_of(sheet: Sheet, given: _Given, found: Report, *, reviewer: str | None) -> list[Verdict]:
     """Return the verdicts of a sheet that can be taken, one per segment, in the order of its rows."""
     # The summary names the reviewer, unless the sheet has rows of several reviewers.
     several = len({row.key[1] for row in sheet.rows if row.key}) > 1
     default = "" if several else sheet.reviewer
     said: dict[tuple[str, str], Verdict | None] = {}
-    for row, match in _matched(sheet, given, found):
-        where = f"{sheet.path.name} row {row.number}, {match.segment_id}"
+    for row, record, segment_id, listed in _matched(sheet, given, found):
+        where, content = f"{sheet.path.name} row {row.number}, {segment_id}", given.by_id[record.name][segment_id]
         try:
-            cells = _read(row, match, given, found, where=where)
+            cells = _read(row, content, record.verdicts, given, found, where=where)
         except InputError as error:
             found.problems.append(f"{where}: {error}: not imported")
             continue
         if cells is None:
             continue
         time = (row.time or sheet.saved).isoformat().replace("+00:00", "Z")
-        name = (reviewer or row["reviewer"]).strip() or default or match.reviewer or _UNNAMED
-        name = {known.casefold(): known for known in match.record.reviewers}.get(name.casefold(), name)
-        verdict = Verdict(match.segment_id, match.content, *cells, name, time, match.record.name, match.record.blind)
+        name = (reviewer or row["reviewer"]).strip() or default or listed or _UNNAMED
+        name = {known.casefold(): known for known in record.reviewers}.get(name.casefold(), name)
+        verdict = Verdict(segment_id, content, *cells, name, time, record.name, record.blind)
         key = (verdict.reviewer, verdict.segment_id)
         if said.setdefault(key, verdict) != verdict:
             found.problems.append(f"{where}: other rows of the sheet contradict it: not imported")
             said[key] = None
     verdicts = [verdict for verdict in said.values() if verdict]
-    found.warnings += _unlisted(sheet, verdicts, given)
+    for (name, review), count in Counter((verdict.reviewer, verdict.review) for verdict in verdicts).items():
+        allowed = given.records[review].reviewers
+        if allowed and name not in (*allowed, _UNNAMED):
+            who = f"{sheet.path.name}: reviewers of {review} are {', '.join(allowed)}"
+            found.warnings.append(f"{who}, not '{_short(name)}', under whose name its {count:,} verdicts are stored")
     return verdicts
 
 
-def _unlisted(sheet: Sheet, verdicts: Sequence[Verdict], given: _Given) -> list[str]:
-    """Return a line for each reviewer who is not on the list of their review."""
-    lines = []
-    for (name, review), count in Counter((verdict.reviewer, verdict.review) for verdict in verdicts).items():
-        listed = given.records[review].reviewers
-        if listed and name not in (*listed, _UNNAMED):
-            allowed = f"{sheet.path.name}: reviewers of {review} are {', '.join(listed)}"
-            lines.append(f"{allowed}, not '{_short(name)}', under whose name its {count:,} verdicts are stored")
-    return lines
-
-
-def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _Match]]:
-    """Return the rows whose segment is known; none if the sheet is of another corpus."""
+def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, ReviewRecord, str, str]]:
+    """Return the rows whose segment is known, with review, segment and reviewer; none if the sheet is of another corpus."""
     place = sheet.path.name
     matched, unknown = [], []
     for row in sheet.rows:
         try:
-            matched.append((row, _match(row, sheet, given)))
+            matched.append((row, *_match(row, sheet, given)))
         except InputError as error:
             unknown.append(f"{place} row {row.number}: {error}: not imported")
-    found.counts["rows"] += len(sheet.rows)
-    corpora = {record.corpus for record in given.records.values()}
-    if sheet.rows and (not matched or sheet.origin.get("corpus", next(iter(corpora), "")) not in corpora):
+    found.facts["rows"] += len(sheet.rows)
+    corpora = {None, *(record.corpus for record in given.records.values())}
+    if sheet.rows and (not matched or sheet.origin.get("corpus") not in corpora):
         found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is imported")
         return []
-    found.problems += unknown
+    found.problems.extend(unknown)
     tabs = "too, which are not imported: save each as a file"
-    found.problems += [f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further]
-    found.warnings += [f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown]
+    found.problems.extend(f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further)
+    found.warnings.extend(f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown)
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for _, match in matched:
-        back[match.record.name, match.reviewer].add(match.segment_id)
+    for _, record, segment_id, reviewer in matched:
+        back[record.name, reviewer].add(segment_id)
     for (name, reviewer), ids in back.items():
         record = given.records[name]
         if lost := set(record.shares().get(reviewer, record.segment_ids)) - ids:
-            found.counts["rows_removed"] += len(lost)
+            found.facts["rows_removed"] += len(lost)
             found.warnings.append(f"{place}: {len(lost):,} of its rows are missing, such as {min(lost)}")
     return matched
 
 
-def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
-    """Return the segment of a row, by its key or else its segment id; raise InputError if it is unknown or ambiguous."""
+def _match(row: Row, sheet: Sheet, given: _Given) -> tuple[ReviewRecord, str, str]:
+    """Return review, segment and reviewer of a row, by key or else segment id; raise InputError if it is unknown or ambiguous."""
     named = row["segment_id"].strip()
     if not any(named in places for places in given.by_id.values()):
         named = unescape_formula(named)
@@ -248,7 +209,7 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
             raise InputError(f"'{_short(named)}' with such texts and times was not in review '{review}'")
         if named != segment_id and named in given.by_id[review]:
             raise InputError(f"its key belongs to {segment_id}, its id is {named}: columns were sorted separately")
-        return _Match(given.records[review], segment_id, given.by_id[review][segment_id], reviewer)
+        return given.records[review], segment_id, reviewer
     origin = sheet.origin.get("review")
     reviews = [name for name, places in given.by_id.items() if named in places and origin in (name, None)]
     if not reviews:
@@ -256,29 +217,34 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
     if len(reviews) > 1:
         raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has no key")
     [review] = reviews
-    return _Match(given.records[review], named, given.by_id[review][named], sheet.origin.get("reviewer", ""))
+    return given.records[review], named, sheet.origin.get("reviewer", "")
 
 
-def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: str) -> tuple[str, str, str | None] | None:
+def _read(
+    row: Row, content: str, words: Sequence[str], given: _Given, found: Report, *, where: str
+) -> tuple[str, str, str | None] | None:
     """Return verdict, comment and corrected text of a row, None if all are empty; raise InputError if they are unusable."""
-    shown = given.shown.get(match.content)
-    row = _unguarded(row, shown or {})
+    shown = given.shown.get(content, {})
+    # Some programs keep the apostrophes of .csv files, and some remove them.
+    kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
+    if "transcript" in kept:  # and whoever copied it copied the apostrophe too
+        kept["corrected text"] = row["corrected text"].removeprefix("'")
+    row = replace(row, cells={**row.cells, **kept})
     word = "; ".join(text.strip() for name in ("verdict", "second verdict") if (text := row[name]).strip())
     comment, corrected = (row[name] if row[name].strip() else None for name in ("comment", "corrected text"))
     if not (word or comment or corrected):
-        found.counts["left_empty"] += 1
+        found.facts["left_empty"] += 1
         return None
     if not word:
         raise InputError("a comment or a corrected text, but no verdict")
-    verdict = read_verdict(word, match.record.verdicts)
+    verdict = read_verdict(word, words)
     if verdict is None:
-        raise InputError(f"verdict '{_short(word)}' is not one of {', '.join(match.record.verdicts)}")
-    if shown is None:
-        found.counts["changed_since"] += 1
-    else:
-        found.problems += [f"{where}: {change}" for change in _changes(row, shown, given.transcripts)]
+        raise InputError(f"verdict '{_short(word)}' is not one of {', '.join(words)}")
+    if not shown:
+        found.facts["changed_since"] += 1
+    found.problems.extend(f"{where}: {change}" for change in _changes(row, shown, given.transcripts))
     if corrected and shown:
-        original = given.texts[match.content].strip()
+        original = given.texts[content].strip()
         cells = {normalize_cell(text).strip() for text in (corrected, shown["transcript"])}
         corrected = None if nfc(corrected).strip() == original or len(cells) == 1 else corrected
     if corrected and TRUNCATED.search(corrected):
@@ -287,16 +253,8 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
     if corrected and verdict == OK:
         raise InputError(f"'{OK}' says that the transcript is right, but there is a corrected text")
     if corrected:
-        corrected = restore_controls(corrected, given.texts.get(match.content, ""))
+        corrected = restore_controls(corrected, given.texts.get(content, ""))
     return verdict, comment or "", corrected
-
-
-def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
-    """Return a row without the apostrophes of .csv files, which some programs keep and some remove."""
-    kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
-    if "transcript" in kept:  # and whoever copied it copied the apostrophe too
-        kept["corrected text"] = row["corrected text"].removeprefix("'")
-    return replace(row, cells={**row.cells, **kept})
 
 
 def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
@@ -317,9 +275,9 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:
+def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], found: Report, *, corrected: int) -> Report:
     held = state.verdicts
-    counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.counts
+    counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.facts
     apart = disagreements(state)
     # A verdict of several words counts for each.
     by_word = held["verdict"].str.split(SEPARATOR).explode().value_counts().sort("count", "verdict", descending=[True, False])
@@ -345,6 +303,6 @@ def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], f
     judges = held["reviewer"].unique().sort().to_list()
     absent = [f"the adjudicator '{_short(name)}' has judged nothing" for name in state.adjudicators if name not in judges]
     warnings += [f"{line}; reviewers are {', '.join(judges)}" for line in absent]
-    if found.counts["changed_since"]:
+    if found.facts["changed_since"]:
         warnings.append("segments have changed since they were exported: their verdicts apply to the earlier texts and times")
     return Report("review import", facts, warnings, found.problems)

@@ -39,21 +39,17 @@ def write_page(
     folder: Path,
     encoding: str,
     compared: Mapping[str, Any],
-) -> tuple[bytes, list[str], dict[str, str]]:
-    """Return the page, the clips that are files in `folder`, as it holds no more, and why others are missing, by segment id."""
+    failed: dict[str, str],
+) -> tuple[bytes, list[str]]:
+    """Return the page and the clips that are files in `folder`, as it holds no more; reasons for missing ones go to `failed`."""
     names = dict(rows.select("segment_id", "clip").iter_rows())
     pictures: dict[str, bytes] = {}
     sounds: dict[str, bytes] = {}  # clips that have not been written into files
-    failed: dict[str, str] = {}
     size = 0
-    for cut in cut_clips(rows, audio_root, encoding=encoding) if audio_root is not None else ():
-        segment_id = cut.row["segment_id"]
-        if cut.samples is None:
-            failed[segment_id] = cut.reason
-            continue
-        pictures[segment_id] = _picture(cut.samples)
-        sounds[segment_id] = cut.data
-        size += len(cut.data)
+    for row, samples, clip in cut_clips(rows, audio_root, failed, encoding=encoding):
+        pictures[row["segment_id"]] = _picture(samples)
+        sounds[row["segment_id"]] = clip
+        size += len(clip)
         if size > MOST_EMBEDDED_BYTES:
             for key, data in sounds.items():
                 keep_clip(folder / names[key], data)
@@ -78,7 +74,7 @@ def write_page(
         if segment_id in held
     )
     html = _html(f"Review {record.name}", facts, blocks, media="file: 'self'" if files else "blob:")
-    return html, sorted(files.values()), failed
+    return html, sorted(files.values())
 
 
 def _clip(row: Mapping[str, Any], record: ReviewRecord, compared: Mapping[str, Any], file: str | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from nbaudio.core import tables
 from nbaudio.core.atomic import read_json, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import ROWS_A_GROUP, SIGNALS, is_score, seconds_column, table_schema
+from nbaudio.core.tables import ROWS_A_GROUP, SIGNALS, is_score, table_schema, with_durations
 from nbaudio.core.tombstones import tombstone
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, current_labels
@@ -64,9 +64,10 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
     state = ReviewState.load(workspace)
     workspace = state.workspace
     has_column = "risk" in table_schema(workspace)
+    incomplete = not has_column or tables.read(workspace, ["risk"])["risk"].has_nulls()
     known = record(workspace)
     if known and frozen(workspace):
-        if not has_column or tables.read(workspace, ["risk"])["risk"].has_nulls():
+        if incomplete:
             _write(workspace, known)
         return known
     values, wrong, recording, salt = _judged(state)
@@ -80,7 +81,7 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
     columns = {name: found for name in _columns(workspace) if (found := _knots(workspace, name))}
     values = values.select("segment_id", "recording_id", _SPEAKER, *columns)
     stamp = _hash([columns, values.rows(), wrong.tolist(), salt])
-    if known.get("stamp") == stamp and has_column and not tables.read(workspace, ["risk"])["risk"].has_nulls():
+    if known.get("stamp") == stamp and not incomplete:
         return known
     found = {"columns": columns, "salt": salt}
     found |= _learn(values, wrong, recording, found) | {"stamp": stamp, "lines": len(state.verdict_log)}
@@ -166,9 +167,7 @@ def _needed(columns: Sequence[str] | Mapping[str, Any]) -> list[str]:
 
 def _values(rows: pl.DataFrame, workspace: Workspace, columns: Sequence[str] | Mapping[str, Any]) -> pl.DataFrame:
     """Return ids, speakers and the columns as numbers, null where they are missing or infinite, in the order of rows."""
-    rates = workspace.recordings.select("recording_id", "sampling_rate").unique("recording_id", keep="first")
-    joined = rows.drop("sampling_rate", strict=False).join(rates, on="recording_id", how="left", maintain_order="left")
-    joined = joined.with_columns(seconds_column())
+    joined = with_durations(rows.drop("sampling_rate", strict=False), workspace.recordings)
     joined = joined.with_columns(characters_per_second=pl.col("text").str.len_chars() / pl.col("duration_s"))
     return joined.select("segment_id", "recording_id", _SPEAKER, *map(_number, columns))
 
@@ -212,9 +211,7 @@ def _judged(state: ReviewState) -> tuple[pl.DataFrame, Array, Ints, int]:
 
 def _folds(recordings: pl.Series, salt: int) -> Ints:
     """Return the fold of each recording."""
-    known = recordings.fill_null("").unique()
-    folds = (hash_column(known, f"risk {salt}") % _FOLDS).cast(pl.Int64)
-    found: Ints = recordings.fill_null("").replace_strict(known, folds, return_dtype=pl.Int64).to_numpy()
+    found: Ints = (hash_column(recordings, f"risk {salt}") % _FOLDS).cast(pl.Int64).to_numpy()
     return found
 
 

@@ -16,7 +16,6 @@ JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
     *("text_corrected", "corrected_by"),
 )
-_DRAWN = {"segment_id": pl.String, "content": pl.String, "shown": pl.String}
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,6 @@ class Round:
     # `skipped` (reached, and judged by nobody), in the order of the sheet
     rows: pl.DataFrame
     corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
-    after: tuple[str, ...] = ()  # names of the earlier rounds; what had been reached in them was not drawn again
     changed: int = 0  # how many rows have changed since they were judged
 
     @property
@@ -42,17 +40,13 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
     """Return the reviews, without picked ones, in the order drawn; `segments` are `uncorrected` and have the columns `JUDGED`."""
     drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
     kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
-    drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
-    there = segments.filter(pl.col("segment_id").is_in(drawn.implode()))
-    now = _now(there).unique("segment_id")
-    # What `ingest --add` changed after the draw stays unsure, since a change may follow from the verdicts.
-    later = {corpus: state.later(corpus).implode() for corpus in {record.corpus for record in kept}}
-    as_they_were = {corpus: now.filter(~pl.col("segment_id").is_in(ids)) for corpus, ids in later.items()}
-    return [_round(record, state, as_they_were[record.corpus], now["segment_id"]) for record in kept]
+    now = _now(segments.filter(pl.col("segment_id").is_in(state.drawn["segment_id"].implode()))).unique("segment_id")
+    return [_round(record, state, now) for record in kept]
 
 
 def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
-    """Merge verdicts (`segment_id`, `reviewer`, `verdict`), one per reviewer, into one per segment: right, wrong or unsure."""
+    """Merge the last verdict of each reviewer (`segment_id`, `reviewer`, `verdict`) by segment: right, wrong or unsure."""
+    said = said.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     last = said.filter(pl.col("reviewer").is_in(adjudicators)).unique("segment_id", keep="last", maintain_order=True)
     said = pl.concat([last, said.join(last, on="segment_id", how="anti")])
     word = pl.col("verdict")
@@ -63,8 +57,7 @@ def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
 
 def undecided_ids(state: ReviewState) -> list[str]:
     """Return the segments that several reviewers judged, and that are unsure."""
-    said = state.verdicts.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    several = said.filter(pl.len().over("segment_id") > 1)
+    several = state.verdicts.filter(pl.col("reviewer").n_unique().over("segment_id") > 1)
     return consensus(several, state.adjudicators).filter(verdict="unsure")["segment_id"].sort().to_list()
 
 
@@ -80,12 +73,11 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     corrected = text_column(judged, "corrected_by").is_not_null() | text_column(judged, "text_corrected").is_not_null()
     # A corrected text is not the one that a review gave out.
     now = _now(judged).with_columns(words_now=pl.when(~corrected).then("words")).drop("words")
-    drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *map(_drawn, state.records.values())])
-    shown = drawn.unique(["segment_id", "content"]).select("segment_id", "content", words="shown")
+    shown = state.drawn.unique(["segment_id", "content"]).rename({"shown": "words"})
     known = said.join(now, on="segment_id", maintain_order="left")
     known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
-    return consensus(known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True), state.adjudicators)
+    return consensus(known.filter(same), state.adjudicators)
 
 
 def _now(segments: pl.DataFrame) -> pl.DataFrame:
@@ -94,55 +86,39 @@ def _now(segments: pl.DataFrame) -> pl.DataFrame:
     return segments.select("segment_id", **{name: pl.Series(found, dtype=pl.String) for name, found in hashes.items()})
 
 
-def _drawn(record: ReviewRecord) -> pl.DataFrame:
-    """Return the rows of a review as drawn; `shown` is the word hash."""
-    return pl.DataFrame({"segment_id": record.segment_ids, "content": record.contents, "shown": record.words}, schema=_DRAWN)
-
-
-def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame, there: pl.Series) -> Round:
-    """Return the outcome of a draw; `now` (of `rounds`) has the segments that are as they were, `there` the ids of all."""
-    rows = _drawn(record).join(now, on="segment_id", how="left", maintain_order="left")
-    rows = rows.with_columns(gone=~pl.col("segment_id").is_in(there.implode()))
+def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round:
+    """Return the outcome of a draw; `now` are the hashes of segments that are there."""
+    # What `ingest --add` changed after the draw stays unsure, since a change may follow from the verdicts.
+    as_they_were = now.filter(~pl.col("segment_id").is_in(state.later(record.corpus).implode()))
+    rows = record.rows.join(as_they_were, on="segment_id", how="left", maintain_order="left")
+    rows = rows.with_columns(gone=~pl.col("segment_id").is_in(now["segment_id"].implode()))
     about = state.verdicts.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
     as_drawn = (pl.col("content") == pl.col("drawn")) & ((pl.col("shown") == pl.col("words")) | pl.col("gone"))
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
-    votes = valid.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    rows = rows.join(consensus(votes, state.adjudicators), on="segment_id", how="left", maintain_order="left")
-    lines = _lines(record, state)
-    rows = rows.with_columns(line=pl.Series([lines.get(key) for key in rows["segment_id"]], dtype=pl.Int64))
+    rows = rows.join(consensus(valid, state.adjudicators), on="segment_id", how="left", maintain_order="left")
+    rows = rows.join(_lines(record, state), on="segment_id", how="left", maintain_order="left")
     reached, empty = pl.col("line").is_not_null(), pl.col("verdict").is_null() & ~pl.col("gone")
     judged = pl.col("segment_id").is_in(state.verdicts_ever.filter(review=record.name)["segment_id"].implode())
     rows = rows.with_columns(skipped=reached & empty & ~judged, changed=reached & empty & judged)
-    return Round(
-        name=record.name,
-        strategy=record.strategy,
-        corpus=record.corpus,
-        rows=rows.select(
-            "segment_id",
-            "line",
-            "skipped",
-            verdict=pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict")),
-        ),
-        after=tuple(record.after),
-        changed=int(rows["changed"].sum()),
-    )
+    verdict = pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict"))
+    shown = rows.select("segment_id", "line", "skipped", verdict=verdict)
+    return Round(record.name, record.strategy, shown, record.corpus, changed=int(rows["changed"].sum()))
 
 
-def _lines(record: ReviewRecord, state: ReviewState) -> dict[str, int]:
-    """Return the segments that reviewers have reached, each with the first line of the log on it or on a row after it."""
+def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
+    """Return the `segment_id` of what reviewers have reached, and the first `line` of the log on it or on a row after it."""
     shares = record.shares()
-    held = state.verdicts_ever.filter(pl.col("review") == record.name).select("reviewer", "segment_id").unique()
-    log = state.verdict_log.with_row_index("line").filter(pl.col("review") == record.name)
+    held = state.verdicts_ever.filter(review=record.name)
+    log = state.verdict_log.with_row_index("line").filter(review=record.name)
+    # The log may have others under this name, such as those of a panel without a review, which is called so too.
+    log = log.filter(pl.col("segment_id").is_in(record.segment_ids))
     log = log.join(held, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
-    lines: dict[str, int] = {}
-    for (reviewer,), said in log.group_by("reviewer", maintain_order=True):
+    reached = [pl.DataFrame(schema={"segment_id": pl.String, "line": pl.UInt32})]
+    for (reviewer,), said in log.group_by("reviewer"):
         for rows in _rows_of(str(reviewer), set(said["segment_id"]), shares):
-            place, done = {key: number for number, key in enumerate(rows)}, 0
-            for line, key in said.select("line", "segment_id").iter_rows():
-                for before in rows[done : place.get(key, -1) + 1]:
-                    lines[before] = min(line, lines.get(before, line))
-                done = max(done, place.get(key, -1) + 1)
-    return lines
+            given = pl.DataFrame({"segment_id": rows}).join(said, on="segment_id", how="left", maintain_order="left")
+            reached.append(given.select("segment_id", pl.col("line").cum_min(reverse=True).backward_fill()))
+    return pl.concat(reached).group_by("segment_id").agg(pl.col("line").min().cast(pl.Int64))
 
 
 def _rows_of(reviewer: str, ids: set[str], shares: Mapping[str, Sequence[str]]) -> Iterator[Sequence[str]]:

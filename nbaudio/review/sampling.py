@@ -70,13 +70,12 @@ def sampling_frame(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8,
     """Return what nobody has reached: `segment_id`, `stratum`, `weight` (the probability of the stratum at the first row)."""
     pool = pool.join(_reached(rounds), on="segment_id", how="left", maintain_order="left")
     wanted = strategy_of(strategy, pool.schema)(pool, threshold)
-    wanted = wanted.select(pl.col("stratum").cast(pl.String), "size", *({"rate"} & set(wanted.columns)))
+    rate = pl.col("rate") if "rate" in wanted.columns else pl.lit(None, pl.Float64)
+    wanted = wanted.select(pl.col("stratum").cast(pl.String), "size", rate=rate)
     frame = pool.select("segment_id", "reached").hstack(wanted).filter(pl.col("reached").is_null())
     size = pl.col("size")
     weight = size.sum().over("stratum") / pl.max_horizontal(size.sum(), 1e-300)
-    return frame.select(
-        "segment_id", "stratum", weight=weight, rate="rate" if "rate" in frame.columns else pl.lit(None, pl.Float64)
-    )
+    return frame.select("segment_id", "stratum", weight=weight, rate="rate")
 
 
 def strategy_of(name: str, schema: pl.Schema) -> Strategy:
@@ -100,12 +99,11 @@ def draw_from(frame: pl.DataFrame, *, n: int, salt: str) -> pl.DataFrame:
     """Draw at most `n` rows of a `sampling_frame`; return `segment_id`, `probability` of being first, and `stratum`, in order."""
     strata = frame.group_by("stratum").agg(pl.col("weight").first(), count=pl.len()).sort("stratum")
     picks = _pick_strata(strata["weight"].to_numpy(), strata["count"].to_numpy(), min(n, len(frame)), salt)
-    rows = strata[picks].select("stratum", "weight", "count").with_row_index("row")
-    rows = rows.with_columns(rank=pl.int_range(pl.len(), dtype=pl.UInt32).over("stratum"))
-    frame = frame.with_columns(hash=hash_column(frame["segment_id"], salt))
-    frame = frame.with_columns(rank=pl.struct("hash", "segment_id").rank("ordinal").over("stratum").cast(pl.UInt32) - 1)
-    drawn = rows.join(frame.select("segment_id", "stratum", "rank"), on=("stratum", "rank"), how="left", maintain_order="left")
-    return drawn.select("segment_id", pl.col("stratum"), probability=pl.col("weight") / pl.col("count"))
+    rank = pl.int_range(pl.len()).over("stratum")
+    rows = strata[picks].with_columns(rank=rank)
+    shuffled = frame.with_columns(hash=hash_column(frame["segment_id"], salt)).sort("hash", "segment_id").with_columns(rank=rank)
+    drawn = rows.join(shuffled.select("segment_id", "stratum", "rank"), on=("stratum", "rank"), how="left", maintain_order="left")
+    return drawn.select("segment_id", "stratum", probability=pl.col("weight") / pl.col("count"))
 
 
 def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: int, salt: str) -> NDArray[np.int64]:
@@ -129,9 +127,8 @@ def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: in
 def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     """Draw most where errors are likely and matter, as docs/evidence.md says; a wrong guess costs width, never validity."""
     score = _SCORE
-    near_or_below = pl.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
-    scored = pl.when(score >= threshold).then(pl.lit("kept")).otherwise(near_or_below)
-    zone = pl.when(score.is_null()).then(pl.lit("unscored")).otherwise(scored)
+    above = pl.when(score.is_null()).then(pl.lit("unscored")).when(score >= threshold).then(pl.lit("kept"))
+    zone = above.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
     guess = (10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)
     frame = pool.select("wrong", zone=zone, guess=guess, score=score.fill_null(2.0)).with_columns(size=_spread("guess"))
     strata = pl.Series(_cut(frame["score"].to_numpy(), frame["size"].to_numpy())).cast(pl.String).str.zfill(2)
@@ -148,7 +145,11 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     if "risk" not in pool.columns:
         raise InputError("strategy 'risk': there is no column risk; review import learns it from verdicts")
     risk = pool.select(pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5).clip(1e-4, 1 - 1e-4)).to_series().to_numpy()
-    inside = pool.select(_selected(pool, threshold)).to_series().to_numpy()
+    kept = pl.col("similarity").fill_nan(None).fill_null(2.0) >= threshold
+    if "decision" in pool.columns and (pool["decision"] == "accept").any():
+        # What the last `select` keeps, or leaves out only as it was reviewed.
+        kept = ((pl.col("decision") == "accept") | (pl.col("reason") == "reviewed")).fill_null(value=False)
+    inside = pool.select(kept).to_series().to_numpy()
     strata = np.zeros(len(pool), dtype=np.int64)
     for zone, number in ((inside, _RISK_STRATA), (~inside, _FEW)):
         strata[zone] = _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), number)
@@ -166,23 +167,14 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     gain = faulty @ np.log(model / flat) + (judged - faulty) @ np.log((1 - model) / (1 - flat))
     trust = 1 / (1 + np.exp(-np.clip(gain, -30, 30)))
     blend = trust * rate + (1 - trust) * flat
-    kept = inside[first]
+    in_selection = inside[first]
     weight = sizes / sizes.sum()
-    if kept.any():
-        best = _best_allocation(sizes[kept].astype(float), blend[kept])
-        weight[kept] = (1 - _PROPORTIONAL) * best + _PROPORTIONAL * sizes[kept] / sizes[kept].sum()
-        outside = min(_BELOW, sizes[~kept].sum() / sizes.sum())
-        weight[kept] *= 1 - outside
-        weight[~kept] *= outside / max(weight[~kept].sum(), 1e-300)
+    if in_selection.any():
+        size, outside = sizes[in_selection], min(_BELOW, sizes[~in_selection].sum() / sizes.sum())
+        best = _best_allocation(size.astype(float), blend[in_selection])
+        weight[in_selection] = ((1 - _PROPORTIONAL) * best + _PROPORTIONAL * size / size.sum()) * (1 - outside)
+        weight[~in_selection] *= outside / max(weight[~in_selection].sum(), 1e-300)
     return named.with_columns(size=pl.Series((weight / sizes)[of]), rate=pl.Series(rate[of]))
-
-
-def _selected(pool: pl.DataFrame, threshold: float) -> pl.Expr:
-    """Return what the last `select` keeps or leaves out only as it was reviewed; before one, what reaches the threshold."""
-    similar = pl.col("similarity").fill_nan(None).fill_null(2.0) >= threshold
-    if "decision" not in pool.columns or not (pool["decision"] == "accept").any():
-        return similar
-    return ((pl.col("decision") == "accept") | (pl.col("reason") == "reviewed")).fill_null(value=False)
 
 
 def largest_rates(rate: NDArray[np.float64], divergence: float) -> NDArray[np.float64]:
@@ -281,22 +273,19 @@ def _focus(frame: pl.DataFrame, stratum: pl.Expr) -> pl.DataFrame:
 
 
 def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:
-    """Return `reason`, one row per segment: the first anomaly that applies, null for none; checks without columns are skipped."""
-    rules = {
-        "duplicate audio": (_overlapping, ("recording_id", "start_sample", "end_sample")),
-        "duplicate text": (_repeated, ("text",)),
-        "fast": (lambda frame: _speed(frame) > _DEVIATIONS, ("text", "source_start", "source_end")),
-        "slow": (lambda frame: _speed(frame) < -_DEVIATIONS, ("text", "source_start", "source_end")),
-        "long silence": (_silent, ("word_times",)),
-        "odd characters": (_odd, ("text",)),
-    }
+    """Return `reason`, one row per segment: the first anomaly that applies, null for none."""
+    speed, word = _speed(pool), pl.element().struct
+    folded = pool.select(sentences(pl.col("text"))).to_series()
+    pauses = pl.col("word_times").list.eval(word.field("start") - word.field("end").shift(1))
     found = {
-        name: rule(pool).fill_null(value=False).alias(name)
-        for name, (rule, columns) in rules.items()
-        if all(column in pool.columns for column in columns)
+        "duplicate audio": _overlapping(pool),
+        "duplicate text": folded.is_duplicated() & (folded.str.len_chars() >= _DUPLICATE_CHARACTERS),
+        "fast": speed > _DEVIATIONS,
+        "slow": speed < -_DEVIATIONS,
+        "long silence": pool.select(pauses.list.max() >= _SILENCE_S).to_series(),
+        "odd characters": _odd(pool),
     }
-    hits = pl.DataFrame(list(found.values()))
-    return hits.select(reason=pl.coalesce(*(pl.when(name).then(pl.lit(name)) for name in found), pl.lit(None, dtype=pl.String)))
+    return pl.DataFrame(found).select(reason=pl.coalesce(pl.when(name).then(pl.lit(name)) for name in found))
 
 
 def _overlapping(pool: pl.DataFrame) -> pl.Series:
@@ -308,11 +297,6 @@ def _overlapping(pool: pl.DataFrame) -> pl.Series:
     return ordered.with_columns(hit=(2 * pl.max_horizontal(reach, after) >= end - start) & (end > start)).sort("row")["hit"]
 
 
-def _repeated(pool: pl.DataFrame) -> pl.Series:
-    folded = pool.select(sentences(pl.col("text"))).to_series()
-    return folded.is_duplicated() & (folded.str.len_chars() >= _DUPLICATE_CHARACTERS)
-
-
 def _speed(pool: pl.DataFrame) -> pl.Series:
     """Return how far the logarithms of the speech rates are from their median, in median absolute deviations times 1.4826."""
     times = [pool[name].cast(pl.Float64, strict=False) for name in ("source_start", "source_end")]
@@ -321,12 +305,6 @@ def _speed(pool: pl.DataFrame) -> pl.Series:
     from_median = speed - speed.median()
     usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
     return from_median / max(usual, _LEAST_DEVIATION)
-
-
-def _silent(pool: pl.DataFrame) -> pl.Series:
-    words = pl.element().struct
-    gaps = pl.col("word_times").list.eval(words.field("start") - words.field("end").shift(1)).list.max()
-    return pool.select(gaps >= _SILENCE_S).to_series()
 
 
 def _odd(pool: pl.DataFrame) -> pl.Series:

@@ -1,7 +1,6 @@
 """The clips of review sheets and pages: 16 kHz mono, WAV or MP3, which every player and every spreadsheet's host system opens."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,42 +18,34 @@ RATE = 16000
 ENCODINGS = ("wav", "mp3")  # and endings of names
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A clip that was cut from the row of a segments table; without samples if that failed, with the reason."""
+def cut_clips(
+    segments: pl.DataFrame, audio_root: Location | None, failed: dict[str, str], *, encoding: str
+) -> Iterator[tuple[dict[str, Any], NDArray[np.int16], bytes]]:
+    """Yield the rows of segments in the order of the recordings, samples and clip of each; reasons for missing clips to `failed`.
 
-    row: Mapping[str, Any]
-    samples: NDArray[np.int16] | None = None
-    data: bytes = b""
-    reason: str = ""
-
-
-def write_clips(segments: pl.DataFrame, audio_root: Location, folder: Path, *, encoding: str) -> dict[str, str]:
-    """Cut each segment into its `clip`, a path relative to `folder`; return reasons for missing clips by segment id."""
-    failed: dict[str, str] = {}
-    for cut in cut_clips(segments, audio_root, encoding=encoding):
-        if cut.samples is None:
-            failed[cut.row["segment_id"]] = cut.reason
-        else:
-            keep_clip(folder / cut.row["clip"], cut.data)
-    return failed
-
-
-def cut_clips(segments: pl.DataFrame, audio_root: Location, *, encoding: str) -> Iterator[Cut]:
-    """Yield the clip of each segment; every recording is opened once and read in order."""
+    Each recording is opened once. Without audio there are no clips, and no reasons.
+    """
+    if audio_root is None:
+        return
     with progress("clips", len(segments), "clips") as advance:
         for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
-            rows = windows.to_dicts()
-            done = 0
+            rows = windows.iter_rows(named=True)
             try:
                 with open_recording(audio_root / str(path)) as recording:
                     for row in rows:
-                        cut = _cut(recording, row, encoding)
-                        done += 1
-                        yield cut
+                        try:
+                            samples = _read(recording, row)
+                            yield row, samples, encode_clip(samples, RATE, encoding)
+                        except AudioError as error:
+                            failed[row["segment_id"]] = str(error)
             except AudioError as error:
-                yield from (Cut(row, reason=str(error)) for row in rows[done:])
+                failed |= {row["segment_id"]: str(error) for row in rows}
             advance(len(windows))
+
+
+def _read(recording: Recording, row: Mapping[str, Any]) -> NDArray[np.int16]:
+    start, end, channel = row["start_sample"], row["end_sample"], row["source_channel"] or "mix"
+    return resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)
 
 
 def keep_clip(path: Path, data: bytes) -> None:
@@ -64,12 +55,3 @@ def keep_clip(path: Path, data: bytes) -> None:
             partial.write_bytes(data)
     elif path.read_bytes() != data:
         raise ExistsError(f"{path}: holds another clip; export to another folder, or move this one away")
-
-
-def _cut(recording: Recording, row: Mapping[str, Any], encoding: str) -> Cut:
-    start, end, channel = row["start_sample"], row["end_sample"], row["source_channel"] or "mix"
-    try:
-        samples = resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)
-    except AudioError as error:
-        return Cut(row, reason=str(error))
-    return Cut(row, samples, encode_clip(samples, RATE, encoding))

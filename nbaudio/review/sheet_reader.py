@@ -95,7 +95,7 @@ def read_sheet(path: Path) -> Sheet:
     elif kind == "xlsx":
         tables, noted = _workbook(path)
         # The time in the workbook survives copying, that of the file system is finer.
-        if noted and noted > MADE.replace(tzinfo=dt.UTC) and saved - noted > dt.timedelta(seconds=2):
+        if noted and noted > MADE and saved - noted > dt.timedelta(seconds=2):
             saved = noted
     else:
         raise InputError(f"{path}: the file must end in .xlsx, .csv or .tsv, or in .json if a page saved it")
@@ -221,4 +221,4 @@ def _time(noted: str, latest: dt.datetime) -> dt.datetime:
         time = dt.datetime.fromisoformat(noted)
     except ValueError:
         return latest
-    return min(time, latest) if time.utcoffset() == dt.timedelta() and time > MADE.replace(tzinfo=dt.UTC) else latest
+    return min(time, latest) if time.utcoffset() == dt.timedelta() and time > MADE else latest

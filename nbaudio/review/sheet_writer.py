@@ -144,24 +144,21 @@ def _texts(
     row: Mapping[str, Any], key: str, compared: Mapping[str, Any], *, blind: bool
 ) -> Iterator[tuple[str, list[Fragment], str]]:
     """Yield the texts of a row by column, as fragments with the format of the cell."""
-    shows_both = row["asr_text"] is not None and not blind
-    texts = {
-        **({"clip": row["note"]} if row["clip"] is None else {}),
-        "transcript": row["text"],
-        **({} if blind else {"hypothesis": row["asr_text"] if shows_both else NO_HYPOTHESIS}),
-        **dict.fromkeys(FILLED_IN, ""),
-        "speaker": row["speaker_id"],
-        "segment_id": row["segment_id"],
-        "key": key,
-    }
-    styles = {"clip": "note", **dict.fromkeys(FILLED_IN, "fill in")}
-    fragments = {name: [(cell_text(text or ""), False)] for name, text in texts.items()}
-    if shows_both:
-        sides = (fragments[name][0][0] for name in ("transcript", "hypothesis"))
-        fragments["transcript"], fragments["hypothesis"] = diff_fragments(*sides, **compared)
-    styles["hypothesis"] = "text" if shows_both else "note"
-    for name, parts in fragments.items():
-        yield name, parts, "all differs" if len(parts) == 1 and parts[0][1] else styles.get(name, "text")
+    transcript, hypothesis = (cell_text(row[name] or "") for name in ("text", "asr_text"))
+    if row["clip"] is None:
+        yield "clip", [(row["note"], False)], "note"
+    if blind or row["asr_text"] is None:
+        yield "transcript", [(transcript, False)], "text"
+        if not blind:
+            yield "hypothesis", [(NO_HYPOTHESIS, False)], "note"
+    else:
+        both = diff_fragments(transcript, hypothesis, **compared)
+        for name, parts in zip(("transcript", "hypothesis"), both, strict=True):
+            yield name, parts, "all differs" if len(parts) == 1 and parts[0][1] else "text"
+    for name in FILLED_IN:
+        yield name, [], "fill in"
+    for name, text in (("speaker", row["speaker_id"]), ("segment_id", row["segment_id"]), ("key", key)):
+        yield name, [(cell_text(text or ""), False)], "text"
 
 
 def _link(path: str) -> Any:

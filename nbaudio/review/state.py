@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import cycle
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 import polars as pl
@@ -39,6 +40,7 @@ EXPORTS = "exports.json"  # the sheets and pages of each review, which hold clip
 SEPARATOR = ", "  # of the words of a verdict in the log, as in ``cut off, noise``
 
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
+_DRAWN = {"segment_id": pl.String, "content": pl.String, "shown": pl.String}
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
 
 
@@ -102,15 +104,17 @@ class ReviewRecord:
     blind: bool = False  # whether hypothesis and similarity are hidden from reviewers
 
     @classmethod
-    def find(cls, workspace: Workspace, name: str) -> "ReviewRecord | None":
-        """Return the review of that name, None if there is none; raise InputError if it cannot be read."""
-        path = workspace.path / "reviews" / f"{name}.json"
+    def read(cls, path: Path) -> Self:
+        """Read a record; raise InputError if it cannot be read."""
         try:
             return msgspec.json.decode(input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES), type=cls)
-        except FileNotFoundError:
-            return None
         except (OSError, msgspec.MsgspecError) as error:
             raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The rows as drawn: `segment_id`, and the hashes `content` and, of the words, `shown`."""
+        return pl.DataFrame({"segment_id": self.segment_ids, "content": self.contents, "shown": self.words}, schema=_DRAWN)
 
     def check_parameters(self, parameters: Mapping[str, object]) -> None:
         """Raise ExistsError unless a second export has the same values of these attributes."""
@@ -133,9 +137,8 @@ class ReviewRecord:
         ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
         order = hash_column(ids, f"overlap {self.seed}").arg_sort()
         shared = set(ids.gather(order.head(self.overlap)))  # a random part of any draw; the others go to the reviewers in turn
-        own = [key for key in self.segment_ids if key not in shared]
-        of = {reviewer: shared | set(own[number :: len(self.reviewers)]) for number, reviewer in enumerate(self.reviewers)}
-        return {reviewer: [key for key in self.segment_ids if key in keys] for reviewer, keys in of.items()}
+        owner = dict(zip((key for key in self.segment_ids if key not in shared), cycle(self.reviewers), strict=False))
+        return {one: [key for key in self.segment_ids if owner.get(key, one) == one] for one in self.reviewers}
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ class ReviewState:
     @cached_property
     def verdict_log(self) -> pl.DataFrame:
         """All verdicts ever given, in order."""
-        return _frame(read_lines(self.workspace.path / VERDICT_LOG, msgspec.json.Decoder(Verdict).decode, "a verdict"), Verdict)
+        return _read_log(self.workspace, VERDICT_LOG, Verdict, "a verdict")
 
     @cached_property
     def growth(self) -> pl.DataFrame:
@@ -173,8 +176,6 @@ class ReviewState:
 
     def since_changed(self, log: pl.DataFrame, name: str) -> pl.DataFrame:
         """Return the lines of a log without those about what a segment was before `ingest --add` changed it."""
-        if self.growth.is_empty():
-            return log
         before = self.growth.select("segment_id", before=name)
         numbered = log.with_row_index("line").join(before, on="segment_id", how="left", maintain_order="left")
         return numbered.filter(pl.col("line") >= pl.col("before").fill_null(0)).drop("line", "before")
@@ -201,14 +202,18 @@ class ReviewState:
     @cached_property
     def records(self) -> Mapping[str, ReviewRecord]:
         """All reviews by name."""
-        names = sorted(path.stem for path in (self.workspace.path / "reviews").glob("*.json"))
-        found = {name: ReviewRecord.find(self.workspace, name) for name in names}
-        return {name: record for name, record in found.items() if record is not None}
+        paths = {path.stem: path for path in (self.workspace.path / "reviews").glob("*.json")}
+        return {name: ReviewRecord.read(paths[name]) for name in sorted(paths)}
 
     @cached_property
-    def correction_log(self) -> Sequence[Correction]:
+    def drawn(self) -> pl.DataFrame:
+        """The rows of all reviews as drawn."""
+        return pl.concat([pl.DataFrame(schema=_DRAWN), *(record.rows for record in self.records.values())])
+
+    @cached_property
+    def correction_log(self) -> pl.DataFrame:
         """All corrections of boundaries ever made, in order."""
-        return tuple(read_lines(self.workspace.path / CORRECTION_LOG, msgspec.json.Decoder(Correction).decode, "a correction"))
+        return _read_log(self.workspace, CORRECTION_LOG, Correction, "a correction")
 
     @cached_property
     def adjudicators(self) -> Sequence[str]:
@@ -220,9 +225,10 @@ class ReviewState:
         append_lines(self.workspace.path / ADJUDICATORS, [name.encode()])
 
     @cached_property
-    def original_texts(self) -> pl.DataFrame | None:
-        """Texts and scores of corrected segments from before; None before the first correction."""
-        return self.workspace.table(CORRECTED_TEXTS) if table_path(self.workspace, CORRECTED_TEXTS).exists() else None
+    def original_texts(self) -> pl.DataFrame:
+        """Texts and scores of corrected segments from before."""
+        there = table_path(self.workspace, CORRECTED_TEXTS).exists()
+        return self.workspace.table(CORRECTED_TEXTS) if there else pl.DataFrame(schema={"segment_id": pl.String})
 
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:
@@ -230,7 +236,9 @@ def _last(log: pl.DataFrame) -> pl.DataFrame:
     return last.filter(pl.col("verdict").is_not_null())
 
 
-def _frame(lines: Sequence[object], kind: type) -> pl.DataFrame:
+def _read_log(workspace: Workspace, log: str, kind: type, what: str) -> pl.DataFrame:
+    """Return all lines of a log, each of a kind, as rows; raise InputError for one that is not `what`."""
+    lines: list[Any] = read_lines(workspace.path / log, msgspec.json.Decoder(kind).decode, what)
     types = {**dict.fromkeys(_SAMPLES, pl.Int64), "blind": pl.Boolean}
     schema = {name: types.get(name, pl.String) for name in kind.__annotations__}
     return pl.DataFrame({name: [getattr(line, name) for line in lines] for name in schema}, schema=schema)
@@ -296,7 +304,7 @@ def append_corrections(workspace: Workspace | str | Path, rows: Iterable[Correct
 def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
     """Return the last correction of each segment, in the order made; withdrawn ones are left out."""
     state = ReviewState.load(workspace)
-    log = state.since_changed(_frame(state.correction_log, Correction), "corrections")
+    log = state.since_changed(state.correction_log, "corrections")
     last = log.unique("segment_id", keep="last", maintain_order=True)
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
 
@@ -309,8 +317,8 @@ def append_note(workspace: Workspace, segment_ids: Iterable[str], note: str, rev
 
 def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
     """Return the last note on each segment, in the order made: the attributes of `Note`; an empty note removes the last one."""
-    lines = read_lines(Workspace.open(workspace).path / NOTE_LOG, msgspec.json.Decoder(Note).decode, "a note")
-    return _frame(lines, Note).unique("segment_id", keep="last", maintain_order=True).filter(pl.col("note") != "")
+    log = _read_log(Workspace.open(workspace), NOTE_LOG, Note, "a note")
+    return log.unique("segment_id", keep="last", maintain_order=True).filter(pl.col("note") != "")
 
 
 def frame_table(review: str) -> str:

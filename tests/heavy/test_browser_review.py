@@ -16,7 +16,7 @@ PRESSED = (
 def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab, workspace):
     page = lab[2]
     review.export(workspace, out=workspace.path / "one.xlsx", n=3, reviewers=["ana", "ben"], overlap=3, blind=True)
-    first, second, third = review.state.ReviewRecord.find(workspace, "one").segment_ids
+    first, second, third = review.state.ReviewState.load(workspace).records["one"].segment_ids
     with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, review='one', reviewer='ana')\npanel") as ask:
         page.wait_for_function(SHOWN, arg=first)
         panel = page.locator(".nba-review-panel")
@@ -57,7 +57,7 @@ def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab
 def test_what_is_typed_before_a_slow_kernel_responds_is_kept(lab, workspace):
     page = lab[2]
     review.export(workspace, out=workspace.path / "one.xlsx", n=3, blind=False)
-    first, second, third = review.state.ReviewRecord.find(workspace, "one").segment_ids
+    first, second, third = review.state.ReviewState.load(workspace).records["one"].segment_ids
     with notebook(lab, workspace, "widgets.ReviewPanel(W, review='one', reviewer='ana')"):
         page.wait_for_function(SHOWN, arg=first)
         page.wait_for_timeout(500)  # the next clip is known

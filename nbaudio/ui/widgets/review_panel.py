@@ -17,7 +17,7 @@ from nbaudio.core.times import utc_now
 from nbaudio.review import VERDICTS, append_verdicts, verdicts
 from nbaudio.review.annotator_agreement import next_step
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.state import OK, SEPARATOR, ReviewRecord, ReviewState, Verdict, content_hashes, read_verdict
+from nbaudio.review.state import OK, SEPARATOR, ReviewState, Verdict, content_hashes, read_verdict
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.ui.filters import INTERNAL_COLUMNS
@@ -74,7 +74,7 @@ class ReviewPanel(BaseWidget):
             raise InputError("give segment_ids or review, not both")
         if not self._reviewer:
             raise InputError("reviewer: a name is needed, under which verdicts are stored")
-        record = ReviewRecord.find(workspace, review) if review else None
+        record = ReviewState.load(workspace).records.get(review) if review else None
         if review is not None and record is None:
             raise InputError(f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one")
         if record:
