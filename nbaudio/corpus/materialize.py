@@ -19,7 +19,7 @@ from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
 from nbaudio.corpus import plan
 from nbaudio.corpus.base_version import Base
-from nbaudio.corpus.card import CARD, About, publish_card
+from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import Container, container_named
 from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
@@ -125,7 +125,6 @@ def materialize(
     layout = Layout.at(out, workspace.path)
     site = EngineLocation(jobs, address, beam_options)
     check_engine(engine, site)
-    about = About(title, language, license)
     names = ("container", "text", "rate", "channel", "encoding", "shard_size", "shard_count", "window")
     given = dict(zip(names, (container, text, rate, channel, encoding, shard_size, shard_count, window), strict=True))
     with Base.opened(base) if base is not None else nullcontext() as earlier:
@@ -137,11 +136,20 @@ def materialize(
         run = _Run(
             workspace, audio_root, pack_folder, layout, parameters, show_progress, tables.table_path(workspace), signals, earlier
         )
+        held = (earlier.info.get("about") if earlier else None) or {}
+        about = about_of({"title": title, "language": language, "license": license}, held)
         return _materialize(run, writer, about, site, engine=engine, jobs=jobs, began=began)
 
 
 def _materialize(
-    run: _Run, writer: Container, about: About, site: EngineLocation, *, engine: str | None, jobs: int | None, began: float
+    run: _Run,
+    writer: Container,
+    about: dict[str, str | None],
+    site: EngineLocation,
+    *,
+    engine: str | None,
+    jobs: int | None,
+    began: float,
 ) -> Report:
     """Make the corpus, or the version, of a run whose parameters are validated."""
     workspace, layout, base, text = run.workspace, run.layout, run.base, run.parameters.text
@@ -174,7 +182,7 @@ def _materialize(
             info = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
             info |= {"identity": identity, "parameters": parameters, "versions": codec_versions()}
             claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
-            info |= {"about": about.or_of(base.info if base else {}).to_dict(), "evidence": claim}
+            info |= {"about": about, "evidence": claim}
             info |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
             of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
             info["tombstones"] = merged(withdrawn, of_base).to_dicts()

@@ -9,7 +9,7 @@ from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import AudioError, ExistsError, InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report
-from nbaudio.corpus.card import CARD, About
+from nbaudio.corpus.card import CARD
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, read_corpus_info
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.hub import HubDataset, Upload
@@ -61,7 +61,7 @@ def publish(
     folder = folder_at(corpus)
     info = _finished_corpus(folder)
     uploads = _uploads(folder, info)
-    license_, basis = About.from_dict(info.get("about") or {}).license, " ".join((consent or "").split())
+    license_, basis = (info.get("about") or {}).get("licence"), " ".join((consent or "").split())
     notes = _missing_permission(folder, license_, basis)
     if notes and not dry_run:
         raise InputError(notes[0])
