@@ -11,7 +11,7 @@ import polars as pl
 
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
-from nbaudio.core.source_splits import is_held_out
+from nbaudio.core.source_splits import is_held_out, is_split_name
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard, check_locations
@@ -66,11 +66,13 @@ class Base:
     @cached_property
     def clips(self) -> pl.DataFrame:
         """All clips in order: keys, facts, location (`pack`, `offset`, `length`, `clip_sha256`), and the `name` of the shard."""
-        names = ["segment_id", "recording_id", "split", *CLIP_FACTS, *LOCATION]
+        names = ["segment_id", "recording_id", "start_sample", "end_sample", "split", *CLIP_FACTS, *LOCATION]
         held = pl.scan_parquet(self.table, glob=False)
         check_locations(self.folder, clips := held.select(pl.col(f"^({'|'.join(names)})$")).collect())
-        if odd := [name for name in clips["shard"].unique() if not stays_inside(name)]:
-            raise InputError(f"{self.folder}/{_TABLE}: shard {odd[0]!r} is not valid; is {self.folder} a corpus?")
+        for split, shard in clips.select("split", "shard").unique().iter_rows():
+            if not is_split_name(split) or not stays_inside(shard):
+                where = f"shard {shard!r} of split {split!r}"
+                raise InputError(f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?")
         listed = [shard["name"] for shard in self.info["shards"]]
         folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
         name = pl.when(pl.col("shard").is_in(listed)).then("shard").otherwise(folders).alias("name")
