@@ -1,16 +1,21 @@
 """The version of a corpus on which a new one is based: its unchanged clips, its shards, and what it holds out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
+from msgspec import UNSET
 
+from nbaudio.audio import encoder
 from nbaudio.core.atomic import sha256_file
+from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
+from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import is_held_out, is_split_name
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.core.tombstones import is_withdrawn
@@ -23,6 +28,11 @@ from nbaudio.storage.urls import stays_inside
 from nbaudio.text.near_duplicates import sentences
 
 _TABLE = "segments.parquet"
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {"container": "webdataset", "text": None, "rate": 16000, "channel": "mix", "encoding": "flac"}
+    | {"shard_size": 500_000_000, "shard_count": None, "window": 1}
+)
+"""The parameters of a corpus that is no version of another one."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +178,26 @@ class Base:
 
 def _among(column: str, values: pl.Series) -> pl.Expr:
     return pl.col(column).is_in(values.drop_nulls().unique().implode())
+
+
+def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
+    """Return parameters of `materialize`, those not given (`msgspec.UNSET`) as in `base` or `DEFAULTS`; InputError if invalid."""
+    chosen = {name: value for name, value in given.items() if value is not UNSET}
+    if "shard_size" in chosen:
+        chosen["shard_size"] = parse_size(chosen["shard_size"])
+    if "channel" in chosen:
+        chosen["channel"] = str(chosen["channel"])
+    held = DEFAULTS if base is None else {name: base.info["parameters"].get(name, DEFAULTS[name]) for name in DEFAULTS}
+    for name, value in chosen.items() if base else ():
+        if value != held[name]:
+            raise InputError(f"{name} is {held[name]} in the base {base}, not {value}: leave it out, or leave out --base")
+    values = {**held, **chosen}
+    if (rate := values["rate"]) is not None and rate < 1:
+        raise InputError(f"rate must be 1 Hz or more, not {rate}")
+    encoder(values["encoding"]).check_rate(rate)
+    check_channel(values["channel"])
+    # Corpora of older versions have no parameter `text`.
+    return {name: value for name, value in values.items() if name != "text" or value is not None}
 
 
 def find_base(folder: Folder) -> str | None:

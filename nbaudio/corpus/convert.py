@@ -64,7 +64,7 @@ def convert(
         info = dict(origin.info)
         tables = {name: stack.enter_context(intact_table(origin.folder, info, name)) for name in TABLES[1:]}
         parameters = info["parameters"]
-        writer = container_named(container, encoding=parameters["encoding"])
+        container_named(container, encoding=parameters["encoding"])
         clips = assign_windows(origin.clips.drop("name", "window", strict=False), window)
         changed = {"container": container, **asdict(limits)}
         logged = {**changed, "of": str(origin), "corpus": str(layout), "jobs": jobs, "engine": engine}
@@ -77,7 +77,7 @@ def convert(
         results = write_shards(layout, assigned, container, clip_format, table=table, run_tasks=run_tasks, show=show_progress)
         if bad := [result.damaged for result in results if result.damaged]:
             raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {origin}' lists all damage")
-        publish_shards(layout, results, container=writer, info=info)
+        publish_shards(layout, results, container=container, info=info)
         for name, table in tables.items():
             with side_file(layout.folder, info, name) as path:
                 shutil.copyfile(table, path)

@@ -18,7 +18,7 @@ from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, amounts, conform, parque
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.base import Shard
-from nbaudio.corpus.containers.registry import Container
+from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
@@ -84,7 +84,7 @@ def _with_text(part: pl.DataFrame, text: str | None) -> pl.DataFrame:
 def publish(
     layout: Layout,
     shards: list[Shard],
-    container: Container,
+    container: str,
     *,
     lost: pl.DataFrame,
     table: Path,
@@ -130,7 +130,7 @@ def side_file(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]
         info["tables"][name], info["table_bytes"][name] = sha256_file(path), path.stat().st_size
 
 
-def publish_shards(layout: Layout, shards: list[Shard], *, container: Container, info: dict[str, Any]) -> set[str]:
+def publish_shards(layout: Layout, shards: list[Shard], *, container: str, info: dict[str, Any]) -> set[str]:
     """Remove other shards, write segments.parquet and the container's side files; return the characters of the transcripts."""
     info |= {"shards": [shard.to_json() for shard in shards], "tables": {}, "table_bytes": {}}
     names = {shard.name for shard in shards}
@@ -147,7 +147,7 @@ def publish_shards(layout: Layout, shards: list[Shard], *, container: Container,
 
     with side_file(layout.folder, info, "segments.parquet") as path:
         _write_table(path, kept())
-    for name, parts in container.side_files(shards):
+    for name, parts in container_named(container).side_files(shards):
         with side_file(layout.folder, info, name) as path, path.open("wb") as file:
             file.writelines(parts)
             file.flush()

@@ -18,15 +18,14 @@ from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
 from nbaudio.corpus import plan
-from nbaudio.corpus.base_version import Base
+from nbaudio.corpus.base_version import Base, corpus_parameters
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
-from nbaudio.corpus.containers.registry import Container, container_named
+from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, index_of
-from nbaudio.corpus.parameters import CorpusParameters
 from nbaudio.corpus.shards import in_order, name_shards, restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
@@ -49,11 +48,15 @@ class _Run:
     audio_root: Location
     packs: Location
     layout: Layout
-    parameters: CorpusParameters
+    parameters: dict[str, Any]
+    format: plan.ClipFormat
+    limits: plan.ShardLimits
+    base: Base | None
+    site: EngineLocation
+    engine: str | None
     show: bool
     table: Path
-    signals: bool = False
-    base: Base | None = None
+    signals: bool
 
 
 def materialize(
@@ -130,43 +133,35 @@ def materialize(
     with Base.opened(base) if base is not None else nullcontext() as earlier:
         if earlier is not None and str(earlier).rstrip("/") == str(layout).rstrip("/"):
             raise InputError(f"{layout}: a new version needs another folder than its base")
-        parameters = CorpusParameters.of(given, earlier)
-        writer = container_named(parameters.container, encoding=parameters.format.encoding)
-        audio_root, pack_folder = _locations(workspace, packs)
+        used = corpus_parameters(given, earlier)
+        container_named(used["container"], encoding=used["encoding"])
+        clip_format = plan.ClipFormat(used["rate"], used["channel"], used["encoding"])
+        limits = plan.ShardLimits(used["shard_size"], used["shard_count"], used["window"])
+        (audio, pack_folder), table = _locations(workspace, packs), tables.table_path(workspace)
         run = _Run(
-            workspace, audio_root, pack_folder, layout, parameters, show_progress, tables.table_path(workspace), signals, earlier
+            workspace, audio, pack_folder, layout, used, clip_format, limits, earlier, site, engine, show_progress, table, signals
         )
         held = (earlier.info.get("about") if earlier else None) or {}
         about = about_of({"title": title, "language": language, "license": license}, held)
-        return _materialize(run, writer, about, site, engine=engine, jobs=jobs, began=began)
+        return _materialize(run, about, began)
 
 
-def _materialize(
-    run: _Run,
-    writer: Container,
-    about: dict[str, str | None],
-    site: EngineLocation,
-    *,
-    engine: str | None,
-    jobs: int | None,
-    began: float,
-) -> Report:
+def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:
     """Make the corpus, or the version, of a run whose parameters are validated."""
-    workspace, layout, base, text = run.workspace, run.layout, run.base, run.parameters.text
+    workspace, layout, base, engine, site = run.workspace, run.layout, run.base, run.engine, run.site
+    container, text = run.parameters["container"], run.parameters.get("text")
     recordings, judged = workspace.recordings, reviewed_ids(workspace)
     accepted = _accepted(run)  # raises before anything is written
     check_text(workspace, text, judged=bool(judged))
-    clip_format = run.parameters.format
     used = recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"]
-    for own in used.unique() if clip_format.rate is None else ():
-        encoder(clip_format.encoding).check_rate(own)
+    for own in used.unique() if run.format.rate is None else ():
+        encoder(run.format.encoding).check_rate(own)
     reviewed = accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height
     proof = ProofState.load(workspace)
     claim = selection_claim(proof)
-    parameters = run.parameters.to_json()
     selected = workspace.report("select")
-    identity = {**parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
-    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
+    identity = {**run.parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
+    logged = {**run.parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": site.jobs, "engine": engine}
     if run.packs.local != workspace.path / "packs":
         logged["packs"] = str(run.packs)
     withdrawn = workspace.withdrawn
@@ -177,10 +172,10 @@ def _materialize(
         # The current table: a later selection replaces the file.
         run = replace(run, signals=False, table=freeze_table(workspace, layout.work / "segments.parquet", text))
         others = base.left_out(run.table) if base else []
-        results, lost, cut_now = _cut_and_pack(run, plan.recording_facts(recordings), run_tasks, site)
+        results, lost, cut_now = _cut_and_pack(run, plan.recording_facts(recordings), run_tasks)
         with progress("publish", 1, "corpus", show=False) as advance:
-            info = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
-            info |= {"identity": identity, "parameters": parameters, "versions": codec_versions()}
+            info = publish(layout, results, container, lost=lost, table=run.table, recordings=recordings, selection=selected)
+            info |= {"identity": identity, "parameters": run.parameters, "versions": codec_versions()}
             claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
             info |= {"about": about, "evidence": claim}
             info |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
@@ -198,7 +193,7 @@ def _materialize(
         notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
     if base and not any(version_of(shard.name) <= base.version for shard in results):
         notes.append(f"no clip of the base {base} is unchanged: was it made from this workspace?")
-    notes += plan.short_windows(accepted, run.parameters.limits.window)
+    notes += plan.short_windows(accepted, run.limits.window)
     facts = _facts(layout, info, results, num_cut=cut_before + cut_now, num_lost=len(lost), took=time.monotonic() - began)
     problems = first_lines([f"{segment_id}: {why}" for segment_id, why in lost.iter_rows()], f"{layout}/rejected.parquet")
     report = Report("materialize", facts, notes, problems=problems)
@@ -227,24 +222,22 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
 def _cut_and_measure(run: _Run, run_tasks: RunTasks) -> int:
     """Cut and measure accepted segments in one pass, write their signals as columns, and return how many clips were cut."""
     *_, num_cut = _cut_missing(run, run_tasks, plan.recording_facts(run.workspace.recordings))
-    channel, only = run.parameters.format.channel, _accepted(run)["segment_id"]
+    channel, only = run.format.channel, _accepted(run)["segment_id"]
     measure_segments(run.workspace, run_tasks, channel=channel, show=run.show, only=only)
     return num_cut
 
 
-def _cut_and_pack(
-    run: _Run, facts: pl.DataFrame, run_tasks: RunTasks, site: EngineLocation
-) -> tuple[list[Shard], pl.DataFrame, int]:
+def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[list[Shard], pl.DataFrame, int]:
     """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
     # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
-    here = EngineLocation(site.jobs) if run.packs.local is None else None
+    here = EngineLocation(run.site.jobs) if run.packs.local is None else None
     for _ in range(_ATTEMPTS):
         assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
         num_cut += cut_now
         kept = run.base.keep_shards(run.layout, assigned) if run.base else []
         clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
-        how = (run.parameters.container, run.parameters.format)
+        how = (run.parameters["container"], run.format)
         rows = run.base.conformed if run.base else None
         with worker_pool("loky", here) if here else nullcontext(run_tasks) as pool:
             written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
@@ -303,7 +296,7 @@ def _accepted(run: _Run) -> pl.DataFrame:
 
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Cut what neither packs nor the base hold; return clips with shards, `segment_id` and `detail` of failures, number cut."""
-    clip_format, limits, base = run.parameters.format, run.parameters.limits, run.base
+    clip_format, limits, base = run.format, run.limits, run.base
     accepted = _accepted(run)
     same = base.same_rows(run.table, run.workspace.recordings) if base else None
     sure = same.filter("same_audio") if same is not None else accepted.clear()
@@ -339,13 +332,13 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     num_cut = num_missing - len(failures)
     if base is None or same is None:
         assigned = plan.assign_shards(_with_facts(clips, facts, clip_format), limits)
-        return name_shards(assigned, run.parameters.container), lost, num_cut
+        return name_shards(assigned, run.parameters["container"]), lost, num_cut
     # Without the hash of a recording, only the clip shows whether its audio has changed.
     equal = same.filter(~pl.col("same_audio")).join(clips, on=["segment_id", "clip_sha256"], how="semi", maintain_order="left")
     clips = clips.join(equal, on="segment_id", how="anti", maintain_order="left")
     assigned = plan.assign_shards(_with_facts(clips, facts, clip_format), base.shard_limits(limits))
     shards = [shard["name"] for shard in base.info["shards"]]
-    named = name_shards(assigned, run.parameters.container, version=base.version + 1, taken=shards)
+    named = name_shards(assigned, run.parameters["container"], version=base.version + 1, taken=shards)
     kept = base.clips.join(pl.concat([sure, equal]), on="segment_id", how="semi", maintain_order="left")
     return pl.concat([kept.select(named.columns), named.cast({"pack": pl.String})]), lost, num_cut
 
