@@ -151,12 +151,11 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     workspace, layout, base, engine, site = run.workspace, run.layout, run.base, run.engine, run.site
     container, text = run.parameters["container"], run.parameters.get("text")
     recordings, judged = workspace.recordings, reviewed_ids(workspace)
-    accepted = _accepted(run)  # raises before anything is written
+    facts, accepted = plan.recording_facts(recordings), _accepted(run)  # raises before anything is written
     check_text(workspace, text, judged=bool(judged))
     used = recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"]
     for own in used.unique() if run.format.rate is None else ():
         encoder(run.format.encoding).check_rate(own)
-    reviewed = accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height
     proof = ProofState.load(workspace)
     claim = selection_claim(proof)
     selected = workspace.report("select")
@@ -168,11 +167,13 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     notes = _held_out_notes(run, withdrawn, selected)
     with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared(), worker_pool(engine, site) as run_tasks:
         card = restore_records(layout) if is_whole else ""
-        cut_before = _cut_and_measure(run, run_tasks) if run.signals else 0
+        cut_before = _cut_missing(run, run_tasks, facts)[2] if run.signals else 0
+        if run.signals:  # measured while they were cut
+            measure_segments(workspace, run_tasks, channel=run.format.channel, show=run.show, only=accepted["segment_id"])
         # The current table: a later selection replaces the file.
         run = replace(run, signals=False, table=freeze_table(workspace, layout.work / "segments.parquet", text))
         others = base.left_out(run.table) if base else []
-        results, lost, cut_now = _cut_and_pack(run, plan.recording_facts(recordings), run_tasks)
+        results, lost, cut_now = _cut_and_pack(run, facts, run_tasks)
         with progress("publish", 1, "corpus", show=False) as advance:
             info = publish(layout, results, container, lost=lost, table=run.table, recordings=recordings, selection=selected)
             info |= {"identity": identity, "parameters": run.parameters, "versions": codec_versions()}
@@ -181,22 +182,22 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
             info |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
             of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
             info["tombstones"] = merged(withdrawn, of_base).to_dicts()
-            own_card = publish_card(layout.folder, info, before=card)
+            if not publish_card(layout.folder, info, before=card):
+                notes.append(f"{layout}/{CARD} was edited and is not overwritten")
             layout.finish(info)
             advance(1)
     if base:
         _keep_splits(workspace, base)
-    notes += [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
-    if reviewed:
+    if reviewed := accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height:
         notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
     if others:
         notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
     if base and not any(version_of(shard.name) <= base.version for shard in results):
         notes.append(f"no clip of the base {base} is unchanged: was it made from this workspace?")
     notes += plan.short_windows(accepted, run.limits.window)
-    facts = _facts(layout, info, results, num_cut=cut_before + cut_now, num_lost=len(lost), took=time.monotonic() - began)
+    shown = _facts(layout, info, results, num_cut=cut_before + cut_now, num_lost=len(lost), took=time.monotonic() - began)
     problems = first_lines([f"{segment_id}: {why}" for segment_id, why in lost.iter_rows()], f"{layout}/rejected.parquet")
-    report = Report("materialize", facts, notes, problems=problems)
+    report = Report("materialize", shown, notes, problems=problems)
     workspace.save_report("materialize", report.to_dict())
     return report
 
@@ -217,14 +218,6 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
     held = base.earlier_splits().join(tables.read(workspace, ["segment_id"]), on="segment_id", how="semi", maintain_order="left")
     if (kept := with_earlier(workspace, held)) is not None:
         workspace.save(**{tables.EARLIER_SPLITS: kept})
-
-
-def _cut_and_measure(run: _Run, run_tasks: RunTasks) -> int:
-    """Cut and measure accepted segments in one pass, write their signals as columns, and return how many clips were cut."""
-    *_, num_cut = _cut_missing(run, run_tasks, plan.recording_facts(run.workspace.recordings))
-    channel, only = run.format.channel, _accepted(run)["segment_id"]
-    measure_segments(run.workspace, run_tasks, channel=channel, show=run.show, only=only)
-    return num_cut
 
 
 def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[list[Shard], pl.DataFrame, int]:
@@ -297,11 +290,12 @@ def _accepted(run: _Run) -> pl.DataFrame:
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Cut what neither packs nor the base hold; return clips with shards, `segment_id` and `detail` of failures, number cut."""
     clip_format, limits, base = run.format, run.limits, run.base
+    version, taken = (base.version + 1, [shard["name"] for shard in base.info["shards"]]) if base else (1, [])
     accepted = _accepted(run)
     same = base.same_rows(run.table, run.workspace.recordings) if base else None
     sure = same.filter("same_audio") if same is not None else accepted.clear()
     new = accepted.join(sure, on="segment_id", how="anti", maintain_order="left")
-    new = plan.assign_windows(new, limits.window, label=f" v{base.version + 1}" if base else "")
+    new = plan.assign_windows(new, limits.window, label=f" v{version}" if base else "")
     new = new.with_columns(plan.clip_keys(new, facts, clip_format))
     have = index_of(run.packs)
     keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
@@ -329,27 +323,23 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
         detail = next(iter(failures.values()))
         raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
     clips = new.join(have, on="clip_key", how="inner", maintain_order="left")
-    num_cut = num_missing - len(failures)
-    if base is None or same is None:
-        assigned = plan.assign_shards(_with_facts(clips, facts, clip_format), limits)
-        return name_shards(assigned, run.parameters["container"]), lost, num_cut
-    # Without the hash of a recording, only the clip shows whether its audio has changed.
-    equal = same.filter(~pl.col("same_audio")).join(clips, on=["segment_id", "clip_sha256"], how="semi", maintain_order="left")
-    clips = clips.join(equal, on="segment_id", how="anti", maintain_order="left")
-    assigned = plan.assign_shards(_with_facts(clips, facts, clip_format), base.shard_limits(limits))
-    shards = [shard["name"] for shard in base.info["shards"]]
-    named = name_shards(assigned, run.parameters["container"], version=base.version + 1, taken=shards)
-    kept = base.clips.join(pl.concat([sure, equal]), on="segment_id", how="semi", maintain_order="left")
-    return pl.concat([kept.select(named.columns), named.cast({"pack": pl.String})]), lost, num_cut
-
-
-def _with_facts(clips: pl.DataFrame, facts: pl.DataFrame, clip_format: plan.ClipFormat) -> pl.DataFrame:
-    """Add `sampling_rate`, `num_samples` and `duration_s` of the clips, and drop what shards do not need."""
+    if base is not None and same is not None:
+        # Without the hash of a recording, only the clip shows whether its audio has changed.
+        equal = same.filter(~pl.col("same_audio")).join(
+            clips, on=["segment_id", "clip_sha256"], how="semi", maintain_order="left"
+        )
+        clips = clips.join(equal, on="segment_id", how="anti", maintain_order="left")
+        kept = base.clips.join(pl.concat([sure, equal]), on="segment_id", how="semi", maintain_order="left")
+        limits = base.shard_limits(limits)
     rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
     rates = facts.select("recording_id", sampling_rate=rate)
-    known = clips.join(rates, on="recording_id", how="left", maintain_order="left").rename({"clip_samples": "num_samples"})
-    known = known.with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
-    return known.drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
+    clips = clips.join(rates, on="recording_id", how="left", maintain_order="left").rename({"clip_samples": "num_samples"})
+    clips = clips.with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
+    clips = clips.drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
+    assigned = name_shards(plan.assign_shards(clips, limits), run.parameters["container"], version=version, taken=taken)
+    if base:
+        assigned = pl.concat([kept.select(assigned.columns), assigned.cast({"pack": pl.String})])
+    return assigned, lost, num_missing - len(failures)
 
 
 def _facts(
