@@ -33,7 +33,7 @@ _EMPTY_LINES: dict[str, dict[str, Any]] = {
     CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
 }
 _WORD = re.compile(r"[\s:,;'\"()]+")
-_encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 def withdraw(
@@ -203,7 +203,7 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
         if path.exists():
             lines = [{**line, **empty} if line.get("segment_id") in ids else line for line in parse_lines(path.read_bytes())]
             with atomic_write(path) as partial:
-                partial.write_bytes(b"".join(_encode(line) + b"\n" for line in lines))
+                partial.write_bytes(_encode_lines(lines))
 
 
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
@@ -290,6 +290,6 @@ def _forget_recognized(workspace: Workspace, ids: Set[str], kept: Set[str]) -> N
     for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
         lines = [line for line in parse_lines(path.read_bytes()) if line.get("clip_key") in kept]
         with atomic_write(path) as partial:
-            partial.write_bytes(b"".join(_encode(line) + b"\n" for line in lines))
+            partial.write_bytes(_encode_lines(lines))
         if tables.table_path(workspace, table := f"{RECOGNIZED_FOLDER}/{path.stem}.problems").exists():
             tables.write(workspace, workspace.table(table).filter(~pl.col("segment_id").is_in([*ids])), table=table)
