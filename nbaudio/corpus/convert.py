@@ -3,7 +3,7 @@
 import shutil
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from nbaudio.core.errors import AudioError, InputError
@@ -15,7 +15,7 @@ from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import publish_shards, side_file
 from nbaudio.corpus.layout import TABLES, Layout, intact_table
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows, short_windows
-from nbaudio.corpus.shards import name_shards, restore_records, shard_advice, write_shards
+from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.storage.folders import folder_at
 
@@ -57,26 +57,25 @@ def convert(
     limits = ShardLimits(parse_size(shard_size), shard_count, window)
     site = EngineLocation(jobs)
     check_engine(engine, site)
-    target = _local(out)
-    layout = replace(Layout.at(target, target), finished_log=None)
+    layout = Layout.at(_local(out))
     with ExitStack() as stack:
         origin = stack.enter_context(Base.opened(_local(corpus)))
         info = dict(origin.info)
         tables = {name: stack.enter_context(intact_table(origin.folder, info, name)) for name in TABLES[1:]}
         parameters = info["parameters"]
-        container_named(container, encoding=parameters["encoding"])
+        name_of = container_named(container, encoding=parameters["encoding"]).shard_name
         clips = assign_windows(origin.clips.drop("name", "window", strict=False), window)
         changed = {"container": container, **asdict(limits)}
         logged = {**changed, "of": str(origin), "corpus": str(layout), "jobs": jobs, "engine": engine}
         is_whole = stack.enter_context(layout.claimed(info["identity"] | changed, "convert", logged))
         run_tasks = stack.enter_context(worker_pool(engine, site))
         card = restore_records(layout) if is_whole else ""
-        assigned = name_shards(assign_shards(clips, limits), container)
+        assigned = assign_shards(clips, limits, name_of)
         clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])
         table = origin.table
         results = write_shards(layout, assigned, container, clip_format, table=table, run_tasks=run_tasks, show=show_progress)
         if bad := [result.damaged for result in results if result.damaged]:
-            raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {origin}' lists all damage")
+            raise AudioError(f"{min(bad)}: a clip is damaged; 'nbaudio verify {origin}' lists all damage")
         publish_shards(layout, results, container=container, info=info)
         for name, table in tables.items():
             with side_file(layout.folder, info, name) as path:

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.errors import InputError
-from nbaudio.core.source_splits import listed_splits
+from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, amounts, conform, parquet_slices
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
-from nbaudio.corpus.containers.base import Shard
+from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.corpus.plan import digest
@@ -132,6 +132,8 @@ def side_file(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]
 
 def publish_shards(layout: Layout, shards: list[Shard], *, container: str, info: dict[str, Any]) -> set[str]:
     """Remove other shards, write segments.parquet and the container's side files; return the characters of the transcripts."""
+    order = ordered_splits(shard.split for shard in shards)
+    shards = sorted(shards, key=lambda shard: (order.index(shard.split), version_of(shard.name), shard.name))
     info |= {"shards": [shard.to_json() for shard in shards], "tables": {}, "table_bytes": {}}
     names = {shard.name for shard in shards}
     for name in shard_names(layout.folder) - names:  # of an interrupted run

@@ -26,7 +26,7 @@ from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, sele
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, index_of
-from nbaudio.corpus.shards import in_order, name_shards, restore_records, shard_advice, write_shards
+from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
@@ -234,10 +234,9 @@ def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[
         rows = run.base.conformed if run.base else None
         with worker_pool("loky", here) if here else nullcontext(run_tasks) as pool:
             written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
-        results = in_order([*kept, *written])
-        damaged = {result.damaged for result in results if result.damaged}
+        damaged = {result.damaged for result in written if result.damaged}
         if not damaged:
-            return results, lost, num_cut
+            return [*kept, *written], lost, num_cut
         for pack_path in damaged:
             if run.base and pack_path.startswith(f"{run.base}/"):
                 raise InputError(f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists all damage of the base")
@@ -336,7 +335,8 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     clips = clips.join(rates, on="recording_id", how="left", maintain_order="left").rename({"clip_samples": "num_samples"})
     clips = clips.with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
     clips = clips.drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
-    assigned = name_shards(plan.assign_shards(clips, limits), run.parameters["container"], version=version, taken=taken)
+    name_of = partial(container_named(run.parameters["container"]).shard_name, version=version, taken=taken)
+    assigned = plan.assign_shards(clips, limits, name_of)
     if base:
         assigned = pl.concat([kept.select(assigned.columns), assigned.cast({"pack": pl.String})])
     return assigned, lost, num_missing - len(failures)

@@ -1,7 +1,7 @@
 """Plan of a corpus: clip keys, tasks that cut windows into packs of clips, and the shard of each clip. Audio is not read."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import polars as pl
@@ -236,8 +236,8 @@ def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
     ]
 
 
-def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
-    """Add `shard` and `shards` (of its split), and sort: windows or clips in the order of a hash, divided at equal bytes."""
+def assign_shards(clips: pl.DataFrame, limits: ShardLimits, name_of: Callable[[str, int, int], str]) -> pl.DataFrame:
+    """Add the `name` of the shard, and sort: windows or clips in the order of a hash, divided at equal bytes."""
     unit, *inside = ("window", "position") if "window" in clips.columns else ("segment_id",)
     size = (pl.col("length") + _CLIP_OVERHEAD_BYTES).sum().over("split", unit)
     first = pl.col(unit).is_first_distinct().over("split")
@@ -251,7 +251,9 @@ def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
     # If one clip is as large as several shards, there are fewer than bytes alone would ask for.
     number = (shard.rank("dense").over("split") - 1).cast(pl.Int64)
     assigned = ordered.with_columns(shard=number).drop("order", *inside)
-    return assigned.with_columns(shards=pl.col("shard").n_unique().over("split").cast(pl.Int64))
+    keys = assigned.select("split", "shard").unique(maintain_order=True).with_columns(shards=pl.len().over("split"))
+    named = keys.select("split", "shard", name=pl.Series([name_of(*row) for row in keys.rows()], dtype=pl.String))
+    return assigned.join(named, on=["split", "shard"], how="left", maintain_order="left").drop("shard")
 
 
 def digest(parts: Iterable[pl.DataFrame]) -> str:

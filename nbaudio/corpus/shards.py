@@ -1,7 +1,7 @@
 """Write shards: copy clips from packs into a container, with a record of each shard that a later run can keep."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,8 @@ import pyarrow as pa
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import atomic_write, raise_disk_full, sha256_path, size_of, write_json
 from nbaudio.core.progress import progress
-from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
-from nbaudio.corpus.containers.base import Shard, clips_in, version_of
+from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
@@ -64,15 +63,6 @@ def pack(task: PackTask) -> Shard:
     return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
 
 
-def name_shards(clips: pl.DataFrame, container: str, *, version: int = 1, taken: Sequence[str] = ()) -> pl.DataFrame:
-    """Replace `shard` and `shards` of `assign_shards` by the `name` of the shard; `taken` are names of older versions."""
-    naming = container_named(container).shard_name
-    keys = clips.select("split", "shard", "shards").unique(maintain_order=True)
-    names = [naming(*row, version=version, taken=taken) for row in keys.rows()]
-    named = keys.with_columns(name=pl.Series(names, dtype=pl.String))
-    return clips.join(named, on=["split", "shard", "shards"], how="left", maintain_order="left").drop("shard", "shards")
-
-
 def write_shards(
     layout: Layout,
     clips: pl.DataFrame,
@@ -84,7 +74,7 @@ def write_shards(
     show: bool,
     conformed: Rows | None = None,
 ) -> list[Shard]:
-    """Write the shards of clips, or keep those that are whole; return them by split and name."""
+    """Write the shards of clips, or keep those that are whole; return them in any order."""
     shards = clips.group_by("name", maintain_order=True).agg(clips=pl.len())
     names = shards["name"].to_list()
     files = [layout.record(name, ".arrow") for name in names]
@@ -103,14 +93,7 @@ def write_shards(
         for result in run_tasks(pack, tasks()):
             results.append(result)
             advance(1)
-    return in_order(results)
-
-
-def in_order(shards: Iterable[Shard]) -> list[Shard]:
-    """Return shards by split, those of an older version first."""
-    found = list(shards)
-    order = ordered_splits(shard.split for shard in found)
-    return sorted(found, key=lambda shard: (order.index(shard.split), version_of(shard.name), shard.name))
+    return results
 
 
 def restore_records(layout: Layout) -> str:
