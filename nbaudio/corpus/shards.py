@@ -76,14 +76,13 @@ def write_shards(
 ) -> list[Shard]:
     """Write the shards of clips, or keep those that are whole; return them in any order."""
     shards = clips.group_by("name", maintain_order=True).agg(clips=pl.len())
-    names = shards["name"].to_list()
-    files = [layout.record(name, ".arrow") for name in names]
+    files = [layout.record(name, ".arrow") for name in shards["name"]]
     number_of = clips.select("segment_id", number=pl.col("name").rle_id())
     _partition_rows(table, number_of, files, conformed or (lambda part: conform(part, SEGMENTS, "segments")))
 
     def tasks() -> Iterator[PackTask]:
         start = 0
-        for name, length in zip(names, shards["clips"], strict=True):
+        for name, length in shards.iter_rows():
             part = clips.slice(start, length).drop("name").with_columns(pl.col("pack").cast(pl.String))
             yield PackTask(layout, name, container, clip_format, part)
             start += length

@@ -36,9 +36,7 @@ _OTHER_BYTES = "its bytes are not those that were written"
 @dataclass(frozen=True)
 class _ShardTask:
     folder: Folder
-    name: str
-    sha256: str
-    num_bytes: int
+    shard: dict[str, Any]  # its entry in corpus.json
     encoding: str
     clips: pl.DataFrame
 
@@ -160,7 +158,7 @@ def _check_shards(
     def tasks() -> Iterator[_ShardTask]:
         for shard in info["shards"]:
             clips = segments.filter(clips_in(shard["name"]))
-            yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_LOCATION))
+            yield _ShardTask(folder, shard, encoding, clips.select(_LOCATION))
 
     with progress("verify", len(info["shards"]), "shards", show=show) as advance, worker_pool(engine, site) as run_tasks:
         for bad, samples in run_tasks(_check_shard, tasks()):
@@ -230,18 +228,18 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
     decoded = [pl.DataFrame(schema=_DECODED)]
     hashes: dict[str, str] = {}
     sizes: dict[str, int] = {}
-    for name in task.clips["shard"].unique():
+    files, shard = task.clips.partition_by("shard", as_dict=True, include_key=False), task.shard["name"]
+    for (name,) in files:
         with suppress(InputError, AudioError):  # reading it says what is wrong
             sizes[name] = task.folder.size(name)
-    wrong = _wrong_size(task.name, sum(sizes.values()), task.num_bytes) if len(sizes) == task.clips["shard"].n_unique() else None
+    wrong = _wrong_size(shard, sum(sizes.values()), task.shard["bytes"]) if len(sizes) == len(files) else None
     if wrong and task.folder.place.local is None:
         return [f"{wrong}; its clips are not checked"], decoded[0]
-    for (shard,), clips in task.clips.group_by("shard", maintain_order=True):
-        name = str(shard)
+    for (name,), clips in files.items():
         try:
             with task.folder.local(name) as path:
                 hashes[name] = "" if wrong else sha256_file(path)
-                bad, samples = _check_file(path, clips.drop("shard"), task.encoding)
+                bad, samples = _check_file(path, clips, task.encoding)
         except InputError as error:
             absent = isinstance(error.__cause__, FileNotFoundError | RemoteNotFoundError)
             problems.append(f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}")
@@ -252,10 +250,10 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
             decoded.append(samples)
     if wrong:
         problems.insert(0, wrong)
-    elif len(hashes) == task.clips["shard"].n_unique():
-        inside = {name.removeprefix(f"{task.name}/"): sha256 for name, sha256 in hashes.items()}
-        if (hashes.get(task.name) or sha256_listed(inside)) != task.sha256:
-            problems.insert(0, f"{task.name}: {_OTHER_BYTES}")
+    elif len(hashes) == len(files):
+        inside = {name.removeprefix(f"{shard}/"): sha256 for name, sha256 in hashes.items()}
+        if (hashes.get(shard) or sha256_listed(inside)) != task.shard["sha256"]:
+            problems.insert(0, f"{shard}: {_OTHER_BYTES}")
     return problems, pl.concat(decoded)
 
 
