@@ -73,7 +73,8 @@ def withdraw(
         ['b']
     """
     workspace = Workspace.open(workspace)
-    named = {"speaker": _ids(speaker), "recording": _ids(recording), "segment": _segment_ids(segments)}
+    given = {"speaker": as_ids(speaker, "speaker"), "recording": as_ids(recording, "recording")}
+    named = {kind: list(dict.fromkeys(ids)) for kind, ids in (given | {"segment": _segment_ids(segments)}).items()}
     reason = " ".join(why.split())
     if not reason:
         raise InputError("why is empty: give a reason, such as 'consent withdrawn'")
@@ -125,14 +126,10 @@ def withdraw(
     return report
 
 
-def _ids(given: str | Sequence[str]) -> list[str]:
-    return list(dict.fromkeys([given] if isinstance(given, str) else given))
-
-
 def _segment_ids(given: str | Path | Ids) -> list[str]:
     """Return the ids that a file lists, or ids as they are."""
     if not isinstance(given, str | Path):
-        return list(dict.fromkeys(as_ids(given)))
+        return as_ids(given)
     path = Path(given)
     try:
         if path.suffix.lower() in ("", ".txt", ".list"):
@@ -148,7 +145,7 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
         raise InputError(f"{path}: cannot be read as a list of segment ids ({error})") from error
     if not (ids := [key for line in found if (key := line.strip())]):
         raise InputError(f"{path}: lists no segment; expected an id in each line")
-    return list(dict.fromkeys(ids))
+    return ids
 
 
 def _check_known(workspace: Workspace, named: Mapping[str, list[str]], rows: pl.DataFrame, known: Collection[str]) -> None:
