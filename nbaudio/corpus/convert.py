@@ -16,7 +16,7 @@ from nbaudio.corpus.corpus_tables import publish_shards, side_file
 from nbaudio.corpus.layout import TABLES, Layout, intact_table
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows, short_windows
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
-from nbaudio.engine import EngineLocation, check_engine, worker_pool
+from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.storage.folders import folder_at
 
 
@@ -55,8 +55,7 @@ def convert(
     """
     began = time.monotonic()
     limits = ShardLimits(parse_size(shard_size), shard_count, window)
-    site = EngineLocation(jobs)
-    check_engine(engine, site)
+    site = EngineLocation(engine, jobs)
     layout = Layout.at(_local(out))
     with ExitStack() as stack:
         origin = stack.enter_context(Base.opened(_local(corpus)))
@@ -68,7 +67,7 @@ def convert(
         changed = {"container": container, **asdict(limits)}
         logged = {**changed, "of": str(origin), "corpus": str(layout), "jobs": jobs, "engine": engine}
         is_whole = stack.enter_context(layout.claimed(info["identity"] | changed, "convert", logged))
-        run_tasks = stack.enter_context(worker_pool(engine, site))
+        run_tasks = stack.enter_context(worker_pool(site))
         card = restore_records(layout) if is_whole else ""
         assigned = assign_shards(clips, limits, name_of)
         clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])

@@ -28,7 +28,7 @@ from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, index_of
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
-from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
+from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.state import reviewed_ids
@@ -53,7 +53,6 @@ class _Run:
     limits: plan.ShardLimits
     base: Base | None
     site: EngineLocation
-    engine: str | None
     show: bool
     table: Path
     signals: bool
@@ -126,8 +125,7 @@ def materialize(
     began = time.monotonic()
     workspace = Workspace.open(workspace)
     layout = Layout.at(out, workspace.path)
-    site = EngineLocation(jobs, address, beam_options)
-    check_engine(engine, site)
+    site = EngineLocation(engine, jobs, address, beam_options)
     names = ("container", "text", "rate", "channel", "encoding", "shard_size", "shard_count", "window")
     given = dict(zip(names, (container, text, rate, channel, encoding, shard_size, shard_count, window), strict=True))
     with Base.opened(base) if base is not None else nullcontext() as earlier:
@@ -138,9 +136,7 @@ def materialize(
         clip_format = plan.ClipFormat(used["rate"], used["channel"], used["encoding"])
         limits = plan.ShardLimits(used["shard_size"], used["shard_count"], used["window"])
         (audio, pack_folder), table = _locations(workspace, packs), tables.table_path(workspace)
-        run = _Run(
-            workspace, audio, pack_folder, layout, used, clip_format, limits, earlier, site, engine, show_progress, table, signals
-        )
+        run = _Run(workspace, audio, pack_folder, layout, used, clip_format, limits, earlier, site, show_progress, table, signals)
         held = (earlier.info.get("about") if earlier else None) or {}
         about = about_of({"title": title, "language": language, "license": license}, held)
         return _materialize(run, about, began)
@@ -148,7 +144,7 @@ def materialize(
 
 def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:
     """Make the corpus, or the version, of a run whose parameters are validated."""
-    workspace, layout, base, engine, site = run.workspace, run.layout, run.base, run.engine, run.site
+    workspace, layout, base, site = run.workspace, run.layout, run.base, run.site
     container, text = run.parameters["container"], run.parameters.get("text")
     recordings, judged = workspace.recordings, reviewed_ids(workspace)
     facts, accepted = plan.recording_facts(recordings), _accepted(run)  # raises before anything is written
@@ -160,12 +156,12 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     claim = selection_claim(proof)
     selected = workspace.report("select")
     identity = {**run.parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
-    logged = {**run.parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": site.jobs, "engine": engine}
+    logged = run.parameters | {"workspace": str(workspace.path), "corpus": str(layout), "jobs": site.jobs, "engine": site.engine}
     if run.packs.local != workspace.path / "packs":
         logged["packs"] = str(run.packs)
     withdrawn = workspace.withdrawn
     notes = _held_out_notes(run, withdrawn, selected)
-    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared(), worker_pool(engine, site) as run_tasks:
+    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared(), worker_pool(site) as run_tasks:
         card = restore_records(layout) if is_whole else ""
         cut_before = _cut_missing(run, run_tasks, facts)[2] if run.signals else 0
         if run.signals:  # measured while they were cut
@@ -224,7 +220,7 @@ def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[
     """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
     # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
-    here = EngineLocation(run.site.jobs) if run.packs.local is None else None
+    here = EngineLocation("loky", run.site.jobs) if run.packs.local is None else None
     for _ in range(_ATTEMPTS):
         assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
         num_cut += cut_now
@@ -232,7 +228,7 @@ def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[
         clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
         how = (run.parameters["container"], run.format)
         rows = run.base.conformed if run.base else None
-        with worker_pool("loky", here) if here else nullcontext(run_tasks) as pool:
+        with worker_pool(here) if here else nullcontext(run_tasks) as pool:
             written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
         damaged = {result.damaged for result in written if result.damaged}
         if not damaged:

@@ -21,7 +21,7 @@ from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, TABLES, read_corpus_info, shard_names
-from nbaudio.engine import EngineLocation, check_engine, worker_pool
+from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.network import RemoteNotFoundError
@@ -68,16 +68,15 @@ def verify(
     Raises:
         InputError: there is no corpus.json, or no such workspace.
     """
-    site = EngineLocation(jobs, address, beam_options)
-    check_engine(engine, site)
+    site = EngineLocation(engine, jobs, address, beam_options)
     kept = None if workspace is None else Workspace.open(workspace)
-    report = _report(folder_at(corpus), engine, site, show=show_progress)
+    report = _report(folder_at(corpus), site, show=show_progress)
     if kept is not None:
         kept.save_report("verify", report.to_dict())
     return report
 
 
-def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: bool) -> Report:
+def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
     if not folder.exists(CORPUS_JSON):
         hint = "an unfinished run: call materialize again" if folder.exists(IDENTITY) else "not a corpus"
         raise InputError(f"{folder}: no {CORPUS_JSON} ({hint})")
@@ -114,7 +113,7 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         if others and (others := others - shard_names(folder)):
             few = ", ".join(first_lines(sorted(others), "the folder", most=5))
             notes.append(f"not verified, as {CORPUS_JSON} does not list them: {few}")
-        found, decoded = _check_shards(folder, info, segments, engine, site, show=show)
+        found, decoded = _check_shards(folder, info, segments, site, show=show)
         problems += sorted(found)
         leaks, unproved = _check_splits(tables["segments.parquet"], info, decoded)
     problems += unproved
@@ -148,7 +147,7 @@ def _check_lists(folder: Folder, info: dict[str, Any], segments: pl.DataFrame) -
 
 
 def _check_shards(
-    folder: Folder, info: dict[str, Any], segments: pl.DataFrame, engine: str | None, site: EngineLocation, *, show: bool
+    folder: Folder, info: dict[str, Any], segments: pl.DataFrame, site: EngineLocation, *, show: bool
 ) -> tuple[list[str], pl.DataFrame]:
     """Decode every clip; return problems, and a hash of the samples of each clip as `_DECODED`."""
     encoding = info["parameters"]["encoding"]
@@ -160,7 +159,7 @@ def _check_shards(
             clips = segments.filter(clips_in(shard["name"]))
             yield _ShardTask(folder, shard, encoding, clips.select(_LOCATION))
 
-    with progress("verify", len(info["shards"]), "shards", show=show) as advance, worker_pool(engine, site) as run_tasks:
+    with progress("verify", len(info["shards"]), "shards", show=show) as advance, worker_pool(site) as run_tasks:
         for bad, samples in run_tasks(_check_shard, tasks()):
             problems += bad
             decoded.append(samples)
