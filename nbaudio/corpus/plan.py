@@ -50,7 +50,6 @@ RECOGNIZED_FOLDER = "recognized"
 class Source:
     """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order."""
 
-    recording_id: str
     path: Location
     num_samples: int
     sha256: str | None
@@ -190,7 +189,7 @@ def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
     """Make the source of some windows of one recording, which carry its facts."""
     first = windows.row(0, named=True)
     path = (audio_root / first["path"]).with_sha256(first["sha256"])
-    facts = {name: first[name] for name in ("recording_id", "num_samples", "sha256", "num_bytes")}
+    facts = {name: first[name] for name in ("num_samples", "sha256", "num_bytes")}
     own = tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows())
     return Source(path=path, version=first["mtime_ns" if path.local else "version"], windows=own, **facts)
 
