@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -28,11 +27,9 @@ from nbaudio.storage.urls import stays_inside
 from nbaudio.text.near_duplicates import sentences
 
 _TABLE = "segments.parquet"
-DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {"container": "webdataset", "text": None, "rate": 16000, "channel": "mix", "encoding": "flac"}
-    | {"shard_size": 500_000_000, "shard_count": None, "window": 1}
-)
-"""The parameters of a corpus that is no version of another one."""
+# The parameters of a corpus that is no version of another one.
+_DEFAULTS: dict[str, Any] = {"container": "webdataset", "text": None, "rate": 16000, "channel": "mix", "encoding": "flac"}
+_DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
 
 
 @dataclass(frozen=True)
@@ -181,17 +178,18 @@ def _among(column: str, values: pl.Series) -> pl.Expr:
 
 
 def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
-    """Return parameters of `materialize`, those not given (`msgspec.UNSET`) as in `base` or `DEFAULTS`; InputError if invalid."""
+    """Return parameters of `materialize`, those not given (`msgspec.UNSET`) as in `base` or by default; InputError if invalid."""
     chosen = {name: value for name, value in given.items() if value is not UNSET}
     if "shard_size" in chosen:
         chosen["shard_size"] = parse_size(chosen["shard_size"])
     if "channel" in chosen:
         chosen["channel"] = str(chosen["channel"])
-    held = DEFAULTS if base is None else {name: base.info["parameters"].get(name, DEFAULTS[name]) for name in DEFAULTS}
+    of_base = base.info["parameters"] if base else {}
+    held = {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
     for name, value in chosen.items() if base else ():
         if value != held[name]:
             raise InputError(f"{name} is {held[name]} in the base {base}, not {value}: leave it out, or leave out --base")
-    values = {**held, **chosen}
+    values = held | chosen
     if (rate := values["rate"]) is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
     encoder(values["encoding"]).check_rate(rate)

@@ -128,18 +128,18 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
 def _check_lists(folder: Folder, info: dict[str, Any], segments: pl.DataFrame) -> list[str]:
     """Compare shards and side files with what corpus.json and segments.parquet list."""
     shards = info["shards"]
-    listed = {shard["name"] for shard in shards}
     held = {shard["name"]: segments.filter(clips_in(shard["name"])).height for shard in shards}
     problems = [
         f"{shard['name']}: holds {held[shard['name']]} clips of segments.parquet; {CORPUS_JSON} says {shard['segments']}"
         for shard in shards
         if held[shard["name"]] != shard["segments"]
     ]
-    if len(listed) < len(shards):
+    if len(held) < len(shards):
         problems.append(f"{CORPUS_JSON}: a shard is listed twice")
     if lost := max(segments.height - sum(held.values()), 0):
         problems.append(f"segments.parquet: {lost:,} clips are in shards that {CORPUS_JSON} does not list")
-    problems += [f"{name}: not listed in {CORPUS_JSON}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
+    unlisted = shard_names(folder).difference(held, segments["shard"])
+    problems += [f"{name}: not listed in {CORPUS_JSON}" for name in sorted(unlisted)]
     sizes = info.get("table_bytes", {})
     side_files = {name: sha256 for name, sha256 in info["tables"].items() if name not in TABLES}
     other = (name for name, sha256 in side_files.items() if not folder.holds(name, sha256, sizes.get(name)))
@@ -189,10 +189,10 @@ def _check_numbers(info: dict[str, Any], segments: pl.DataFrame, rejected: pl.Da
     if info["rejected"] != reasons:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
         problems.append(f"rejected.parquet: {rejected.height} rows ({counts}); corpus.json says otherwise")
-    ids = pl.concat([segments["segment_id"], rejected["segment_id"]])
-    problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
     keys = ("segment_id", "recording_id", "speaker_id")
     everything = pl.concat([segments.select(keys), rejected.select(keys)])
+    ids = everything["segment_id"]
+    problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
     withdrawn = everything.filter(is_withdrawn(everything, pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)))
     problems += [f"segment {key}: was withdrawn, but is still there" for key in withdrawn["segment_id"]]
     unexplained = rejected.filter(pl.col("reason").is_null())["segment_id"]
