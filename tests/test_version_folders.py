@@ -1,5 +1,6 @@
 """Versions beside each other: which one is the latest, which one is made next, and from what."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from test_versions import QUIET, contents, first, grown, recording, save, start
 
 from nbaudio import versions, views
 from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.corpus.convert import convert
+from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import IDENTITY
 from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
 from nbaudio.storage.workspace import Workspace
 
 
@@ -54,6 +58,19 @@ def test_a_grown_archive_makes_versions_beside_each_other_and_an_unchanged_one_m
         archive.grow(3 + number)
         assert archive.next(corpus) == (str(tmp_path / f"{name}-v{number + 2}"), str(out))
     assert sorted(path.name for path in tmp_path.iterdir() if name in path.name) == [name, f"{name}-v2", f"{name}-v3"]
+
+
+def test_what_corpus_json_may_lack_is_no_error(archive, tmp_path):
+    archive.bring_up_to_date(tmp_path / "c")
+    info = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
+    kept = {name: value for name, value in info.items() if name not in ("about", "leakage", "sources", "evidence", "card")}
+    (tmp_path / "c/corpus.json").write_text(json.dumps(kept), encoding="utf8")
+    assert archive.next(tmp_path / "c") == (str(tmp_path / "c"), None)
+    assert diff(tmp_path / "c", archive.workspace.path).facts["changed"]["segments"] == 0
+    assert convert(tmp_path / "c", out=tmp_path / "zip", container="zip", show_progress=False).problems == []
+    archive.grow(3)
+    archive.bring_up_to_date(tmp_path / "c")
+    assert verify(tmp_path / "c-v2", **QUIET).problems == []
 
 
 def test_relative_paths(archive, tmp_path, monkeypatch):

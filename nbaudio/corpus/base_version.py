@@ -92,7 +92,7 @@ class Base:
         before = pl.concat(self._fingerprints(part) for part in parquet_slices(self.table))
         keys = ["segment_id", "fingerprint"]
         found = self.clips.with_columns(before["fingerprint"]).join(now, on=keys, how="semi", maintain_order="left")
-        sources = pl.DataFrame(self.info["sources"], schema={"recording_id": pl.String, "sha256": pl.String})
+        sources = pl.DataFrame(self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String})
         known = recordings.select("recording_id", "sha256").drop_nulls().join(sources, on=["recording_id", "sha256"])
         return found.with_columns(same_audio=pl.col("recording_id").is_in(known["recording_id"].implode())).drop("fingerprint")
 

@@ -91,7 +91,7 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
             ("check", "shared values", "clips of dev and test", "means"),
             [
                 (name, found["shared"], found["segments"], found.get("means", ""))
-                for name, found in sorted(info["leakage"].items(), key=lambda check: check[0] in CHECK_MEANINGS)
+                for name, found in sorted(info.get("leakage", {}).items(), key=lambda check: check[0] in CHECK_MEANINGS)
             ],
         ),
         "## How it was selected",

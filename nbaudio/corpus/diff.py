@@ -102,7 +102,7 @@ def _corpus(folder: Folder) -> _Side:
         rows = tables.conform(read_parquet(path, names), _ROWS, f"{folder}/segments.parquet").drop("sha256")
     with intact_table(folder, info, "rejected.parquet") as path:
         out = read_parquet(path, [*_OUT])
-    sources = pl.DataFrame(info["sources"], schema={"recording_id": pl.String, "sha256": pl.String})
+    sources = pl.DataFrame(info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String})
     kept = rows.join(sources, on="recording_id", how="left", maintain_order="left")
     parameters = info["parameters"]
     withdrawn = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
