@@ -15,7 +15,7 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
-from nbaudio.core.source_splits import is_held_out, is_split_name
+from nbaudio.core.source_splits import in_training, is_split_name
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard, check_locations
@@ -151,15 +151,12 @@ class Base:
         grouped = self._grouped
         names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
         sentence = sentences(pl.col("text")).alias("sentence")
+        trains = pl.col("split").cast(pl.String).map_batches(in_training, return_dtype=pl.Boolean)
         before = pl.scan_parquet(self.table, glob=False).select(names)
-        out = [name for name in self.info["splits"] if is_held_out(name)]
-        rows = before.filter(pl.col("split").is_in(out)).with_columns(sentence).collect()
+        rows = before.filter(~trains).with_columns(sentence).collect()
         rows = rows.filter(~is_withdrawn(rows, withdrawn))
-        others = before.filter(~pl.col("split").is_in(out)).select("segment_id").collect()["segment_id"]
-        now = pl.scan_parquet(table, glob=False).filter(pl.col("decision") == "accept")
-        now = now.with_columns(pl.col("split").cast(pl.String))
-        splits = now.select(pl.col("split").unique()).collect().to_series()
-        train = now.filter(~pl.col("split").is_in([*filter(is_held_out, splits)])).with_columns(sentence)
+        others = before.filter(trains).select("segment_id").collect()["segment_id"]
+        train = pl.scan_parquet(table, glob=False).filter((pl.col("decision") == "accept") & trains).with_columns(sentence)
 
         def first(entered: pl.LazyFrame, *columns: str) -> str | None:
             for column in columns:
