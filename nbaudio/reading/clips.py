@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -42,12 +42,16 @@ class Clip:
     samples: NDArray[np.int16] | NDArray[np.uint8] | None
     sampling_rate: int
     encoded: bytes | None
-    _row: dict[str, Any] = field(repr=False, compare=False)
+    _row: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickle the row alone, not the table that it comes from.
+        return Clip, (self.segment_id, self.samples, self.sampling_rate, self.encoded, partial(dict, self.metadata))
 
     @property
     def metadata(self) -> dict[str, Any]:
         """The clip's row of `Corpus.segments`."""
-        return dict(self._row)  # several windows may have this clip
+        return self._row()
 
     @property
     def text(self) -> str | None:
@@ -129,8 +133,9 @@ class ClipReader:
         encoded = verified_clip(bytes(data), sha256) or verified_clip(self.read_uncached(shard, start, start + length), sha256)
         if encoded is None:
             raise AudioError(f"{shard}: clip {segment_id!r} is damaged; 'nbaudio verify' lists all damage")
+        frame = self.frame
         samples = self.decode(encoded) if self.decode else None
-        return Clip(segment_id, samples, rate, None if self.decode else encoded, self.frame.row(number, named=True))
+        return Clip(segment_id, samples, rate, None if self.decode else encoded, lambda: frame.row(number, named=True))
 
     @cached_property
     def _columns(self) -> list[list[Any]]:
@@ -181,4 +186,4 @@ def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None
         raise AudioError(f"{segment_id}: samples {start} to {end} are not inside the recording of {length}")
     own = row.get("source_channel") or channel
     samples = read_clip(root / source["path"], start, end, num_samples=length, rate=rate, channel=own)
-    return Clip(segment_id, samples, rate or source["sampling_rate"], None, row)
+    return Clip(segment_id, samples, rate or source["sampling_rate"], None, partial(dict, row))
