@@ -62,7 +62,10 @@ def publish(
     info = _finished_corpus(folder)
     uploads = _uploads(folder, info)
     license_, basis = (info.get("about") or {}).get("licence"), " ".join((consent or "").split())
-    notes = _missing_permission(folder, license_, basis)
+    no_license = f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0"
+    no_consent = f"{folder}: recordings of people are personal data; state on which basis they may be published with --consent, "
+    no_consent += "such as --consent 'signed consent forms of all speakers'"
+    notes = [remedy for remedy, given in ((no_license, license_), (no_consent, basis)) if not given]
     if notes and not dry_run:
         raise InputError(notes[0])
     with convert_error(AudioError, NbaudioError):
@@ -120,14 +123,6 @@ def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
             raise InputError(f"{root / links[0]}: a link that points outside the corpus")
         uploads |= {part: Upload(root / part, size, sha256 if parts == [name] else None) for part, size in held.items()}
     return uploads
-
-
-def _missing_permission(folder: Folder, license_: str | None, consent: str) -> list[str]:
-    """Return what must be stated before anything is published."""
-    no_license = f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0"
-    no_consent = f"{folder}: recordings of people are personal data; state on which basis they may be published with --consent, "
-    no_consent += "such as --consent 'signed consent forms of all speakers'"
-    return [remedy for remedy, given in ((no_license, license_), (no_consent, consent)) if not given]
 
 
 def _look(dataset: HubDataset, *, dry_run: bool) -> list[str]:
