@@ -9,7 +9,6 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.corpus.layout import Layout
 from nbaudio.storage.archives import all_in_order, is_in_archive
 from nbaudio.storage.location import Location
 from nbaudio.storage.remote import Content, Remote
@@ -66,17 +65,6 @@ class CutTask:
     format: ClipFormat
     sources: tuple[Source, ...]
     seconds: float
-
-
-@dataclass(frozen=True)
-class PackTask:
-    """One shard to write; `clips` has in its order `segment_id`, `split`, facts, and the location of each in a pack."""
-
-    layout: Layout
-    name: str
-    container: str
-    format: ClipFormat
-    clips: pl.DataFrame
 
 
 def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.corpus.plan import ClipFormat, PackTask, digest
+from nbaudio.corpus.plan import ClipFormat, digest
 from nbaudio.engine import RunTasks
 
 CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")  # of a clip, beside the metadata of its segment
@@ -31,33 +32,36 @@ _SHARDS_PER_READER = 4  # shards per reader for a good shuffle: neighbors then d
 _READERS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def pack(task: PackTask) -> Shard:
-    """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker."""
-    folder, name, split = task.layout.folder, task.name, task.clips["split"][0]
-    metadata = _metadata(task)
+def pack(layout: Layout, container: str, clip_format: ClipFormat, task: tuple[str, pl.DataFrame]) -> Shard:
+    """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker.
+
+    A task is the name and the clips, in their order: `segment_id`, `split`, facts, and the location of each in a pack.
+    """
+    name, clips = task
+    folder, split = layout.folder, clips["split"][0]
+    metadata = _metadata(layout.record(name, ".arrow"), clips)
     # The location of a clip in packs may change between runs, its bytes do not.
-    plan = digest(metadata.with_columns(task.clips["clip_sha256"]).iter_slices(1000))
+    plan = digest(metadata.with_columns(clips["clip_sha256"]).iter_slices(1000))
     record: dict[str, Any] = {}
     with suppress(OSError, ValueError):
-        record = json.loads(task.layout.record(name).read_text(encoding="utf8"))
-    rows = task.layout.record(name, ".parquet")
+        record = json.loads(layout.record(name).read_text(encoding="utf8"))
+    rows = layout.record(name, ".parquet")
     if record.get("plan") == plan and rows.is_file() and folder.holds(name, record["sha256"], record["bytes"]):
         return Shard(name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True)
     try:
-        with folder.new(name) as partial:
-            extension, rate = encoder(task.format.encoding).extension, task.format.rate
-            clips = read_clips(task.clips)
-            places = container_named(task.container).write(partial, metadata, clips, extension=extension, rate=rate)
-            sha256, num_bytes = sha256_path(partial), size_of(partial)
+        with folder.new(name) as path:
+            extension, rate = encoder(clip_format.encoding).extension, clip_format.rate
+            places = container_named(container).write(path, metadata, read_clips(clips), extension=extension, rate=rate)
+            sha256, num_bytes = sha256_path(path), size_of(path)
             offsets, lengths, files = zip(*places, strict=True)
             described = metadata.with_columns(
-                task.clips["clip_sha256"].alias("audio_sha256"),
+                clips["clip_sha256"].alias("audio_sha256"),
                 pl.Series("shard", [f"{name}/{file}" if file else name for file in files]),
                 pl.Series("offset", offsets, dtype=pl.Int64),
                 pl.Series("length", lengths, dtype=pl.Int64),
             )
             # The record before the final name: a shard with its final name is always known to be whole.
-            write_record(task.layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes})
+            write_record(layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes})
     except PackDamagedError as error:
         return Shard(name, split, len(metadata), 0, "", plan, rows, damaged=str(error))
     return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
@@ -80,16 +84,15 @@ def write_shards(
     number_of = clips.select("segment_id", number=pl.col("name").rle_id())
     _partition_rows(table, number_of, files, conformed or (lambda part: conform(part, SEGMENTS, "segments")))
 
-    def tasks() -> Iterator[PackTask]:
+    def tasks() -> Iterator[tuple[str, pl.DataFrame]]:
         start = 0
         for name, length in shards.iter_rows():
-            part = clips.slice(start, length).drop("name").with_columns(pl.col("pack").cast(pl.String))
-            yield PackTask(layout, name, container, clip_format, part)
+            yield name, clips.slice(start, length).drop("name").with_columns(pl.col("pack").cast(pl.String))
             start += length
 
     results = []
     with progress("pack", len(shards), "shards", show=show) as advance:
-        for result in run_tasks(pack, tasks()):
+        for result in run_tasks(partial(pack, layout, container, clip_format), tasks()):
             results.append(result)
             advance(1)
     return results
@@ -119,15 +122,15 @@ def _partition_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path],
                 rows.write_ipc_stream(target, compat_level=pl.CompatLevel.oldest())
 
 
-def _metadata(task: PackTask) -> pl.DataFrame:
-    """Return the rows of the segments table that the shard holds, in its order, with the facts of their clips."""
+def _metadata(rows: Path, clips: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the segments table that a shard holds, in its order, with the facts of their clips."""
     parts = []
-    with pa.OSFile(str(task.layout.record(task.name, ".arrow"))) as file:
+    with pa.OSFile(str(rows)) as file:
         while file.tell() < file.size():
             parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
     segments = pl.concat(parts)
-    facts = [name for name in CLIP_FACTS if name in task.clips.columns]
-    ordered = task.clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
+    facts = [name for name in CLIP_FACTS if name in clips.columns]
+    ordered = clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
     return ordered.select(*segments.columns, *facts)
 
 

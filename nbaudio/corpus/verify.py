@@ -2,9 +2,9 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,6 @@ _LOCATION = ["shard", "segment_id", "offset", "length", "num_samples", "sampling
 _COLUMNS = [*_LOCATION, "split", "duration_s", "speaker_id", "recording_id"]
 _DECODED = pl.Schema({"segment_id": pl.String, "audio_sha256": pl.String})
 _OTHER_BYTES = "its bytes are not those that were written"
-
-
-@dataclass(frozen=True)
-class _ShardTask:
-    folder: Folder
-    shard: dict[str, Any]  # its entry in corpus.json
-    encoding: str
-    clips: pl.DataFrame
 
 
 def verify(
@@ -150,17 +142,13 @@ def _check_shards(
     folder: Folder, info: dict[str, Any], segments: pl.DataFrame, site: EngineLocation, *, show: bool
 ) -> tuple[list[str], pl.DataFrame]:
     """Decode every clip; return problems, and a hash of the samples of each clip as `_DECODED`."""
-    encoding = info["parameters"]["encoding"]
+    check = partial(_check_shard, folder, info["parameters"]["encoding"])
     problems: list[str] = []
     decoded = [pl.DataFrame(schema=_DECODED)]
 
-    def tasks() -> Iterator[_ShardTask]:
-        for shard in info["shards"]:
-            clips = segments.filter(clips_in(shard["name"]))
-            yield _ShardTask(folder, shard, encoding, clips.select(_LOCATION))
-
+    tasks = ((shard, segments.filter(clips_in(shard["name"])).select(_LOCATION)) for shard in info["shards"])
     with progress("verify", len(info["shards"]), "shards", show=show) as advance, worker_pool(site) as run_tasks:
-        for bad, samples in run_tasks(_check_shard, tasks()):
+        for bad, samples in run_tasks(check, tasks):
             problems += bad
             decoded.append(samples)
             advance(1)
@@ -221,24 +209,25 @@ def _check_splits(segments: Path, info: dict[str, Any], decoded: pl.DataFrame) -
     return leaks, problems
 
 
-def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
-    """Return the problems of one shard, and a hash of the samples of each of its clips; runs in a worker."""
+def _check_shard(folder: Folder, encoding: str, task: tuple[dict[str, Any], pl.DataFrame]) -> tuple[list[str], pl.DataFrame]:
+    """Return the problems of a shard (its entry in corpus.json and its clips), and a hash of each clip's samples; in a worker."""
+    shard, own = task
     problems: list[str] = []
     decoded = [pl.DataFrame(schema=_DECODED)]
     hashes: dict[str, str] = {}
     sizes: dict[str, int] = {}
-    files, shard = task.clips.partition_by("shard", as_dict=True, include_key=False), task.shard["name"]
+    files = own.partition_by("shard", as_dict=True, include_key=False)
     for (name,) in files:
         with suppress(InputError, AudioError):  # reading it says what is wrong
-            sizes[name] = task.folder.size(name)
-    wrong = _wrong_size(shard, sum(sizes.values()), task.shard["bytes"]) if len(sizes) == len(files) else None
-    if wrong and task.folder.place.local is None:
+            sizes[name] = folder.size(name)
+    wrong = _wrong_size(shard["name"], sum(sizes.values()), shard["bytes"]) if len(sizes) == len(files) else None
+    if wrong and folder.place.local is None:
         return [f"{wrong}; its clips are not checked"], decoded[0]
     for (name,), clips in files.items():
         try:
-            with task.folder.local(name) as path:
+            with folder.local(name) as path:
                 hashes[name] = "" if wrong else sha256_file(path)
-                bad, samples = _check_file(path, clips, task.encoding)
+                bad, samples = _check_file(path, clips, encoding)
         except InputError as error:
             absent = isinstance(error.__cause__, FileNotFoundError | RemoteNotFoundError)
             problems.append(f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}")
@@ -250,9 +239,9 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
     if wrong:
         problems.insert(0, wrong)
     elif len(hashes) == len(files):
-        inside = {name.removeprefix(f"{shard}/"): sha256 for name, sha256 in hashes.items()}
-        if (hashes.get(shard) or sha256_listed(inside)) != task.shard["sha256"]:
-            problems.insert(0, f"{shard}: {_OTHER_BYTES}")
+        inside = {name.removeprefix(f"{shard['name']}/"): sha256 for name, sha256 in hashes.items()}
+        if (hashes.get(shard["name"]) or sha256_listed(inside)) != shard["sha256"]:
+            problems.insert(0, f"{shard['name']}: {_OTHER_BYTES}")
     return problems, pl.concat(decoded)
 
 
