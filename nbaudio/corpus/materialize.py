@@ -154,7 +154,7 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         encoder(run.format.encoding).check_rate(own)
     proof = ProofState.load(workspace)
     claim = selection_claim(proof)
-    selected = workspace.report("select")
+    selected = workspace.report("select").get("facts", {})
     identity = {**run.parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
     logged = run.parameters | {"workspace": str(workspace.path), "corpus": str(layout), "jobs": site.jobs, "engine": site.engine}
     if run.packs.local != workspace.path / "packs":
@@ -203,7 +203,7 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
     if run.base is None:
         return []
     moved, shared = run.base.shared_with_train(tables.table_path(run.workspace), withdrawn)
-    if moved or (shared and not selected.get("facts", {}).get("parameters", {}).get("splits")):
+    if moved or (shared and not selected.get("parameters", {}).get("splits")):
         remedy = f"'nbaudio select {run.workspace.path} --splits {run.base}' keeps what it holds out"
         raise InputError(f"{moved or shared}; {remedy}")
     return [f"the given splits let train share something with held-out data: {shared}"] if shared else []
