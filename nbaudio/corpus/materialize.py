@@ -219,8 +219,6 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
 def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[list[Shard], pl.DataFrame, int]:
     """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
-    # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
-    here = EngineLocation("loky", run.site.jobs) if run.packs.local is None else None
     for _ in range(_ATTEMPTS):
         assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
         num_cut += cut_now
@@ -228,7 +226,9 @@ def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[
         clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
         how = (run.parameters["container"], run.format)
         rows = run.base.conformed if run.base else None
-        with worker_pool(here) if here else nullcontext(run_tasks) as pool:
+        # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
+        here = worker_pool(EngineLocation("loky", run.site.jobs)) if run.packs.local is None else nullcontext(run_tasks)
+        with here as pool:
             written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
         damaged = {result.damaged for result in written if result.damaged}
         if not damaged:
@@ -300,10 +300,10 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     if num_missing:
         windows = plan.cut_windows(missing, facts, clip_format)
         del missing
-        tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, clip_format)
+        tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs)
         measured_as = dict(zip(new["clip_key"], signal_keys(new, facts, clip_format.channel), strict=True)) if run.signals else {}
         with progress("cut ", float(windows["seconds"].sum()) / 3600, "h of audio", show=run.show) as advance:
-            for result in cut_all(run_tasks, tasks, partial(cut, measured=run.signals), advance):
+            for result in cut_all(run_tasks, tasks, partial(cut, clip_format, measured=run.signals), advance):
                 if run.signals:
                     log_signals(run.workspace, {measured_as[key]: values for key, values in result.values.items()})
                 failures |= result.failures

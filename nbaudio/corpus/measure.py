@@ -105,7 +105,7 @@ def measure_segments(
     windows = cut_windows(missing, facts, signal_format(channel))
     hours, failures = float(windows["seconds"].sum()) / 3600, dict[str, str]()
     if len(windows):
-        tasks = cut_tasks(windows, facts, audio, location(workspace.path), signal_format(channel))
+        tasks = cut_tasks(windows, facts, audio, location(workspace.path))
         with progress("measure", hours, "h of audio", show=show) as advance:
             for result in cut_all(run_tasks, tasks, measure_windows, advance):
                 log_signals(workspace, result.values)

@@ -22,7 +22,7 @@ from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip
 from nbaudio.core.progress import progress_note
 from nbaudio.core.threads import ordered_map
 from nbaudio.corpus.containers.base import verified_clip
-from nbaudio.corpus.plan import CutTask, Source, cut_task
+from nbaudio.corpus.plan import ClipFormat, CutTask, Source, cut_task
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import RemoteNotFoundError
@@ -75,7 +75,7 @@ def _results(run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[
                 for source in task.sources:
                     seconds = task.seconds / len(task.sources)
                     try:
-                        yield from run_tasks(function, [cut_task([source], task.pack.parent, task.format, seconds)])
+                        yield from run_tasks(function, [cut_task([source], task.pack.parent, seconds)])
                     except WorkerLostError:
                         why = "the worker that decodes it is killed: it crashes a library, or needs too much memory"
                         yield CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows}, {})
@@ -89,7 +89,7 @@ def clip_of(recording: Recording, source: Source, window: Window, rate: int | No
     return resample_window(recording, start, stop, num_samples=source.num_samples, rate=rate, channel=channel)
 
 
-def cut(task: CutTask, *, measured: bool = False) -> CutResult:
+def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
     """Cut a task's windows, in order, into its pack, and measure them; report what fails. Runs in a worker."""
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
@@ -98,8 +98,8 @@ def cut(task: CutTask, *, measured: bool = False) -> CutResult:
     def encoded(recording: Recording, source: Source, window: Window) -> tuple[int, bytes]:
         if measured:
             values[window[0]] = _signals_of(recording, source, window)
-        clip = clip_of(recording, source, window, task.format.rate)
-        return len(clip), encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
+        clip = clip_of(recording, source, window, clip_format.rate)
+        return len(clip), encode_clip(clip, clip_format.rate or recording.sampling_rate, clip_format.encoding)
 
     # Not synced: the hashes detect what a power cut leaves.
     with task.pack.new() as partial, partial.open("wb") as file:

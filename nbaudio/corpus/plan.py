@@ -62,7 +62,6 @@ class CutTask:
     """Windows to cut into one pack."""
 
     pack: Location
-    format: ClipFormat
     sources: tuple[Source, ...]
     seconds: float
 
@@ -115,13 +114,11 @@ def cut_windows(missing: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFor
     )
 
 
-def cut_tasks(
-    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Location, packs: Location, clip_format: ClipFormat
-) -> Iterator[CutTask]:
+def cut_tasks(windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Location, packs: Location) -> Iterator[CutTask]:
     """Make the cut tasks of windows from `cut_windows`, longest first so that the last workers end together."""
     if is_in_archive(audio_root):
         inside = facts.filter(~pl.col("path").str.contains("://", literal=True))
-        yield from _tar_cut_tasks(windows.join(inside, on="recording_id", how="semi"), inside, audio_root, packs, clip_format)
+        yield from _tar_cut_tasks(windows.join(inside, on="recording_id", how="semi"), inside, audio_root, packs)
         windows = windows.join(inside, on="recording_id", how="anti", maintain_order="left")
     # A recording stays in one task unless it is longer than one; short recordings share a task.
     wanted = min(max(float(windows["seconds"].sum()) / _MIN_TASKS, _MIN_TASK_SECONDS), _TASK_SECONDS)
@@ -136,7 +133,7 @@ def cut_tasks(
     for start, length, seconds in tasks.select("start", "len", "seconds").iter_rows():
         part = windows.slice(start, length).join(facts, on="recording_id", how="left", maintain_order="left")
         sources = [_source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
-        yield cut_task(sources, packs, clip_format, seconds)
+        yield cut_task(sources, packs, seconds)
 
 
 def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
@@ -144,9 +141,7 @@ def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
     return ((seconds.cum_sum() - seconds) // wanted).cast(pl.Int64)
 
 
-def _tar_cut_tasks(
-    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location, clip_format: ClipFormat
-) -> Iterator[CutTask]:
+def _tar_cut_tasks(windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location) -> Iterator[CutTask]:
     """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
     ordered = windows.join(facts, on="recording_id", how="left", maintain_order="left").sort("path", maintain_order=True)
     # The rows of each recording: few bytes each, as there may be some 100,000.
@@ -161,16 +156,16 @@ def _tar_cut_tasks(
         size += len(place.content.data) if place.content else 0
         seconds += float(frame["seconds"].sum())
         if size >= _TAR_TASK_BYTES:
-            yield cut_task(sources, packs, clip_format, seconds)
+            yield cut_task(sources, packs, seconds)
             sources, size, seconds = [], 0, 0.0
     if sources:
-        yield cut_task(sources, packs, clip_format, seconds)
+        yield cut_task(sources, packs, seconds)
 
 
-def cut_task(sources: Sequence[Source], packs: Location, clip_format: ClipFormat, seconds: float) -> CutTask:
+def cut_task(sources: Sequence[Source], packs: Location, seconds: float) -> CutTask:
     """Make a task whose pack is named after its clips."""
     keys = "\n".join(key for source in sources for key, *_ in source.windows)
-    return CutTask(packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", clip_format, tuple(sources), seconds)
+    return CutTask(packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", tuple(sources), seconds)
 
 
 def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:

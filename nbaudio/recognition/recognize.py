@@ -100,7 +100,7 @@ def recognize(
     hours = float(windows["seconds"].sum()) / 3600
     texts, failures = dict[str, str](), dict[str, str]()
     if len(windows):
-        tasks = cut_tasks(windows, facts, audio, location(workspace.path), RECOGNIZED)
+        tasks = cut_tasks(windows, facts, audio, location(workspace.path))
         with progress("recognize", hours, "h of audio", show=show_progress) as advance, worker_pool(site) as run_tasks:
             for result in cut_all(run_tasks, tasks, partial(_recognize_task, recognizer, batch), advance):
                 append_lines(ledger, _lines(recognizer.version, result.values.items()))
