@@ -16,7 +16,7 @@ from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training, is_split_name
-from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
+from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard, check_locations
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
@@ -27,6 +27,8 @@ from nbaudio.storage.urls import stays_inside
 from nbaudio.text.near_duplicates import sentences
 
 _TABLE = "segments.parquet"
+# The columns of each corpus that are read here; `window`, the last of CLIP_FACTS, is in few.
+_NAMES = ("segment_id", "recording_id", "start_sample", "end_sample", "split", *CLIP_FACTS[:-1], *LOCATION)
 # The parameters of a corpus that is no version of another one.
 _DEFAULTS: dict[str, Any] = {"container": "webdataset", "text": None, "rate": 16000, "channel": "mix", "encoding": "flac"}
 _DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
@@ -53,6 +55,10 @@ class Base:
         with folder.local(CORPUS_JSON) as path:
             sha256 = sha256_file(path)
         with intact_table(folder, info, _TABLE) as table:
+            with reading_parquet(table):
+                held = pl.read_parquet_schema(table)
+            if missing := [name for name in (*_NAMES, "text") if name not in held]:
+                raise InputError(f"{folder}/{_TABLE}: the column {missing[0]} is missing; is {folder} a corpus?")
             yield cls(folder, info, sha256, table)
 
     @property
@@ -73,11 +79,9 @@ class Base:
     @cached_property
     def clips(self) -> pl.DataFrame:
         """All clips in order: keys, facts, location (`pack`, `offset`, `length`, `clip_sha256`), and the `name` of the shard."""
-        names = ["segment_id", "recording_id", "start_sample", "end_sample", "split", *CLIP_FACTS, *LOCATION]
-        held = pl.scan_parquet(self.table, glob=False)
-        check_locations(self.folder, clips := held.select(pl.col(f"^({'|'.join(names)})$")).collect())
+        check_locations(self.folder, clips := pl.scan_parquet(self.table, glob=False).select(*_NAMES, "^window$").collect())
         for split, shard in clips.select("split", "shard").unique().iter_rows():
-            if not is_split_name(split) or not stays_inside(shard):
+            if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
                 where = f"shard {shard!r} of split {split!r}"
                 raise InputError(f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?")
         listed = [shard["name"] for shard in self.info["shards"]]
