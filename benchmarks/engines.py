@@ -70,7 +70,7 @@ def ask(arguments: list[str]) -> dict[str, float]:
 def measured(engine: str, jobs: int, tasks: int, work: float) -> dict[str, float]:
     """Seconds: until the first empty task is back, each of the others, and all that work; with workers that are awake."""
     began = time.perf_counter()
-    with worker_pool(engine, EngineLocation(jobs)) as run:
+    with worker_pool(EngineLocation(engine, jobs)) as run:
         list(run(time.sleep, [0.0] * jobs))
         start = time.perf_counter() - began
         began = time.perf_counter()

@@ -766,7 +766,7 @@ def main() -> int:
     ]
     results: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
     rows: dict[tuple[str, str], dict[str, object]] = {}
-    with worker_pool("loky", EngineLocation(jobs=options.jobs)) as run:
+    with worker_pool(EngineLocation("loky", options.jobs)) as run:
         for found in run(simulate, tasks):
             for one in found:
                 key = (one.case, one.strategy)

@@ -56,9 +56,20 @@ class RunTasks(Protocol):
 class EngineLocation:
     """Where workers run: on a running cluster, with all its workers, or on this machine, with one job per core by default."""
 
+    engine: str | None  # a key of `ENGINES`; None takes the backend of ``joblib.parallel_config``
     jobs: int | None = None
     address: str | None = None
     beam_options: str = ""  # further options of Beam, as on a command line
+
+    def __post_init__(self) -> None:
+        if self.engine is not None:
+            get_by_name(ENGINES, self.engine, "engine")
+        if self.jobs is not None and self.jobs < 1:
+            raise InputError(f"jobs must be 1 or more, not {self.jobs}")
+        if self.address is not None and self.engine not in _CLUSTERS:
+            raise InputError(f"engine {self.engine!r} takes no address; {', '.join(_CLUSTERS)} do")
+        if self.beam_options and self.engine != "beam":
+            raise InputError(f"engine {self.engine!r} takes no Beam options")
 
     @property
     def local_jobs(self) -> int:
@@ -177,27 +188,14 @@ ENGINES: Mapping[str, Callable[[EngineLocation], AbstractContextManager[RunTasks
 _CLUSTERS = ("dask", "ray", "spark")
 
 
-def check_engine(engine: str | None, site: EngineLocation) -> None:
-    """Raise `InputError` for an unknown engine, or a location that it does not support."""
-    if engine is not None:
-        get_by_name(ENGINES, engine, "engine")
-    if site.jobs is not None and site.jobs < 1:
-        raise InputError(f"jobs must be 1 or more, not {site.jobs}")
-    if site.address is not None and engine not in _CLUSTERS:
-        raise InputError(f"engine {engine!r} takes no address; {', '.join(_CLUSTERS)} do")
-    if site.beam_options and engine != "beam":
-        raise InputError(f"engine {engine!r} takes no Beam options")
-
-
 @contextmanager
-def worker_pool(engine: str | None, site: EngineLocation) -> Iterator[RunTasks]:
-    """Start or connect to workers for as long as the context lasts; None takes the backend of ``joblib.parallel_config``."""
-    check_engine(engine, site)
-    config = nullcontext(partial(_run_joblib, jobs=site.jobs)) if engine is None else ENGINES[engine](site)
+def worker_pool(site: EngineLocation) -> Iterator[RunTasks]:
+    """Start or connect to workers for as long as the context lasts."""
+    config = nullcontext(partial(_run_joblib, jobs=site.jobs)) if site.engine is None else ENGINES[site.engine](site)
     with ExitStack() as stack:
-        with _engine_errors(engine):
+        with _engine_errors(site.engine):
             run = stack.enter_context(config)
-        yield partial(_run, engine, run)
+        yield partial(_run, site.engine, run)
 
 
 def _run(engine: str | None, run: RunTasks, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:

@@ -16,7 +16,7 @@ import psutil
 from nbaudio import status, verify
 from nbaudio.core.atomic import remove
 from nbaudio.corpus.packs import CutResult, cut, read_clips, read_index
-from nbaudio.corpus.plan import CutTask
+from nbaudio.corpus.plan import ClipFormat, CutTask
 from nbaudio.storage import run_log
 
 SIZE = "60kB"
@@ -141,8 +141,8 @@ def die_unless(what: str) -> str:
     return what
 
 
-def cut_or_die(task: CutTask, *, measured: bool = False) -> CutResult:
+def cut_or_die(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
     """As `packs.cut`, but one recording kills whoever cuts it."""
     if any(source.path.name == "r2.flac" for source in task.sources):
         os.kill(os.getpid(), signal.SIGKILL)
-    return cut(task, measured=measured)
+    return cut(clip_format, task, measured=measured)

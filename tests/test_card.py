@@ -13,7 +13,7 @@ from test_containers import encoding_of
 
 import nbaudio
 from nbaudio.core.errors import InputError
-from nbaudio.corpus.card import CARD, About, card
+from nbaudio.corpus.card import CARD, card
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.corpus.materialize import materialize
 
@@ -148,7 +148,7 @@ def test_a_card_that_somebody_edited_stays_and_any_other_is_renewed(workspace, t
 def test_what_people_supply_is_shown_as_it_is(workspace, tmp_path, text):
     make(workspace, tmp_path / "c")
     manifest = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
-    manifest["about"] = About(title=text, license=text).to_dict()
+    manifest["about"] = {"title": text, "licence": text}
     manifest["selection"] = {"parameters": {text: text}}
     manifest["leakage"] |= {text: {"shared": 0, "segments": 0}}
     written = card(manifest, transcribed=True)

@@ -17,23 +17,23 @@ from nbaudio.core.input_guards import parse_size
 from nbaudio.engine import ENGINES, EngineLocation, worker_pool
 
 
-def run_tasks(function, tasks, *, engine, site=None):
-    with worker_pool(engine, site or EngineLocation()) as run:
+def run_tasks(function, tasks, *, engine, **options):
+    with worker_pool(EngineLocation(engine, **options)) as run:
         yield from run(function, tasks)
 
 
 @pytest.mark.parametrize(
     ("engine", "site", "said"),
     [
-        ("slurm", EngineLocation(), "known are loky"),
-        ("loky", EngineLocation(address="tcp://h:1"), "takes no address"),
-        ("dask", EngineLocation(beam_options="--runner=x"), "takes no Beam options"),
-        ("ray", EngineLocation(jobs=0), "jobs must be 1 or more"),
+        ("slurm", {}, "known are loky"),
+        ("loky", {"address": "tcp://h:1"}, "takes no address"),
+        ("dask", {"beam_options": "--runner=x"}, "takes no Beam options"),
+        ("ray", {"jobs": 0}, "jobs must be 1 or more"),
     ],
 )
 def test_sites_that_an_engine_does_not_have_are_refused(engine, site, said):
     with pytest.raises(InputError, match=said):
-        list(run_tasks(abs, [1], engine=engine, site=site))
+        list(run_tasks(abs, [1], engine=engine, **site))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_missing_package_is_named_with_its_extra(monkeypatch, engine, module):
 @pytest.mark.parametrize("engine", ["loky", "threading"])
 def test_errors_come_home_as_they_were_raised(engine, jobs):
     with pytest.raises(InputError, match="'a lot' is not a size"):
-        list(run_tasks(parse_size, ["1kB", "a lot", "2kB"], engine=engine, site=EngineLocation(jobs)))
+        list(run_tasks(parse_size, ["1kB", "a lot", "2kB"], engine=engine, jobs=jobs))
 
 
 class ListsOnly(joblib._parallel_backends.ThreadingBackend):
@@ -62,7 +62,7 @@ class ListsOnly(joblib._parallel_backends.ThreadingBackend):
 def test_backends_that_give_lists_only_are_given_few_tasks_at_once(monkeypatch):
     joblib.register_parallel_backend("ordered", ListsOnly)
     taken = []
-    with joblib.parallel_config(backend="ordered", n_jobs=2), worker_pool(None, EngineLocation()) as run:
+    with joblib.parallel_config(backend="ordered", n_jobs=2), worker_pool(EngineLocation(None)) as run:
         results = run(abs, (taken.append(number) or -number for number in range(1000)))
         next(results)
         assert 2 <= len(taken) <= 100
@@ -80,7 +80,7 @@ def test_no_thread_is_left_at_work_behind_an_error():
         at_work.remove(what)
 
     with pytest.raises(InputError, match="bad"):
-        list(run_tasks(work, ["good", "bad", "good", "good"], engine="threading", site=EngineLocation(2)))
+        list(run_tasks(work, ["good", "bad", "good", "good"], engine="threading", jobs=2))
     assert at_work == []
 
 
@@ -186,7 +186,7 @@ def boom(kind):
 @pytest.mark.parametrize("engine", ["loky", "threading"])
 def test_an_error_of_a_task_is_no_error_of_the_engine(engine):
     with pytest.raises(KeyError, match="own words") as told:
-        list(run_tasks(boom, [KeyError], engine=engine, site=EngineLocation(1)))
+        list(run_tasks(boom, [KeyError], engine=engine, jobs=1))
     assert "in boom" in "".join(told.value.__notes__)
 
     def tasks():
@@ -194,4 +194,4 @@ def test_an_error_of_a_task_is_no_error_of_the_engine(engine):
         raise LookupError("no further task")
 
     with pytest.raises(LookupError, match="no further task"):
-        list(run_tasks(abs, tasks(), engine=engine, site=EngineLocation(1)))
+        list(run_tasks(abs, tasks(), engine=engine, jobs=1))

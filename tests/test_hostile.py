@@ -33,7 +33,7 @@ from nbaudio.core.atomic import read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
 from nbaudio.core.report import Report
-from nbaudio.corpus.card import About, card
+from nbaudio.corpus.card import card
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.formats.export import WRITERS, export
 from nbaudio.review.sheet_reader import read_sheet
@@ -419,7 +419,7 @@ def test_pages_show_it_and_do_nothing(full, tmp_path):
 def test_cards_quote_what_people_supply(full):
     manifest = read_json(full.path.parent / "C/corpus.json")
     for text in SAID:
-        manifest |= {"about": About(title=text, license=text).to_dict(), "selection": {"parameters": {text: text}}}
+        manifest |= {"about": {"title": text, "licence": text}, "selection": {"parameters": {text: text}}}
         written = card(manifest, transcribed=True)
         header, _, body = written.removeprefix("---\n").partition("\n---\n\n")
         assert yaml.safe_load(header)["pretty_name"] == text if text else True

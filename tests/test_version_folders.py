@@ -1,5 +1,6 @@
 """Versions beside each other: which one is the latest, which one is made next, and from what."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,9 +10,13 @@ import stores
 from test_versions import QUIET, contents, first, grown, recording, save, start
 
 from nbaudio import versions, views
+from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.corpus.convert import convert
+from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import IDENTITY
 from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
 from nbaudio.storage.workspace import Workspace
 
 
@@ -54,6 +59,36 @@ def test_a_grown_archive_makes_versions_beside_each_other_and_an_unchanged_one_m
         archive.grow(3 + number)
         assert archive.next(corpus) == (str(tmp_path / f"{name}-v{number + 2}"), str(out))
     assert sorted(path.name for path in tmp_path.iterdir() if name in path.name) == [name, f"{name}-v2", f"{name}-v3"]
+
+
+def test_what_corpus_json_may_lack_is_no_error(archive, tmp_path):
+    archive.bring_up_to_date(tmp_path / "c")
+    info = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
+    kept = {name: value for name, value in info.items() if name not in ("about", "leakage", "sources", "evidence", "card")}
+    (tmp_path / "c/corpus.json").write_text(json.dumps(kept), encoding="utf8")
+    assert archive.next(tmp_path / "c") == (str(tmp_path / "c"), None)
+    assert diff(tmp_path / "c", archive.workspace.path).facts["changed"]["segments"] == 0
+    assert convert(tmp_path / "c", out=tmp_path / "zip", container="zip", show_progress=False).problems == []
+    archive.grow(3)
+    archive.bring_up_to_date(tmp_path / "c")
+    assert verify(tmp_path / "c-v2", **QUIET).problems == []
+
+
+@pytest.mark.parametrize("name", ["recording_id", "split", "num_samples", "shard", "text", None])
+def test_a_base_with_an_odd_table_is_refused_in_one_line(archive, tmp_path, name):
+    archive.bring_up_to_date(tmp_path / "c")
+    archive.grow(3)
+    table = tmp_path / "c/segments.parquet"
+    odd = pl.col("split").replace("train", None)
+    (pl.read_parquet(table).drop(name) if name else pl.read_parquet(table).with_columns(odd)).write_parquet(table)
+    info = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
+    info["tables"][table.name] = sha256_file(table)
+    (tmp_path / "c/corpus.json").write_text(json.dumps(info), encoding="utf8")
+    message = f"the column {name} is missing; is .* a corpus" if name else "of split None is not valid"
+    with pytest.raises(InputError, match=message):
+        materialize(archive.workspace, out=tmp_path / "d", base=tmp_path / "c", **QUIET)
+    with pytest.raises(InputError, match=message):
+        convert(tmp_path / "c", out=tmp_path / "zip", container="zip", show_progress=False)
 
 
 def test_relative_paths(archive, tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """The version of a corpus on which a new one is based: its unchanged clips, its shards, and what it holds out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import UNSET
 
+from nbaudio.audio import encoder
 from nbaudio.core.atomic import sha256_file
+from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
-from nbaudio.core.source_splits import is_held_out
-from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
+from nbaudio.core.input_guards import parse_size
+from nbaudio.core.source_splits import in_training, is_split_name
+from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard, check_locations
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
@@ -23,6 +27,11 @@ from nbaudio.storage.urls import stays_inside
 from nbaudio.text.near_duplicates import sentences
 
 _TABLE = "segments.parquet"
+# The columns of each corpus that are read here; `window`, the last of CLIP_FACTS, is in few.
+_NAMES = ("segment_id", "recording_id", "start_sample", "end_sample", "split", *CLIP_FACTS[:-1], *LOCATION)
+# The parameters of a corpus that is no version of another one.
+_DEFAULTS: dict[str, Any] = {"container": "webdataset", "text": None, "rate": 16000, "channel": "mix", "encoding": "flac"}
+_DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,10 @@ class Base:
         with folder.local(CORPUS_JSON) as path:
             sha256 = sha256_file(path)
         with intact_table(folder, info, _TABLE) as table:
+            with reading_parquet(table):
+                held = pl.read_parquet_schema(table)
+            if missing := [name for name in (*_NAMES, "text") if name not in held]:
+                raise InputError(f"{folder}/{_TABLE}: the column {missing[0]} is missing; is {folder} a corpus?")
             yield cls(folder, info, sha256, table)
 
     @property
@@ -66,11 +79,11 @@ class Base:
     @cached_property
     def clips(self) -> pl.DataFrame:
         """All clips in order: keys, facts, location (`pack`, `offset`, `length`, `clip_sha256`), and the `name` of the shard."""
-        names = ["segment_id", "recording_id", "split", *CLIP_FACTS, *LOCATION]
-        held = pl.scan_parquet(self.table, glob=False)
-        check_locations(self.folder, clips := held.select(pl.col(f"^({'|'.join(names)})$")).collect())
-        if odd := [name for name in clips["shard"].unique() if not stays_inside(name)]:
-            raise InputError(f"{self.folder}/{_TABLE}: shard {odd[0]!r} is not valid; is {self.folder} a corpus?")
+        check_locations(self.folder, clips := pl.scan_parquet(self.table, glob=False).select(*_NAMES, "^window$").collect())
+        for split, shard in clips.select("split", "shard").unique().iter_rows():
+            if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
+                where = f"shard {shard!r} of split {split!r}"
+                raise InputError(f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?")
         listed = [shard["name"] for shard in self.info["shards"]]
         folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
         name = pl.when(pl.col("shard").is_in(listed)).then("shard").otherwise(folders).alias("name")
@@ -83,7 +96,7 @@ class Base:
         before = pl.concat(self._fingerprints(part) for part in parquet_slices(self.table))
         keys = ["segment_id", "fingerprint"]
         found = self.clips.with_columns(before["fingerprint"]).join(now, on=keys, how="semi", maintain_order="left")
-        sources = pl.DataFrame(self.info["sources"], schema={"recording_id": pl.String, "sha256": pl.String})
+        sources = pl.DataFrame(self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String})
         known = recordings.select("recording_id", "sha256").drop_nulls().join(sources, on=["recording_id", "sha256"])
         return found.with_columns(same_audio=pl.col("recording_id").is_in(known["recording_id"].implode())).drop("fingerprint")
 
@@ -142,15 +155,12 @@ class Base:
         grouped = self._grouped
         names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
         sentence = sentences(pl.col("text")).alias("sentence")
+        trains = pl.col("split").cast(pl.String).map_batches(in_training, return_dtype=pl.Boolean)
         before = pl.scan_parquet(self.table, glob=False).select(names)
-        out = [name for name in self.info["splits"] if is_held_out(name)]
-        rows = before.filter(pl.col("split").is_in(out)).with_columns(sentence).collect()
+        rows = before.filter(~trains).with_columns(sentence).collect()
         rows = rows.filter(~is_withdrawn(rows, withdrawn))
-        others = before.filter(~pl.col("split").is_in(out)).select("segment_id").collect()["segment_id"]
-        now = pl.scan_parquet(table, glob=False).filter(pl.col("decision") == "accept")
-        now = now.with_columns(pl.col("split").cast(pl.String))
-        splits = now.select(pl.col("split").unique()).collect().to_series()
-        train = now.filter(~pl.col("split").is_in([*filter(is_held_out, splits)])).with_columns(sentence)
+        others = before.filter(trains).select("segment_id").collect()["segment_id"]
+        train = pl.scan_parquet(table, glob=False).filter((pl.col("decision") == "accept") & trains).with_columns(sentence)
 
         def first(entered: pl.LazyFrame, *columns: str) -> str | None:
             for column in columns:
@@ -166,6 +176,27 @@ class Base:
 
 def _among(column: str, values: pl.Series) -> pl.Expr:
     return pl.col(column).is_in(values.drop_nulls().unique().implode())
+
+
+def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
+    """Return parameters of `materialize`, those not given (`msgspec.UNSET`) as in `base` or by default; InputError if invalid."""
+    chosen = {name: value for name, value in given.items() if value is not UNSET}
+    if "shard_size" in chosen:
+        chosen["shard_size"] = parse_size(chosen["shard_size"])
+    if "channel" in chosen:
+        chosen["channel"] = str(chosen["channel"])
+    of_base = base.info["parameters"] if base else {}
+    held = {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
+    for name, value in chosen.items() if base else ():
+        if value != held[name]:
+            raise InputError(f"{name} is {held[name]} in the base {base}, not {value}: leave it out, or leave out --base")
+    values = held | chosen
+    if (rate := values["rate"]) is not None and rate < 1:
+        raise InputError(f"rate must be 1 Hz or more, not {rate}")
+    encoder(values["encoding"]).check_rate(rate)
+    check_channel(values["channel"])
+    # Corpora of older versions have no parameter `text`.
+    return {name: value for name, value in values.items() if name != "text" or value is not None}
 
 
 def find_base(folder: Folder) -> str | None:

@@ -5,7 +5,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
@@ -25,6 +24,7 @@ from nbaudio.text.characters import DELIMITER, SPECIALS
 CARD = "README.md"
 
 _NO_CHARACTERS = len((DELIMITER, *SPECIALS))
+_ABOUT = {"title": "title", "language": "language", "licence": "license"}  # keys of corpus.json since the first version
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _LICENSE_ID = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
@@ -42,45 +42,26 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True)
-class About:
-    """Metadata that the user supplies: language codes are separated by commas, a license is an identifier or any words."""
+def about_of(given: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return `title`, `language` and `license` as given, else as in `held` of a base; raise InputError for other than text."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"{name} {value!r}: must be text; in YAML, quote it")
+    _languages(given["language"])
+    return {key: given[name] or held.get(key) for key, name in _ABOUT.items()}
 
-    title: str | None = None
-    language: str | None = None
-    license: str | None = None
 
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if value is not None and not isinstance(value, str):
-                raise InputError(f"{name} {value!r}: must be text; in YAML, quote it")
-        odd = [code for code in self.languages() if not _LANGUAGE.fullmatch(code)]
-        if odd:
-            raise InputError(f"language {odd[0]!r} is not a language code; expected such as hr or pt-BR, separated by commas")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "About":
-        """Return the metadata in corpus.json, where the license has the key ``licence``."""
-        return cls(values.get("title"), values.get("language"), values.get("licence"))
-
-    def to_dict(self) -> dict[str, str | None]:
-        """Return the metadata for corpus.json."""
-        return {"title": self.title, "language": self.language, "licence": self.license}
-
-    def or_of(self, info: Mapping[str, Any]) -> "About":
-        """Return the same, with what is missing as in corpus.json."""
-        held = About.from_dict(info.get("about") or {})
-        return About(self.title or held.title, self.language or held.language, self.license or held.license)
-
-    def languages(self) -> list[str]:
-        """Return the codes."""
-        return [code.strip() for code in self.language.split(",")] if self.language else []
+def _languages(codes: str | None) -> list[str]:
+    """Return language codes that are separated by commas; raise InputError for something else."""
+    found = [code.strip() for code in codes.split(",")] if codes else []
+    if odd := [code for code in found if not _LANGUAGE.fullmatch(code)]:
+        raise InputError(f"language {odd[0]!r} is not a language code; expected such as hr or pt-BR, separated by commas")
+    return found
 
 
 def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
     """Return the card of a corpus, Markdown with a YAML header; `transcribed` is whether any segment has a text."""
-    about = About.from_dict(info["about"])
-    title = about.title or "Speech corpus"
+    about = info.get("about") or {}
     splits = {name: info["splits"][name] for name in ordered_splits(info["splits"]) if info["splits"][name]["segments"]}
     clip_count, hours = (sum(facts[what] for facts in splits.values()) for what in ("segments", "hours"))
     sizes = [(name, own["segments"], f"{own['hours']:,.2f}", own["speakers"], own["recordings"]) for name, own in splits.items()]
@@ -92,7 +73,7 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
     parameters = info["selection"].get("parameters", {})
     selected = [(name, value) for name, value in parameters.items() if value is not None and value != []]
     parts = [
-        f"---\n{described}---\n\n# {_plain(title)}",
+        f"---\n{described}---\n\n# {_plain(about.get('title') or 'Speech corpus')}",
         f"{clip_count:,} clips of speech, {hours:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "
         f"{clips['encoding']} in {clips['container']} shards. Made by nbaudio {info['nbaudio']}. `corpus.json` holds all "
         "parameters and hashes, `segments.parquet` a row for each clip, `rejected.parquet` what is not in and why.",
@@ -110,7 +91,7 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
             ("check", "shared values", "clips of dev and test", "means"),
             [
                 (name, found["shared"], found["segments"], found.get("means", ""))
-                for name, found in sorted(info["leakage"].items(), key=lambda check: check[0] in CHECK_MEANINGS)
+                for name, found in sorted(info.get("leakage", {}).items(), key=lambda check: check[0] in CHECK_MEANINGS)
             ],
         ),
         "## How it was selected",
@@ -118,7 +99,7 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
         "Not in, by the rule that put it out:",
         _table(("rule", "segments"), sorted(info["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))),
         "## Licence",
-        _plain(about.license) if about.license else "Not stated.",
+        _plain(about.get("licence") or "Not stated."),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -178,23 +159,22 @@ def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:
     return True
 
 
-def _header(info: Mapping[str, Any], about: About, splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
+def _header(info: Mapping[str, Any], about: Mapping[str, Any], splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
     """Return the YAML header that Hugging Face reads."""
     container = container_named(info["parameters"]["container"])
     files = [{"split": name, "path": container.pattern(name)} for name in splits]
     size = {name: sum(shard["bytes"] for shard in info["shards"] if shard["split"] == name) for name in splits}
     examples = {name: facts["segments"] for name, facts in splits.items()}
-    license_: dict[str, str] = {}
-    if about.license:
-        known = _LICENSE_ID.fullmatch(about.license)
-        license_ = {"license": about.license} if known else {"license": "other", "license_name": about.license}
-    return {
-        **({"pretty_name": about.title} if about.title else {}),
-        **({"language": about.languages()} if about.language else {}),
-        **license_,
-        **({"task_categories": ["automatic-speech-recognition"]} if transcribed else {}),
+    license_ = about.get("licence")
+    known = _LICENSE_ID.fullmatch(license_ or "")
+    header = {
+        "pretty_name": about.get("title"),
+        "language": _languages(about.get("language")),
+        "license": license_ if known else license_ and "other",
+        "license_name": None if known else license_,
+        "task_categories": ["automatic-speech-recognition"] if transcribed else None,
         "size_categories": [next((name for most, name in _SIZES if sum(examples.values()) < most), "10M<n<100M")],
-        **({"configs": [{"config_name": "default", "data_files": files}]} if container.for_datasets else {}),
+        "configs": [{"config_name": "default", "data_files": files}] if container.for_datasets else None,
         "dataset_info": {
             "config_name": "default",
             "splits": [{"name": name, "num_bytes": size[name], "num_examples": examples[name]} for name in splits],
@@ -202,6 +182,7 @@ def _header(info: Mapping[str, Any], about: About, splits: Mapping[str, Any], *,
             "dataset_size": sum(size.values()),
         },
     }
+    return {name: value for name, value in header.items() if value}
 
 
 def _evidence(facts: Mapping[str, Any] | None) -> str:

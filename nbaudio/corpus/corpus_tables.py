@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.errors import InputError
-from nbaudio.core.source_splits import listed_splits
+from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, amounts, conform, parquet_slices
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
-from nbaudio.corpus.containers.base import Shard
-from nbaudio.corpus.containers.registry import Container
+from nbaudio.corpus.containers.base import Shard, version_of
+from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
@@ -84,7 +84,7 @@ def _with_text(part: pl.DataFrame, text: str | None) -> pl.DataFrame:
 def publish(
     layout: Layout,
     shards: list[Shard],
-    container: Container,
+    container: str,
     *,
     lost: pl.DataFrame,
     table: Path,
@@ -92,13 +92,14 @@ def publish(
     selection: dict[str, Any],
 ) -> dict[str, Any]:
     """Write the tables of the corpus and return its corpus.json without the parameters; `lost` is what could not be cut."""
-    info: dict[str, Any] = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection.get("facts", {})}
-    characters = publish_shards(layout, shards, container=container, info=info)
+    info: dict[str, Any] = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection}
+    publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:
         info["leakage"] = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping_columns(info["selection"]))
         if len(ranges := signal_ranges(pl.scan_parquet(path, glob=False))):
             info["signals"] = ranges.to_dicts()
         inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"], glob=False)
+        characters = {character for part in parquet_slices(path) for character in vocabulary(part["text"]).counts}
     reasons: Counter[str] = Counter()
 
     def rejected() -> Iterator[pl.DataFrame]:
@@ -130,28 +131,20 @@ def side_file(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]
         info["tables"][name], info["table_bytes"][name] = sha256_file(path), path.stat().st_size
 
 
-def publish_shards(layout: Layout, shards: list[Shard], *, container: Container, info: dict[str, Any]) -> set[str]:
-    """Remove other shards, write segments.parquet and the container's side files; return the characters of the transcripts."""
+def publish_shards(layout: Layout, shards: list[Shard], *, container: str, info: dict[str, Any]) -> None:
+    """Remove other shards, write segments.parquet and the container's side files, and list all in `info`."""
+    order = ordered_splits(shard.split for shard in shards)
+    shards = sorted(shards, key=lambda shard: (order.index(shard.split), version_of(shard.name), shard.name))
     info |= {"shards": [shard.to_json() for shard in shards], "tables": {}, "table_bytes": {}}
     names = {shard.name for shard in shards}
     for name in shard_names(layout.folder) - names:  # of an interrupted run
         if name.rpartition("/")[0] not in names:
             layout.folder.remove(name)
-    characters: set[str] = set()
-
-    def kept() -> Iterator[pl.DataFrame]:
-        for shard in shards:
-            for part in parquet_slices(shard.rows):
-                characters.update(vocabulary(part["text"]).counts)
-                yield part
-
     with side_file(layout.folder, info, "segments.parquet") as path:
-        _write_table(path, kept())
-    for name, parts in container.side_files(shards):
+        _write_table(path, chain.from_iterable(parquet_slices(shard.rows) for shard in shards))
+    for name, parts in container_named(container).side_files(shards):
         with side_file(layout.folder, info, name) as path, path.open("wb") as file:
             file.writelines(parts)
-            file.flush()
-    return characters
 
 
 def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:

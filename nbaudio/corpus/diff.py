@@ -62,6 +62,7 @@ def diff(a: str | Path, b: str | Path) -> Report:
     moved = both.filter(pl.col("split").ne_missing(pl.col("split_after")))
     changes = _changes(comparable=before.clips is not None and before.clips == after.clips)
     changed = both.filter(pl.any_horizontal(changes.values()))
+    speakers_before, speakers_after = (set(side.kept["speaker_id"].drop_nulls()) for side in (before, after))
     way = pl.format("{} to {}", *(pl.col(name).fill_null("none") for name in ("split", "split_after")))
     facts: dict[str, Any] = {
         "before": {"of": before.name, **_amounts(before.kept)},
@@ -73,10 +74,7 @@ def diff(a: str | Path, b: str | Path) -> Report:
         "moved": _amounts(moved),
         **_table("moved_between", moved, moved.select(way).to_series()),
         "changed": {**_amounts(changed), **{name: changed.filter(is_changed).height for name, is_changed in changes.items()}},
-        "speakers": {
-            "added": _new_values(after.kept, before.kept, "speaker_id"),
-            "removed": _new_values(before.kept, after.kept, "speaker_id"),
-        },
+        "speakers": {"added": len(speakers_after - speakers_before), "removed": len(speakers_before - speakers_after)},
         "by_split": _by_split(before.kept, after.kept),
     }
     if before.shards and after.shards:
@@ -104,7 +102,7 @@ def _corpus(folder: Folder) -> _Side:
         rows = tables.conform(read_parquet(path, names), _ROWS, f"{folder}/segments.parquet").drop("sha256")
     with intact_table(folder, info, "rejected.parquet") as path:
         out = read_parquet(path, [*_OUT])
-    sources = pl.DataFrame(info["sources"], schema={"recording_id": pl.String, "sha256": pl.String})
+    sources = pl.DataFrame(info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String})
     kept = rows.join(sources, on="recording_id", how="left", maintain_order="left")
     parameters = info["parameters"]
     withdrawn = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
@@ -157,10 +155,6 @@ def _table(name: str, rows: pl.DataFrame, reasons: pl.Series) -> dict[str, Any]:
 
 def _amounts(rows: pl.DataFrame) -> dict[str, Any]:
     return {name: amount for name, amount in amounts(rows).items() if name != "recordings"}
-
-
-def _new_values(rows: pl.DataFrame, others: pl.DataFrame, column: str) -> int:
-    return len(set(rows[column].drop_nulls()) - set(others[column].drop_nulls()))
 
 
 def _by_split(before: pl.DataFrame, after: pl.DataFrame) -> list[dict[str, Any]]:

@@ -32,15 +32,15 @@ class Layout:
     finished_log: Path | None = None
 
     @classmethod
-    def at(cls, out: str | Path, workspace: Path) -> "Layout":
-        """Return the layout of the corpus at a path or URL, made from a workspace."""
+    def at(cls, out: str | Path, workspace: Path | None = None) -> "Layout":
+        """Return the layout of the corpus at a path or URL, made from a workspace, which keeps the log of a finished run."""
         where = str(folder_at(out)).rstrip("/")
         name, key = where.rpartition("/")[2], hashlib.sha256(where.encode()).hexdigest()[:16]
-        workspace = workspace.absolute()
-        desk = workspace / "publishing" / key
+        home = (workspace or Path()).absolute()
+        desk = home / "publishing" / key
         folder = folder_at(out, desk=desk)
         work = desk / "work" if folder.place.local is None else folder.place.local / _WORK
-        return cls(folder, work, workspace / "logs" / f"{name}-{key[:8]}.jsonl")
+        return cls(folder, work, home / "logs" / f"{name}-{key[:8]}.jsonl" if workspace else None)
 
     def __str__(self) -> str:
         return str(self.folder)

@@ -18,18 +18,17 @@ from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
 from nbaudio.corpus import plan
-from nbaudio.corpus.base_version import Base
-from nbaudio.corpus.card import CARD, About, publish_card
+from nbaudio.corpus.base_version import Base, corpus_parameters
+from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
-from nbaudio.corpus.containers.registry import Container, container_named
+from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, index_of
-from nbaudio.corpus.parameters import CorpusParameters
-from nbaudio.corpus.shards import in_order, name_shards, restore_records, shard_advice, write_shards
+from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
-from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
+from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.state import reviewed_ids
@@ -49,11 +48,14 @@ class _Run:
     audio_root: Location
     packs: Location
     layout: Layout
-    parameters: CorpusParameters
+    parameters: dict[str, Any]
+    format: plan.ClipFormat
+    limits: plan.ShardLimits
+    base: Base | None
+    site: EngineLocation
     show: bool
     table: Path
-    signals: bool = False
-    base: Base | None = None
+    signals: bool
 
 
 def materialize(
@@ -123,77 +125,75 @@ def materialize(
     began = time.monotonic()
     workspace = Workspace.open(workspace)
     layout = Layout.at(out, workspace.path)
-    site = EngineLocation(jobs, address, beam_options)
-    check_engine(engine, site)
-    about = About(title, language, license)
+    site = EngineLocation(engine, jobs, address, beam_options)
     names = ("container", "text", "rate", "channel", "encoding", "shard_size", "shard_count", "window")
     given = dict(zip(names, (container, text, rate, channel, encoding, shard_size, shard_count, window), strict=True))
     with Base.opened(base) if base is not None else nullcontext() as earlier:
         if earlier is not None and str(earlier).rstrip("/") == str(layout).rstrip("/"):
             raise InputError(f"{layout}: a new version needs another folder than its base")
-        parameters = CorpusParameters.of(given, earlier)
-        writer = container_named(parameters.container, encoding=parameters.format.encoding)
-        audio_root, pack_folder = _locations(workspace, packs)
-        run = _Run(
-            workspace, audio_root, pack_folder, layout, parameters, show_progress, tables.table_path(workspace), signals, earlier
-        )
-        return _materialize(run, writer, about, site, engine=engine, jobs=jobs, began=began)
+        used = corpus_parameters(given, earlier)
+        container_named(used["container"], encoding=used["encoding"])
+        clip_format = plan.ClipFormat(used["rate"], used["channel"], used["encoding"])
+        limits = plan.ShardLimits(used["shard_size"], used["shard_count"], used["window"])
+        (audio, pack_folder), table = _locations(workspace, packs), tables.table_path(workspace)
+        run = _Run(workspace, audio, pack_folder, layout, used, clip_format, limits, earlier, site, show_progress, table, signals)
+        held = (earlier.info.get("about") if earlier else None) or {}
+        about = about_of({"title": title, "language": language, "license": license}, held)
+        return _materialize(run, about, began)
 
 
-def _materialize(
-    run: _Run, writer: Container, about: About, site: EngineLocation, *, engine: str | None, jobs: int | None, began: float
-) -> Report:
+def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:
     """Make the corpus, or the version, of a run whose parameters are validated."""
-    workspace, layout, base, text = run.workspace, run.layout, run.base, run.parameters.text
+    workspace, layout, base, site = run.workspace, run.layout, run.base, run.site
+    container, text = run.parameters["container"], run.parameters.get("text")
     recordings, judged = workspace.recordings, reviewed_ids(workspace)
-    accepted = _accepted(run)  # raises before anything is written
+    facts, accepted = plan.recording_facts(recordings), _accepted(run)  # raises before anything is written
     check_text(workspace, text, judged=bool(judged))
-    clip_format = run.parameters.format
     used = recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"]
-    for own in used.unique() if clip_format.rate is None else ():
-        encoder(clip_format.encoding).check_rate(own)
-    reviewed = accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height
+    for own in used.unique() if run.format.rate is None else ():
+        encoder(run.format.encoding).check_rate(own)
     proof = ProofState.load(workspace)
     claim = selection_claim(proof)
-    parameters = run.parameters.to_json()
-    selected = workspace.report("select")
-    identity = {**parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
-    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
+    selected = workspace.report("select").get("facts", {})
+    identity = {**run.parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
+    logged = run.parameters | {"workspace": str(workspace.path), "corpus": str(layout), "jobs": site.jobs, "engine": site.engine}
     if run.packs.local != workspace.path / "packs":
         logged["packs"] = str(run.packs)
     withdrawn = workspace.withdrawn
     notes = _held_out_notes(run, withdrawn, selected)
-    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared(), worker_pool(engine, site) as run_tasks:
+    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared(), worker_pool(site) as run_tasks:
         card = restore_records(layout) if is_whole else ""
-        cut_before = _cut_and_measure(run, run_tasks) if run.signals else 0
+        cut_before = _cut_missing(run, run_tasks, facts)[2] if run.signals else 0
+        if run.signals:  # measured while they were cut
+            measure_segments(workspace, run_tasks, channel=run.format.channel, show=run.show, only=accepted["segment_id"])
         # The current table: a later selection replaces the file.
         run = replace(run, signals=False, table=freeze_table(workspace, layout.work / "segments.parquet", text))
         others = base.left_out(run.table) if base else []
-        results, lost, cut_now = _cut_and_pack(run, plan.recording_facts(recordings), run_tasks, site)
+        results, lost, cut_now = _cut_and_pack(run, facts, run_tasks)
         with progress("publish", 1, "corpus", show=False) as advance:
-            info = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
-            info |= {"identity": identity, "parameters": parameters, "versions": codec_versions()}
+            info = publish(layout, results, container, lost=lost, table=run.table, recordings=recordings, selection=selected)
+            info |= {"identity": identity, "parameters": run.parameters, "versions": codec_versions()}
             claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
-            info |= {"about": about.or_of(base.info if base else {}).to_dict(), "evidence": claim}
+            info |= {"about": about, "evidence": claim}
             info |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
             of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
             info["tombstones"] = merged(withdrawn, of_base).to_dicts()
-            own_card = publish_card(layout.folder, info, before=card)
+            if not publish_card(layout.folder, info, before=card):
+                notes.append(f"{layout}/{CARD} was edited and is not overwritten")
             layout.finish(info)
             advance(1)
     if base:
         _keep_splits(workspace, base)
-    notes += [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
-    if reviewed:
+    if reviewed := accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height:
         notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
     if others:
         notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
     if base and not any(version_of(shard.name) <= base.version for shard in results):
         notes.append(f"no clip of the base {base} is unchanged: was it made from this workspace?")
-    notes += plan.short_windows(accepted, run.parameters.limits.window)
-    facts = _facts(layout, info, results, num_cut=cut_before + cut_now, num_lost=len(lost), took=time.monotonic() - began)
+    notes += plan.short_windows(accepted, run.limits.window)
+    shown = _facts(layout, info, results, num_cut=cut_before + cut_now, num_lost=len(lost), took=time.monotonic() - began)
     problems = first_lines([f"{segment_id}: {why}" for segment_id, why in lost.iter_rows()], f"{layout}/rejected.parquet")
-    report = Report("materialize", facts, notes, problems=problems)
+    report = Report("materialize", shown, notes, problems=problems)
     workspace.save_report("materialize", report.to_dict())
     return report
 
@@ -203,7 +203,7 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
     if run.base is None:
         return []
     moved, shared = run.base.shared_with_train(tables.table_path(run.workspace), withdrawn)
-    if moved or (shared and not selected.get("facts", {}).get("parameters", {}).get("splits")):
+    if moved or (shared and not selected.get("parameters", {}).get("splits")):
         remedy = f"'nbaudio select {run.workspace.path} --splits {run.base}' keeps what it holds out"
         raise InputError(f"{moved or shared}; {remedy}")
     return [f"the given splits let train share something with held-out data: {shared}"] if shared else []
@@ -216,34 +216,23 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
         workspace.save(**{tables.EARLIER_SPLITS: kept})
 
 
-def _cut_and_measure(run: _Run, run_tasks: RunTasks) -> int:
-    """Cut and measure accepted segments in one pass, write their signals as columns, and return how many clips were cut."""
-    *_, num_cut = _cut_missing(run, run_tasks, plan.recording_facts(run.workspace.recordings))
-    channel, only = run.parameters.format.channel, _accepted(run)["segment_id"]
-    measure_segments(run.workspace, run_tasks, channel=channel, show=run.show, only=only)
-    return num_cut
-
-
-def _cut_and_pack(
-    run: _Run, facts: pl.DataFrame, run_tasks: RunTasks, site: EngineLocation
-) -> tuple[list[Shard], pl.DataFrame, int]:
+def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[list[Shard], pl.DataFrame, int]:
     """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
-    # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
-    here = EngineLocation(site.jobs) if run.packs.local is None else None
     for _ in range(_ATTEMPTS):
         assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
         num_cut += cut_now
         kept = run.base.keep_shards(run.layout, assigned) if run.base else []
         clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
-        how = (run.parameters.container, run.parameters.format)
+        how = (run.parameters["container"], run.format)
         rows = run.base.conformed if run.base else None
-        with worker_pool("loky", here) if here else nullcontext(run_tasks) as pool:
+        # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
+        here = worker_pool(EngineLocation("loky", run.site.jobs)) if run.packs.local is None else nullcontext(run_tasks)
+        with here as pool:
             written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
-        results = in_order([*kept, *written])
-        damaged = {result.damaged for result in results if result.damaged}
+        damaged = {result.damaged for result in written if result.damaged}
         if not damaged:
-            return results, lost, num_cut
+            return [*kept, *written], lost, num_cut
         for pack_path in damaged:
             if run.base and pack_path.startswith(f"{run.base}/"):
                 raise InputError(f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists all damage of the base")
@@ -295,12 +284,13 @@ def _accepted(run: _Run) -> pl.DataFrame:
 
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Cut what neither packs nor the base hold; return clips with shards, `segment_id` and `detail` of failures, number cut."""
-    clip_format, limits, base = run.parameters.format, run.parameters.limits, run.base
+    clip_format, limits, base = run.format, run.limits, run.base
+    version, taken = (base.version + 1, [shard["name"] for shard in base.info["shards"]]) if base else (1, [])
     accepted = _accepted(run)
     same = base.same_rows(run.table, run.workspace.recordings) if base else None
     sure = same.filter("same_audio") if same is not None else accepted.clear()
     new = accepted.join(sure, on="segment_id", how="anti", maintain_order="left")
-    new = plan.assign_windows(new, limits.window, label=f" v{base.version + 1}" if base else "")
+    new = plan.assign_windows(new, limits.window, label=f" v{version}" if base else "")
     new = new.with_columns(plan.clip_keys(new, facts, clip_format))
     have = index_of(run.packs)
     keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
@@ -310,10 +300,10 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     if num_missing:
         windows = plan.cut_windows(missing, facts, clip_format)
         del missing
-        tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, clip_format)
+        tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs)
         measured_as = dict(zip(new["clip_key"], signal_keys(new, facts, clip_format.channel), strict=True)) if run.signals else {}
         with progress("cut ", float(windows["seconds"].sum()) / 3600, "h of audio", show=run.show) as advance:
-            for result in cut_all(run_tasks, tasks, partial(cut, measured=run.signals), advance):
+            for result in cut_all(run_tasks, tasks, partial(cut, clip_format, measured=run.signals), advance):
                 if run.signals:
                     log_signals(run.workspace, {measured_as[key]: values for key, values in result.values.items()})
                 failures |= result.failures
@@ -328,27 +318,24 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
         detail = next(iter(failures.values()))
         raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
     clips = new.join(have, on="clip_key", how="inner", maintain_order="left")
-    num_cut = num_missing - len(failures)
-    if base is None or same is None:
-        assigned = plan.assign_shards(_with_facts(clips, facts, clip_format), limits)
-        return name_shards(assigned, run.parameters.container), lost, num_cut
-    # Without the hash of a recording, only the clip shows whether its audio has changed.
-    equal = same.filter(~pl.col("same_audio")).join(clips, on=["segment_id", "clip_sha256"], how="semi", maintain_order="left")
-    clips = clips.join(equal, on="segment_id", how="anti", maintain_order="left")
-    assigned = plan.assign_shards(_with_facts(clips, facts, clip_format), base.shard_limits(limits))
-    shards = [shard["name"] for shard in base.info["shards"]]
-    named = name_shards(assigned, run.parameters.container, version=base.version + 1, taken=shards)
-    kept = base.clips.join(pl.concat([sure, equal]), on="segment_id", how="semi", maintain_order="left")
-    return pl.concat([kept.select(named.columns), named.cast({"pack": pl.String})]), lost, num_cut
-
-
-def _with_facts(clips: pl.DataFrame, facts: pl.DataFrame, clip_format: plan.ClipFormat) -> pl.DataFrame:
-    """Add `sampling_rate`, `num_samples` and `duration_s` of the clips, and drop what shards do not need."""
+    if base is not None and same is not None:
+        # Without the hash of a recording, only the clip shows whether its audio has changed.
+        equal = same.filter(~pl.col("same_audio")).join(
+            clips, on=["segment_id", "clip_sha256"], how="semi", maintain_order="left"
+        )
+        clips = clips.join(equal, on="segment_id", how="anti", maintain_order="left")
+        kept = base.clips.join(pl.concat([sure, equal]), on="segment_id", how="semi", maintain_order="left")
+        limits = base.shard_limits(limits)
     rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
     rates = facts.select("recording_id", sampling_rate=rate)
-    known = clips.join(rates, on="recording_id", how="left", maintain_order="left").rename({"clip_samples": "num_samples"})
-    known = known.with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
-    return known.drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
+    clips = clips.join(rates, on="recording_id", how="left", maintain_order="left").rename({"clip_samples": "num_samples"})
+    clips = clips.with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
+    clips = clips.drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
+    name_of = partial(container_named(run.parameters["container"]).shard_name, version=version, taken=taken)
+    assigned = plan.assign_shards(clips, limits, name_of)
+    if base:
+        assigned = pl.concat([kept.select(assigned.columns), assigned.cast({"pack": pl.String})])
+    return assigned, lost, num_missing - len(failures)
 
 
 def _facts(

@@ -18,7 +18,7 @@ from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus.packs import cut_all, measure_windows
 from nbaudio.corpus.plan import ClipFormat, clip_keys, cut_tasks, cut_windows, recording_facts, with_audio
-from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
+from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace
 
@@ -70,9 +70,8 @@ def measure(
         [-9.03]
     """
     began = time.monotonic()
-    workspace, site = Workspace.open(workspace), EngineLocation(jobs, address, beam_options)
-    check_engine(engine, site)
-    with worker_pool(engine, site) as run_tasks:
+    workspace, site = Workspace.open(workspace), EngineLocation(engine, jobs, address, beam_options)
+    with worker_pool(site) as run_tasks:
         counts, lost = measure_segments(workspace, run_tasks, channel=channel, show=show_progress)
     seconds = time.monotonic() - began
     found = tables.read(workspace, ["clipped_share", "cut_start", "cut_end"])
@@ -106,7 +105,7 @@ def measure_segments(
     windows = cut_windows(missing, facts, signal_format(channel))
     hours, failures = float(windows["seconds"].sum()) / 3600, dict[str, str]()
     if len(windows):
-        tasks = cut_tasks(windows, facts, audio, location(workspace.path), signal_format(channel))
+        tasks = cut_tasks(windows, facts, audio, location(workspace.path))
         with progress("measure", hours, "h of audio", show=show) as advance:
             for result in cut_all(run_tasks, tasks, measure_windows, advance):
                 log_signals(workspace, result.values)

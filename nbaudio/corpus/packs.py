@@ -18,11 +18,11 @@ from nbaudio.audio import Recording, encode_clip, open_recording, resample_windo
 from nbaudio.audio.recordings import BufferedRecording
 from nbaudio.audio.signals import Value, window_signals
 from nbaudio.core.atomic import sha256_file
-from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
+from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip_queries
 from nbaudio.core.progress import progress_note
 from nbaudio.core.threads import ordered_map
 from nbaudio.corpus.containers.base import verified_clip
-from nbaudio.corpus.plan import CutTask, Source, cut_task
+from nbaudio.corpus.plan import ClipFormat, CutTask, Source, cut_task
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import RemoteNotFoundError
@@ -75,7 +75,7 @@ def _results(run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[
                 for source in task.sources:
                     seconds = task.seconds / len(task.sources)
                     try:
-                        yield from run_tasks(function, [cut_task([source], task.pack.parent, task.format, seconds)])
+                        yield from run_tasks(function, [cut_task([source], task.pack.parent, seconds)])
                     except WorkerLostError:
                         why = "the worker that decodes it is killed: it crashes a library, or needs too much memory"
                         yield CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows}, {})
@@ -89,7 +89,7 @@ def clip_of(recording: Recording, source: Source, window: Window, rate: int | No
     return resample_window(recording, start, stop, num_samples=source.num_samples, rate=rate, channel=channel)
 
 
-def cut(task: CutTask, *, measured: bool = False) -> CutResult:
+def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
     """Cut a task's windows, in order, into its pack, and measure them; report what fails. Runs in a worker."""
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
@@ -98,24 +98,18 @@ def cut(task: CutTask, *, measured: bool = False) -> CutResult:
     def encoded(recording: Recording, source: Source, window: Window) -> tuple[int, bytes]:
         if measured:
             values[window[0]] = _signals_of(recording, source, window)
-        clip = clip_of(recording, source, window, task.format.rate)
-        return len(clip), encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
+        clip = clip_of(recording, source, window, clip_format.rate)
+        return len(clip), encode_clip(clip, clip_format.rate or recording.sampling_rate, clip_format.encoding)
 
     # Not synced: the hashes detect what a power cut leaves.
     with task.pack.new() as partial, partial.open("wb") as file:
         for source in task.sources:
             start, before = file.tell(), len(index)
-            try:
-                for key, result in _read_windows(source, encoded, buffered=measured):
-                    if isinstance(result, str):
-                        failures[key] = result
-                    else:
-                        samples, data = result
-                        index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
-                        file.write(data)
-            except AudioError as error:
-                # Some of its clips may be of the old file, some of the new one.
-                failures |= dict.fromkeys((key for key, *_ in source.windows), str(error))
+            for key, (samples, data) in _source_windows(source, encoded, failures, buffered=measured):
+                index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
+                file.write(data)
+            # The file changed meanwhile: some of its clips may be of the old file, some of the new one.
+            if any(key in failures for key, *_ in index[before:]):
                 del index[before:]
                 file.seek(start)
                 file.truncate()
@@ -145,20 +139,12 @@ def task_windows(
 ) -> Iterator[tuple[str, Result]]:
     """Yield clip keys of a task with what `use` returns; add why others fail, also those of a file that changed meanwhile."""
     for source in task.sources:
-        try:
-            for key, result in _read_windows(source, use, buffered=buffered):
-                if isinstance(result, str):
-                    failures[key] = result
-                else:
-                    yield key, result
-        except AudioError as error:
-            failures.update(dict.fromkeys((key for key, *_ in source.windows), str(error)))
+        yield from _source_windows(source, use, failures, buffered=buffered)
 
 
-def _read_windows(
-    source: Source, use: Callable[[Recording, Source, Window], Result], *, buffered: bool = False
-) -> Iterator[tuple[str, str | Result]]:
-    """Yield clip keys of a recording with what `use` returns, or why it fails; raise AudioError where the file changed."""
+def _source_windows(
+    source: Source, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str], *, buffered: bool
+) -> Iterator[tuple[str, Result]]:
     try:
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
@@ -168,14 +154,14 @@ def _read_windows(
                 try:
                     used = use(recording, source, window)
                 except _BAD_AUDIO as error:
-                    yield window[0], f"{source.path.name}: {error}"
+                    failures[window[0]] = f"{source.path.name}: {error}"
                 else:
                     yield window[0], used
         # Remote files are checked when they are fetched; a file removed after the last window does no harm.
         if source.path.local is not None and source.path.local.exists():
             _check_unchanged(source)
     except _BAD_AUDIO as error:
-        raise AudioError(str(error)) from error
+        failures.update(dict.fromkeys((key for key, *_ in source.windows), strip_queries(str(error))))
 
 
 def _check_unchanged(source: Source) -> None:

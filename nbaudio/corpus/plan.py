@@ -1,7 +1,7 @@
 """Plan of a corpus: clip keys, tasks that cut windows into packs of clips, and the shard of each clip. Audio is not read."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import polars as pl
@@ -9,7 +9,6 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.corpus.layout import Layout
 from nbaudio.storage.archives import all_in_order, is_in_archive
 from nbaudio.storage.location import Location
 from nbaudio.storage.remote import Content, Remote
@@ -50,7 +49,6 @@ RECOGNIZED_FOLDER = "recognized"
 class Source:
     """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order."""
 
-    recording_id: str
     path: Location
     num_samples: int
     sha256: str | None
@@ -64,20 +62,8 @@ class CutTask:
     """Windows to cut into one pack."""
 
     pack: Location
-    format: ClipFormat
     sources: tuple[Source, ...]
     seconds: float
-
-
-@dataclass(frozen=True)
-class PackTask:
-    """One shard to write; `clips` has in its order `segment_id`, `split`, facts, and the location of each in a pack."""
-
-    layout: Layout
-    name: str
-    container: str
-    format: ClipFormat
-    clips: pl.DataFrame
 
 
 def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
@@ -128,13 +114,11 @@ def cut_windows(missing: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFor
     )
 
 
-def cut_tasks(
-    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Location, packs: Location, clip_format: ClipFormat
-) -> Iterator[CutTask]:
+def cut_tasks(windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Location, packs: Location) -> Iterator[CutTask]:
     """Make the cut tasks of windows from `cut_windows`, longest first so that the last workers end together."""
     if is_in_archive(audio_root):
         inside = facts.filter(~pl.col("path").str.contains("://", literal=True))
-        yield from _tar_cut_tasks(windows.join(inside, on="recording_id", how="semi"), inside, audio_root, packs, clip_format)
+        yield from _tar_cut_tasks(windows.join(inside, on="recording_id", how="semi"), inside, audio_root, packs)
         windows = windows.join(inside, on="recording_id", how="anti", maintain_order="left")
     # A recording stays in one task unless it is longer than one; short recordings share a task.
     wanted = min(max(float(windows["seconds"].sum()) / _MIN_TASKS, _MIN_TASK_SECONDS), _TASK_SECONDS)
@@ -149,7 +133,7 @@ def cut_tasks(
     for start, length, seconds in tasks.select("start", "len", "seconds").iter_rows():
         part = windows.slice(start, length).join(facts, on="recording_id", how="left", maintain_order="left")
         sources = [_source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
-        yield cut_task(sources, packs, clip_format, seconds)
+        yield cut_task(sources, packs, seconds)
 
 
 def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
@@ -157,9 +141,7 @@ def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
     return ((seconds.cum_sum() - seconds) // wanted).cast(pl.Int64)
 
 
-def _tar_cut_tasks(
-    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location, clip_format: ClipFormat
-) -> Iterator[CutTask]:
+def _tar_cut_tasks(windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location) -> Iterator[CutTask]:
     """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
     ordered = windows.join(facts, on="recording_id", how="left", maintain_order="left").sort("path", maintain_order=True)
     # The rows of each recording: few bytes each, as there may be some 100,000.
@@ -174,23 +156,23 @@ def _tar_cut_tasks(
         size += len(place.content.data) if place.content else 0
         seconds += float(frame["seconds"].sum())
         if size >= _TAR_TASK_BYTES:
-            yield cut_task(sources, packs, clip_format, seconds)
+            yield cut_task(sources, packs, seconds)
             sources, size, seconds = [], 0, 0.0
     if sources:
-        yield cut_task(sources, packs, clip_format, seconds)
+        yield cut_task(sources, packs, seconds)
 
 
-def cut_task(sources: Sequence[Source], packs: Location, clip_format: ClipFormat, seconds: float) -> CutTask:
+def cut_task(sources: Sequence[Source], packs: Location, seconds: float) -> CutTask:
     """Make a task whose pack is named after its clips."""
     keys = "\n".join(key for source in sources for key, *_ in source.windows)
-    return CutTask(packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", clip_format, tuple(sources), seconds)
+    return CutTask(packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", tuple(sources), seconds)
 
 
 def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
     """Make the source of some windows of one recording, which carry its facts."""
     first = windows.row(0, named=True)
     path = (audio_root / first["path"]).with_sha256(first["sha256"])
-    facts = {name: first[name] for name in ("recording_id", "num_samples", "sha256", "num_bytes")}
+    facts = {name: first[name] for name in ("num_samples", "sha256", "num_bytes")}
     own = tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows())
     return Source(path=path, version=first["mtime_ns" if path.local else "version"], windows=own, **facts)
 
@@ -236,8 +218,8 @@ def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
     ]
 
 
-def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
-    """Add `shard` and `shards` (of its split), and sort: windows or clips in the order of a hash, divided at equal bytes."""
+def assign_shards(clips: pl.DataFrame, limits: ShardLimits, name_of: Callable[[str, int, int], str]) -> pl.DataFrame:
+    """Add the `name` of the shard, and sort: windows or clips in the order of a hash, divided at equal bytes."""
     unit, *inside = ("window", "position") if "window" in clips.columns else ("segment_id",)
     size = (pl.col("length") + _CLIP_OVERHEAD_BYTES).sum().over("split", unit)
     first = pl.col(unit).is_first_distinct().over("split")
@@ -251,7 +233,9 @@ def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
     # If one clip is as large as several shards, there are fewer than bytes alone would ask for.
     number = (shard.rank("dense").over("split") - 1).cast(pl.Int64)
     assigned = ordered.with_columns(shard=number).drop("order", *inside)
-    return assigned.with_columns(shards=pl.col("shard").n_unique().over("split").cast(pl.Int64))
+    keys = assigned.select("split", "shard").unique(maintain_order=True).with_columns(shards=pl.len().over("split"))
+    named = keys.select("split", "shard", name=pl.Series([name_of(*row) for row in keys.rows()], dtype=pl.String))
+    return assigned.join(named, on=["split", "shard"], how="left", maintain_order="left").drop("shard")
 
 
 def digest(parts: Iterable[pl.DataFrame]) -> str:

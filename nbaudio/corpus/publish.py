@@ -9,7 +9,7 @@ from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import AudioError, ExistsError, InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report
-from nbaudio.corpus.card import CARD, About
+from nbaudio.corpus.card import CARD
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, read_corpus_info
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.hub import HubDataset, Upload
@@ -61,8 +61,11 @@ def publish(
     folder = folder_at(corpus)
     info = _finished_corpus(folder)
     uploads = _uploads(folder, info)
-    license_, basis = About.from_dict(info.get("about") or {}).license, " ".join((consent or "").split())
-    notes = _missing_permission(folder, license_, basis)
+    license_, basis = (info.get("about") or {}).get("licence"), " ".join((consent or "").split())
+    no_license = f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0"
+    no_consent = f"{folder}: recordings of people are personal data; state on which basis they may be published with --consent, "
+    no_consent += "such as --consent 'signed consent forms of all speakers'"
+    notes = [remedy for remedy, given in ((no_license, license_), (no_consent, basis)) if not given]
     if notes and not dry_run:
         raise InputError(notes[0])
     with convert_error(AudioError, NbaudioError):
@@ -120,14 +123,6 @@ def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
             raise InputError(f"{root / links[0]}: a link that points outside the corpus")
         uploads |= {part: Upload(root / part, size, sha256 if parts == [name] else None) for part, size in held.items()}
     return uploads
-
-
-def _missing_permission(folder: Folder, license_: str | None, consent: str) -> list[str]:
-    """Return what must be stated before anything is published."""
-    no_license = f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0"
-    no_consent = f"{folder}: recordings of people are personal data; state on which basis they may be published with --consent, "
-    no_consent += "such as --consent 'signed consent forms of all speakers'"
-    return [remedy for remedy, given in ((no_license, license_), (no_consent, consent)) if not given]
 
 
 def _look(dataset: HubDataset, *, dry_run: bool) -> list[str]:

@@ -1,8 +1,9 @@
 """Write shards: copy clips from packs into a container, with a record of each shard that a later run can keep."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,12 @@ import pyarrow as pa
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import atomic_write, raise_disk_full, sha256_path, size_of, write_json
 from nbaudio.core.progress import progress
-from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
-from nbaudio.corpus.containers.base import Shard, clips_in, version_of
+from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.corpus.plan import ClipFormat, PackTask, digest
+from nbaudio.corpus.plan import ClipFormat, digest
 from nbaudio.engine import RunTasks
 
 CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")  # of a clip, beside the metadata of its segment
@@ -32,45 +32,39 @@ _SHARDS_PER_READER = 4  # shards per reader for a good shuffle: neighbors then d
 _READERS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def pack(task: PackTask) -> Shard:
-    """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker."""
-    folder, name, split = task.layout.folder, task.name, task.clips["split"][0]
-    metadata = _metadata(task)
+def pack(layout: Layout, container: str, clip_format: ClipFormat, task: tuple[str, pl.DataFrame]) -> Shard:
+    """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker.
+
+    A task is the name and the clips, in their order: `segment_id`, `split`, facts, and the location of each in a pack.
+    """
+    name, clips = task
+    folder, split = layout.folder, clips["split"][0]
+    metadata = _metadata(layout.record(name, ".arrow"), clips)
     # The location of a clip in packs may change between runs, its bytes do not.
-    plan = digest(metadata.with_columns(task.clips["clip_sha256"]).iter_slices(1000))
+    plan = digest(metadata.with_columns(clips["clip_sha256"]).iter_slices(1000))
     record: dict[str, Any] = {}
     with suppress(OSError, ValueError):
-        record = json.loads(task.layout.record(name).read_text(encoding="utf8"))
-    rows = task.layout.record(name, ".parquet")
+        record = json.loads(layout.record(name).read_text(encoding="utf8"))
+    rows = layout.record(name, ".parquet")
     if record.get("plan") == plan and rows.is_file() and folder.holds(name, record["sha256"], record["bytes"]):
         return Shard(name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True)
     try:
-        with folder.new(name) as partial:
-            extension, rate = encoder(task.format.encoding).extension, task.format.rate
-            clips = read_clips(task.clips)
-            places = container_named(task.container).write(partial, metadata, clips, extension=extension, rate=rate)
-            sha256, num_bytes = sha256_path(partial), size_of(partial)
+        with folder.new(name) as path:
+            extension, rate = encoder(clip_format.encoding).extension, clip_format.rate
+            places = container_named(container).write(path, metadata, read_clips(clips), extension=extension, rate=rate)
+            sha256, num_bytes = sha256_path(path), size_of(path)
             offsets, lengths, files = zip(*places, strict=True)
             described = metadata.with_columns(
-                task.clips["clip_sha256"].alias("audio_sha256"),
+                clips["clip_sha256"].alias("audio_sha256"),
                 pl.Series("shard", [f"{name}/{file}" if file else name for file in files]),
                 pl.Series("offset", offsets, dtype=pl.Int64),
                 pl.Series("length", lengths, dtype=pl.Int64),
             )
             # The record before the final name: a shard with its final name is always known to be whole.
-            write_record(task.layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes})
+            write_record(layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes})
     except PackDamagedError as error:
         return Shard(name, split, len(metadata), 0, "", plan, rows, damaged=str(error))
     return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
-
-
-def name_shards(clips: pl.DataFrame, container: str, *, version: int = 1, taken: Sequence[str] = ()) -> pl.DataFrame:
-    """Replace `shard` and `shards` of `assign_shards` by the `name` of the shard; `taken` are names of older versions."""
-    naming = container_named(container).shard_name
-    keys = clips.select("split", "shard", "shards").unique(maintain_order=True)
-    names = [naming(*row, version=version, taken=taken) for row in keys.rows()]
-    named = keys.with_columns(name=pl.Series(names, dtype=pl.String))
-    return clips.join(named, on=["split", "shard", "shards"], how="left", maintain_order="left").drop("shard", "shards")
 
 
 def write_shards(
@@ -84,33 +78,24 @@ def write_shards(
     show: bool,
     conformed: Rows | None = None,
 ) -> list[Shard]:
-    """Write the shards of clips, or keep those that are whole; return them by split and name."""
+    """Write the shards of clips, or keep those that are whole; return them in any order."""
     shards = clips.group_by("name", maintain_order=True).agg(clips=pl.len())
-    names = shards["name"].to_list()
-    files = [layout.record(name, ".arrow") for name in names]
+    files = [layout.record(name, ".arrow") for name in shards["name"]]
     number_of = clips.select("segment_id", number=pl.col("name").rle_id())
     _partition_rows(table, number_of, files, conformed or (lambda part: conform(part, SEGMENTS, "segments")))
 
-    def tasks() -> Iterator[PackTask]:
+    def tasks() -> Iterator[tuple[str, pl.DataFrame]]:
         start = 0
-        for name, length in zip(names, shards["clips"], strict=True):
-            part = clips.slice(start, length).drop("name").with_columns(pl.col("pack").cast(pl.String))
-            yield PackTask(layout, name, container, clip_format, part)
+        for name, length in shards.iter_rows():
+            yield name, clips.slice(start, length).drop("name").with_columns(pl.col("pack").cast(pl.String))
             start += length
 
     results = []
     with progress("pack", len(shards), "shards", show=show) as advance:
-        for result in run_tasks(pack, tasks()):
+        for result in run_tasks(partial(pack, layout, container, clip_format), tasks()):
             results.append(result)
             advance(1)
-    return in_order(results)
-
-
-def in_order(shards: Iterable[Shard]) -> list[Shard]:
-    """Return shards by split, those of an older version first."""
-    found = list(shards)
-    order = ordered_splits(shard.split for shard in found)
-    return sorted(found, key=lambda shard: (order.index(shard.split), version_of(shard.name), shard.name))
+    return results
 
 
 def restore_records(layout: Layout) -> str:
@@ -137,15 +122,15 @@ def _partition_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path],
                 rows.write_ipc_stream(target, compat_level=pl.CompatLevel.oldest())
 
 
-def _metadata(task: PackTask) -> pl.DataFrame:
-    """Return the rows of the segments table that the shard holds, in its order, with the facts of their clips."""
+def _metadata(rows: Path, clips: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the segments table that a shard holds, in its order, with the facts of their clips."""
     parts = []
-    with pa.OSFile(str(task.layout.record(task.name, ".arrow"))) as file:
+    with pa.OSFile(str(rows)) as file:
         while file.tell() < file.size():
             parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
     segments = pl.concat(parts)
-    facts = [name for name in CLIP_FACTS if name in task.clips.columns]
-    ordered = task.clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
+    facts = [name for name in CLIP_FACTS if name in clips.columns]
+    ordered = clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
     return ordered.select(*segments.columns, *facts)
 
 

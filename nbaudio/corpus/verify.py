@@ -2,9 +2,9 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, TABLES, read_corpus_info, shard_names
-from nbaudio.engine import EngineLocation, check_engine, worker_pool
+from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.network import RemoteNotFoundError
@@ -31,16 +31,6 @@ _LOCATION = ["shard", "segment_id", "offset", "length", "num_samples", "sampling
 _COLUMNS = [*_LOCATION, "split", "duration_s", "speaker_id", "recording_id"]
 _DECODED = pl.Schema({"segment_id": pl.String, "audio_sha256": pl.String})
 _OTHER_BYTES = "its bytes are not those that were written"
-
-
-@dataclass(frozen=True)
-class _ShardTask:
-    folder: Folder
-    name: str
-    sha256: str
-    num_bytes: int
-    encoding: str
-    clips: pl.DataFrame
 
 
 def verify(
@@ -70,16 +60,15 @@ def verify(
     Raises:
         InputError: there is no corpus.json, or no such workspace.
     """
-    site = EngineLocation(jobs, address, beam_options)
-    check_engine(engine, site)
+    site = EngineLocation(engine, jobs, address, beam_options)
     kept = None if workspace is None else Workspace.open(workspace)
-    report = _report(folder_at(corpus), engine, site, show=show_progress)
+    report = _report(folder_at(corpus), site, show=show_progress)
     if kept is not None:
         kept.save_report("verify", report.to_dict())
     return report
 
 
-def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: bool) -> Report:
+def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
     if not folder.exists(CORPUS_JSON):
         hint = "an unfinished run: call materialize again" if folder.exists(IDENTITY) else "not a corpus"
         raise InputError(f"{folder}: no {CORPUS_JSON} ({hint})")
@@ -116,7 +105,7 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         if others and (others := others - shard_names(folder)):
             few = ", ".join(first_lines(sorted(others), "the folder", most=5))
             notes.append(f"not verified, as {CORPUS_JSON} does not list them: {few}")
-        found, decoded = _check_shards(folder, info, segments, engine, site, show=show)
+        found, decoded = _check_shards(folder, info, segments, site, show=show)
         problems += sorted(found)
         leaks, unproved = _check_splits(tables["segments.parquet"], info, decoded)
     problems += unproved
@@ -131,18 +120,18 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
 def _check_lists(folder: Folder, info: dict[str, Any], segments: pl.DataFrame) -> list[str]:
     """Compare shards and side files with what corpus.json and segments.parquet list."""
     shards = info["shards"]
-    listed = {shard["name"] for shard in shards}
     held = {shard["name"]: segments.filter(clips_in(shard["name"])).height for shard in shards}
     problems = [
         f"{shard['name']}: holds {held[shard['name']]} clips of segments.parquet; {CORPUS_JSON} says {shard['segments']}"
         for shard in shards
         if held[shard["name"]] != shard["segments"]
     ]
-    if len(listed) < len(shards):
+    if len(held) < len(shards):
         problems.append(f"{CORPUS_JSON}: a shard is listed twice")
     if lost := max(segments.height - sum(held.values()), 0):
         problems.append(f"segments.parquet: {lost:,} clips are in shards that {CORPUS_JSON} does not list")
-    problems += [f"{name}: not listed in {CORPUS_JSON}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
+    unlisted = shard_names(folder).difference(held, segments["shard"])
+    problems += [f"{name}: not listed in {CORPUS_JSON}" for name in sorted(unlisted)]
     sizes = info.get("table_bytes", {})
     side_files = {name: sha256 for name, sha256 in info["tables"].items() if name not in TABLES}
     other = (name for name, sha256 in side_files.items() if not folder.holds(name, sha256, sizes.get(name)))
@@ -150,20 +139,16 @@ def _check_lists(folder: Folder, info: dict[str, Any], segments: pl.DataFrame) -
 
 
 def _check_shards(
-    folder: Folder, info: dict[str, Any], segments: pl.DataFrame, engine: str | None, site: EngineLocation, *, show: bool
+    folder: Folder, info: dict[str, Any], segments: pl.DataFrame, site: EngineLocation, *, show: bool
 ) -> tuple[list[str], pl.DataFrame]:
     """Decode every clip; return problems, and a hash of the samples of each clip as `_DECODED`."""
-    encoding = info["parameters"]["encoding"]
+    check = partial(_check_shard, folder, info["parameters"]["encoding"])
     problems: list[str] = []
     decoded = [pl.DataFrame(schema=_DECODED)]
 
-    def tasks() -> Iterator[_ShardTask]:
-        for shard in info["shards"]:
-            clips = segments.filter(clips_in(shard["name"]))
-            yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_LOCATION))
-
-    with progress("verify", len(info["shards"]), "shards", show=show) as advance, worker_pool(engine, site) as run_tasks:
-        for bad, samples in run_tasks(_check_shard, tasks()):
+    tasks = ((shard, segments.filter(clips_in(shard["name"])).select(_LOCATION)) for shard in info["shards"])
+    with progress("verify", len(info["shards"]), "shards", show=show) as advance, worker_pool(site) as run_tasks:
+        for bad, samples in run_tasks(check, tasks):
             problems += bad
             decoded.append(samples)
             advance(1)
@@ -192,10 +177,10 @@ def _check_numbers(info: dict[str, Any], segments: pl.DataFrame, rejected: pl.Da
     if info["rejected"] != reasons:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
         problems.append(f"rejected.parquet: {rejected.height} rows ({counts}); corpus.json says otherwise")
-    ids = pl.concat([segments["segment_id"], rejected["segment_id"]])
-    problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
     keys = ("segment_id", "recording_id", "speaker_id")
     everything = pl.concat([segments.select(keys), rejected.select(keys)])
+    ids = everything["segment_id"]
+    problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
     withdrawn = everything.filter(is_withdrawn(everything, pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)))
     problems += [f"segment {key}: was withdrawn, but is still there" for key in withdrawn["segment_id"]]
     unexplained = rejected.filter(pl.col("reason").is_null())["segment_id"]
@@ -224,24 +209,25 @@ def _check_splits(segments: Path, info: dict[str, Any], decoded: pl.DataFrame) -
     return leaks, problems
 
 
-def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
-    """Return the problems of one shard, and a hash of the samples of each of its clips; runs in a worker."""
+def _check_shard(folder: Folder, encoding: str, task: tuple[dict[str, Any], pl.DataFrame]) -> tuple[list[str], pl.DataFrame]:
+    """Return the problems of a shard (its entry in corpus.json and its clips), and a hash of each clip's samples; in a worker."""
+    shard, own = task
     problems: list[str] = []
     decoded = [pl.DataFrame(schema=_DECODED)]
     hashes: dict[str, str] = {}
     sizes: dict[str, int] = {}
-    for name in task.clips["shard"].unique():
+    files = own.partition_by("shard", as_dict=True, include_key=False)
+    for (name,) in files:
         with suppress(InputError, AudioError):  # reading it says what is wrong
-            sizes[name] = task.folder.size(name)
-    wrong = _wrong_size(task.name, sum(sizes.values()), task.num_bytes) if len(sizes) == task.clips["shard"].n_unique() else None
-    if wrong and task.folder.place.local is None:
+            sizes[name] = folder.size(name)
+    wrong = _wrong_size(shard["name"], sum(sizes.values()), shard["bytes"]) if len(sizes) == len(files) else None
+    if wrong and folder.place.local is None:
         return [f"{wrong}; its clips are not checked"], decoded[0]
-    for (shard,), clips in task.clips.group_by("shard", maintain_order=True):
-        name = str(shard)
+    for (name,), clips in files.items():
         try:
-            with task.folder.local(name) as path:
+            with folder.local(name) as path:
                 hashes[name] = "" if wrong else sha256_file(path)
-                bad, samples = _check_file(path, clips.drop("shard"), task.encoding)
+                bad, samples = _check_file(path, clips, encoding)
         except InputError as error:
             absent = isinstance(error.__cause__, FileNotFoundError | RemoteNotFoundError)
             problems.append(f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}")
@@ -252,10 +238,10 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
             decoded.append(samples)
     if wrong:
         problems.insert(0, wrong)
-    elif len(hashes) == task.clips["shard"].n_unique():
-        inside = {name.removeprefix(f"{task.name}/"): sha256 for name, sha256 in hashes.items()}
-        if (hashes.get(task.name) or sha256_listed(inside)) != task.sha256:
-            problems.insert(0, f"{task.name}: {_OTHER_BYTES}")
+    elif len(hashes) == len(files):
+        inside = {name.removeprefix(f"{shard['name']}/"): sha256 for name, sha256 in hashes.items()}
+        if (hashes.get(shard["name"]) or sha256_listed(inside)) != shard["sha256"]:
+            problems.insert(0, f"{shard['name']}: {_OTHER_BYTES}")
     return problems, pl.concat(decoded)
 
 

@@ -54,7 +54,7 @@ def _is_current(workspace: Workspace, held: Base) -> bool:
     if lacks_text or held.info["identity"].get("selection") != selection_hash(workspace, text):
         return False
     recordings = workspace.recordings.select(_AUDIO)
-    sources = pl.DataFrame(held.info["sources"], schema={name: recordings.schema[name] for name in _AUDIO})
+    sources = pl.DataFrame(held.info.get("sources", []), schema={name: recordings.schema[name] for name in _AUDIO})
     if len(sources.join(recordings, on=_AUDIO, how="anti", nulls_equal=True)):
         return False
     with TemporaryDirectory(dir=workspace.path, prefix=".") as scratch:

@@ -33,7 +33,7 @@ _EMPTY_LINES: dict[str, dict[str, Any]] = {
     CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
 }
 _WORD = re.compile(r"[\s:,;'\"()]+")
-_encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 def withdraw(
@@ -73,7 +73,8 @@ def withdraw(
         ['b']
     """
     workspace = Workspace.open(workspace)
-    named = {"speaker": _ids(speaker), "recording": _ids(recording), "segment": _segment_ids(segments)}
+    given = {"speaker": as_ids(speaker, "speaker"), "recording": as_ids(recording, "recording")}
+    named = {kind: list(dict.fromkeys(ids)) for kind, ids in (given | {"segment": _segment_ids(segments)}).items()}
     reason = " ".join(why.split())
     if not reason:
         raise InputError("why is empty: give a reason, such as 'consent withdrawn'")
@@ -125,14 +126,10 @@ def withdraw(
     return report
 
 
-def _ids(given: str | Sequence[str]) -> list[str]:
-    return list(dict.fromkeys([given] if isinstance(given, str) else given))
-
-
 def _segment_ids(given: str | Path | Ids) -> list[str]:
     """Return the ids that a file lists, or ids as they are."""
     if not isinstance(given, str | Path):
-        return list(dict.fromkeys(as_ids(given)))
+        return as_ids(given)
     path = Path(given)
     try:
         if path.suffix.lower() in ("", ".txt", ".list"):
@@ -148,7 +145,7 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
         raise InputError(f"{path}: cannot be read as a list of segment ids ({error})") from error
     if not (ids := [key for line in found if (key := line.strip())]):
         raise InputError(f"{path}: lists no segment; expected an id in each line")
-    return list(dict.fromkeys(ids))
+    return ids
 
 
 def _check_known(workspace: Workspace, named: Mapping[str, list[str]], rows: pl.DataFrame, known: Collection[str]) -> None:
@@ -203,7 +200,7 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
         if path.exists():
             lines = [{**line, **empty} if line.get("segment_id") in ids else line for line in parse_lines(path.read_bytes())]
             with atomic_write(path) as partial:
-                partial.write_bytes(b"".join(_encode(line) + b"\n" for line in lines))
+                partial.write_bytes(_encode_lines(lines))
 
 
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
@@ -290,6 +287,6 @@ def _forget_recognized(workspace: Workspace, ids: Set[str], kept: Set[str]) -> N
     for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
         lines = [line for line in parse_lines(path.read_bytes()) if line.get("clip_key") in kept]
         with atomic_write(path) as partial:
-            partial.write_bytes(b"".join(_encode(line) + b"\n" for line in lines))
+            partial.write_bytes(_encode_lines(lines))
         if tables.table_path(workspace, table := f"{RECOGNIZED_FOLDER}/{path.stem}.problems").exists():
             tables.write(workspace, workspace.table(table).filter(~pl.col("segment_id").is_in([*ids])), table=table)

@@ -59,10 +59,13 @@ class Stream:
                     self._taken += 1
                     yield clips if self.listed else clips[0]
 
-    def of(self, share: Partition, *, epoch: int | None = None, threads: int | None = None) -> "Stream":
-        """Return the same stream for another consumer or epoch, from its beginning."""
+    def of(self, share: Partition, *, epoch: int | None = None, worker: Any = None) -> "Stream":
+        """Return the same stream for another consumer or epoch, from its beginning; a DataLoader's `worker` takes its part."""
         order = self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
-        return Stream(self.clips, order, share, threads=threads or self.threads)
+        if worker is None:
+            return Stream(self.clips, order, share, threads=self.threads)
+        part = share.part(worker.id, worker.num_workers)
+        return Stream(self.clips, order, part, threads=max(1, self.threads // worker.num_workers))
 
     def state_dict(self) -> dict[str, Any]:
         """Return this consumer's position: plain numbers and text, for JSON or a checkpoint."""
@@ -127,22 +130,21 @@ class Stream:
         """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
         tasks: deque[_Task] = deque()
         for block in self._blocks():
-            following = self._request(block, fetchers)
-            while tasks:
+            of_block_before = len(tasks)
+            tasks += self._request(block, fetchers)
+            for _ in range(of_block_before):
                 yield tasks.popleft()
-            tasks = following
         while tasks:
             yield tasks.popleft()
 
-    def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> deque[_Task]:
+    def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
         """Request the audio of some steps, in the order of need; return the tasks that decode it."""
         where: dict[int, tuple[int, Future[bytes], int, int]] = {}
         needed = list(dict.fromkeys(steps.members.tolist()))
         for request in self.clips.requests(np.array(needed)):
             future = fetchers.submit(self.clips.read, request.shard, request.start, request.stop)
             where |= {clip: (clip, future, start, end) for clip, start, end in request.clips}
-        parts = [needed[at : at + _AT_ONCE] for at in range(0, len(needed), _AT_ONCE)]
-        return deque([where.pop(clip) for clip in part] for part in parts)
+        return ([where.pop(clip) for clip in needed[at : at + _AT_ONCE]] for at in range(0, len(needed), _AT_ONCE))
 
     def _decode(self, task: _Task) -> list[Clip]:
         clips = [self.clips.decoded(clip, memoryview(data.result())[start:end]) for clip, data, start, end in task]

@@ -26,7 +26,7 @@ from nbaudio.corpus.plan import (
     recording_facts,
     with_audio,
 )
-from nbaudio.engine import EngineLocation, check_engine, worker_pool
+from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.location import location
@@ -83,8 +83,7 @@ def recognize(
         ['16000 samples']
     """
     began = time.monotonic()
-    workspace, site = Workspace.open(workspace), EngineLocation(jobs, address, beam_options)
-    check_engine(engine, site)
+    workspace, site = Workspace.open(workspace), EngineLocation(engine, jobs, address, beam_options)
     if batch < 1:
         raise InputError(f"batch must be 1 or more, not {batch}")
     recognizer = Recognizer.of(with_)
@@ -101,8 +100,8 @@ def recognize(
     hours = float(windows["seconds"].sum()) / 3600
     texts, failures = dict[str, str](), dict[str, str]()
     if len(windows):
-        tasks = cut_tasks(windows, facts, audio, location(workspace.path), RECOGNIZED)
-        with progress("recognize", hours, "h of audio", show=show_progress) as advance, worker_pool(engine, site) as run_tasks:
+        tasks = cut_tasks(windows, facts, audio, location(workspace.path))
+        with progress("recognize", hours, "h of audio", show=show_progress) as advance, worker_pool(site) as run_tasks:
             for result in cut_all(run_tasks, tasks, partial(_recognize_task, recognizer, batch), advance):
                 append_lines(ledger, _lines(recognizer.version, result.values.items()))
                 texts |= result.values

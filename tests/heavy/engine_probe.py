@@ -14,7 +14,7 @@ from nbaudio.engine import EngineLocation, worker_pool
 
 def main(engine: str, address: str | None = None) -> None:
     found = {}
-    with worker_pool(engine, EngineLocation(2, address)) as run:
+    with worker_pool(EngineLocation(engine, 2, address)) as run:
         found["values"] = sorted(run(parse_size, [f"{number}kB" for number in range(1, 41)]))
         try:
             list(run(parse_size, ["1kB", "a lot", "2kB"]))

@@ -43,12 +43,12 @@ def test_workers_of_a_cluster_that_are_killed_are_made_up_for(workspace, tmp_pat
 
 def test_tasks_of_a_worker_that_is_killed_are_done_by_others(tmp_path):
     tasks = [tmp_path / str(number) for number in range(9)]
-    with worker_pool("loky", EngineLocation(2)) as run:
+    with worker_pool(EngineLocation("loky", 2)) as run:
         assert sorted(run(die_once, tasks)) == sorted(map(str, tasks))
 
 
 def test_a_task_that_always_kills_its_worker_ends_the_run_in_one_line(tmp_path):
-    with pytest.raises(WorkerLostError, match="lost 3 times over the same tasks"), worker_pool("loky", EngineLocation(2)) as run:
+    with pytest.raises(WorkerLostError, match="lost 3 times over the same tasks"), worker_pool(EngineLocation("loky", 2)) as run:
         list(run(die_unless, ["good", "bad", "good"]))
 
 

@@ -24,16 +24,15 @@ _AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
     """Write one Parquet file; see `registry.WriteShard`."""
     schema = _schema(metadata, rate, extension)
-    plain = "audio.bytes"
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     columns = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
-    # The options take the paths of columns in Parquet, which an empty file has.
-    leaves = [plain, "audio.path", *(columns.column(i).path for i in range(2, len(columns)))]
+    # The options take the paths of columns in Parquet, which an empty file has; the audio is stored plain.
+    leaves = [columns.column(number).path for number in range(len(columns))]
+    described = [name for name in leaves if name != "audio.bytes"]
     heads: list[tuple[int, bytes]] = []
     clips = iter(audio)
-    codecs = {name: "NONE" if name == plain else "ZSTD" for name in leaves}
-    described = [name for name in leaves if name != plain]
+    codecs = dict.fromkeys(leaves, "NONE") | dict.fromkeys(described, "ZSTD")
     with pq.ParquetWriter(path, schema, compression=codecs, use_dictionary=False, write_statistics=described) as writer:
         for part in metadata.iter_slices(_ROW_GROUP):
             data = list(islice(clips, len(part)))

@@ -40,11 +40,7 @@ class _Cuts:
     def __iter__(self) -> Iterator[Any]:
         from torch.utils.data import get_worker_info
 
-        stream = self.stream
-        share, threads = stream.share, stream.threads
-        if worker := get_worker_info():
-            share, threads = share.part(worker.id, worker.num_workers), max(1, threads // worker.num_workers)
-        for step in stream.of(share, threads=threads):
+        for step in self.stream.of(self.stream.share, worker=get_worker_info()):
             yield from map(_cut, step if isinstance(step, list) else [step])
 
 

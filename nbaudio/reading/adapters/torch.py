@@ -110,11 +110,8 @@ class _StreamDataset:
         self._running, self._states = None, states
 
     def _started(self) -> Stream:
-        share, threads = _ranked(self._stream.share), self._stream.threads
-        if worker := _torch().utils.data.get_worker_info():
-            share = share.part(worker.id, worker.num_workers)
-            threads = max(1, threads // worker.num_workers)
-        stream = self._stream.of(share, epoch=int(self._epoch), threads=threads)
+        worker = _torch().utils.data.get_worker_info()
+        stream = self._stream.of(_ranked(self._stream.share), epoch=int(self._epoch), worker=worker)
         if self._states is not None:
             stream.load_state_dict(self._states)
         return stream
