@@ -32,29 +32,22 @@ def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFram
         ((2 * facts["num_samples"] * _MICRO + rate) // (2 * rate)).alias("_micros"),
         _whole=whole & facts["num_samples"].is_not_null(),
     )
-    undivided = {"_from": pl.lit(0), "_to": pl.col("_micros"), "_own": pl.when(whole).then("_id")}
-    placed = _divide(placed, windows) if windows else placed.with_columns(**undivided)
-    start, end = (pl.when("_whole").then(_decimal(pl.col(micros))) for micros in ("_from", "_to"))
-    filled = placed.with_columns(
-        segment_id=pl.coalesce("segment_id", "_own"),
-        source_start=start.otherwise("source_start"),
-        source_end=end.otherwise("source_end"),
-    )
-    return filled.select(frame.columns)
-
-
-def _divide(placed: pl.DataFrame, windows: Windows) -> pl.DataFrame:
-    """Return a row for every window of a whole recording; all others as they are."""
-    step = int(windows.seconds * _MICRO)
-    count = (pl.col("_micros") + (step - 1 if windows.partial else 0)) // step
+    # A recording that is not divided is one window.
+    step = pl.lit(int(windows.seconds * _MICRO)) if windows else pl.col("_micros")
+    count = (pl.col("_micros") + (step - 1 if windows is None or windows.partial else 0)) // step
     begin = pl.col("_window") * step
+    own = pl.when(whole & ~pl.col("_whole") if windows else whole).then("_id")
     rows = placed.with_columns(
+        segment_id=pl.coalesce("segment_id", own),
         _window=pl.int_ranges(0, pl.when("_whole").then(count).otherwise(1), dtype=pl.Int64),
-        _own=pl.when(~pl.col("_whole") & pl.col("source_start").is_null()).then("_id"),
     ).explode("_window", empty_as_null=False)
     # A remainder of less than half a sample gives no window.
     inside = ~pl.col("_whole") | ((begin * pl.col("_rate") + _MICRO // 2) // _MICRO < pl.col("_samples"))
-    return rows.filter(inside).with_columns(_from=begin, _to=pl.min_horizontal(begin + step, "_micros"))
+    filled = rows.filter(inside).with_columns(
+        source_start=pl.when("_whole").then(_decimal(begin)).otherwise("source_start"),
+        source_end=pl.when("_whole").then(_decimal(pl.min_horizontal(begin + step, "_micros"))).otherwise("source_end"),
+    )
+    return filled.select(frame.columns)
 
 
 def _decimal(micros: pl.Expr) -> pl.Expr:
