@@ -80,8 +80,7 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) ->
 
 def judge(frame: pl.DataFrame, placed: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Return the segments table: `frame` as placed, rejected with the first rule that a segment breaks."""
-    decided = placed.with_columns(_first_failure(recordings)).with_columns(_decision())
-    found = decided.select("segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason")
+    found = _decided(placed, recordings).select("segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason")
     return conform(pl.concat([found, frame.drop("name", "segment_id", strict=False)], how="horizontal"), SEGMENTS, "segments")
 
 
@@ -247,14 +246,12 @@ def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) 
         part.select(*columns, blank, channels.source_channel(part))
         for part in (held.join(rows, on="segment_id", how="anti", maintain_order="left"), rows)
     )
-    found = with_recordings(every, recordings).select(_first_failure(recordings)).tail(len(rows))
-    return rows.with_columns(found["reason"]).with_columns(_decision().cast(SEGMENTS["decision"]))
+    found = _decided(with_recordings(every, recordings), recordings).tail(len(rows))
+    return rows.with_columns(found["reason"], found["decision"].cast(SEGMENTS["decision"]))
 
 
-def _first_failure(recordings: pl.DataFrame) -> pl.Expr:
+def _decided(placed: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     rules = segment_failures(recordings).items()
-    return pl.coalesce(pl.when(broken.fill_null(value=False)).then(pl.lit(rule)) for rule, broken in rules).alias("reason")
-
-
-def _decision() -> pl.Expr:
-    return pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject")).alias("decision")
+    broken = pl.coalesce(pl.when(holds.fill_null(value=False)).then(pl.lit(rule)) for rule, holds in rules)
+    decision = pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject"))
+    return placed.with_columns(reason=broken).with_columns(decision=decision)
