@@ -85,11 +85,10 @@ def judge(frame: pl.DataFrame, placed: pl.DataFrame, recordings: pl.DataFrame) -
 
 
 _PLACE = ("recording_id", "source_start", "source_end", "source_channel")
-_SCORES = ("similarity", "wer", "cer", *NORMALIZED)
 # Compared in their own way, or not at all.
 _APART = (
     *("segment_id", *_PLACE, "start_sample", "end_sample", "text", "text_raw", "asr_text", "word_times"),
-    *(*_SCORES, "split", "decision", "reason"),
+    *("similarity", "wer", "cer", *NORMALIZED, "split", "decision", "reason"),
 )
 # How a row differs from the table; as columns they have a prefix that no column of a source has.
 KINDS = ("new", "text", "times", "audio", "hypothesis", "metadata", "audio_arrived")
@@ -201,10 +200,9 @@ def merge_segments(
     # Rows that the source no longer has, in recordings with other audio.
     again = missing.filter(pl.any_horizontal(audio.values()))
     if len(again):
-        apart = held.join(again.lazy().select("segment_id", _ROW), on="segment_id").sort(_ROW).drop("text_corrected").collect()
-        frame = apart.with_columns(name="recording_id").drop(
-            _ROW, "recording_id", "start_sample", "end_sample", "decision", "reason"
-        )
+        apart = held.join(again.lazy().select("segment_id", _ROW), on="segment_id").sort(_ROW).collect()
+        made = (_ROW, "recording_id", "start_sample", "end_sample", "decision", "reason", "text_corrected")
+        frame = apart.with_columns(name="recording_id").drop(made, strict=False)
         audit = apart.select(name="recording_id", recording_id="recording_id").unique()
         moved = judge(frame, place(frame, audit, recordings), recordings).with_columns(apart[_ROW], **audio)
         rows = pl.concat([rows, moved.with_columns(split=pl.lit(None, pl.String))], how="diagonal_relaxed")
@@ -216,9 +214,7 @@ def merge_segments(
 def _uncorrected(workspace: Workspace) -> pl.LazyFrame:
     """Scan the segments table with the source's words where a reviewer corrected them, and `text_corrected`."""
     held = tables.scan(workspace)
-    if "text_corrected" not in held.collect_schema():
-        return held.with_columns(text_corrected=pl.lit(None, pl.String))
-    if not table_path(workspace, tables.CORRECTED_TEXTS).exists():
+    if "text_corrected" not in held.collect_schema() or not table_path(workspace, tables.CORRECTED_TEXTS).exists():
         return held
     before = tables.scan(workspace, table=tables.CORRECTED_TEXTS).select("segment_id", before="text")
     joined = held.join(before, on="segment_id", how="left", maintain_order="left")
