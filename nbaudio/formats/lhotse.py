@@ -23,7 +23,6 @@ _ENDINGS = (".jsonl", ".jsonl.gz")
 # A name is a kind and a split, such as ``corpus_recordings_train.jsonl.gz``.
 _MANIFEST = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
-_ZERO = msgspec.Raw(b"0")
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
@@ -57,7 +56,7 @@ class _Supervision(msgspec.Struct):
 class _Cut(msgspec.Struct):
     id: str
     type: str = "MonoCut"
-    start: msgspec.Raw = _ZERO
+    start: msgspec.Raw = msgspec.Raw(b"0")
     supervisions: list[_Supervision] = []
     recording: _Recording | None = None
 
