@@ -110,34 +110,32 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
     input_guards.check_regular(source)
     with source.open("rb") as file:
 
-        def texts() -> Iterator[bytes]:
+        def texts() -> Iterator[tuple[int, bytes]]:
+            first = 1
             while text := file.read(_BLOCK_BYTES):
                 rest = file.readline(input_guards.MAX_TEXT_BYTES + 1)
                 input_guards.check_line(rest, source)
-                yield text + rest
+                yield first, text + rest
+                first += text.count(b"\n") + rest.count(b"\n")
 
-        before = 0
-        for block, lines in ordered_map(lambda text: _block(text, kinds), texts(), jobs=_READERS, ahead=1):
-            problems = [(before + line, reason) for line, reason in block.problems]
-            yield block._replace(values=block.values.with_columns(pl.col("line") + before), problems=problems)
-            before += lines
+        yield from ordered_map(lambda numbered: _block(*numbered, kinds), texts(), jobs=_READERS, ahead=1)
 
 
-def _block(text: bytes, kinds: Mapping[str, Kind]) -> tuple[Block, int]:
-    """Read lines, numbered from 1, all at once or, where any is not plain, one by one; return also how many there are."""
+def _block(first: int, text: bytes, kinds: Mapping[str, Kind]) -> Block:
+    """Read lines, numbered from `first`, all at once or, where any is not plain, one by one."""
     characters = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(characters == _LINE_FEED) + 1
     edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(np.int64)
     try:
-        values, problems = _plain(text, edges, kinds), list[tuple[int, str]]()
+        values, problems = _plain(first, text, edges, kinds), list[tuple[int, str]]()
     except (pa.ArrowInvalid, _OddError):
-        values, problems = _one_by_one(text, kinds)
+        values, problems = _one_by_one(first, text, kinds)
     # Characters from U+0300 on, which NFC may compose, have a byte of 0xCC or more, or are escaped.
     composed = b"\\" not in text and int(characters.max()) < 0xCC
-    return Block(values, problems, composed), len(edges) - 1
+    return Block(values, problems, composed)
 
 
-def _plain(text: bytes, edges: NDArray[np.int64], kinds: Mapping[str, Kind]) -> pl.DataFrame:
+def _plain(first: int, text: bytes, edges: NDArray[np.int64], kinds: Mapping[str, Kind]) -> pl.DataFrame:
     """Parse plain lines with Arrow; raise `pa.ArrowInvalid` or `_OddError` where any line is blank, broken or of an odd type."""
     count = len(edges) - 1
     texts = pa.LargeStringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text))
@@ -152,13 +150,13 @@ def _plain(text: bytes, edges: NDArray[np.int64], kinds: Mapping[str, Kind]) -> 
         raise _OddError
     lines = pl.Series(texts)
     columns = [kind.fast(name, table[name].combine_chunks(), lines) for name, kind in kinds.items()]
-    return pl.DataFrame([pl.int_range(1, count + 1, dtype=pl.UInt32, eager=True).alias("line"), *columns])
+    return pl.DataFrame([pl.int_range(first, first + count, dtype=pl.UInt32, eager=True).alias("line"), *columns])
 
 
-def _one_by_one(text: bytes, kinds: Mapping[str, Kind]) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+def _one_by_one(first: int, text: bytes, kinds: Mapping[str, Kind]) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
     problems: list[tuple[int, str]] = []
     rows = []
-    for number, line in enumerate(BytesIO(text), 1):
+    for number, line in enumerate(BytesIO(text), first):
         if not line.strip():
             continue
         try:
