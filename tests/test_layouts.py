@@ -28,7 +28,7 @@ from nbaudio.audio import read_clip
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.times import to_samples
-from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Windows, collect_rows
+from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, collect_rows
 from nbaudio.sources.ingest import READERS
 from nbaudio.sources.place_segments import fill_times
 from nbaudio.storage.workspace import Workspace
@@ -221,7 +221,7 @@ def test_windows_cover_a_recording_without_gap_or_overlap(tenths, rate, seconds,
     frame = pl.DataFrame({"name": ["a.wav"], "source_start": [None], "source_end": [None]}, schema_overrides=TRANSCRIPTS)
     audit = pl.DataFrame({"name": ["a.wav"], "recording_id": ["a"]})
     recordings = pl.DataFrame({"recording_id": ["a"], "sampling_rate": [rate], "num_samples": [num_samples]})
-    placed = fill_times(frame, audit, recordings, Windows(seconds, partial))
+    placed = fill_times(frame, audit, recordings, (seconds, partial))
     found = [
         (to_samples(start, rate), min(to_samples(end, rate), num_samples))
         for start, end in placed.select("source_start", "source_end").iter_rows()

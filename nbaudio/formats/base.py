@@ -35,13 +35,6 @@ class Problem(NamedTuple):
     reason: str
 
 
-class Windows(NamedTuple):
-    """Windows that whole recordings are divided into: their length in seconds, and whether a shorter last one is kept."""
-
-    seconds: Decimal
-    partial: bool
-
-
 @dataclass(frozen=True)
 class Transcripts:
     """The transcripts of a source."""
@@ -55,7 +48,7 @@ class Transcripts:
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
     audio_root: Path | str | None = None  # where the source itself brings its recordings; `--audio` takes precedence
     embedded: Iterable[tuple[str, bytes]] | None = None  # names and bytes of recordings, which ingest writes into the workspace
-    windows: Windows | None = None  # how to divide whole recordings
+    windows: tuple[Decimal, bool] | None = None  # of whole recordings: seconds, and whether a shorter last one is kept
     columns: Mapping[str, str] = field(default_factory=dict)  # that fields were read from, such as ``{"text": "sentence"}``
     notes: Sequence[str] = ()  # what to report about how the source was read
 

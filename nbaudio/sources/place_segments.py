@@ -2,19 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 import polars as pl
 
 from nbaudio.core import channels, name_matching, tables, times
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, conform, is_score, segment_failures, table_path, with_recordings
-from nbaudio.formats.base import Windows
 from nbaudio.storage.workspace import Workspace
 
 _MICRO = 1_000_000  # units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
 
 
-def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: Windows | None) -> pl.DataFrame:
+def fill_times(
+    frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: tuple[Decimal, bool] | None
+) -> pl.DataFrame:
     """Fill in times of whole recordings with audio, in a row per window if divided; without own ids, those of recordings."""
     whole = tables.whole_recording()
     if not frame.select(whole.any()).item():
@@ -32,9 +34,9 @@ def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFram
         ((2 * facts["num_samples"] * _MICRO + rate) // (2 * rate)).alias("_micros"),
         _whole=whole & facts["num_samples"].is_not_null(),
     )
-    # A recording that is not divided is one window.
-    step = pl.lit(int(windows.seconds * _MICRO)) if windows else pl.col("_micros")
-    count = (pl.col("_micros") + (step - 1 if windows is None or windows.partial else 0)) // step
+    seconds, partial = windows or (None, True)  # a recording that is not divided is one window
+    step = pl.lit(int(seconds * _MICRO)) if seconds else pl.col("_micros")
+    count = (pl.col("_micros") + (step - 1 if partial else 0)) // step
     begin = pl.col("_window") * step
     own = pl.when(whole & ~pl.col("_whole") if windows else whole).then("_id")
     rows = placed.with_columns(
