@@ -181,7 +181,7 @@ class CountedRow(dict):
 
 def test_few_rows_are_objects_at_once(tmp_path):
     rows = (CountedRow(name=f"{number}.wav", text="c\u030c", source_split="x") for number in range(35_000))
-    found = collect_rows(tmp_path, rows, further=("segment_id", "source_split"), expected="rows")
+    found = collect_rows(tmp_path, rows, further=("source_split", "language"), expected="rows")
     assert found.frame["name"].to_list() == [f"{number}.wav" for number in range(35_000)]
     assert found.frame.columns == [*TRANSCRIPTS, "source_split"]
     assert found.frame["text"].unique().to_list() == ["č"]
@@ -218,7 +218,7 @@ def test_a_whole_recording_ends_at_its_last_sample(tmp_path, rate, num_samples):
 )
 def test_windows_cover_a_recording_without_gap_or_overlap(tenths, rate, seconds, partial):
     num_samples = max(1, tenths * rate // 100)
-    frame = pl.DataFrame({"name": ["a.wav"], "source_start": [None], "source_end": [None]}, schema_overrides=TRANSCRIPTS)
+    frame = pl.DataFrame([{"name": "a.wav"}], schema=TRANSCRIPTS)
     audit = pl.DataFrame({"name": ["a.wav"], "recording_id": ["a"]})
     recordings = pl.DataFrame({"recording_id": ["a"], "sampling_rate": [rate], "num_samples": [num_samples]})
     placed = fill_times(frame, audit, recordings, (seconds, partial))

@@ -18,7 +18,7 @@ from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 
 #: The columns that every reader returns first.
 TRANSCRIPTS = pl.Schema(
-    dict.fromkeys(("name", "source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
+    dict.fromkeys(("name", "segment_id", "source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
     | {"word_times": tables.WORD_TIMES}
 )
 
@@ -39,11 +39,11 @@ class Problem(NamedTuple):
 class Transcripts:
     """The transcripts of a source."""
 
-    # One row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the source's own
-    # characters; both null mean the whole recording), `text` (NFC), `text_raw` (null if it is the same), `asr_text` (null where
-    # there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's start), and further columns. Known ones are
-    # `segment_id`, `source_split`, `source_duration` (seconds, checked against the audio), `source_recording` (the source's id of
-    # the recording) and `source_channel` (see `nbaudio.core.channels`).
+    # One row per segment in source order: `name` of the recording, `segment_id` (null where the source has none), `source_start`
+    # and `source_end` (seconds, the source's own characters; both null mean the whole recording), `text` (NFC), `text_raw` (null
+    # if it is the same), `asr_text` (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's
+    # start), and further columns. Known ones are `source_split`, `source_duration` (seconds, checked against the audio),
+    # `source_recording` (the source's id of the recording) and `source_channel` (see `nbaudio.core.channels`).
     frame: pl.DataFrame
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
     audio_root: Path | str | None = None  # where the source itself brings its recordings; `--audio` takes precedence

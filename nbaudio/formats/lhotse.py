@@ -66,7 +66,7 @@ def read(source: Path) -> Transcripts:
     found = collect_rows(
         source,
         (item for split, files in _sets(source).items() for item in _items(split, files)),
-        further=("segment_id", "source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
+        further=("source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
         expected="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
     return with_audio_root(found, source if source.is_dir() else source.parent)

@@ -39,7 +39,7 @@ def read(source: LocationLike) -> Transcripts:
     else:
         raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
     speakers: dict[str, tuple[str, str, str]] = {}
-    found = collect_rows(source, _items(files, place.name, speakers), further=("segment_id", "source_split"), expected=_EXPECTED)
+    found = collect_rows(source, _items(files, place.name, speakers), further=("source_split",), expected=_EXPECTED)
     columns = ("speaker_id", "speaker_gender", "speaker_name")
     about = pl.DataFrame(list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row")
     frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame

@@ -119,8 +119,6 @@ def _problems(placed: Placed, source: str, segments: pl.DataFrame) -> dict[str, 
 
 
 def _repeated_ids(source: str, transcripts: pl.DataFrame) -> pl.DataFrame:
-    if "segment_id" not in transcripts.columns:
-        return pl.DataFrame(schema=_PROBLEMS)
     counts = transcripts.select("segment_id").filter(pl.col("segment_id") != "").group_by("segment_id", maintain_order=True).len()
     reason = pl.format("an id of {} segments: all but the first get a number, #2 and so on", "len")
     return counts.filter(pl.col("len") > 1).select(file=pl.lit(source), item="segment_id", reason=reason)

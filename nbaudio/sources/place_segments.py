@@ -24,8 +24,6 @@ def fill_times(
     names = frame.select("name").join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     lengths = recordings.select("recording_id", "sampling_rate", "num_samples")
     facts = names.join(lengths, on="recording_id", how="left", maintain_order="left")
-    if "segment_id" not in frame.columns:
-        frame = frame.with_columns(segment_id=pl.lit(None, dtype=pl.String))
     rate = facts["sampling_rate"].cast(pl.Int64)
     placed = frame.with_columns(
         facts["recording_id"].alias("_id"),
@@ -60,14 +58,13 @@ def _decimal(micros: pl.Expr) -> pl.Expr:
 def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Convert times to samples where the recording is there; return only ids and the columns that the rules check."""
     # Joins copy their columns.
-    own = [name for name in ("segment_id",) if name in frame.columns]
-    checked = frame.select("name", "source_start", "source_end", "text", channels.source_channel(frame), *own)
+    checked = frame.select("name", "segment_id", "source_start", "source_end", "text", channels.source_channel(frame))
     named = checked.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     joined = with_recordings(named, recordings)
     rate, length = joined["sampling_rate"], pl.col("num_samples")
     starts, ends = joined["source_start"], joined["source_end"]
     samples = joined.with_columns(
-        name_matching.segment_ids(joined["recording_id"], starts, ends, own=joined["segment_id"] if own else None),
+        name_matching.segment_ids(joined["recording_id"], starts, ends, own=joined["segment_id"]),
         times.to_samples_column(starts, rate).alias("start_sample"),
         times.to_samples_column(ends, rate).alias("end_sample"),
     )
@@ -83,7 +80,7 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) ->
 def judge(frame: pl.DataFrame, placed: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Return the segments table: `frame` as placed, rejected with the first rule that a segment breaks."""
     found = _decided(placed, recordings).select("segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason")
-    return conform(pl.concat([found, frame.drop("name", "segment_id", strict=False)], how="horizontal"), SEGMENTS, "segments")
+    return conform(pl.concat([found, frame.drop("name", "segment_id")], how="horizontal"), SEGMENTS, "segments")
 
 
 _PLACE = ("recording_id", "source_start", "source_end", "source_channel")
