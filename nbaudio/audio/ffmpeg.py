@@ -162,8 +162,11 @@ class AvRecording:
         expected = self.declared_samples if self._clock_tells else self._index.num_samples
         for start in (max(0, expected - int(_TAIL_S * self.sampling_rate)), 0):
             end = 0
-            for position, samples in self._decode_from(start):
-                end = position + samples.shape[1]
+            try:
+                for position, samples in self._decode_from(start):
+                    end = position + samples.shape[1]
+            except _WrongPacketError:
+                end = 0
             if end:
                 break
         return end
