@@ -78,10 +78,7 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         "utterance_id_end",
         *(pl.col("speaker_info").struct.field(f"Speaker_{part}").alias(f"speaker_{part}") for part in ("gender", "birth")),
     )
-    given = [column for column in frame if column.null_count() < len(frame)]
-    # Copy strings into buffers of just their size: without spare capacity, and without the JSON that they were views of.
-    compact = [column.to_arrow(compat_level=pl.CompatLevel.oldest()) if column.dtype == pl.String else column for column in given]
-    return pl.DataFrame([pl.Series(column.name, text) for column, text in zip(given, compact, strict=True)])
+    return frame.select(column for column in frame if column.null_count() < len(frame))
 
 
 def _word_times(values: pl.DataFrame) -> pl.Series:
