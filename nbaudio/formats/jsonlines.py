@@ -20,7 +20,6 @@ from nbaudio.core import input_guards
 from nbaudio.core.threads import ordered_map
 
 _BLOCK_BYTES = 4 << 20
-_LINE_FEED = ord("\n")
 _READERS = min(4, os.cpu_count() or 1)  # blocks at once; more would only hold memory
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -124,7 +123,7 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
 def _block(first: int, text: bytes, kinds: Mapping[str, Kind]) -> Block:
     """Read lines, numbered from `first`, all at once or, where any is not plain, one by one."""
     characters = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(characters == _LINE_FEED) + 1
+    ends = np.flatnonzero(characters == ord("\n")) + 1
     edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(np.int64)
     try:
         values, problems = _plain(first, text, edges, kinds), list[tuple[int, str]]()
