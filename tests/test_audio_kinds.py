@@ -198,6 +198,16 @@ def test_windows_in_rising_order_cost_one_pass(specimens: dict[str, Path], monke
             assert len(recording.read(start, start + 5000)) == 5000
 
 
+def test_the_end_is_found_where_a_seek_finds_other_packets(tmp_path: Path) -> None:
+    kind = next(kind for kind in KINDS if kind.name == "AAC in FLV")
+    with open_recording(make(kind, tmp_path, 12.0)) as recording:
+        assert isinstance(recording, AvRecording)
+        num_samples = recording.count_samples()
+        recording._index.checks[-3] ^= 1
+        assert recording.count_samples() == num_samples
+        assert len(recording.read(num_samples - 1000, num_samples)) == 1000
+
+
 @pytest.mark.slow
 def test_every_kind_is_cut_and_verified(specimens: dict[str, Path], tmp_path: Path) -> None:
     audio = tmp_path / "audio"

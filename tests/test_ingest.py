@@ -51,6 +51,7 @@ def test_shape_with_file(tmp_path):
     [row] = read(tmp_path, LINE | times).frame.rows(named=True)
     assert row == {
         "name": "a.wav",
+        "segment_id": None,
         "source_start": "0.5",
         "source_end": "1.5",
         "text": "dobar dan",
@@ -80,6 +81,7 @@ def test_shape_of_v1_0(tmp_path):
     one, many = read(tmp_path, line, line | {"speaker_info": None, "split": "null"}).frame.rows(named=True)
     assert one == {
         "name": f"sjednica [{ID}].wav",
+        "segment_id": None,
         "source_start": "1.0",
         "source_end": "2.5",
         "text": "dobar dan dvije tisuće",
@@ -226,6 +228,7 @@ def plainly(record):
     text = unicodedata.normalize("NFC", raw)
     return {
         "name": record["file"],
+        "segment_id": None,
         "source_start": json.dumps(record["start"]),
         "source_end": json.dumps(record["end"]),
         "text": text,

@@ -28,7 +28,7 @@ from nbaudio.audio import read_clip
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.times import to_samples
-from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Windows, collect_rows
+from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, collect_rows
 from nbaudio.sources.ingest import READERS
 from nbaudio.sources.place_segments import fill_times
 from nbaudio.storage.workspace import Workspace
@@ -181,7 +181,7 @@ class CountedRow(dict):
 
 def test_few_rows_are_objects_at_once(tmp_path):
     rows = (CountedRow(name=f"{number}.wav", text="c\u030c", source_split="x") for number in range(35_000))
-    found = collect_rows(tmp_path, rows, further=("segment_id", "source_split"), expected="rows")
+    found = collect_rows(tmp_path, rows, further=("source_split", "language"), expected="rows")
     assert found.frame["name"].to_list() == [f"{number}.wav" for number in range(35_000)]
     assert found.frame.columns == [*TRANSCRIPTS, "source_split"]
     assert found.frame["text"].unique().to_list() == ["č"]
@@ -218,10 +218,10 @@ def test_a_whole_recording_ends_at_its_last_sample(tmp_path, rate, num_samples):
 )
 def test_windows_cover_a_recording_without_gap_or_overlap(tenths, rate, seconds, partial):
     num_samples = max(1, tenths * rate // 100)
-    frame = pl.DataFrame({"name": ["a.wav"], "source_start": [None], "source_end": [None]}, schema_overrides=TRANSCRIPTS)
+    frame = pl.DataFrame([{"name": "a.wav"}], schema=TRANSCRIPTS)
     audit = pl.DataFrame({"name": ["a.wav"], "recording_id": ["a"]})
     recordings = pl.DataFrame({"recording_id": ["a"], "sampling_rate": [rate], "num_samples": [num_samples]})
-    placed = fill_times(frame, audit, recordings, Windows(seconds, partial))
+    placed = fill_times(frame, audit, recordings, (seconds, partial))
     found = [
         (to_samples(start, rate), min(to_samples(end, rate), num_samples))
         for start, end in placed.select("source_start", "source_end").iter_rows()

@@ -162,8 +162,11 @@ class AvRecording:
         expected = self.declared_samples if self._clock_tells else self._index.num_samples
         for start in (max(0, expected - int(_TAIL_S * self.sampling_rate)), 0):
             end = 0
-            for position, samples in self._decode_from(start):
-                end = position + samples.shape[1]
+            try:
+                for position, samples in self._decode_from(start):
+                    end = position + samples.shape[1]
+            except _WrongPacketError:
+                end = 0
             if end:
                 break
         return end
@@ -237,7 +240,10 @@ class AvRecording:
         if self._ogg:
             self._stream.codec_context.flush_buffers()
             for number in range(first_packet(self._ogg.ends, target), len(self._ogg.ends)):
-                yield _packet(self._ogg.packet(self._file, number)), int(self._ogg.ends[number])
+                data = self._ogg.packet(self._file, number)
+                packet = cast(AudioPacket, av.Packet(len(data)))  # decoders read its zero padding; `av.Packet(data)` has none
+                packet.update(data)
+                yield packet, int(self._ogg.ends[number])
             return
         if self._clock_tells:
             self._container.seek(int((target + self._origin) / self._ticks), stream=self._stream, backward=True)
@@ -350,10 +356,3 @@ class AvRecording:
         new = cast(AudioCodecContext, AudioCodecContext.create(_PREFERRED.get(decoder.name, decoder.codec), "r"))
         new.extradata = decoder.extradata
         return new
-
-
-def _packet(data: bytes) -> AudioPacket:
-    """Copy data to a packet with zero padding, which decoders read; `av.Packet(data)` has none."""
-    packet = cast(AudioPacket, av.Packet(len(data)))
-    packet.update(data)
-    return packet

@@ -35,12 +35,7 @@ class PacketIndex:
     checks: NDArray[np.int64]  # CRC-32s, which identify packets after a seek
     ends: NDArray[np.int64]  # end positions before the container's trimming of the end
     rising: bool  # whether stamps never fall
-    dropped: int = 0  # samples that the container trims at the end, where that is known without decoding
-
-    @property
-    def num_samples(self) -> int:
-        """Samples in all."""
-        return max(0, int(self.ends[-1]) - self.dropped) if len(self.ends) else 0
+    num_samples: int
 
 
 def packet_time(packet: AudioPacket) -> int | None:
@@ -70,18 +65,22 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     clock, known = np.array(stamps, np.int64), np.array(checks, np.int64)
     rising = not (np.diff(clock) < 0).any()
     held = _counted(decoder, size, heads)
-    if held is not None:
-        ends = np.cumsum(held)
-        if opus:  # packets tell their samples, whatever the clock says
-            pre_skip = sum(start for start, _ in trims) if skipped is None else skipped
-            return PacketIndex(clock, known, ends - pre_skip, rising, sum(end for _, end in trims))
+    ends = None if held is None else np.cumsum(held)
+    dropped = 0
+    if ends is not None and opus:  # packets tell their samples, whatever the clock says
+        ends -= sum(start for start, _ in trims) if skipped is None else skipped
+        dropped = sum(end for _, end in trims)
+    elif ends is not None:
         # The first packet is not compared: where it decodes to no samples, writers disagree on its duration.
         off = ends[:-1] - clock[1:] * float(ticks)
         agrees = not len(off) or np.ptp(off) <= _TICKS_OFF * max(1.0, float(ticks))
-        if lead is not None and lead[0] < len(ends) and agrees:
-            number, given = lead
-            return PacketIndex(clock, known, ends - (int(ends[number]) - given), rising)
-    return PacketIndex(clock, known, _decoded_ends(*begin(), len(clock)), rising)
+        if agrees and lead is not None and lead[0] < len(ends):
+            ends -= int(ends[lead[0]]) - lead[1]
+        else:
+            ends = None
+    if ends is None:
+        ends = _decoded_ends(*begin(), len(clock))
+    return PacketIndex(clock, known, ends, rising, max(0, int(ends[-1]) - dropped) if len(ends) else 0)
 
 
 def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:

@@ -2,7 +2,8 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -89,46 +90,40 @@ def probe(path: LocationLike) -> Probe:
 
 def _check_beginning(recording: Recording, path: Path, num_samples: int, warning: str | None) -> tuple[int, str | None]:
     """Decode the beginning at once and in windows, where damage to a header shows; return the usable samples and the warning."""
-    if recording.codec in _RAW_CODECS and isinstance(recording, SoundfileRecording):
-        return num_samples, warning  # a sample's offset follows from its number
-    if not isinstance(recording, SoundfileRecording):
-        return _compare([recording.read, recording.read], recording, path, num_samples, warning)
-    # libsndfile may depend on earlier reads: a fresh handle shows where a seek lands, one that has read everything shows what it
-    # keeps. Damaged frames of FLAC need neither, as libsndfile detects them by their numbers and checksums.
-    with open_recording(path) as new:
-        readers: list[_Read] = [new.read] if recording.codec == "flac" else [new.read, new.read, partial(_read_once, path)]
-        return _compare(readers, recording, path, num_samples, warning)
-
-
-def _compare(
-    readers: Sequence[_Read], recording: Recording, path: Path, num_samples: int, warning: str | None
-) -> tuple[int, str | None]:
-    """Check that windows of the other readers equal the beginning as decoded by the first one."""
+    rate, codec = recording.sampling_rate, recording.codec
     # In CAF, libsndfile finds each packet of ALAC by a table, any entry of which may be damaged.
-    alac = recording.codec.startswith("alac_")
-    length = num_samples if alac else min(num_samples, int(_BEGINNING_S * recording.sampling_rate))
-    rate = recording.sampling_rate
-    try:
-        whole = readers[0](0, length)
-    except AudioError as error:
-        whole = np.empty((0, recording.num_channels), np.float32)
-        warning = f"{str(error).removeprefix(f'{path}: ')}; segments there are left out"
-    if len(whole) < length and length == num_samples:
-        # The most samples that decode in one go from the start.
-        num_samples = bisect_left(range(1, length), x=True, key=lambda stop: not _decodes(partial(_read_once, path), 0, stop))
-        warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
-        if num_samples:
-            with open_recording(path) as reopened:
+    alac = codec.startswith("alac_")
+    length = num_samples if alac else min(num_samples, int(_BEGINNING_S * rate))
+    readers: list[_Read] = [recording.read, recording.read]
+    with ExitStack() as stack:
+        if isinstance(recording, SoundfileRecording):
+            if codec in _RAW_CODECS:
+                return num_samples, warning  # a sample's offset follows from its number
+            # libsndfile may depend on earlier reads: a fresh handle shows where a seek lands, one that has read everything shows
+            # what it keeps. Damaged frames of FLAC need neither, as libsndfile detects them by their numbers and checksums.
+            new = stack.enter_context(open_recording(path))
+            readers = [new.read] if codec == "flac" else [new.read, new.read, partial(_read_once, path)]
+        try:
+            whole = readers[0](0, length)
+        except AudioError as error:
+            whole = np.empty((0, recording.num_channels), np.float32)
+            warning = f"{str(error).removeprefix(f'{path}: ')}; segments there are left out"
+        if len(whole) < length and length == num_samples:
+            # The most samples that decode in one go from the start.
+            num_samples = bisect_left(range(1, length), x=True, key=lambda stop: not _decodes(partial(_read_once, path), 0, stop))
+            warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
+            if num_samples:
+                reopened = stack.enter_context(open_recording(path))
                 return _check_beginning(reopened, path, num_samples, warning)
-    windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
-    for number, read in product(range(windows if len(whole) else 0), readers[1:]):
-        start = length * (2 * number + 1) // (2 * windows)
-        same = whole[start : start + _TAIL_SAMPLES]
-        window = read(start, start + len(same))
-        with np.errstate(invalid="ignore"):
-            off = np.abs(window.astype(np.float64) - same) if window.shape == same.shape else np.ones(1)
-        if (off > _TOLERANCE.get(recording.codec, 0)).any():
-            raise AudioError(f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than a full decode")
+        windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
+        for number, read in product(range(windows if len(whole) else 0), readers[1:]):
+            start = length * (2 * number + 1) // (2 * windows)
+            same = whole[start : start + _TAIL_SAMPLES]
+            window = read(start, start + len(same))
+            with np.errstate(invalid="ignore"):
+                off = np.abs(window.astype(np.float64) - same) if window.shape == same.shape else np.ones(1)
+            if (off > _TOLERANCE.get(codec, 0)).any():
+                raise AudioError(f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than a full decode")
     return num_samples, warning
 
 

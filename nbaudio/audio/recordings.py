@@ -104,7 +104,7 @@ def _open(path: Path) -> Recording:
         recording = SoundfileRecording(path, file)
         if recording.is_exact:
             return recording
-        recording.close(keep_file=True)
+        recording._file.close()
     from nbaudio.audio.ffmpeg import AvRecording  # imported on demand, so that workers start faster
 
     return AvRecording(path, file)
@@ -169,11 +169,10 @@ class SoundfileRecording:
                 self._descriptor.settle()
         return window[start - first :]
 
-    def close(self, *, keep_file: bool = False) -> None:
+    def close(self) -> None:
         """See `Recording.close`."""
         self._file.close()
-        if not keep_file:
-            self._descriptor.close()
+        self._descriptor.close()
 
 
 # Seconds read on each side when resampling; measured: from 0.01 s on, 8 to 48 kHz clips equal a conversion of the whole.

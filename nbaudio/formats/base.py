@@ -18,7 +18,7 @@ from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 
 #: The columns that every reader returns first.
 TRANSCRIPTS = pl.Schema(
-    dict.fromkeys(("name", "source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
+    dict.fromkeys(("name", "segment_id", "source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
     | {"word_times": tables.WORD_TIMES}
 )
 
@@ -35,27 +35,20 @@ class Problem(NamedTuple):
     reason: str
 
 
-class Windows(NamedTuple):
-    """Windows that whole recordings are divided into: their length in seconds, and whether a shorter last one is kept."""
-
-    seconds: Decimal
-    partial: bool
-
-
 @dataclass(frozen=True)
 class Transcripts:
     """The transcripts of a source."""
 
-    # One row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the source's own
-    # characters; both null mean the whole recording), `text` (NFC), `text_raw` (null if it is the same), `asr_text` (null where
-    # there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's start), and further columns. Known ones are
-    # `segment_id`, `source_split`, `source_duration` (seconds, checked against the audio), `source_recording` (the source's id of
-    # the recording) and `source_channel` (see `nbaudio.core.channels`).
+    # One row per segment in source order: `name` of the recording, `segment_id` (null where the source has none), `source_start`
+    # and `source_end` (seconds, the source's own characters; both null mean the whole recording), `text` (NFC), `text_raw` (null
+    # if it is the same), `asr_text` (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's
+    # start), and further columns. Known ones are `source_split`, `source_duration` (seconds, checked against the audio),
+    # `source_recording` (the source's id of the recording) and `source_channel` (see `nbaudio.core.channels`).
     frame: pl.DataFrame
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
     audio_root: Path | str | None = None  # where the source itself brings its recordings; `--audio` takes precedence
     embedded: Iterable[tuple[str, bytes]] | None = None  # names and bytes of recordings, which ingest writes into the workspace
-    windows: Windows | None = None  # how to divide whole recordings
+    windows: tuple[Decimal, bool] | None = None  # of whole recordings: seconds, and whether a shorter last one is kept
     columns: Mapping[str, str] = field(default_factory=dict)  # that fields were read from, such as ``{"text": "sentence"}``
     notes: Sequence[str] = ()  # what to report about how the source was read
 

@@ -76,7 +76,7 @@ def read(
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
-    found = collect_rows(source, items(), further=("segment_id", "source_split"), expected=_EXPECTED)
+    found = collect_rows(source, items(), further=("source_split",), expected=_EXPECTED)
     recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
     return replace(found, columns={_FIELDS[name]: column for name, column in chosen.items()}, notes=notes, **recordings)
 

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from itertools import chain, pairwise
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +20,6 @@ from nbaudio.core import input_guards
 from nbaudio.core.threads import ordered_map
 
 _BLOCK_BYTES = 4 << 20
-_LINE_FEED = ord("\n")
-_FEW_LINES = 32  # at most, that are read one by one where one of them is not plain
 _READERS = min(4, os.cpu_count() or 1)  # blocks at once; more would only hold memory
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -110,60 +108,41 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
     """Read the lines of a file in blocks, in order; blank lines and fields that are not in `kinds` are skipped."""
     input_guards.check_regular(source)
     with source.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
 
-        def offsets() -> Iterator[tuple[int, int]]:
-            start = 0
-            while start < size:
-                file.seek(start + _BLOCK_BYTES)
-                input_guards.check_line(file.readline(input_guards.MAX_TEXT_BYTES + 1), source)
-                end = min(file.tell(), size)
-                yield start, end
-                start = end
+        def texts() -> Iterator[tuple[int, bytes]]:
+            first = 1
+            while text := file.read(_BLOCK_BYTES):
+                rest = file.readline(input_guards.MAX_TEXT_BYTES + 1)
+                input_guards.check_line(rest, source)
+                yield first, text + rest
+                first += text.count(b"\n") + rest.count(b"\n")
 
-        before = 0
-        for block, lines in ordered_map(lambda edges: _block(file.fileno(), *edges, kinds), offsets(), jobs=_READERS, ahead=1):
-            problems = [(before + line, reason) for line, reason in block.problems]
-            yield block._replace(values=block.values.with_columns(pl.col("line") + before), problems=problems)
-            before += lines
+        yield from ordered_map(lambda numbered: _block(*numbered, kinds), texts(), jobs=_READERS, ahead=1)
 
 
-def _block(file: int, start: int, end: int, kinds: Mapping[str, Kind]) -> tuple[Block, int]:
-    """Read the lines between two offsets of an open file, numbered from 1, and return how many there are."""
-    text = os.pread(file, end - start, start)
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED) + 1
+def _block(first: int, text: bytes, kinds: Mapping[str, Kind]) -> Block:
+    """Read lines, numbered from `first`, all at once or, where any is not plain, one by one."""
+    characters = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(characters == ord("\n")) + 1
     edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(np.int64)
-    values, problems = zip(*_read(text, edges, 1, kinds), strict=True)
-    # Characters from U+0300 on, which NFC may compose, have a byte of 0xCC or more, or are escaped.
-    composed = b"\\" not in text and int(np.frombuffer(text, np.uint8).max()) < 0xCC
-    return Block(pl.concat(values), list(chain(*problems)), composed), len(edges) - 1
-
-
-def _read(
-    text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]
-) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
-    """Yield values and problems of the lines between edges of a text; bisect until those that are not plain are found."""
     try:
-        yield _plain(text, edges, first, kinds), []
+        values, problems = _plain(first, text, edges, kinds), list[tuple[int, str]]()
     except (pa.ArrowInvalid, _OddError):
-        if len(edges) > _FEW_LINES + 1:
-            half = len(edges) // 2
-            yield from _read(text, edges[: half + 1], first, kinds)
-            yield from _read(text, edges[half:], first + half, kinds)
-        else:
-            yield _one_by_one(text, edges, first, kinds)
+        values, problems = _one_by_one(first, text, kinds)
+    # Characters from U+0300 on, which NFC may compose, have a byte of 0xCC or more, or are escaped.
+    composed = b"\\" not in text and int(characters.max()) < 0xCC
+    return Block(values, problems, composed)
 
 
-def _plain(text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]) -> pl.DataFrame:
+def _plain(first: int, text: bytes, edges: NDArray[np.int64], kinds: Mapping[str, Kind]) -> pl.DataFrame:
     """Parse plain lines with Arrow; raise `pa.ArrowInvalid` or `_OddError` where any line is blank, broken or of an odd type."""
     count = len(edges) - 1
     texts = pa.LargeStringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text))
     texts.validate(full=True)  # Arrow does not validate the strings that it skips
-    start, end = edges[[0, -1]].tolist()
     schema = pa.schema([(name, kind.arrow) for name, kind in kinds.items()])
     table = pj.read_json(
-        pa.BufferReader(pa.py_buffer(text).slice(start, end - start)),
-        read_options=pj.ReadOptions(use_threads=False, block_size=end - start + 1),
+        pa.BufferReader(text),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
         parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     )
     if len(table) != count:
@@ -173,13 +152,10 @@ def _plain(text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str
     return pl.DataFrame([pl.int_range(first, first + count, dtype=pl.UInt32, eager=True).alias("line"), *columns])
 
 
-def _one_by_one(
-    text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]
-) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+def _one_by_one(first: int, text: bytes, kinds: Mapping[str, Kind]) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
     problems: list[tuple[int, str]] = []
     rows = []
-    for number, (start, end) in enumerate(pairwise(edges.tolist()), first):
-        line = text[start:end]
+    for number, line in enumerate(BytesIO(text), first):
         if not line.strip():
             continue
         try:

@@ -23,7 +23,7 @@ _WRITTEN = ("wav.scp", "segments", "text", "utt2spk", "spk2utt", "reco2dur")
 # Escaped, as ``=20``, in keys and (all up to ``-``) in speakers: sorting by <speaker>-<segment_id> then sorts by speaker.
 _BLANKS = re.compile(r"[\s=\x00-\x1f\x7f]")
 _UP_TO_DASH = re.compile(r"[\s=\x00-\x2d\x7f]")
-_FURTHER = ("segment_id", "source_split", "source_recording", "source_channel", "source_duration", "speaker_gender")
+_FURTHER = ("source_split", "source_recording", "source_channel", "source_duration", "speaker_gender")
 
 
 def read(source: Path, *, asr: str | None = None) -> Transcripts:

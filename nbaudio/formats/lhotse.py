@@ -23,7 +23,6 @@ _ENDINGS = (".jsonl", ".jsonl.gz")
 # A name is a kind and a split, such as ``corpus_recordings_train.jsonl.gz``.
 _MANIFEST = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
-_ZERO = msgspec.Raw(b"0")
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
@@ -57,7 +56,7 @@ class _Supervision(msgspec.Struct):
 class _Cut(msgspec.Struct):
     id: str
     type: str = "MonoCut"
-    start: msgspec.Raw = _ZERO
+    start: msgspec.Raw = msgspec.Raw(b"0")
     supervisions: list[_Supervision] = []
     recording: _Recording | None = None
 
@@ -67,7 +66,7 @@ def read(source: Path) -> Transcripts:
     found = collect_rows(
         source,
         (item for split, files in _sets(source).items() for item in _items(split, files)),
-        further=("segment_id", "source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
+        further=("source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
         expected="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
     return with_audio_root(found, source if source.is_dir() else source.parent)

@@ -30,18 +30,20 @@ def read(source: LocationLike) -> Transcripts:
     """Read LibriSpeech from a tar file, or a folder or URL: of the splits, of one of them, or around ``LibriSpeech``."""
     place = location(source)
     path = place.local
+    roots: list[Path | str] = []
     if path is not None and path.is_file():
-        files = _in_archive(path)
+        files = _in_archive(path, roots)
     elif path is None or path.is_dir():
         place, files = _in_folder(place)
+        roots.append(place.local or str(place))
     else:
         raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
     speakers: dict[str, tuple[str, str, str]] = {}
-    found = collect_rows(source, _items(files, place.name, speakers), further=("segment_id", "source_split"), expected=_EXPECTED)
+    found = collect_rows(source, _items(files, place.name, speakers), further=("source_split",), expected=_EXPECTED)
     columns = ("speaker_id", "speaker_gender", "speaker_name")
     about = pl.DataFrame(list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row")
     frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
-    return replace(found, frame=frame, audio_root=_address(path) if path and path.is_file() else place.local or str(place))
+    return replace(found, frame=frame, audio_root=next(iter(roots), None))
 
 
 def _items(files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str, str]]) -> Iterator[dict[str, Any] | Problem]:
@@ -133,10 +135,15 @@ def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
     return source, files()
 
 
-def _in_archive(source: Path) -> Iterator[_File]:
-    """Yield the files of a tar in order, named by the last four parts of their paths, with the bytes of texts."""
+def _in_archive(source: Path, roots: list[Path | str]) -> Iterator[_File]:
+    """Yield the files of a tar in order, named by the last four parts of their paths, with the bytes of texts.
+
+    The URL of the folder that holds the splits, by the first recording, is added to `roots`.
+    """
     try:
         for member in archives.members(source):
+            if member.name.endswith(".flac") and not roots:
+                roots.append(f"tar://{'/'.join(member.name.split('/')[:-4])}::{source}")
             path = "/".join([part for part in member.name.split("/") if part != ".."][-4:])
             if input_guards.escape_surrogates(path) != path:
                 yield Problem(input_guards.escape_surrogates(path), None, input_guards.NOT_UNICODE)
@@ -145,12 +152,3 @@ def _in_archive(source: Path) -> Iterator[_File]:
                 yield path, member.read() if is_text else None
     except archives.BROKEN as error:
         yield Problem(source.name, None, f"the archive is truncated or not an archive ({error}); what comes before is read")
-
-
-def _address(source: Path) -> str | None:
-    """Return the URL of the folder in an archive that holds the splits, by its first recording; None if it has none."""
-    with suppress(*archives.BROKEN):
-        for member in archives.members(source):
-            if member.name.endswith(".flac"):
-                return f"tar://{'/'.join(member.name.split('/')[:-4])}::{source}"
-    return None

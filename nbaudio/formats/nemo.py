@@ -21,7 +21,7 @@ def read(source: Path) -> Transcripts:
     found = collect_rows(
         source,
         (item for file in files for item in _items(file, source)),
-        further=("segment_id", "source_split", "language"),
+        further=("source_split", "language"),
         expected="a NeMo manifest, one JSON object a line with audio_filepath, duration and text",
     )
     return with_audio_root(found, files[0].parent)

@@ -60,41 +60,34 @@ def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFr
 
 def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
     """Convert one block's values to transcripts; `composed` says that all its text is in NFC already."""
-    has_normal = values["norm_words"].null_count() < len(values)
     texts = values.select(text=pl.coalesce("norm_words", "words"), asr_text="asr")
     if not composed:
         texts = texts.select(pl.all().str.normalize("NFC"))
-    differs = pl.when(pl.col("words") != texts["text"]).then("words")
     frame = values.select(
         pl.coalesce("orig_file", "file").alias("name"),
         pl.col("start").alias("source_start"),
         pl.col("end").alias("source_end"),
         texts["text"],
-        (differs if has_normal or not composed else pl.lit(None, pl.String)).alias("text_raw"),
+        pl.when(pl.col("words") != texts["text"]).then("words").alias("text_raw"),
         texts["asr_text"],
         pl.coalesce("speaker", pl.col("speaker_info").struct.field("Speaker_name")).alias("speaker_id"),
-        _word_times(values, has_normal=has_normal),
+        _word_times(values),
         pl.col("path").alias("source_path"),
         pl.when(pl.col("split") != "null").then("split").alias("source_split"),
         "utterance_id_start",
         "utterance_id_end",
         *(pl.col("speaker_info").struct.field(f"Speaker_{part}").alias(f"speaker_{part}") for part in ("gender", "birth")),
     )
-    given = [column for column in frame if column.null_count() < len(frame)]
-    # Copy strings into buffers of just their size: without spare capacity, and without the JSON that they were views of.
-    compact = [column.to_arrow(compat_level=pl.CompatLevel.oldest()) if column.dtype == pl.String else column for column in given]
-    return pl.DataFrame([pl.Series(column.name, text) for column, text in zip(given, compact, strict=True)])
+    return frame.select(column for column in frame if column.null_count() < len(frame))
 
 
-def _word_times(values: pl.DataFrame, *, has_normal: bool) -> pl.Series:
+def _word_times(values: pl.DataFrame) -> pl.Series:
     """Zip lists of starts and lists of ends; null where there are no starts or where the two differ in length."""
     if "word_start_times" not in values.columns:
         return pl.Series("word_times", [None] * len(values), dtype=WORD_TIMES)
     normal = pl.col("norm_words").is_not_null()
     start, end = (
         values.select(pl.when(normal).then(f"norm_words_{edge}_times").otherwise(f"word_{edge}_times")).to_series()
-        if has_normal
-        else values[f"word_{edge}_times"]
         for edge in ("start", "end")
     )
     if (end.is_null() & start.is_not_null()).any():

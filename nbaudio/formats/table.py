@@ -169,9 +169,7 @@ def _joined(rows: Iterator[_Row]) -> Cells:
         read = [row for row in batch if not isinstance(row, Problem)]
         lines.extend(line for line, _ in read)
         names = dict.fromkeys(name for _, values in read for name in values)
-        frames.append(
-            pl.DataFrame({name: pl.Series([values.get(name) for _, values in read], dtype=pl.String) for name in names})
-        )
+        frames.append(pl.DataFrame([values for _, values in read], schema=dict.fromkeys(names, pl.String)))
     return Cells(pl.concat(frames, how="diagonal", rechunk=True), lines, problems)
 
 

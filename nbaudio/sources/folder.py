@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import split_of_folder
-from nbaudio.formats.base import Problem, Transcripts, Windows, collect_rows
+from nbaudio.formats.base import Problem, Transcripts, collect_rows
 from nbaudio.sources.recordings import list_audio
 from nbaudio.storage.location import LocationLike, location
 
@@ -29,5 +29,5 @@ def read(source: LocationLike, *, window: str | None = None, partial: str = "kee
     found = collect_rows(
         source, rows if len(paths) else problems, further=("source_split",), expected="a folder with audio files"
     )
-    windows = Windows(Decimal(window), partial == "keep") if window is not None else None
+    windows = (Decimal(window), partial == "keep") if window is not None else None
     return replace(found, audio_root=place.local or str(place), windows=windows)

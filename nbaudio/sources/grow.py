@@ -144,10 +144,9 @@ def own_segment_ids(before: Before, placed: pl.DataFrame) -> pl.Series:
 
 def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Merge what was probed now into the recordings table; return also `recording_id` and `status` of what was probed."""
-    was = conform(old, _FACTS, "recordings").select(
-        "recording_id", *(pl.col(name).alias(f"{name} was") for name in _FACTS), there=True
-    )
-    joined = conform(new, _FACTS, "recordings").join(was, on="recording_id", how="left", maintain_order="left")
+    was = conform(old, _FACTS, "recordings").with_columns(there=True)
+    joined = conform(new, _FACTS, "recordings")
+    joined = joined.join(was, on="recording_id", how="left", maintain_order="left", suffix=" was")
     had, has = pl.col("num_samples was").is_not_null(), pl.col("num_samples").is_not_null()
     equal = {name: (pl.col(name) == pl.col(f"{name} was")).fill_null(value=False) for name in _FACTS}
     same = equal["sha256"] | (equal["num_bytes"] & (equal["mtime_ns"] | equal["version"]))
@@ -162,10 +161,8 @@ def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tu
         sha256=pl.when(unchanged).then(pl.coalesce("sha256", "sha256 was")).otherwise("sha256"),
         name=pl.coalesce("name was", "name"),
     )
-    further = [name for name in old.columns if name not in new.columns]
-    taken = taken.select(new.columns).join(
-        old.select("recording_id", *further), on="recording_id", how="left", maintain_order="left"
-    )
+    further = (name for name in old.columns if name not in new.columns)
+    taken = taken.select(*new.columns, *(pl.col(f"{name} was" if name in _FACTS else name).alias(name) for name in further))
     return _updated(old, taken.drop("error"), "recording_id"), joined.select("recording_id", "status")
 
 

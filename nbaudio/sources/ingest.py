@@ -132,7 +132,7 @@ def _place(
     """Probe the recordings and place the segments in them, without what was withdrawn; `keys` are those of a ``wav.scp``."""
     withdrawn, transcripts, audit = Workspace(out).withdrawn, resolved.transcripts, resolved.audit
     gone = _withdrawn_names(audit, transcripts.frame, withdrawn)
-    facts, audio, status = pl.DataFrame(schema=FACTS), root, None
+    facts, audio, status = pl.DataFrame(schema=FACTS), root, pl.DataFrame()
     if root:
         facts = probe(root, audit.filter(~gone)["path"].drop_nulls().unique().sort(), before=before.probed() if before else None)
     if before:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import polars.selectors as cs
 
-from nbaudio.core import name_matching, tables
+from nbaudio.core import tables
 from nbaudio.core.report import Report, duration, first_lines, size
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
 from nbaudio.sources.place_segments import KINDS, Merge, is_, merge_segments
@@ -31,7 +31,7 @@ class Placed(NamedTuple):
     audio: Location | None  # the folder that paths of recordings are relative to
     recordings: pl.DataFrame  # of the source, with `error`
     merged: pl.DataFrame  # those of the workspace
-    status: pl.DataFrame | None  # of the source's recordings, if the workspace grows (see `grow.merge_recordings`)
+    status: pl.DataFrame  # of the source's recordings, if the workspace grows (see `grow.merge_recordings`); else empty
     segments: pl.DataFrame
     withdrawn: int  # segments that stay out
 
@@ -43,7 +43,7 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
     listed, names = pl.concat(problems.values(), how="vertical"), placed.resolved.audit
     recordings = placed.merged.drop("error", strict=False)
     growth, warnings = {}, []
-    if before is None or placed.status is None:
+    if before is None:
         tables.table_path(workspace, tables.GROWTH).unlink(missing_ok=True)
         workspace.save_together(recordings=recordings, segments=placed.segments, names=names, problems=listed)
     else:
@@ -72,7 +72,7 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
 
 
 def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:
-    counts = {} if placed.status is None else dict(placed.status["status"].value_counts().iter_rows())
+    counts = dict(placed.status["status"].value_counts().iter_rows())
     kinds = {kind: int(merge.rows.select(is_(kind).sum()).item()) for kind in KINDS}
     new = kinds.pop("new")
     return {
@@ -119,8 +119,6 @@ def _problems(placed: Placed, source: str, segments: pl.DataFrame) -> dict[str, 
 
 
 def _repeated_ids(source: str, transcripts: pl.DataFrame) -> pl.DataFrame:
-    if "segment_id" not in transcripts.columns:
-        return pl.DataFrame(schema=_PROBLEMS)
     counts = transcripts.select("segment_id").filter(pl.col("segment_id") != "").group_by("segment_id", maintain_order=True).len()
     reason = pl.format("an id of {} segments: all but the first get a number, #2 and so on", "len")
     return counts.filter(pl.col("len") > 1).select(file=pl.lit(source), item="segment_id", reason=reason)
@@ -139,8 +137,7 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.DataFrame) -> dict
     recordings, resolved = placed.merged, placed.resolved
     is_broken = pl.col("reason").is_in(list(tables.segment_failures(recordings))).fill_null(value=False)
     usable = tables.with_durations(segments.filter(~is_broken), recordings)
-    counts = dict(resolved.audit["decision"].value_counts().iter_rows())
-    names = {decision: counts[decision] for decision in name_matching.DECISIONS if decision in counts}
+    names = dict(resolved.audit["decision"].value_counts().sort("decision").iter_rows())
     reasons = segments.filter(is_broken)["reason"].value_counts(sort=True)
     facts: dict[str, Any] = {
         "segments": len(segments),

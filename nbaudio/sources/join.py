@@ -93,11 +93,9 @@ def join(
     located = {key: cell_texts(source, frame[key_column], empty=False) for key, key_column in used.items()}
     labels = [" ".join(str(part) for part in row if part is not None) for row in zip(*located.values(), strict=True)]
     matches, reasons = (_by_id if keys == BY_ID else _by_times)(workspace, located, most)
-    rows, segments = (matches[side].value_counts() for side in ("row", "segment"))
-    several = set(rows.filter(pl.col("count") > 1)["row"])
-    repeated = matches.filter(pl.col("segment").is_in(segments.filter(pl.col("count") > 1)["segment"].implode()))["row"]
-    reasons |= dict.fromkeys(set(repeated) - several, "the table has this segment several times")
-    reasons |= dict.fromkeys(several, "matches several segments")
+    row_numbers, segments = matches["row"], matches["segment"]
+    reasons |= dict.fromkeys(row_numbers.filter(segments.is_duplicated()), "the table has this segment several times")
+    reasons |= dict.fromkeys(row_numbers.filter(row_numbers.is_duplicated()), "matches several segments")
     blank = values.fill_null("").str.strip_chars() == "" if values.dtype == pl.String else values.is_null()
     if kind == "text":
         reasons |= dict.fromkeys(set(blank.arg_true()) - set(reasons), "the text is empty")

@@ -2,19 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 import polars as pl
 
 from nbaudio.core import channels, name_matching, tables, times
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, conform, is_score, segment_failures, table_path, with_recordings
-from nbaudio.formats.base import Windows
 from nbaudio.storage.workspace import Workspace
 
 _MICRO = 1_000_000  # units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
 
 
-def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: Windows | None) -> pl.DataFrame:
+def fill_times(
+    frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: tuple[Decimal, bool] | None
+) -> pl.DataFrame:
     """Fill in times of whole recordings with audio, in a row per window if divided; without own ids, those of recordings."""
     whole = tables.whole_recording()
     if not frame.select(whole.any()).item():
@@ -22,8 +24,6 @@ def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFram
     names = frame.select("name").join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     lengths = recordings.select("recording_id", "sampling_rate", "num_samples")
     facts = names.join(lengths, on="recording_id", how="left", maintain_order="left")
-    if "segment_id" not in frame.columns:
-        frame = frame.with_columns(segment_id=pl.lit(None, dtype=pl.String))
     rate = facts["sampling_rate"].cast(pl.Int64)
     placed = frame.with_columns(
         facts["recording_id"].alias("_id"),
@@ -32,29 +32,22 @@ def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFram
         ((2 * facts["num_samples"] * _MICRO + rate) // (2 * rate)).alias("_micros"),
         _whole=whole & facts["num_samples"].is_not_null(),
     )
-    undivided = {"_from": pl.lit(0), "_to": pl.col("_micros"), "_own": pl.when(whole).then("_id")}
-    placed = _divide(placed, windows) if windows else placed.with_columns(**undivided)
-    start, end = (pl.when("_whole").then(_decimal(pl.col(micros))) for micros in ("_from", "_to"))
-    filled = placed.with_columns(
-        segment_id=pl.coalesce("segment_id", "_own"),
-        source_start=start.otherwise("source_start"),
-        source_end=end.otherwise("source_end"),
-    )
-    return filled.select(frame.columns)
-
-
-def _divide(placed: pl.DataFrame, windows: Windows) -> pl.DataFrame:
-    """Return a row for every window of a whole recording; all others as they are."""
-    step = int(windows.seconds * _MICRO)
-    count = (pl.col("_micros") + (step - 1 if windows.partial else 0)) // step
+    seconds, partial = windows or (None, True)  # a recording that is not divided is one window
+    step = pl.lit(int(seconds * _MICRO)) if seconds else pl.col("_micros")
+    count = (pl.col("_micros") + (step - 1 if partial else 0)) // step
     begin = pl.col("_window") * step
+    own = pl.when(whole & ~pl.col("_whole") if windows else whole).then("_id")
     rows = placed.with_columns(
+        segment_id=pl.coalesce("segment_id", own),
         _window=pl.int_ranges(0, pl.when("_whole").then(count).otherwise(1), dtype=pl.Int64),
-        _own=pl.when(~pl.col("_whole") & pl.col("source_start").is_null()).then("_id"),
     ).explode("_window", empty_as_null=False)
     # A remainder of less than half a sample gives no window.
     inside = ~pl.col("_whole") | ((begin * pl.col("_rate") + _MICRO // 2) // _MICRO < pl.col("_samples"))
-    return rows.filter(inside).with_columns(_from=begin, _to=pl.min_horizontal(begin + step, "_micros"))
+    filled = rows.filter(inside).with_columns(
+        source_start=pl.when("_whole").then(_decimal(begin)).otherwise("source_start"),
+        source_end=pl.when("_whole").then(_decimal(pl.min_horizontal(begin + step, "_micros"))).otherwise("source_end"),
+    )
+    return filled.select(frame.columns)
 
 
 def _decimal(micros: pl.Expr) -> pl.Expr:
@@ -65,14 +58,13 @@ def _decimal(micros: pl.Expr) -> pl.Expr:
 def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Convert times to samples where the recording is there; return only ids and the columns that the rules check."""
     # Joins copy their columns.
-    own = [name for name in ("segment_id",) if name in frame.columns]
-    checked = frame.select("name", "source_start", "source_end", "text", channels.source_channel(frame), *own)
+    checked = frame.select("name", "segment_id", "source_start", "source_end", "text", channels.source_channel(frame))
     named = checked.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     joined = with_recordings(named, recordings)
     rate, length = joined["sampling_rate"], pl.col("num_samples")
     starts, ends = joined["source_start"], joined["source_end"]
     samples = joined.with_columns(
-        name_matching.segment_ids(joined["recording_id"], starts, ends, own=joined["segment_id"] if own else None),
+        name_matching.segment_ids(joined["recording_id"], starts, ends, own=joined["segment_id"]),
         times.to_samples_column(starts, rate).alias("start_sample"),
         times.to_samples_column(ends, rate).alias("end_sample"),
     )
@@ -87,17 +79,15 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) ->
 
 def judge(frame: pl.DataFrame, placed: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Return the segments table: `frame` as placed, rejected with the first rule that a segment breaks."""
-    decided = placed.with_columns(_first_failure(recordings)).with_columns(_decision())
-    found = decided.select("segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason")
-    return conform(pl.concat([found, frame.drop("name", "segment_id", strict=False)], how="horizontal"), SEGMENTS, "segments")
+    found = _decided(placed, recordings).select("segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason")
+    return conform(pl.concat([found, frame.drop("name", "segment_id")], how="horizontal"), SEGMENTS, "segments")
 
 
 _PLACE = ("recording_id", "source_start", "source_end", "source_channel")
-_SCORES = ("similarity", "wer", "cer", *NORMALIZED)
 # Compared in their own way, or not at all.
 _APART = (
     *("segment_id", *_PLACE, "start_sample", "end_sample", "text", "text_raw", "asr_text", "word_times"),
-    *(*_SCORES, "split", "decision", "reason"),
+    *("similarity", "wer", "cer", *NORMALIZED, "split", "decision", "reason"),
 )
 # How a row differs from the table; as columns they have a prefix that no column of a source has.
 KINDS = ("new", "text", "times", "audio", "hypothesis", "metadata", "audio_arrived")
@@ -209,10 +199,9 @@ def merge_segments(
     # Rows that the source no longer has, in recordings with other audio.
     again = missing.filter(pl.any_horizontal(audio.values()))
     if len(again):
-        apart = held.join(again.lazy().select("segment_id", _ROW), on="segment_id").sort(_ROW).drop("text_corrected").collect()
-        frame = apart.with_columns(name="recording_id").drop(
-            _ROW, "recording_id", "start_sample", "end_sample", "decision", "reason"
-        )
+        apart = held.join(again.lazy().select("segment_id", _ROW), on="segment_id").sort(_ROW).collect()
+        made = (_ROW, "recording_id", "start_sample", "end_sample", "decision", "reason", "text_corrected")
+        frame = apart.with_columns(name="recording_id").drop(made, strict=False)
         audit = apart.select(name="recording_id", recording_id="recording_id").unique()
         moved = judge(frame, place(frame, audit, recordings), recordings).with_columns(apart[_ROW], **audio)
         rows = pl.concat([rows, moved.with_columns(split=pl.lit(None, pl.String))], how="diagonal_relaxed")
@@ -224,9 +213,7 @@ def merge_segments(
 def _uncorrected(workspace: Workspace) -> pl.LazyFrame:
     """Scan the segments table with the source's words where a reviewer corrected them, and `text_corrected`."""
     held = tables.scan(workspace)
-    if "text_corrected" not in held.collect_schema():
-        return held.with_columns(text_corrected=pl.lit(None, pl.String))
-    if not table_path(workspace, tables.CORRECTED_TEXTS).exists():
+    if "text_corrected" not in held.collect_schema() or not table_path(workspace, tables.CORRECTED_TEXTS).exists():
         return held
     before = tables.scan(workspace, table=tables.CORRECTED_TEXTS).select("segment_id", before="text")
     joined = held.join(before, on="segment_id", how="left", maintain_order="left")
@@ -254,14 +241,12 @@ def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) 
         part.select(*columns, blank, channels.source_channel(part))
         for part in (held.join(rows, on="segment_id", how="anti", maintain_order="left"), rows)
     )
-    found = with_recordings(every, recordings).select(_first_failure(recordings)).tail(len(rows))
-    return rows.with_columns(found["reason"]).with_columns(_decision().cast(SEGMENTS["decision"]))
+    found = _decided(with_recordings(every, recordings), recordings).tail(len(rows))
+    return rows.with_columns(found["reason"], found["decision"].cast(SEGMENTS["decision"]))
 
 
-def _first_failure(recordings: pl.DataFrame) -> pl.Expr:
+def _decided(placed: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     rules = segment_failures(recordings).items()
-    return pl.coalesce(pl.when(broken.fill_null(value=False)).then(pl.lit(rule)) for rule, broken in rules).alias("reason")
-
-
-def _decision() -> pl.Expr:
-    return pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject")).alias("decision")
+    broken = pl.coalesce(pl.when(holds.fill_null(value=False)).then(pl.lit(rule)) for rule, holds in rules)
+    decision = pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject"))
+    return placed.with_columns(reason=broken).with_columns(decision=decision)
