@@ -1,5 +1,6 @@
 """Remote recordings: the same corpora as from a local folder, whatever the servers do, or the reason in the ledger."""
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -431,7 +432,8 @@ def test_addresses_with_names_that_are_no_secrets(address):
 def test_missing_package_names_the_extra(address, extra, monkeypatch, tmp_path):
     for package in ("s3fs", "gcsfs", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr("fsspec.registry._registry", {})
+    importlib.import_module("fsspec.registry")  # the package has a mapping of the same name
+    monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})
     with pytest.raises(MissingExtraError, match=rf"nbaudio\[{extra}\]"):
         remote(address, Cache(tmp_path)).listing(lambda _: True)
 

@@ -187,6 +187,7 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
 
 def encode_words(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], pl.Series]:
     """Return a number for each word of all texts, split at every space; words per text; and the distinct words, with a space."""
+    texts = texts.cast(pl.String)  # a column without values has no type
     full = texts != ""
     # Each word includes the space after it, so that the buffer of the texts, split at spaces, is the array of words.
     _, bounds, data = (texts.filter(full) + " ").to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()

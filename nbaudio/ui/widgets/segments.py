@@ -107,12 +107,11 @@ class SegmentPlayback(Playback):
     def undo_correction(self, *, number: int) -> dict[str, Any] | None:
         """Log the correction before the last one once more, or a withdrawal if there was none."""
         row = self.segments.row(number)
+        own = {"segment_id": row["segment_id"], "was_start": row["start_sample"], "was_end": row["end_sample"]}
+        log = ReviewState.load(self.segments.workspace).correction_log.filter(**own)
         kept: list[tuple[int | None, int | None]] = []
-        for each in ReviewState.load(self.segments.workspace).correction_log:
-            if (each.segment_id, each.was_start, each.was_end) != (row["segment_id"], row["start_sample"], row["end_sample"]):
-                continue
-            bounds = (each.start_sample, each.end_sample)
-            if each.start_sample is None:
+        for bounds in log.select("start_sample", "end_sample").iter_rows():
+            if bounds[0] is None:
                 kept.clear()
             elif bounds in kept[-2:-1]:
                 kept.pop()  # this was an undo
