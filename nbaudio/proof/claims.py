@@ -143,10 +143,10 @@ def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -
     rows = state.segments.join(left_out, on="segment_id", how="left", maintain_order="left")
     is_out = rows["is_out"].fill_null(value=False).to_numpy()
     found = {"selection": Part(state, ships, is_out)}
-    for name in rows["split"].filter(pl.Series(ships)).unique().sort():
+    for name in rows["split"].filter(pl.Series(ships)).drop_nulls().unique().sort():
         # What was rejected by hand is left out of every split.
         is_out_here = is_out & rows["left_out_of"].fill_null(name).eq(name).to_numpy()
-        found[name] = Part(state, ships & rows["split"].eq_missing(name).to_numpy(), is_out_here)
+        found[name] = Part(state, ships & rows["split"].eq(name).fill_null(value=False).to_numpy(), is_out_here)
     return found
 
 
