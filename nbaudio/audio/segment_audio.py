@@ -318,10 +318,10 @@ def _sums_of(x: Samples, number: int) -> Samples:
     """Return the sums of so many neighbors each."""
     pairs = number % 2 == 0  # read as one complex number, a third faster
     values, step = (x.view(np.complex64), number // 2) if pairs else (x, number)
-    found = values[::step].copy()
+    sums = values[::step].copy()
     for offset in range(1, step):
-        found += values[offset::step]
-    return found.real + found.imag if pairs else found
+        sums += values[offset::step]
+    return np.add(sums.real, sums.imag, dtype=np.float32) if pairs else sums.real
 
 
 def pairs_of(channels: int) -> list[tuple[int, int]]:
