@@ -175,6 +175,7 @@ def test_headline_figures_come_first_and_say_what_is_missing(workspace, tmp_path
 def test_the_section_on_audio_signals_is_there_once_they_are_measured(workspace, tmp_path):
     stats(workspace.path, out=tmp_path / "p.html", audio=False)
     assert "Audio signals" not in read((tmp_path / "p.html").read_text(encoding="utf8")).texts
+    assert "signals" not in stats(workspace.path).facts
     number = pl.int_range(pl.len())
     snr = pl.when(number % 3 > 0).then(number * 1.5)
     workspace.save(segments=workspace.segments.with_columns(snr_db=snr, cut_end=number % 4 == 0))
@@ -186,7 +187,10 @@ def test_the_section_on_audio_signals_is_there_once_they_are_measured(workspace,
     expected = workspace.segments["snr_db"].median()
     share = workspace.segments["cut_end"].mean()
     assert f"SNR: median {expected:.1f} dB; cut_end: {share:.1%}" in " ".join(texts)
-    stats(workspace.path, out=tmp_path / "p.xlsx", audio=False)
+    in_report = {row["signal"]: row for row in stats(workspace.path, out=tmp_path / "p.xlsx", audio=False).facts["signals"]}
+    kept = workspace.segments.filter(pl.col("decision").ne_missing("reject"))
+    assert in_report["snr_db"]["median"] == round(kept["snr_db"].median(), 4)
+    assert in_report["cut_end"]["true"] == round(kept["cut_end"].mean(), 4)
 
 
 def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):

@@ -19,7 +19,7 @@ _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
 
 
 def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True, base: str | Path | None = None) -> Report:
-    """Report segments, hours, speakers, durations, similarity, splits and reasons.
+    """Report segments, hours, speakers, durations, similarity, splits, reasons and signals.
 
     Args:
         path: a workspace or a corpus, its folder or URL.
@@ -40,6 +40,8 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
     rates = held_out_rates(path, segments, by="split")
     if len(rates):
         facts["model_against_label"] = rates.select("group", "hypothesis", "segments", cs.starts_with("wer").round(4)).to_dicts()
+    if len(signals := views.signals(segments.filter(pl.col("decision").ne_missing("reject")))):
+        facts["signals"] = signals.with_columns(cs.float().round(4)).to_dicts()
     if out is not None:
         from nbaudio.ui.statistics.page_html import render_page  # these take a second to import
         from nbaudio.ui.statistics.stats_page import page_sections, write_workbook
