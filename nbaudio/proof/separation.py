@@ -122,9 +122,9 @@ def auc(values: Array, wrong: Bools, weight: Array, cluster: Ints, confidence: f
 
 
 def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) -> pl.DataFrame:
-    """Return the share of right labels by the value of a column: ten groups of about equally many segments, or fewer.
+    """Return the share of right labels by the value of a column, in groups of about equally many segments.
 
-    There are as many groups as there are 15 verdicts. A value that many segments share is a group, and so is the lack of one.
+    There is one group for every 15 verdicts, at most ten. A value that many segments share is a group, and so is the lack of one.
     `precision`, `low` and `high` are those of `evidence`: bets on the draws in order, which hold for weighted draws, without a
     fault, and whenever one looks (Waudby-Smith and Ramdas, 2024), for each group by itself.
 
