@@ -537,6 +537,17 @@ def test_a_tenth_more_is_wrong_in_lower_bounds_until_it_is_sampled(workspace, tm
     assert evidence(workspace).facts["selection"]["proven"]
 
 
+def test_a_stratified_round_of_which_all_rows_above_the_threshold_are_judged(workspace, tmp_path):
+    few = workspace.segments.head(60).with_columns(similarity=pl.int_range(60) / 60)
+    workspace.save(segments=few)
+    review.export(workspace, out=tmp_path / "one.xlsx", n=1)
+    workspace.save(segments=few.filter(~pl.col("segment_id").is_in(few["segment_id"][[0, 51]].implode())))
+    review.export(workspace, out=tmp_path / "two.xlsx", n=13, strategy="stratified")
+    say(workspace, "two", lambda _: "ok")
+    for claim in evidence(workspace).facts["curve"]:
+        assert 0 <= claim["low"] <= claim["high"] <= 1
+
+
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

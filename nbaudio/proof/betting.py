@@ -313,8 +313,9 @@ class _Book:
             return rates, np.where(wants, stake[:, 0], 0.0), share
         # Newton's method within bounds, by logarithms of the stake and of odds, one almost a line in the other. A stake that is a
         # little off is a slightly weaker bet.
-        target = sign * (rest - expected) / (total - rest if sign > 0 else rest)
-        at = np.log(np.maximum(sign * (rest - expected), _TINY) / np.maximum(self.value * scale @ (rates * (1 - rates)), _TINY))
+        # All are nothing where nothing unseen has a value.
+        apart, beyond = (np.maximum(each, _TINY) for each in (sign * (rest - expected), total - rest if sign > 0 else rest))
+        at = np.log(apart / np.maximum(self.value * scale @ (rates * (1 - rates)), _TINY))
         low, high = np.full(len(rest), -30.0) - np.log(scale.max()), np.full(len(rest), 30.0) - np.log(scale.min())
         for step in range(_STEPS if wants.any() else 1):
             at = np.where((low < at) & (at < high) & (step < _NEWTON_STEPS), at, (low + high) / 2)
@@ -322,7 +323,7 @@ class _Book:
             share, root = _allocated(stake, rates, sign)
             got = share @ self.value
             away, other = (np.maximum(each, _TINY) for each in (sign * (got - expected), total - got if sign > 0 else got))
-            error = np.log(away / other / target)
+            error = np.log(away / other * beyond / apart)
             if np.abs(error[wants]).max(initial=0.0) < _NEAR:
                 break
             low, high = np.where(error < 0, at, low), np.where(error < 0, high, at)
