@@ -321,10 +321,7 @@ def test_import_reader_sees_nested_and_aliased_imports():
 @pytest.mark.parametrize(("library", "doors"), DOORS.items())
 def test_library_is_imported_behind_its_door_alone(library, doors):
     found = [
-        f"{path}:{line}"
-        for path, part, names in imported()
-        for name, line in names
-        if name == library and part not in doors
+        f"{path}:{line}" for path, part, names in imported() for name, line in names if name == library and part not in doors
     ]
     assert not found, f"{library} belongs to nbaudio/{' or '.join(sorted(doors))}, but is imported at {', '.join(found)}"
 

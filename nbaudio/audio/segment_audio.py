@@ -146,9 +146,8 @@ class SegmentAudio:
                 hops = hops - pivot
             np.vecdot(hops, hops, out=squares[block])
         total = self._summed(by_channel[: self.num_channels])
-        return _Hops(
-            float(pivot * unit), highest * unit, lowest * unit, total * unit, squares * unit * unit, slow.ravel() * unit, by_channel
-        )
+        highest, lowest, squares = highest * unit, lowest * unit, squares * unit * unit
+        return _Hops(float(pivot * unit), highest, lowest, total * unit, squares, slow.ravel() * unit, by_channel)
 
     @cached_property
     def by_channel(self) -> Numbers:
