@@ -3,13 +3,13 @@
     python benchmarks/signals.py [--hours 3.5] [--recordings 12] [--formats wav,flac,mp3] [--jobs 2] [--rounds 3] [--folder DIR]
 
 Recordings and segments are those of benchmarks/cut.py: 48 kHz stereo, segments of 4 to 20 s over nine tenths of them. Contenders
-run one after the other in separate processes, in turns; CPU times are the least of all rounds, as other programs run beside.
+run one after the other in separate processes, in turns; times are the least of all rounds, as other programs run beside.
     cut         `materialize`: decode, mix, resample, FLAC, pack, publish
     measure     `measure` alone: decode and all signals
     both        `materialize --signals`
     librosa     a window read by soundfile; frame RMS, split of speech, spectral roll-off and STFT of librosa at the recording's
                 own rate; peak, DC, runs at the rail, silence and correlation by NumPy; by one process, on a tenth of the
-                segments, scaled up. Left out if librosa is not installed.
+                segments, scaled up and divided by the jobs. Left out if librosa is not installed.
 Wanted: measure at most 0.6 of cut, both at most 1.25 of cut, librosa at least 5 times measure.
 """
 
@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import cut
@@ -55,29 +56,32 @@ def main() -> None:
         rows: list[dict[str, object]] = []
         for kind in asked.formats.split(","):
             workspace = cut.make_workspace(folder / kind, speech, kind, hours=asked.hours, recordings=asked.recordings)
-            least = dict.fromkeys(names, float("inf"))
+            least = {name: (float("inf"), float("inf")) for name in names}
             for _ in range(asked.rounds):
                 for name in names:
-                    least[name] = min(least[name], cpu_seconds(name, workspace, folder / "out", asked.jobs))
-            scaled = {name: seconds * (SHARE if name == "librosa" else 1) for name, seconds in least.items()}
-            rows += [
-                {"format": kind, "contender": name, "CPU s": seconds, "of cut": seconds / scaled["cut"]}
-                | {"of measure": seconds / scaled["measure"]}
-                for name, seconds in scaled.items()
-            ]
+                    found = seconds(name, workspace, folder / "out", asked.jobs)
+                    least[name] = (min(least[name][0], found[0]), min(least[name][1], found[1]))
+            if "librosa" in names:  # by one process
+                least["librosa"] = (least["librosa"][0] * SHARE / asked.jobs, least["librosa"][1] * SHARE)
+            for name, pair in least.items():
+                row: dict[str, object] = {"format": kind, "contender": name}
+                for place, label in enumerate(("s", "CPU s")):
+                    row |= {label: pair[place], f"{label} of cut": pair[place] / least["cut"][place]}
+                    row |= {f"{label} of measure": pair[place] / least["measure"][place]}
+                rows.append(row)
         print(cut.table(rows))
 
 
-def cpu_seconds(name: str, workspace: Path, out: Path, jobs: int) -> float:
-    """CPU time of one contender from nothing, with all its processes."""
+def seconds(name: str, workspace: Path, out: Path, jobs: int) -> tuple[float, float]:
+    """How long one contender takes from nothing, and CPU time with all its processes."""
     shutil.rmtree(out, ignore_errors=True)
     shutil.rmtree(workspace / "packs", ignore_errors=True)
     (workspace / "signals.parquet").unlink(missing_ok=True)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, __file__, "--jobs", str(jobs), "--contender", name, str(workspace), str(out)]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return took, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def run(name: str, workspace: Path, out: Path, jobs: int) -> None:
