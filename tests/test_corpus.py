@@ -106,7 +106,7 @@ def test_keys_are_plain_ascii_and_come_back(key: str) -> None:
     assert unquote(escaped) == key
 
 
-@pytest.mark.parametrize("container", ["webdataset", "parquet"])
+@pytest.mark.parametrize("container", ["webdataset", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_jobs_engine_and_order_do_not_change_a_byte(workspace: Workspace, tmp_path: Path, container: str) -> None:
     make(workspace, tmp_path / "a", container=container)
     wanted = contents(tmp_path / "a")

@@ -123,6 +123,7 @@ def test_the_report_reads_as_text_and_json(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_page_of_a_version_compares_it_with_its_base(tmp_path):
     workspace = history(tmp_path)
     nbaudio.stats(tmp_path / "c2", out=tmp_path / "page.html", audio=False)

@@ -112,7 +112,12 @@ def test_the_capital_of_a_true_null_is_one_at_most_with_two_sheets_of_other_stra
     assert expected <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("name", ["uniform", "worst stratum is the rarest", "hours"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("uniform", marks=SLOW), "worst stratum is the rarest", pytest.param("hours", marks=SLOW)]
+)
 def test_looking_after_every_verdict_proves_what_is_false_in_few_corpora(name):
     """The least favourable case: one wrong segment more than is allowed."""
     rng, false, corpora, count = np.random.default_rng(5), 0, 150, 2000
@@ -270,6 +275,7 @@ def test_before_any_verdict_the_report_claims_nothing_and_says_what_to_review(wo
     assert "--strategy stratified --n 300 --threshold 0.8" in report.facts["review_next"]
 
 
+@pytest.mark.slow
 def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_path):
     verdict_of = judge(workspace)
     plan = [("random", 100), ("near", 60), ("suspicious", 40), ("stratified", 200)]
@@ -657,6 +663,7 @@ def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_pat
     assert evidence(made).facts["curve"][0]["precision"] > 0.9
 
 
+@pytest.mark.slow
 def test_each_rule_spends_a_part_of_the_errors_and_keeps_it(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=300)
     say(workspace, "one", lambda _: "ok")

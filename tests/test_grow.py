@@ -837,7 +837,7 @@ def kill_at(monkeypatch):
     monkeypatch.setattr(Path, "replace", real)
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_killed_anywhere_and_run_again_the_tables_are_those_of_one_run(sittings, chosen, bring, kill_at, after):
     correct(chosen, "s0_0-1", "ispravljeno")
     review.export(chosen, out=sittings / "one.xlsx", n=3)

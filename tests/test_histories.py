@@ -437,7 +437,7 @@ def run_history(steps: list[tuple[str, int]], **options) -> int:
         return len(history.versions)
 
 
-@pytest.mark.parametrize(("given_splits", "kills"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("given_splits", "kills"), [pytest.param(False, False, marks=pytest.mark.slow), (True, True)])
 def test_a_history_of_all_steps(given_splits, kills):
     steps = ["review", "withdraw", "add", "change_text", "materialize", "replace_audio", "shift_bounds", "materialize", "add"]
     steps = [(name, number) for number, name in enumerate(steps)]
@@ -528,7 +528,9 @@ def grow_and_withdraw(folder: Path, random: Random, *, way: str, further: bool, 
     assert [differences[name]["segments"] for name in ("added", "removed", "moved", "changed")] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(("way", "further", "again"), [("source", False, False), ("table", True, True)])
+@pytest.mark.parametrize(
+    ("way", "further", "again"), [pytest.param("source", False, False, marks=pytest.mark.slow), ("table", True, True)]
+)
 def test_growing_and_withdrawing_the_same_recordings_changes_nothing(tmp_path, way, further, again):
     grow_and_withdraw(tmp_path, Random(3), way=way, further=further, again=again)
 

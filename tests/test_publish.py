@@ -332,6 +332,7 @@ def test_a_hub_that_is_silent_is_given_up(hub, corpus, monkeypatch):
         put(corpus)
 
 
+@pytest.mark.slow
 def test_a_hub_that_is_silent_is_read_in_bounded_time(hub, corpus, monkeypatch):
     put(corpus)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")

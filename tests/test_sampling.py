@@ -103,6 +103,7 @@ def test_later_rounds_draw_what_nobody_has_reached_in_earlier_ones(strategy):
     assert set(draw(pool, strategy=strategy, n=60, seed=1, rounds=unfinished)["segment_id"]) == set(drawn["segment_id"][5:])
 
 
+@pytest.mark.slow
 def test_a_sheet_that_is_never_finished_takes_nothing_from_a_later_sample():
     """It holds nearly all of a small stratum, and nobody has opened it."""
     pool, counts = pool_of(12).with_columns(similarity=pl.lit(0.9)), Counter()

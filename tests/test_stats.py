@@ -145,6 +145,7 @@ def test_examples_of_each_finding_can_be_heard(workspace, corpus, tmp_path):
     assert [text for text in texts if "no sound: it is not in the corpus" in text]
 
 
+@pytest.mark.slow
 def test_audio_that_is_absent_unwanted_or_too_much_leaves_the_words(workspace, tmp_path, monkeypatch):
     assert played(workspace.path, tmp_path / "p.html", audio=False)[0] == []
     monkeypatch.setattr(examples, "LONGEST_S", 1)
@@ -234,7 +235,11 @@ def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "missing", [["similarity", "wer", "cer", "asr_text"], ["text"], ["speaker_id"], ["split", "decision", "reason"]]
+    "missing",
+    [
+        ["similarity", "wer", "cer", "asr_text"],
+        *(pytest.param(names, marks=pytest.mark.slow) for names in (["text"], ["speaker_id"], ["split", "decision", "reason"])),
+    ],
 )
 def test_a_page_can_be_had_of_what_is_half_done(workspace, tmp_path, missing):
     empty = {name: pl.lit(None, dtype=workspace.segments.schema[name]) for name in missing if name != "decision"}
