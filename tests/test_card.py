@@ -56,7 +56,7 @@ def test_load_dataset_of_the_folder_finds_the_splits(workspace, tmp_path, contai
 @pytest.mark.parametrize(
     ("container", "encoding"),
     [
-        (name, encoding)
+        pytest.param(name, encoding, marks=pytest.mark.slow if encoding == "opus" else ())
         for name, container in CONTAINERS.items()
         if container.for_datasets
         for encoding in (("mulaw",) if container.levels_only else ("flac", "opus", "mulaw"))

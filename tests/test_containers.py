@@ -116,7 +116,7 @@ def base(corpora, request):
     return corpora[0], corpora[1][encoding_of(given.get("container", "webdataset"))]
 
 
-@every_container
+@some_containers
 def test_clips_and_metadata_come_back_and_so_does_every_byte(base, tmp_path, container):
     workspace, corpus = base
     made(workspace, tmp_path / "made", container=container, jobs=2)

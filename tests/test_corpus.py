@@ -55,7 +55,7 @@ def workspace(make_workspace: MakeWorkspace) -> Workspace:
 
 
 @pytest.mark.parametrize("container", ["webdataset", "parquet"])
-@pytest.mark.parametrize("encoding", ["flac", "wav"])
+@pytest.mark.parametrize("encoding", ["flac", pytest.param("wav", marks=pytest.mark.slow)])
 def test_every_clip_is_its_window_and_is_found_by_its_byte_range(
     workspace: Workspace, tmp_path: Path, container: str, encoding: str
 ) -> None:

@@ -72,7 +72,7 @@ def random_draws(rng, strata, weights, count):
     ],
 )
 @pytest.mark.parametrize("upper", [True, False])
-@pytest.mark.parametrize("less", [0.0, 0.7])
+@pytest.mark.parametrize("less", [pytest.param(0.0, marks=pytest.mark.slow), 0.7])
 def test_over_all_orders_the_capital_of_a_true_null_is_one_at_most(case, upper, less):
     strata, weights, wrong, value = case
     strata, value = np.array(strata), np.array(value)
@@ -92,7 +92,10 @@ def test_over_all_orders_the_capital_of_a_true_null_is_one_at_most(case, upper, 
     assert far.peak[0] > 0
 
 
-@pytest.mark.parametrize("turns", [(0, 0, 1, 1), (0, 1, 0, 1), (1, 1, 0, 0), (1, 0, 1, 0)])
+TURNS = [(0, 0, 1, 1), (1, 1, 0, 0), (1, 0, 1, 0)]
+
+
+@pytest.mark.parametrize("turns", [(0, 1, 0, 1), *(pytest.param(turns, marks=pytest.mark.slow) for turns in TURNS)])
 def test_the_capital_of_a_true_null_is_one_at_most_with_two_sheets_of_other_strata_side_by_side(turns):
     """Each sheet is a random order of its own; what one has reached, the other passes over."""
     strata, weights, wrong = np.array([0, 0, 1, 1]), [0.7, 0.3], {0, 3}
@@ -711,7 +714,7 @@ def test_command_line(workspace, tmp_path):
 
 
 @pytest.mark.parametrize("n", [0, 6, 40, 400])
-@pytest.mark.parametrize("asked", [0.98, 0.5])
+@pytest.mark.parametrize("asked", [0.98, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_missing(workspace, tmp_path, n, asked):
     if n:
         review.export(workspace, out=tmp_path / "one.xlsx", n=n)

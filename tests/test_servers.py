@@ -240,7 +240,7 @@ def dead_hosts():
 
 
 @dead_hosts()
-@pytest.mark.parametrize("fetch", ["download", "ingest"])
+@pytest.mark.parametrize("fetch", ["download", pytest.param("ingest", marks=pytest.mark.slow)])
 def test_a_host_that_only_fails_is_given_up_and_retried_in_the_next_run(fetch, dead, web, tmp_path, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")
@@ -330,7 +330,7 @@ def test_pauses_are_kept_as_far_as_max_wait_goes(fetch, web, tmp_path, monkeypat
     assert "100 s" in fetch(web, tmp_path)[1]["b.wav"]
 
 
-@BOTH
+@pytest.mark.parametrize("fetch", [fetch_by_download, pytest.param(fetch_by_ingest, marks=pytest.mark.slow)])
 def test_progress_names_the_host_that_is_waited_for(fetch, web, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "2.5")
     monkeypatch.setenv("NBAUDIO_TRIES", "1")

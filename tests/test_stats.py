@@ -127,6 +127,7 @@ def played(path, out, **options):
     return list(zip(labels, (decode_clip(b64decode(text), "mp3") for text in data), strict=True)), found.texts
 
 
+@pytest.mark.slow
 def test_examples_of_each_finding_can_be_heard(workspace, corpus, tmp_path):
     clips, texts = played(workspace.path, tmp_path / "w.html")
     rejected = set(workspace.segments.filter(pl.col("decision") == "reject")["segment_id"])

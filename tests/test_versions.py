@@ -383,9 +383,8 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "moment", [pytest.param(name, marks=() if name == "some links" else pytest.mark.slow) for name in MOMENTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_version_is_finished_by_another_run_with_the_same_bytes(tmp_path, moment):
     workspace, *tables = start(tmp_path, 8)
     first(workspace, tmp_path / "c1", shard_size="60kB")
