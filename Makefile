@@ -17,7 +17,7 @@ demo: $(READY)
 	@echo 'Open demo-output/html/index.html in a browser; make lab opens the notebooks themselves in JupyterLab.'
 
 test: $(READY)
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 soak: $(READY)
 	NBAUDIO_KILLS=$(or $(KILLS),500) NBAUDIO_SEED=$(or $(SEED),7) $(BIN)/pytest tests/heavy/test_faults.py -k killed_anywhere -s

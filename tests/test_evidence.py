@@ -494,6 +494,7 @@ def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
     assert "and 1.000 by reviews that showed the hypothesis: a difference of +0.2" in line
 
 
+@pytest.mark.slow
 def test_mended_and_removed_faults_do_not_become_a_proof(workspace, tmp_path):
     """Every tenth segment is wrong; whatever reviewers find wrong is mended, or leaves the source."""
     bad = set(workspace.segments["segment_id"].to_list()[::10])

@@ -699,6 +699,7 @@ def test_the_same_recording_in_two_sources_is_one_and_another_of_its_name_gets_a
     assert contents(chosen) == tables
 
 
+@pytest.mark.slow
 def test_sources_of_several_layouts_share_a_workspace(tmp_path):
     out = tmp_path / "W"
     counts = []

@@ -272,6 +272,7 @@ def test_names_from_outside_are_drawn_as_they_are(workspace_of):
         assert not {"script", "style", "a", "img", "foreignobject"} & {tag for tag, *_ in drawn.attributes}
 
 
+@pytest.mark.slow
 def test_a_workspace_without_segments_or_scores(workspace_of):
     empty = [dict.fromkeys(SEGMENTS)][:0]
     workspace = workspace_of(empty, [{"recording_id": "r"}])

@@ -279,6 +279,7 @@ def test_titles_and_captions_are_texts_too():
     assert values[0].startswith("=1+1: [x]")
 
 
+@pytest.mark.slow
 def test_model_against_label_in_report_and_page(workspace, tmp_path):
     assert [row["hypothesis"] for row in stats(workspace.path).facts["model_against_label"]] == ["asr", "asr"]
     texts = workspace.segments.with_columns(

@@ -341,6 +341,7 @@ def test_a_base_of_another_workspace_is_noticed(tmp_path):
     check(tmp_path / "c2")
 
 
+@pytest.mark.slow
 def test_a_version_can_be_made_at_and_from_an_address(tmp_path):
     workspace, *tables = start(tmp_path)
     first(workspace, tmp_path / "c1")

@@ -218,6 +218,7 @@ def test_bins_hold_all_that_is_scored(rows, measure):
     assert (counts.bins >= 0).all()
 
 
+@pytest.mark.slow
 def test_verified_precision_is_that_of_the_evidence_at_every_position(make_workspace, tmp_path):
     workspace = make_workspace({"a.wav": (60.0, 16000)})
     scores = np.linspace(0.5, 1, len(workspace.segments)).round(3)
