@@ -270,7 +270,7 @@ def check_guarantee(chosen, columns, versions):
 
 
 @given(st.lists(st.tuples(some_rows, parameters, st.integers(0, 3)), min_size=2, max_size=4), st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_guarantees_hold_after_any_history(history, data):
     segments, earlier, versions = None, None, []
     for step, (rows, changes, number) in enumerate(history):
@@ -311,7 +311,7 @@ def test_selecting_again_without_new_rows_changes_nothing(rows, changes, number,
 
 
 @given(some_rows, some_rows, parameters, st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_with_given_splits_adding_recordings_and_removing_them_again_changes_nothing(rows, more, changes, data):
     changes = {**changes, "hours": None, "dev": None, "test": None}
     segments = table(rows)

@@ -271,3 +271,23 @@ def test_corrected_boundaries_are_measured_anew(whole: Path, tmp_path: Path) -> 
     report = nbaudio.measure(workspace, jobs=1, show_progress=False)
     assert (report.facts["measured_now"], report.facts["already_measured"]) == (1, 105)
     assert not workspace.segments.row(by_predicate=pl.col("segment_id") == key, named=True)["cut_end"]
+
+
+def test_a_clip_that_cannot_be_measured_is_cut_as_without_signals(tmp_path: Path) -> None:
+    folder = tmp_path / "audio"
+    folder.mkdir()
+    for name, value in (("a", 0.0), ("b", np.inf), ("c", 1e30)):
+        x = (0.3 * np.sin(np.arange(32000) / 7)).astype(np.float32)
+        x[9000] = value
+        sf.write(folder / f"{name}.wav", x, 16000, subtype="FLOAT")
+    nbaudio.ingest("folder", folder, out=tmp_path / "w")
+    nbaudio.select(tmp_path / "w", min_similarity=-1, dev=0, test=0)
+    shards = []
+    for name, signals in (("plain", False), ("measured", True)):
+        nbaudio.materialize(tmp_path / "w", out=tmp_path / name, jobs=1, signals=signals, container="files", show_progress=False)
+        shutil.rmtree(tmp_path / "w/packs", ignore_errors=True)
+        shards.append({path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.flac")})
+    assert len(shards[0]) == 3
+    assert shards[0] == shards[1]
+    found = Workspace.open(tmp_path / "w").segments.sort("recording_id")["rms_dbfs"]
+    assert found.is_null().to_list() == [False, True, True]

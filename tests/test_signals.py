@@ -17,6 +17,7 @@ from nbaudio.audio import open_recording, probe
 from nbaudio.audio.segment_audio import SegmentAudio
 from nbaudio.audio.signals import SIGNALS, signals, speech_frames, window_signals
 from nbaudio.core.bundled_files import bundled
+from nbaudio.core.errors import AudioError
 from nbaudio.core.tables import SIGNALS as COLUMNS
 
 Samples = NDArray[np.float64]
@@ -323,3 +324,13 @@ def test_each_fault_is_caught_by_its_condition_alone(name: str) -> None:
     rows = pl.DataFrame([of_window(x.astype(np.float32)[:, None], 22050) for x in (clean, DAMAGES[name][0](clean))])
     for other, (_, caught) in DAMAGES.items():
         assert rows.select(caught).to_series().to_list() == [False, other == name], other
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_what_is_no_number_or_far_beyond_full_scale_is_an_error_that_says_so(value: float, channels: int, tmp_path: Path) -> None:
+    x = np.repeat(0.5 * speech(16000)[:, None], channels, axis=1).astype(np.float32)
+    x[9000] = value
+    sf.write(tmp_path / "a.wav", x, 16000, subtype="FLOAT")
+    with open_recording(tmp_path / "a.wav") as recording, pytest.raises(AudioError, match="not numbers"):
+        window_signals(recording, 0, len(x), "mix", num_samples=len(x))

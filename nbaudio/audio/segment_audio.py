@@ -303,7 +303,7 @@ class SegmentAudio:
 
 
 def _by_channel(window: AnySamples, held: Samples | None = None) -> Samples:
-    """Return samples as float32 in the same units, shape (channels, samples), in memory that is held for them if there is any."""
+    """Return samples as float32 in the same units, shape (channels, samples); written into `held` if it is given."""
     found = np.empty(window.shape[::-1], dtype=np.float32) if held is None else held[:, : len(window)]
     if window.dtype == np.int16 and window.shape[1] == 2 and window.flags.c_contiguous:
         pairs = window.view(np.int32)[:, 0]  # of little-endian samples: the fastest way to separate them
@@ -314,7 +314,7 @@ def _by_channel(window: AnySamples, held: Samples | None = None) -> Samples:
 
 
 def _sums_of(x: Samples, number: int) -> Samples:
-    """Return the sums of so many neighbors each."""
+    """Return the sum of each `number` neighboring samples."""
     pairs = number % 2 == 0  # read as one complex number, a third faster
     values, step = (x.view(np.complex64), number // 2) if pairs else (x, number)
     sums = values[::step].copy()

@@ -164,8 +164,10 @@ def window_signals(recording: Recording, start: int, stop: int, channel: str, *,
     except AudioError:  # what is damaged may be outside of the segment
         begin, window = start, read_around(recording, start, stop, start, stop)
     audio = SegmentAudio(window, channel, recording.sampling_rate, stop - start, start - begin)
-    if not math.isfinite(audio.dc_offset):
-        raise AudioError("contains values that are not numbers (NaN or infinity)")
+    with np.errstate(invalid="ignore", over="ignore"):
+        is_finite = math.isfinite(audio.dc_offset) and math.isfinite(audio.energy)
+    if not is_finite:
+        raise AudioError("contains values that are not numbers (NaN or infinity), or are far beyond full scale")
     return signals(audio)
 
 

@@ -313,7 +313,7 @@ class _Book:
             return rates, np.where(wants, stake[:, 0], 0.0), share
         # Newton's method within bounds, by logarithms of the stake and of odds, one almost a line in the other. A stake that is a
         # little off is a slightly weaker bet.
-        # All are nothing where nothing unseen has a value.
+        # Both are at least _TINY, as they are 0 where no unseen item has a value.
         apart, beyond = (np.maximum(each, _TINY) for each in (sign * (rest - expected), total - rest if sign > 0 else rest))
         at = np.log(apart / np.maximum(self.value * scale @ (rates * (1 - rates)), _TINY))
         low, high = np.full(len(rest), -30.0) - np.log(scale.max()), np.full(len(rest), 30.0) - np.log(scale.min())
