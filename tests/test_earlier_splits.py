@@ -4,14 +4,14 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_select import recordings_table, segment, segments_table
+from test_select import recordings_table, segment, segments_table, with_decisions
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import is_held_out
 from nbaudio.core.tables import EARLIER_SPLITS, GROUPING_RULES
 from nbaudio.selection.fixed_splits import fixed_splits
 from nbaudio.selection.parameters import Parameters
-from nbaudio.selection.select import decide, select
+from nbaudio.selection.select import select
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
@@ -232,7 +232,7 @@ def table(rows, start=0):
 def divided(segments, earlier, reviewed=(), **changes):
     fixed = fixed_splits(segments, earlier=earlier)
     ids = recordings_table([f"r{n}" for n in range(6)])
-    return decide(ids, segments, reviewed, Parameters(**changes), fixed=fixed)[0]
+    return with_decisions(ids, segments, reviewed, Parameters(**changes), fixed=fixed)[0]
 
 
 def check_guarantee(chosen, columns, versions):
@@ -321,7 +321,7 @@ def test_with_given_splits_adding_recordings_and_removing_them_again_changes_not
 
     def chosen(segments, splits, earlier):
         fixed = fixed_splits(segments, given=splits, earlier=earlier)
-        return decide(ids, segments, (), Parameters(**changes), fixed=fixed)[0]
+        return with_decisions(ids, segments, (), Parameters(**changes), fixed=fixed)[0]
 
     before = chosen(segments, splits, None)
     grown = pl.concat([segments, table(more, start=100)])

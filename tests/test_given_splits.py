@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from specimens import librispeech_tree, lines
 from test_earlier_splits import grow, parameters, some_rows, table
-from test_select import corpus, crossing, judge, recordings_table, segment, segments_table
+from test_select import corpus, crossing, judge, recordings_table, segment, segments_table, with_decisions
 from typer.testing import CliRunner
 
 import nbaudio
@@ -21,7 +21,7 @@ from nbaudio.corpus.layout import read_corpus_info
 from nbaudio.selection.fixed_splits import fixed_splits
 from nbaudio.selection.given_splits import given_splits
 from nbaudio.selection.parameters import Parameters
-from nbaudio.selection.select import decide, select
+from nbaudio.selection.select import select
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.workspace import Workspace
 
@@ -336,7 +336,8 @@ def test_given_segments_stay_and_others_keep_away_from_them(rows, changes, names
     segments, keys = table(rows), changes["group_by"]
     fixed = fixed_splits(segments, given=pl.Series("given", names[: len(rows)], dtype=pl.String))
     try:
-        chosen, _, _ = decide(recordings_table([f"r{n}" for n in range(6)]), segments, (), Parameters(**changes), fixed=fixed)
+        ids = recordings_table([f"r{n}" for n in range(6)])
+        chosen, _ = with_decisions(ids, segments, (), Parameters(**changes), fixed=fixed)
     except InputError:
         return
     claimed = defaultdict(set)

@@ -17,7 +17,7 @@ from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review.rounds import gold_ids
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
 from nbaudio.selection.parameters import Parameters
-from nbaudio.selection.select import decide as decide_grouping
+from nbaudio.selection.select import decide as decide_rows
 from nbaudio.selection.select import select
 from nbaudio.selection.select_report import reasons_of
 from nbaudio.selection.size_budget import PCM, ClipSize, make_budget
@@ -64,9 +64,15 @@ def corpus(speakers=10, recordings=10, each=2):
     )
 
 
+def with_decisions(recordings, segments, reviewed, parameters, **given):
+    """Return the segments with their decisions, and the grouping."""
+    decided, _, grouping = decide_rows(recordings, segments, reviewed, parameters, **given)
+    return segments.with_columns(decided.with_columns(pl.col("split", "reason").cast(pl.String))), grouping
+
+
 def decide(segments, reviewed=(), recordings=None, **parameters):
     recordings = recordings_table([f"r{i}" for i in range(20)]) if recordings is None else recordings
-    return decide_grouping(recordings, segments, reviewed, Parameters(**parameters))[0]
+    return with_decisions(recordings, segments, reviewed, Parameters(**parameters))[0]
 
 
 def reasons(segments, **parameters):
@@ -568,7 +574,7 @@ def test_unknown_speakers_leave_the_recordings_to_group_by(sittings):
 def test_the_default_keeps_speakers_apart_whatever_it_takes(segments, held_out):
     recordings = recordings_table([f"r{i}" for i in range(20)])
     try:
-        chosen, grouping, _ = decide_grouping(recordings, segments, (), Parameters(dev=held_out, test=held_out))
+        chosen, grouping = with_decisions(recordings, segments, (), Parameters(dev=held_out, test=held_out))
     except InputError:
         return
     kept = chosen.filter(chosen["decision"] == "accept")
@@ -731,7 +737,7 @@ def test_conditions_reject_what_does_not_meet_them_each_with_its_reason():
     # Filters come first, and a segment that people accept passes conditions as it passes filters.
     assert reasons(segments, where=("snr > 10",), min_similarity=0.95, **ALONE) == ["below_similarity"] * 4
     by_hand = pl.DataFrame({"segment_id": ["x0000"], "decision": ["accept"], "reason": [None]})
-    chosen = decide_grouping(recordings_table(["r0"]), segments, (), Parameters(where=("snr > 10",), **ALONE), by_hand=by_hand)[0]
+    chosen = with_decisions(recordings_table(["r0"]), segments, (), Parameters(where=("snr > 10",), **ALONE), by_hand=by_hand)[0]
     assert chosen["reason"].to_list() == [None, "where snr > 10", None, None]
 
 

@@ -218,7 +218,8 @@ def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
     """Replace columns of the segments table, row by row; stream the other columns from file to file."""
     kept = scan(workspace).drop(columns.columns, strict=False)
     order = dict.fromkeys((*SEGMENTS, *table_schema(workspace), *columns.columns))
-    write(workspace, pl.concat([kept, columns.lazy()], how="horizontal").select(*order))
+    new = columns.lazy().cast({name: SEGMENTS[name] for name in columns.columns if name in SEGMENTS})
+    write(workspace, pl.concat([kept, new], how="horizontal").select(*order))
 
 
 def read_batches(workspace: WorkspacePath, table: str = "segments") -> Iterator[pl.DataFrame]:
@@ -324,20 +325,29 @@ RULES = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_RULES)
 """Reasons that `select` gives, besides those of `segment_failures`."""
 
 
+WINDOW = ("recording_id", "source_start", "source_end", "start_sample", "end_sample")
+"""Columns of the place of a segment, besides `source_channel`."""
+
+
+def window() -> pl.Expr:
+    """Return what is equal for duplicates: recording, times and channel."""
+    start, end = (pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end"))
+    # Times are compared as numbers, as the same time may have other decimals; an invalid time has a rule of its own.
+    invalid = pl.col("source_start").is_not_null() & start.is_null()
+    return pl.struct("recording_id", start, end.alias("end"), invalid.alias("invalid"), "source_channel")
+
+
 def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     """Return the rules that a segment can fail, most specific first: expressions over `with_recordings`, true for a failure."""
     start = pl.col("source_start").cast(pl.Float64, strict=False)
     end = pl.col("source_end").cast(pl.Float64, strict=False)
     known = pl.Series(recordings["recording_id"]).implode()
-    # Times are compared as numbers, as the same time may have other decimals; an invalid time has a rule of its own.
-    invalid = pl.col("source_start").is_not_null() & start.is_null()
-    window = ("recording_id", start, end.alias("end"), invalid.alias("invalid"), "source_channel")
     return {
         "unknown_recording": ~pl.col("recording_id").is_in(known) | pl.col("recording_id").is_null(),
         "no_times": ~whole_recording() & (start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite()),
         "negative_start": start < 0,
         "end_before_start": end <= start,
-        "duplicate": ~pl.struct(*window).is_first_distinct(),
+        "duplicate": ~window().is_first_distinct(),
         "unknown_channel": has_unknown_channel(),
         "empty_text": (pl.col("text").count() > 0) & (pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S")),
         "past_the_end": pl.col("end_sample") > pl.col("num_samples"),

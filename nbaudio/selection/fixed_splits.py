@@ -21,10 +21,10 @@ class FixedSplits:
     """Fixed splits, the segments of `earlier` versions, and what follows from both for each of the `segments`.
 
     `rows` has in their order `fixed` (the split, or null), `is_given`, `earlier` (its split in an earlier version, or null),
-    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null.
+    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null; texts are categorical.
     """
 
-    segments: pl.DataFrame
+    segments: pl.LazyFrame
     rows: pl.DataFrame
     earlier: pl.DataFrame  # the segments of earlier versions, as in the table `EARLIER_SPLITS`
 
@@ -41,8 +41,9 @@ class FixedSplits:
     def preset(self, key: str) -> dict[str, str]:
         """Return the split of each value of a column: one of `SPLITS`, or "" if closed; held-out splits precede train."""
         fixed, earlier = pl.col("fixed"), pl.col("earlier")
-        own = self.rows.select(self.segments[key].cast(pl.String).alias("value"), "fixed", "earlier")
-        known = [own.filter(fixed.is_not_null() | earlier.is_not_null()).select("value", split=fixed)]
+        own = pl.concat([self.segments.select(value=pl.col(key).cast(pl.String)), self.rows.lazy()], how="horizontal")
+        own = own.filter(fixed.is_not_null() | earlier.is_not_null()).select("value", split=fixed.cast(pl.String))
+        known = [own.collect(engine="streaming")]
         if key in self.columns:
             known.append(self.earlier.select(value=key, split=pl.when(~in_training(self.earlier["split"])).then("split")))
         table = pl.concat(known).drop_nulls("value")
@@ -57,10 +58,15 @@ class FixedSplits:
         """Return what the given splits are for."""
         return {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()}
 
-    def report(self, chosen: pl.DataFrame, keys: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    def report(self, selection: pl.LazyFrame, keys: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         """Return facts and warnings for the report of a selection that was grouped by `keys`."""
         facts: dict[str, Any] = {}
-        warnings = []
+        warnings: list[str] = []
+        if not self.is_any:
+            return facts, warnings
+        needed = dict.fromkeys(("segment_id", "split", "reason", *GROUPS, *keys, "text"))
+        texts = selection.select(*needed).cast({"split": pl.String, "reason": pl.String})
+        chosen = texts.with_columns(_hashed(sentences(pl.col("text"))).alias("text")).collect(engine="streaming")
         if len(self.earlier):
             kept = chosen.select("split", earlier=self.rows["earlier"]).drop_nulls("split")
             for name, part in (("kept_from_earlier", pl.col("earlier").is_not_null()), ("new", pl.col("earlier").is_null())):
@@ -95,7 +101,7 @@ class FixedSplits:
         place = pl.col("split").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
         held_out = pl.col("split").is_in([*filter(is_held_out, order)])
         for check in dict.fromkeys((*GROUPS, *keys, SENTENCE)):
-            value = pl.when("is_given").then(sentences(pl.col("text"))) if check == SENTENCE else pl.col(check).cast(pl.String)
+            value = pl.when("is_given").then("text") if check == SENTENCE else pl.col(check).cast(pl.String)
             pairs = kept.select("split", value=value).drop_nulls().unique()
             several = pairs.group_by("value").agg(pl.col("split").sort_by(place), is_held_out=held_out.any())
             several = several.filter(pl.col("is_held_out") & (pl.col("split").list.len() > 1))
@@ -103,17 +109,26 @@ class FixedSplits:
             yield from ({"check": check, **row} for row in counts.iter_rows(named=True))
 
 
-def fixed_splits(segments: pl.DataFrame, *, given: pl.Series | None = None, earlier: pl.DataFrame | None = None) -> FixedSplits:
+def fixed_splits(
+    segments: pl.DataFrame | pl.LazyFrame, *, given: pl.Series | None = None, earlier: pl.DataFrame | None = None
+) -> FixedSplits:
     """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`); InputError for a contradiction."""
+    segments = segments.lazy()
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:
         raise InputError(f"{EARLIER_SPLITS}.parquet: the column {missing[0]} is missing; columns are {', '.join(table.columns)}")
     table = table.select(pl.all().cast(pl.String)).drop_nulls(["segment_id", "split"])
+    if table.is_empty() and (given is None or given.null_count() == len(given)):
+        names = dict.fromkeys(("earlier", "fixed", "not_train"), pl.lit(None, dtype=pl.Categorical))
+        free = segments.select("segment_id", may_hold_out=True, is_given=False, **names).drop("segment_id")
+        return FixedSplits(segments, free.collect(engine="streaming"), table)
+    table = table.with_columns(_hashed(pl.col("sentence")).alias("sentence"))
     known = table.unique("segment_id", keep="first", maintain_order=True)
-    rows = (
-        segments.select("segment_id", sentence=sentences(pl.col("text")) if len(table) else pl.lit(None, dtype=pl.String))
-        .with_columns(given=pl.lit(None, dtype=pl.String) if given is None else given)
-        .join(known.select("segment_id", earlier="split", before="sentence"), on="segment_id", how="left", maintain_order="left")
+    own = [name for name in _columns(table, segments) if name != "segment_id"]
+    text = _hashed(sentences(pl.col("text"))) if len(table) else pl.lit(None, dtype=pl.UInt64)
+    held = segments.select("segment_id", *own, sentence=text).collect(engine="streaming")
+    rows = held.with_columns(given=pl.lit(None, dtype=pl.String) if given is None else given).join(
+        known.select("segment_id", earlier="split", before="sentence"), on="segment_id", how="left", maintain_order="left"
     )
     both = rows.filter((pl.col("given") != pl.col("earlier")) & ~(in_training(rows["given"]) & in_training(rows["earlier"])))
     for segment_id, now, before in both.sort("segment_id").head(1).select("segment_id", "given", "earlier").iter_rows():
@@ -131,26 +146,30 @@ def fixed_splits(segments: pl.DataFrame, *, given: pl.Series | None = None, earl
         for before, now in ((train, was_train), (held_out, was_held_out))
     ]
     is_unchanged = pl.lit(was_train).fill_null(value=False) & sentence.eq_missing(pl.col("before"))
-    shares = [
-        segments[name].cast(pl.String).is_in(held_out[name].drop_nulls().unique().implode()) for name in _columns(table, segments)
-    ]
+    shares = [pl.col(name).cast(pl.String).is_in(held_out[name].drop_nulls().unique().implode()) for name in own]
     fixed = pl.coalesce("given", pl.when(pl.lit(was_held_out)).then("earlier"))
     not_train = pl.coalesce(
         pl.when(pl.any_horizontal(*shares, pl.lit(value=False))).then(pl.lit("crosses_splits")),
         pl.when(spoken[1] & ~is_unchanged).then(pl.lit("held_out_sentence")),
     )
     found = rows.select(
-        "earlier",
-        fixed=fixed,
+        pl.col("earlier").cast(pl.Categorical),
+        fixed=fixed.cast(pl.Categorical),
         is_given=pl.col("given").is_not_null(),
         may_hold_out=~(pl.lit(was_train).fill_null(value=False) | spoken[0].fill_null(value=False)),
-        not_train=pl.when(fixed.is_null()).then(not_train),
+        not_train=pl.when(fixed.is_null()).then(not_train).cast(pl.Categorical),
     )
     return FixedSplits(segments, found, table)
 
 
-def _columns(earlier: pl.DataFrame, segments: pl.DataFrame) -> tuple[str, ...]:
-    return tuple(name for name in earlier.columns if name not in _OWN and name in segments.columns)
+def _columns(earlier: pl.DataFrame, segments: pl.LazyFrame) -> tuple[str, ...]:
+    there = segments.collect_schema()
+    return tuple(name for name in earlier.columns if name not in _OWN and name in there)
+
+
+def _hashed(sentence: pl.Expr) -> pl.Expr:
+    """Return hashes of folded sentences, which take less memory; null where there is none."""
+    return pl.when(sentence.is_not_null()).then(sentence.hash())
 
 
 def _counted(values: pl.Series) -> str:

@@ -1,6 +1,6 @@
 """Leakage checks: what held-out splits share with any other split, by columns, sentences and audio; tables are read in slices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -44,13 +44,19 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
         values[AUDIO] = pl.col(_HASH)
     named = [pl.col("segment_id"), pl.col("split").cast(pl.String), *(value.alias(name) for name, value in values.items())]
     table = table.select(*dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
+    starts = range(0, table.select(pl.len()).collect().item(), ROWS_A_GROUP)
+
+    def parts() -> Iterator[pl.DataFrame]:
+        return (table.slice(start, ROWS_A_GROUP).collect() for start in starts)
+
     splits = ordered_splits(table.select(pl.col("split").cast(pl.String).unique()).collect().to_series())
-    held = table.filter(pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])).collect().select(named)
+    is_held = pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])
+    held = pl.concat([part.filter(is_held).select(named) for part in parts()] or [table.collect().select(named)])
     index = NearIndex(held[SENTENCE].drop_nulls().unique().sort().to_list())
     found = [pl.DataFrame(schema=_MATCHES)]
     # The matches in a slice are at most as many as the held-out segments, however large the table is.
-    for start in range(0, table.select(pl.len()).collect().item(), ROWS_A_GROUP):
-        rows = table.slice(start, ROWS_A_GROUP).collect().filter(pl.col("split").is_not_null()).select(named)
+    for part in parts():
+        rows = part.filter(pl.col("split").is_not_null()).select(named)
         found += [_first(_matches(held, rows, check, index), splits) for check in checks]
     order = pl.col("check").cast(pl.Enum(checks))
     return _first(pl.concat(found), splits).sort(order, "segment_id").select(EXCEPTIONS.names())

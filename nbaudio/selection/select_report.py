@@ -1,6 +1,6 @@
 """Report of `select`: counts, losses with their causes, and warnings."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import polars as pl
 
 from nbaudio.core.report import Report, fact_key
 from nbaudio.core.source_splits import in_training, is_held_out, listed_splits, ordered_splits, split_role
-from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, with_durations, without_audio
+from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, seconds_column, without_audio
 from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
@@ -23,7 +23,8 @@ _MUCH_REVIEWED = 0.1  # of train: warn
 def select_report(
     where: Path,
     recordings: pl.DataFrame,
-    chosen: pl.DataFrame,
+    chosen: pl.LazyFrame,
+    left_out: pl.DataFrame,
     *,
     parameters: Parameters,
     grouping: Grouping,
@@ -31,21 +32,20 @@ def select_report(
     by_hand: pl.DataFrame,
     fixed: FixedSplits,
 ) -> Report:
-    """Count the decisions in `chosen`; `where` is the workspace's folder, `reviews` has the ids of each review by its name."""
-    counted = chosen.drop({"text", "text_normalized", "asr_text", "word_times"} - {*grouping.columns}, strict=False)
-    timed = with_durations(counted, recordings).with_columns(micros=(pl.col("duration_s") * MICROSECONDS).round())
+    """Count the decisions in `chosen`, which is streamed; `reviews` has the ids of each review by its name."""
+    timed = _timed(recordings, chosen, grouping.columns)
     kept = timed.filter(pl.col("split").is_not_null())
     lost = timed.filter(pl.col("reason").is_in(GROUPING_RULES))
-    rejected = chosen["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
+    rejected = timed["reason"].cast(pl.String).drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     decided = by_hand["decision"].cast(pl.String).value_counts().sort("decision")
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
-    taken = _taken_by(chosen, reviews)
+    taken = _taken_by(left_out, reviews)
     fixed_facts, fixed_warnings = fixed.report(chosen, grouping.columns)
     held_out = _held_out_in_train(kept)
     by_split = [{"split": name, "segments": count} for name, count in (held_out or {}).items()]
     facts: dict[str, Any] = {
-        "segments": len(chosen),
+        "segments": len(timed),
         "kept": len(kept),
         "hours": _hours(kept),
         **{split: _counts(kept.filter(pl.col("split") == split)) for split in listed_splits(kept["split"].unique())},
@@ -73,10 +73,10 @@ def select_report(
         facts["parameters"]["splits"] = Path(parameters.splits).name  # the same from another folder
     warnings = [
         *_data_warnings(timed, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
-        *_split_warnings(chosen, parameters, taken, fixed),
+        *_split_warnings(timed, parameters, taken, fixed),
         *_size_warnings(timed.with_columns(fixed.rows["fixed"]).filter(pl.col("fixed") == pl.col("split")), parameters),
         *fixed_warnings,
-        *_decision_warnings(timed, parameters, by_hand),
+        *_decision_warnings(chosen, parameters, by_hand),
         *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
     ]
     if held_out:
@@ -85,6 +85,19 @@ def select_report(
             f"'{parameters.command(where, splits='source', dev=None, test=None)}' keeps the source's splits"
         )
     return Report("select", facts, warnings=warnings)
+
+
+def _timed(recordings: pl.DataFrame, chosen: pl.LazyFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return what is counted of each segment."""
+    rates = recordings.select("recording_id", "sampling_rate").lazy()
+    held = [name for name in ("source_split",) if name in chosen.collect_schema()]
+    timed = chosen.join(rates, on="recording_id", how="left", maintain_order="left").select(
+        *("split", "reason", seconds_column()),
+        *(pl.col(name).cast(pl.String).cast(pl.Categorical) for name in ("speaker_id", *held)),
+        *(pl.col(key).is_null().alias(f"no {key}") for key in columns),
+        is_unscored=pl.col("similarity").fill_nan(None).is_null(),
+    )
+    return timed.with_columns(micros=(pl.col("duration_s") * MICROSECONDS).round()).collect(engine="streaming")
 
 
 def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, int] | None = None) -> str:
@@ -98,13 +111,15 @@ def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, i
     if budget := parameters.budget():
         limits["over_budget"] = budget.show(budget.limit)
     shown = {rule: f" ({limit})" for rule, limit in limits.items()}
-    counts = reasons.drop_nulls().value_counts().sort("count", reasons.name, descending=[True, False])
+    counts = reasons.cast(pl.String).drop_nulls().value_counts().sort("count", reasons.name, descending=[True, False])
     return ", ".join(f"{number:,} {rule}{shown.get(rule, '')}" for rule, number in counts.iter_rows())
 
 
-def _decision_warnings(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataFrame) -> Iterator[str]:
+def _decision_warnings(chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl.DataFrame) -> Iterator[str]:
     """Warn of segments that people accepted but other rules reject, or that are below the threshold."""
-    accepted = timed.join(by_hand.filter(pl.col("decision") == "accept"), on="segment_id", how="semi")
+    ids = by_hand.filter(pl.col("decision") == "accept")["segment_id"]
+    said = chosen.filter(pl.col("segment_id").is_in(ids.implode())).select("reason", "similarity")
+    accepted = said.collect(engine="streaming")
     if out := reasons_of(accepted["reason"], parameters):
         yield f"segments that were accepted by hand stay out: {out}"
     least = parameters.min_similarity
@@ -113,9 +128,9 @@ def _decision_warnings(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.
         yield f"{held}: evidence covers those at or above it"
 
 
-def _taken_by(chosen: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:
+def _taken_by(left_out: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:
     """Count the segments that each review keeps out of train; a segment of several reviews counts for the first."""
-    left = set(chosen.filter(pl.col("reason") == "reviewed")["segment_id"])
+    left = set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"])
     taken = {}
     for name, ids in reviews.items():
         if number := len(left & ids):
@@ -172,10 +187,10 @@ def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool
     kept = after_filters.filter(pl.col("reason").is_null())
     if preview:
         yield "no audio yet: a preview by the source's times; windows past the end of a recording are not detected"
-    if unscored := after_filters["similarity"].fill_nan(None).null_count():
+    if unscored := int(after_filters["is_unscored"].sum()):
         yield f"{unscored:,} segments have no similarity and passed that filter"
     for key in columns:
-        missing = after_filters[key].null_count()
+        missing = int(after_filters[f"no {key}"].sum())
         if missing and missing == len(after_filters):
             yield f"{key} is empty: nothing is grouped by it"
         elif missing:

@@ -11,10 +11,10 @@ import polars as pl
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.hashing import hash_column
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training
 from nbaudio.core.times import rescale
+from nbaudio.selection.row_hashes import RowHashes
 from nbaudio.storage.location import LocationLike, location
 
 MICROSECONDS = 1_000_000  # in a second
@@ -63,9 +63,10 @@ class Budget(NamedTuple):
         """Format an amount with its unit."""
         return f"{amount / self.scale:,.3f} {self.unit}"
 
-    def total(self, segments: pl.DataFrame) -> int:
-        """Sum the cost of segments with `micros` (duration, whole microseconds)."""
-        return int(segments.select(self.cost.sum()).item())
+    def total(self, segments: pl.DataFrame, some: pl.Series | None = None) -> int:
+        """Sum the cost of segments with `micros` (duration, whole microseconds), or of some of them."""
+        cost = self.cost if some is None else self.cost.filter(some)
+        return int(segments.select(cost.sum()).item())
 
 
 def make_budget(*, hours: float | None = None, disk: int | str | None = None, clip_size: ClipSize) -> Budget | None:
@@ -80,26 +81,28 @@ def make_budget(*, hours: float | None = None, disk: int | str | None = None, cl
     return None
 
 
-def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr]) -> pl.Series:
-    """Return the ids of train segments that exceed a budget, after dev and test; those that meet conditions of `first` go first.
+def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr], hashes: RowHashes) -> pl.Series:
+    """Return the `row` of train segments over the budget, after dev and test; those that meet conditions of `first` go first.
 
     Speakers (recordings, if unknown) take turns in seeded order, until one does not fit. Those that are `barred` take their turn
-    but nothing of the budget, so that it ends at the same place whichever segments were reviewed.
+    but nothing of the budget, so that it ends at the same place whichever segments were reviewed. `hashes` are those of ids.
     """
-    in_train = pl.lit(in_training(kept["split"]))
-    held_out = budget.total(kept.filter(~in_train))
+    in_train = in_training(kept["split"])
+    held_out = budget.total(kept, ~in_train)
     if held_out > budget.limit:
         raise InputError(
             f"dev and test alone take {budget.show(held_out)}, the budget is {budget.show(budget.limit)}; "
             "set smaller ones or a larger budget"
         )
-    train = kept.filter(in_train).sort("segment_id")
-    speaker = pl.coalesce(pl.lit("speaker ") + pl.col("speaker_id"), pl.lit("recording ") + pl.col("recording_id"))
-    draw, place = (hash_column(train["segment_id"], f"{purpose} {seed}") for purpose in ("draw", "place"))
-    # Places are independent of draws: the first draw of a speaker with many segments is a small hash, and would come early.
-    return (
-        train.with_columns(turn=draw, place=place)
-        .with_columns(turn=pl.col("turn").rank("ordinal").over(speaker))
-        .sort(*(~one for one in first), "turn", "place", "segment_id")
-        .filter(pl.when("barred").then(0).otherwise(budget.cost).cum_sum() > budget.limit - held_out)["segment_id"]
+    speaker = pl.coalesce(
+        2 * pl.col("speaker_id").to_physical().cast(pl.Int64), 2 * pl.col("recording_id").to_physical().cast(pl.Int64) + 1
     )
+    cost = pl.when("barred").then(0).otherwise(budget.cost)
+    place = [(~one).alias(f"first {number}") for number, one in enumerate(first)]
+    train = kept.select("row", *place, speaker=speaker, cost=cost).filter(in_train)
+    turn = pl.col("turn").rank("ordinal").over("speaker").cast(pl.UInt32)
+    train = train.with_columns(turn=hashes(train["row"], f"draw {seed}")).with_columns(turn).drop("speaker")
+    # Places are independent of draws: the first draw of a speaker with many segments is a small hash, and would come early.
+    train = train.with_columns(place=hashes(train["row"], f"place {seed}"))
+    ordered = train.sort(*(one.meta.output_name() for one in place), "turn", "place", "row")
+    return ordered.filter(pl.col("cost").cum_sum() > budget.limit - held_out)["row"].sort()

@@ -4,7 +4,7 @@ A *value* is one value of one grouping key, a *unit* a distinct tuple of values 
 a segment is in a split if all its values are. Choices follow hashes of values and segment ids, never the order of rows.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import SPLITS
+from nbaudio.selection.row_hashes import RowHashes
 from nbaudio.selection.size_budget import MICROSECONDS
 
 Numbers = NDArray[Any]
@@ -26,6 +27,8 @@ _FIXED = frozenset(("sentence", "fixed", "is_given", "earlier", "may_hold_out", 
 _INTERNAL = frozenset(("row", "micros", "rate", "longest", "shortest")) | _FIXED
 _NO_KEYS = frozenset(("segment_id", "start_sample", "end_sample", "split", "decision", "reason")) | _INTERNAL
 _TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
+
+_NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)  # by number; the last for none
 
 _MIN_GROUPS = 10
 # Limits of the search for a division that loses less.
@@ -77,14 +80,22 @@ def assign_splits(
     may_hold_out: pl.Series | None = None,
     preset: Mapping[str, Mapping[str, str]] | None = None,
     optional: Collection[str] = (),
+    hashes: RowHashes | None = None,
 ) -> pl.DataFrame:
     """Divide segments into splits, of which train gets the rest; return `split` (null if out) and `reason` of each segment.
 
     `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not grouped by it. `gold` is whether
     each may be in test, `may_hold_out` in any held-out split. `preset` has by key the split of some values: one of `SPLITS`, or
-    another text for a value that no segment here may have. The targets of `optional` splits may be missed.
+    another text for a value that no segment here may have. The targets of `optional` splits may be missed. `hashes` are those of
+    ids, by the column `row` and a salt, where the segments have no `segment_id`.
     """
-    division = _Division(segments, keys, seed, preset or {})
+
+    def hash_of(places: Numbers, salt: str) -> Numbers:
+        if hashes is not None:
+            return hashes(segments["row"].gather(places), salt).to_numpy()
+        return hash_column(segments["segment_id"].gather(places), salt).to_numpy()
+
+    division = _Division(segments, keys, seed, preset or {}, hash_of)
     everywhere = np.ones(len(segments), dtype=np.bool_)
     eligible = everywhere if may_hold_out is None else may_hold_out.to_numpy()
     allowed = dict.fromkeys(targets, eligible) | ({} if gold is None else {"test": eligible & gold.to_numpy()})
@@ -109,8 +120,7 @@ def assign_splits(
         unfit |= within & ~allowed[name]
         # Members beyond the target, in seeded order; a split that needs nothing more is full for all.
         rows = np.flatnonzero(within & allowed[name])
-        hashes = hash_column(segments["segment_id"].gather(rows), f"{name} trim {seed}").to_numpy()
-        order = rows[np.argsort(hashes, kind="stable")]
+        order = rows[np.argsort(hash_of(rows, f"{name} trim {seed}"), kind="stable")]
         beyond[order[np.cumsum(division.weights[target.unit][order]) > target.amount]] = True
         beyond |= within & (target.amount == 0)
     division.release(kept=~beyond & ~unfit & (split > _TRAIN))
@@ -119,41 +129,72 @@ def assign_splits(
     no_gold = ~everywhere if gold is None else ~gold.to_numpy() & (split == SPLITS.index("test"))
     reasons = {"not_gold": out & no_gold, "beyond_split_size": out & beyond, "crosses_splits": out | (split < 0)}
     split[out] = _OPEN
-    return pl.select(
-        split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.String),
-        reason=pl.coalesce(pl.when(pl.Series(hit)).then(pl.lit(reason)) for reason, hit in reasons.items()),
-    )
+    number = pl.Series(np.where(split < 0, len(SPLITS), split).astype(np.uint32))
+    reason = pl.coalesce(pl.when(pl.Series(hit)).then(pl.lit(reason)) for reason, hit in reasons.items())
+    return pl.select(split=pl.lit(_NAMES.gather(number)), reason=reason.cast(pl.Categorical))
+
+
+def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:
+    """Return the values of a column, in order, and the number of each row's value, -1 for null."""
+    values = column if column.dtype == pl.Categorical else column.cast(pl.String).cast(pl.Categorical)
+    names = values.drop_nulls().unique().cast(pl.String).sort()
+    known = names.cast(pl.Categorical).to_physical().to_numpy()
+    rank = np.full(int(known.max(initial=0)) + 2, -1, dtype=np.int32)
+    rank[known] = np.arange(len(names), dtype=np.int32)
+    return names, rank[values.to_physical().fill_null(len(rank) - 1).to_numpy()]
+
+
+def _dense(numbers: Numbers) -> Numbers:
+    """Return the rank of each number among the distinct ones, from 0."""
+    return np.searchsorted(pl.Series(numbers).unique().sort().to_numpy(), numbers).astype(np.int32)
 
 
 class _Division:
     """The split of each value so far, and `members`: a sparse matrix of units by values, 1 where a unit has a value."""
 
-    def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int, preset: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        segments: pl.DataFrame,
+        keys: Sequence[str],
+        seed: int,
+        preset: Mapping[str, Mapping[str, str]],
+        hash_of: Callable[[Numbers, str], Numbers],
+    ) -> None:
         from scipy.sparse import csgraph, csr_array  # takes 0.1 s to import
 
-        # A row without values is a group of its own.
-        alone = pl.all_horizontal(pl.lit(value=True), *(pl.col(key).is_null() for key in keys))
-        columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
-        columns["row"] = segments.select(pl.when(alone).then("segment_id")).to_series()
         known = {f"key {key}": values for key, values in preset.items()}
         numbers = {None: _OPEN} | {name: number for number, name in enumerate(SPLITS)}
-        unit = np.zeros(len(segments), dtype=np.int64)
+        unit = np.zeros(len(segments), dtype=np.int32)
         codes, hashes, split = [], [], list[int]()
-        for salt, column in columns.items():
-            names = column.drop_nulls().unique().sort()
-            code = column.replace_strict(names, range(len(names)), default=-1, return_dtype=pl.Int64).to_numpy()
-            codes.append(np.where(code < 0, -1, code + len(split)))
+        for salt, column in ((f"key {key}", segments[key]) for key in keys):
+            names, code = _ranks(column)
+            codes.append(np.where(code < 0, -1, code + len(split)).astype(np.int32))
             hashes.append(hash_column(names, f"{salt} {seed}").to_numpy())
             split += [numbers.get(known.get(salt, {}).get(name), _CLOSED) for name in names]
-            unit = np.unique(unit * (len(names) + 1) + code + 1, return_inverse=True)[1]
+            unit = _dense(unit.astype(np.int64) * (len(names) + 1) + code + 1)
+        # A row without values is a group of its own.
+        alone = np.ones(len(segments), dtype=np.bool_)
+        for code in codes:
+            alone &= code < 0
+        if alone.any():
+            places = np.flatnonzero(alone)
+            code = np.full(len(segments), -1, dtype=np.int32)
+            code[places] = np.arange(len(places), dtype=np.int32)
+            unit = _dense(unit.astype(np.int64) * (len(places) + 1) + code + 1)
+            code[places] += len(split)
+            codes.append(code)
+            hashes.append(hash_of(places, f"row {seed}"))
+            split += [_OPEN] * len(places)
         self.unit_of_row = unit
-        values = np.column_stack(codes)[np.unique(unit, return_index=True)[1]]
+        first = np.zeros(int(unit.max(initial=-1)) + 1, dtype=np.int64)
+        first[unit[::-1]] = np.arange(len(unit) - 1, -1, -1)
+        values = np.column_stack([code[first] for code in codes]) if codes else np.empty((0, 0), dtype=np.int32)
         pairs = np.nonzero(values >= 0)[0], values[values >= 0]
         self.members = csr_array((np.ones(len(pairs[0])), pairs), shape=(len(values), len(split)))
         self.size = self.members.sum(axis=1)
-        self.value_hash = np.concatenate(hashes)
+        self.value_hash = np.concatenate([np.empty(0, dtype=np.uint64), *hashes])
         self.unit_hash = self.members.astype(np.uint64) @ self.value_hash
-        self.weights = {"segments": np.ones(len(unit)), "micros": segments["micros"].to_numpy()}
+        self.weights = {"segments": np.ones(len(unit), dtype=np.int8), "micros": segments["micros"].to_numpy()}
         self.split = np.array(split, dtype=np.int64)
         self.preset = self.split != _OPEN
         # Values that share a unit, directly or through others, are in one group.
@@ -165,7 +206,7 @@ class _Division:
     def split_of_rows(self) -> Numbers:
         """Return the split of each row, negative for none: values that are still open go to train, crossing units to none."""
         split = np.where(self.split == _OPEN, _TRAIN, self.split)
-        found = np.full(len(self.size), _OPEN)
+        found = np.full(len(self.size), _OPEN, dtype=np.int8)
         for number in range(len(SPLITS)):
             found[self.members @ (split == number) == self.size] = number
         return found[self.unit_of_row]
