@@ -19,7 +19,7 @@ from nbaudio.review.state import Verdict, append_verdicts, content_hashes
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import decide as decide_rows
 from nbaudio.selection.select import select
-from nbaudio.selection.select_report import reasons_of
+from nbaudio.selection.select_report import count_reasons, reasons_of
 from nbaudio.selection.size_budget import PCM, ClipSize, make_budget
 from nbaudio.storage.workspace import Workspace
 
@@ -719,7 +719,7 @@ def test_the_command_line_of_a_selection():
 
 
 def test_reasons_are_counted_with_the_limits():
-    told = reasons_of(pl.Series(["too_long", None, "reviewed", "too_long"]), Parameters(), {"sheet": 1})
+    told = reasons_of(count_reasons(pl.Series(["too_long", None, "reviewed", "too_long"])), Parameters(), {"sheet": 1})
     assert told == "2 too_long (max_duration 20), 1 reviewed (sheet 1)"
 
 

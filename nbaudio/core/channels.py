@@ -37,5 +37,6 @@ def source_channel(segments: pl.DataFrame) -> pl.Expr:
 def has_unknown_channel() -> pl.Expr:
     """Return whether `source_channel` is invalid, or beyond `num_channels` where that is known."""
     own = pl.col("source_channel")
-    numbers = own.replace({"left": "0", "right": "1"}).str.extract_all("[0-9]+").list.eval(pl.element().cast(pl.Int64))
+    plain = pl.when(own == "left").then(pl.lit("0")).when(own == "right").then(pl.lit("1")).otherwise(own)
+    numbers = plain.str.extract_all("[0-9]+").cast(pl.List(pl.Int64))
     return ~own.str.contains(_NOTATION) | (numbers.list.max() >= pl.col("num_channels"))

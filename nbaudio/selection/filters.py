@@ -12,6 +12,7 @@ from nbaudio.core.tables import RECORDINGS, conform, seconds_column, without_aud
 from nbaudio.core.times import to_samples_column
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import Parameters
+from nbaudio.selection.row_values import with_values
 from nbaudio.selection.size_budget import MICROSECONDS
 from nbaudio.selection.splits import usable_keys
 
@@ -42,19 +43,12 @@ def filtered(
     # A text is empty if normalization leaves nothing.
     text = pl.coalesce(name for name in ("text_normalized", "text") if name in schema)
     has_texts = segments.select(text.is_not_null().any()).collect(engine="streaming").item()
-    windows = segments.select("segment_id", *tables.WINDOW, source_channel(empty))
-    conditions = _conditions(recordings, segments, parameters.where)
-    rows = [
-        windows,
-        segments.select(
-            pl.col("similarity"),
-            (text.is_null() | ~text.str.contains(r"\S")).alias("is_empty"),
-            *(pl.col(key).cast(pl.String).cast(pl.Categorical).alias(f"key {key}") for key in dict.fromkeys((*GROUPS, *keys))),
-        ),
-        conditions,
-        pl.LazyFrame({"is_duplicate": _duplicates(windows)}),
-    ]
-    frame = pl.concat(rows, how="horizontal").with_row_index("row")
+    columns = {"is_empty": text.is_null() | ~text.str.contains(r"\S"), "source_channel": source_channel(empty)}
+    columns |= {f"key {key}": pl.col(key).cast(pl.String).cast(pl.Categorical) for key in dict.fromkeys((*GROUPS, *keys))}
+    known, met = _conditions(recordings, segments, parameters.where)
+    frame = known.select("segment_id", *tables.WINDOW, "similarity", **columns, **met)
+    duplicates = _duplicates(frame)
+    frame = (frame if duplicates is None else with_values(frame, [duplicates])).with_row_index("row")
     frame = frame.join(facts.lazy(), on="recording_id", how="left", maintain_order="left")
     if preview:
         for edge in ("start", "end"):
@@ -64,10 +58,15 @@ def filtered(
             )
     length = pl.col("end_sample") - pl.col("start_sample")
     unplaced = length.is_null()
-    accepted, rejected = _decided_by_hand(by_hand)
+    accepted, rejected = pl.lit(value=False), pl.lit(None, dtype=pl.String)
+    if by_hand is not None and len(by_hand):
+        said = by_hand.select("segment_id", said=pl.col("decision").cast(pl.String), why="reason").unique("segment_id").lazy()
+        frame = frame.join(said, on="segment_id", how="left", maintain_order="left")
+        accepted = (pl.col("said") == "accept").fill_null(value=False)
+        rejected = pl.when(pl.col("said") == "reject").then("why").otherwise(None)
     rules = {
         **tables.segment_failures(recordings),
-        "duplicate": pl.col("is_duplicate"),
+        "duplicate": pl.lit(value=False) if duplicates is None else pl.col("is_duplicate"),
         "empty_text": pl.lit(has_texts) & pl.col("is_empty"),
         # Without audio, only invalid times and whole recordings leave a segment without samples.
         **({"no_times": unplaced & ~tables.whole_recording()} if preview else {}),
@@ -75,7 +74,7 @@ def filtered(
         "below_similarity": ~accepted & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
         "too_long": ~accepted & (length > pl.col("longest")),
         "too_short": length < pl.max_horizontal(pl.when(~accepted).then("shortest"), 1),
-        **{name: ~accepted & ~pl.col(name) for name in conditions.collect_schema()},
+        **{name: ~accepted & ~pl.col(name) for name in met},
     }
     failed = pl.coalesce(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items())
     return frame.select(
@@ -92,44 +91,37 @@ def _samples(times: pl.Series) -> pl.Series:
     return to_samples_column(times.struct.field("seconds"), times.struct.field("rate"))
 
 
-def _conditions(recordings: pl.DataFrame, segments: pl.LazyFrame, where: Sequence[str]) -> pl.LazyFrame:
-    """Return for each condition whether it is true of each segment; the name is the reason of those for which it is not."""
+def _conditions(
+    recordings: pl.DataFrame, segments: pl.LazyFrame, where: Sequence[str]
+) -> tuple[pl.LazyFrame, dict[str, pl.Expr]]:
+    """Return the table with durations, and the conditions by the reason of segments for which they are not true."""
     if not where:
-        return pl.LazyFrame()
+        return segments, {}
     rates = recordings.select("recording_id", "sampling_rate").unique("recording_id", keep="first").lazy()
-    frame = segments.drop(_DECIDED, strict=False).join(rates, on="recording_id", how="left", maintain_order="left")
-    frame = frame.with_columns(seconds_column())
-    schema = frame.collect_schema()
+    known = segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(seconds_column())
+    schema = pl.Schema({name: dtype for name, dtype in known.collect_schema().items() if name not in _DECIDED})
     met = {text: parse_condition(text, schema, schema.names()).fill_null(value=False) for text in where}
     for text, hit in met.items():
         try:
-            frame.select(hit.any()).collect(engine="streaming")
+            known.select(hit.any()).collect(engine="streaming")
         except pl.exceptions.PolarsError as error:
             raise condition_error(text, error, schema.names()) from error
-    return frame.select("segment_id", **{f"where {text}": hit for text, hit in met.items()}).drop("segment_id")
+    return known, {f"where {text}": hit for text, hit in met.items()}
 
 
-def _duplicates(windows: pl.LazyFrame) -> pl.Series:
-    """Return whether each segment has the window of another one, which comes first in the order of ids."""
-    hashes = windows.select(tables.window().hash().alias("hash")).collect(engine="streaming").to_series()
+def _duplicates(frame: pl.LazyFrame) -> pl.Series | None:
+    """Return whether each segment has the window of another one, which precedes it in the order of ids; None if none has."""
+    hashes = frame.select(tables.window().hash().alias("hash")).collect(engine="streaming").to_series()
     ordered = hashes.sort()
-    shared = hashes.is_in(ordered.filter(ordered == ordered.shift()).unique().implode())
-    del ordered, hashes
-    found = np.zeros(len(shared), dtype=np.bool_)
-    if shared.any():
-        some = pl.concat([windows.with_row_index("row"), pl.LazyFrame({"shared": shared})], how="horizontal").filter("shared")
-        told = some.select("row", "segment_id", window=tables.window()).collect(engine="streaming").sort("segment_id", "row")
-        found[told.filter(~pl.col("window").is_first_distinct())["row"].to_numpy()] = True
+    shared = ordered.filter(ordered == ordered.shift()).unique()
+    del ordered
+    if shared.is_empty():
+        return None
+    some = with_values(frame, [hashes.is_in(shared.implode()).alias("is_shared")]).with_row_index("row").filter("is_shared")
+    told = some.select("row", "segment_id", window=tables.window()).collect(engine="streaming").sort("segment_id", "row")
+    found = np.zeros(len(hashes), dtype=np.bool_)
+    found[told.filter(~pl.col("window").is_first_distinct())["row"].to_numpy()] = True
     return pl.Series("is_duplicate", found)
-
-
-def _decided_by_hand(by_hand: pl.DataFrame | None) -> tuple[pl.Expr, pl.Expr]:
-    """Return expressions: whether people accept a segment, and the reason for which they reject it."""
-    if by_hand is None or by_hand.is_empty():
-        return pl.lit(value=False), pl.lit(None, dtype=pl.String)
-    rejected = by_hand.filter(pl.col("decision") == "reject")
-    why = pl.col("segment_id").replace_strict(rejected["segment_id"], rejected["reason"], default=None, return_dtype=pl.String)
-    return is_one_of(by_hand.filter(pl.col("decision") == "accept")["segment_id"].to_list()), why
 
 
 def is_one_of(ids: Collection[str]) -> pl.Expr:

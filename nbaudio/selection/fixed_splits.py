@@ -10,6 +10,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import in_training, is_held_out, ordered_splits, split_role
 from nbaudio.core.tables import EARLIER_SPLITS, GROUPING_RULES, SPLITS
 from nbaudio.selection.leakage import GROUPS, SENTENCE
+from nbaudio.selection.row_values import with_values
 from nbaudio.text.near_duplicates import sentences
 
 _OWN = ("segment_id", "split", "sentence")
@@ -21,7 +22,8 @@ class FixedSplits:
     """Fixed splits, the segments of `earlier` versions, and what follows from both for each of the `segments`.
 
     `rows` has in their order `fixed` (the split, or null), `is_given`, `earlier` (its split in an earlier version, or null),
-    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null; texts are categorical.
+    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null; texts are categorical. It is
+    empty where nothing is fixed.
     """
 
     segments: pl.LazyFrame
@@ -36,12 +38,17 @@ class FixedSplits:
     @property
     def is_any(self) -> bool:
         """Whether anything is fixed."""
-        return len(self.earlier) > 0 or self.rows["fixed"].null_count() < len(self.rows)
+        return self.rows.width > 0
+
+    def values(self) -> list[pl.Expr]:
+        """Return the columns of `rows` where nothing is fixed, so that all rows have the same values; none otherwise."""
+        texts = [pl.lit(None, dtype=pl.Categorical).alias(name) for name in ("fixed", "earlier", "not_train")]
+        return [] if self.is_any else [*texts, pl.lit(value=True).alias("may_hold_out"), pl.lit(value=False).alias("is_given")]
 
     def preset(self, key: str) -> dict[str, str]:
         """Return the split of each value of a column: one of `SPLITS`, or "" if closed; held-out splits precede train."""
         fixed, earlier = pl.col("fixed"), pl.col("earlier")
-        own = pl.concat([self.segments.select(value=pl.col(key).cast(pl.String)), self.rows.lazy()], how="horizontal")
+        own = with_values(self.segments.select(value=pl.col(key).cast(pl.String)), self.rows)
         own = own.filter(fixed.is_not_null() | earlier.is_not_null()).select("value", split=fixed.cast(pl.String))
         known = [own.collect(engine="streaming")]
         if key in self.columns:
@@ -56,7 +63,7 @@ class FixedSplits:
 
     def given_roles(self) -> set[str | None]:
         """Return what the given splits are for."""
-        return {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()}
+        return {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()} if self.is_any else set()
 
     def report(self, selection: pl.LazyFrame, keys: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         """Return facts and warnings for the report of a selection that was grouped by `keys`."""
@@ -119,9 +126,7 @@ def fixed_splits(
         raise InputError(f"{EARLIER_SPLITS}.parquet: the column {missing[0]} is missing; columns are {', '.join(table.columns)}")
     table = table.select(pl.all().cast(pl.String)).drop_nulls(["segment_id", "split"])
     if table.is_empty() and (given is None or given.null_count() == len(given)):
-        names = dict.fromkeys(("earlier", "fixed", "not_train"), pl.lit(None, dtype=pl.Categorical))
-        free = segments.select("segment_id", may_hold_out=True, is_given=False, **names).drop("segment_id")
-        return FixedSplits(segments, free.collect(engine="streaming"), table)
+        return FixedSplits(segments, pl.DataFrame(), table)
     table = table.with_columns(_hashed(pl.col("sentence")).alias("sentence"))
     known = table.unique("segment_id", keep="first", maintain_order=True)
     own = [name for name in _columns(table, segments) if name != "segment_id"]

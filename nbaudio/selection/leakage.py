@@ -1,6 +1,6 @@
 """Leakage checks: what held-out splits share with any other split, by columns, sentences and audio; tables are read in slices."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -44,22 +44,19 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
         values[AUDIO] = pl.col(_HASH)
     named = [pl.col("segment_id"), pl.col("split").cast(pl.String), *(value.alias(name) for name, value in values.items())]
     table = table.select(*dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
-    starts = range(0, table.select(pl.len()).collect().item(), ROWS_A_GROUP)
-
-    def parts() -> Iterator[pl.DataFrame]:
-        return (table.slice(start, ROWS_A_GROUP).collect() for start in starts)
-
-    splits = ordered_splits(table.select(pl.col("split").cast(pl.String).unique()).collect().to_series())
+    splits = ordered_splits(table.select(pl.col("split").cast(pl.String).unique()).collect(engine="streaming").to_series())
     is_held = pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])
-    held = pl.concat([part.filter(is_held).select(named) for part in parts()] or [table.collect().select(named)])
+    held = table.filter(is_held).collect(engine="streaming").select(named)
     index = NearIndex(held[SENTENCE].drop_nulls().unique().sort().to_list())
-    found = [pl.DataFrame(schema=_MATCHES)]
-    # The matches in a slice are at most as many as the held-out segments, however large the table is.
-    for part in parts():
-        rows = part.filter(pl.col("split").is_not_null()).select(named)
-        found += [_first(_matches(held, rows, check, index), splits) for check in checks]
+    first, further = pl.DataFrame(schema=_MATCHES), list[pl.DataFrame]()
+    # The matches in a part are at most as many as the held-out segments, however large the table is.
+    for part in table.filter(pl.col("split").is_not_null()).collect_batches(chunk_size=ROWS_A_GROUP, maintain_order=True):
+        rows = part.select(named)
+        further += [_first(_matches(held, rows, check, index), splits) for check in checks]
+        if sum(map(len, further)) > 2 * len(first) + ROWS_A_GROUP:
+            first, further = _first(pl.concat([first, *further]), splits), []
     order = pl.col("check").cast(pl.Enum(checks))
-    return _first(pl.concat(found), splits).sort(order, "segment_id").select(EXCEPTIONS.names())
+    return _first(pl.concat([first, *further]), splits).sort(order, "segment_id").select(EXCEPTIONS.names())
 
 
 def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:

@@ -28,13 +28,14 @@ from nbaudio.selection.given_splits import KEYS as GIVEN_BY
 from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits, splits_name
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
-from nbaudio.selection.row_hashes import RowHashes, row_hashes
-from nbaudio.selection.select_report import reasons_of, select_report
+from nbaudio.selection.row_values import RowHashes, row_hashes, with_values
+from nbaudio.selection.select_report import count_reasons, reasons_of, select_report
 from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
 from nbaudio.selection.splits import Target, assign_splits
 from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
+_DECISION = SEGMENTS["decision"]
 
 
 def select(
@@ -125,7 +126,7 @@ def select(
     by_hand = decisions(workspace)
     reviewed = set().union(*reviews.values())
     decided, left_out, grouping = decide(recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed)
-    chosen = pl.concat([segments.drop(decided.columns), decided.lazy()], how="horizontal")
+    chosen = with_values(segments.drop(decided.columns), decided)
     report = select_report(
         workspace.path,
         recordings,
@@ -195,41 +196,61 @@ def decide(
     fixed = fixed or fixed_splits(segments)
     frame = filtered(recordings, segments, parameters, by_hand=hand)
     judged = _collect(frame.select("reason", "by_hand"))
-    passed = judged.select(passed=pl.col("reason").is_null())
-    asked = frame.drop("reason", "by_hand", "source_channel", "start_sample", "end_sample").with_columns(
-        reviewed=is_one_of(reviewed), is_gold=is_one_of(gold)
+    needed = frame.drop("reason", "by_hand", "source_channel", "start_sample", "end_sample").with_columns(
+        *fixed.values(), reviewed=is_one_of(reviewed), is_gold=is_one_of(gold)
     )
-    fit = _collect(
-        pl.concat([asked, fixed.rows.lazy(), passed.lazy()], how="horizontal").filter("passed").drop("segment_id", "passed")
+    passed = judged["reason"].is_null().alias("passed")
+    fit = _collect(with_values(needed, [*fixed.rows, passed]).filter("passed").drop("segment_id", "passed"))
+    budget, hashes = parameters.budget(), row_hashes(segments)
+    if parameters.gold:
+        told = with_values(segments.select("segment_id"), judged)
+        _check_gold(_collect(told.filter(is_one_of(gold)))["reason"], parameters, fixed)
+    try:
+        grouping = _grouping(fit, parameters, fixed, budget, hashes)
+    except InputError as error:
+        out = reasons_of(count_reasons(judged["reason"]), parameters)
+        raise InputError(f"{error}" + (f"; of {len(judged):,} segments the filters reject {out}" if out else "")) from error
+    is_train = in_training(grouping.divided["split"])
+    fit = fit.select(
+        *("row", "micros", "earlier", "is_preferred", "speaker_id", "recording_id"),
+        grouping.divided["split"],
+        reason=pl.coalesce(pl.when(pl.lit(is_train)).then("not_train"), grouping.divided["reason"]),
+        barred=is_train & fit["reviewed"],
     )
-    budget, default = parameters.budget(), len(fit)
+    if budget:
+        fit = _within_budget(fit, budget, parameters.seed, hashes, has_earlier=len(fixed.earlier) > 0)
+    return *_decisions(segments, judged, fit.select("split", "reason", "barred")), grouping
+
+
+def _grouping(
+    fit: pl.DataFrame, parameters: Parameters, fixed: FixedSplits, budget: Budget | None, hashes: RowHashes
+) -> Grouping:
+    """Divide the segments that pass the filters into splits."""
+    default = len(fit)
     if budget and default:
         default = default * min(budget.limit, budget.total(fit)) // budget.total(fit)
     rest = fit.filter(pl.col("fixed").is_null()) if fixed.is_any else fit
     is_gold = rest["is_gold"] if parameters.gold else None
-    if is_gold is not None:
-        told = pl.concat([segments.select("segment_id"), judged.lazy()], how="horizontal")
-        _check_gold(_collect(told.filter(is_one_of(gold)))["reason"], parameters, fixed)
-    needed = still_needed(fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed)
+    missing = still_needed(fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed)
     optional = [name for name in HELD_OUT if getattr(parameters, name) is None and fixed.is_any]
 
     def divide_by(keys: Sequence[str]) -> pl.DataFrame:
         divided = assign_splits(
             rest,
             keys=keys,
-            targets=needed,
+            targets=missing,
             seed=parameters.seed,
             gold=is_gold,
             may_hold_out=rest["may_hold_out"],
             preset={key: fixed.preset(key) for key in keys if fixed.is_any},
             optional=optional,
-            hashes=row_hashes(segments),
+            hashes=hashes,
         )
         if fixed.is_any:
             divided = fit.select("row", "fixed").join(
                 divided.with_columns(rest["row"]), on="row", how="left", maintain_order="left"
             )
-            divided = divided.select(pl.coalesce("fixed", "split").cast(pl.Categorical).alias("split"), "reason")
+            divided = divided.select(pl.coalesce("fixed", "split").alias("split"), "reason")
         elif divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
             raise InputError(
                 f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
@@ -245,20 +266,7 @@ def decide(
         room = min(budget.limit, budget.total(fit))
         return (room - min(room, budget.total(fit, kept))) / max(room, 1)
 
-    try:
-        grouping = choose_grouping(fit, parameters.group_by, divide_by=divide_by, lost_share=lost_share)
-    except InputError as error:
-        out = reasons_of(judged["reason"], parameters)
-        raise InputError(f"{error}" + (f"; of {len(judged):,} segments the filters reject {out}" if out else "")) from error
-    is_train = in_training(grouping.divided["split"])
-    fit = fit.with_columns(
-        grouping.divided["split"],
-        reason=pl.coalesce(pl.when(pl.lit(is_train)).then("not_train"), grouping.divided["reason"]).cast(pl.Categorical),
-        barred=is_train & fit["reviewed"],
-    )
-    if budget:
-        fit = _within_budget(fit, budget, parameters.seed, row_hashes(segments), has_earlier=len(fixed.earlier) > 0)
-    return *_decisions(segments, judged, fit), grouping
+    return choose_grouping(fit, parameters.group_by, divide_by=divide_by, lost_share=lost_share)
 
 
 def _within_budget(fit: pl.DataFrame, budget: Budget, seed: int, hashes: RowHashes, *, has_earlier: bool) -> pl.DataFrame:
@@ -270,25 +278,26 @@ def _within_budget(fit: pl.DataFrame, budget: Budget, seed: int, hashes: RowHash
         budget = budget._replace(limit=min(used, budget.limit))
     over = over_budget(fit.filter(kept), budget, seed=seed, first=first, hashes=hashes)
     is_over = pl.col("row").is_in(over.implode())
-    return fit.with_columns(reason=pl.when(is_over).then(pl.lit("over_budget")).otherwise("reason").cast(pl.Categorical))
+    return fit.with_columns(reason=pl.when(is_over).then(_name("over_budget")).otherwise("reason"))
 
 
 def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the decisions on all segments from those on `fit`, and the table `LEFT_OUT`."""
-    later = pl.coalesce("reason", pl.when("barred").then(pl.lit("reviewed"))).cast(pl.Categorical)
+    later = pl.coalesce("reason", pl.when("barred").then(_name("reviewed")))
     passed = judged["reason"].is_null()
-    place = pl.Series(np.cumsum(passed.to_numpy(), dtype=np.int64)) - 1
+    place = pl.Series(np.cumsum(passed.to_numpy(), dtype=np.int32)) - 1
     places = pl.select(pl.when(passed).then(place)).to_series()
-    spread = (column.gather(places) for column in fit.select(pl.col("split").cast(pl.Categorical), later=later))
-    rows = judged.with_columns(spread).lazy()
+    rows = judged.with_columns(column.gather(places) for column in fit.select("split", later=later))
     reason = pl.coalesce("reason", "later")
-    decision = pl.when(reason.is_null()).then(pl.lit("accept")).otherwise(pl.lit("reject")).cast(SEGMENTS["decision"])
-    decided = rows.select(pl.when(reason.is_null()).then("split"), decision=decision, reason=reason.cast(pl.Categorical))
-    out = pl.concat([segments.select("segment_id"), rows], how="horizontal").filter(
-        pl.col("by_hand") | (pl.col("later") == "reviewed")
-    )
-    told = out.sort("by_hand", "segment_id").select("segment_id", pl.col("split").cast(pl.String), reason.cast(pl.String))
-    return _collect(decided), _collect(told)
+    decision = pl.when(reason.is_null()).then(pl.lit("accept", dtype=_DECISION)).otherwise(pl.lit("reject", dtype=_DECISION))
+    decided = rows.lazy().select(pl.when(reason.is_null()).then("split"), decision=decision, reason=reason)
+    out = with_values(segments.select("segment_id"), rows).filter(pl.col("by_hand") | (pl.col("later") == "reviewed"))
+    told = out.select("segment_id", pl.col("split").cast(pl.String), reason.cast(pl.String), "by_hand")
+    return _collect(decided), _collect(told).sort("by_hand", "segment_id").drop("by_hand")
+
+
+def _name(name: str) -> pl.Expr:
+    return pl.lit(name, dtype=pl.Categorical)
 
 
 def _collect(frame: pl.LazyFrame) -> pl.DataFrame:
@@ -300,7 +309,7 @@ def _check_gold(reasons: pl.Series, parameters: Parameters, fixed: FixedSplits) 
     if "test" in fixed.given_roles():
         raise InputError(f"gold: test is given by splits={parameters.splits}, and gold would fill it; leave one of the two out")
     if reasons.null_count() == 0:
-        out = reasons_of(reasons, parameters)
+        out = reasons_of(count_reasons(reasons), parameters)
         raise InputError(
             "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
             + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
@@ -312,11 +321,9 @@ def still_needed(
 ) -> dict[str, Target]:
     """Return what test and dev need besides fixed segments; full if less than the longest is missing; `gold` is for the rest."""
     needed = {}
-    names = fit["fixed"].unique().drop_nulls()
+    names = fit["fixed"].unique().drop_nulls().cast(pl.String)
     for name in HELD_OUT:
-        own = (
-            fit.filter(pl.col("fixed").is_in([one for one in names if split_role(one) == name])) if fixed.is_any else fit.clear()
-        )
+        own = fit.filter(pl.col("fixed").is_in([one for one in names if split_role(one) == name]))
         more = 0 if name in fixed.given_roles() else default - len(own)
         more = more if gold is None or name != "test" else int(gold.sum())
         target = parameters.target(name, default=len(own) + max(more, 0))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.core.channels import source_channel
@@ -14,7 +15,7 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training
 from nbaudio.core.times import rescale
-from nbaudio.selection.row_hashes import RowHashes
+from nbaudio.selection.row_values import RowHashes
 from nbaudio.storage.location import LocationLike, location
 
 MICROSECONDS = 1_000_000  # in a second
@@ -94,15 +95,35 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequenc
             f"dev and test alone take {budget.show(held_out)}, the budget is {budget.show(budget.limit)}; "
             "set smaller ones or a larger budget"
         )
-    speaker = pl.coalesce(
-        2 * pl.col("speaker_id").to_physical().cast(pl.Int64), 2 * pl.col("recording_id").to_physical().cast(pl.Int64) + 1
-    )
+    speaker, recording = (2 * pl.col(name).to_physical() for name in ("speaker_id", "recording_id"))
     cost = pl.when("barred").then(0).otherwise(budget.cost)
-    place = [(~one).alias(f"first {number}") for number, one in enumerate(first)]
-    train = kept.select("row", *place, speaker=speaker, cost=cost).filter(in_train)
-    turn = pl.col("turn").rank("ordinal").over("speaker").cast(pl.UInt32)
-    train = train.with_columns(turn=hashes(train["row"], f"draw {seed}")).with_columns(turn).drop("speaker")
-    # Places are independent of draws: the first draw of a speaker with many segments is a small hash, and would come early.
-    train = train.with_columns(place=hashes(train["row"], f"place {seed}"))
-    ordered = train.sort(*(one.meta.output_name() for one in place), "turn", "place", "row")
-    return ordered.filter(pl.col("cost").cum_sum() > budget.limit - held_out)["row"].sort()
+    late = pl.sum_horizontal((~one).cast(pl.UInt32) * 2**number for number, one in enumerate(reversed(first)))
+    train = kept.select("row", late=late, speaker=pl.coalesce(speaker, recording + 1), cost=cost).filter(in_train)
+    del kept, in_train  # as large as `train`
+    turn = _turns(train["speaker"].to_numpy(), hashes(train["row"], f"draw {seed}").to_numpy())
+    # All of one turn precede the next; where the budget ends, they are in the order of their places. These are independent of
+    # draws: the first draw of a speaker with many segments is a small hash, and would come early.
+    turn += train["late"] * len(train)
+    train = train.drop("late", "speaker")
+    costs = train.select("cost", turn=turn).group_by("turn").agg(pl.sum("cost")).sort("turn")
+    spent = costs["cost"].cum_sum()
+    room = budget.limit - held_out
+    last = int((spent <= room).sum())
+    if last == len(costs):
+        return pl.Series("row", dtype=pl.UInt32)
+    at_end = train.filter(turn == costs["turn"][last])
+    at_end = at_end.with_columns(place=hashes(at_end["row"], f"place {seed}")).sort("place", "row")
+    over = at_end.filter(pl.col("cost").cum_sum() > room - (spent[last - 1] if last else 0))["row"]
+    return pl.concat([train.filter(turn > costs["turn"][last])["row"], over])
+
+
+def _turns(speaker: NDArray[np.uint32], draw: NDArray[np.uint64]) -> pl.Series:
+    """Return the rank of each draw among those of its speaker, from 0."""
+    order = np.lexsort((draw, speaker))
+    ordered = speaker[order]
+    first = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
+    place = np.arange(len(order), dtype=np.uint32)
+    place -= np.maximum.accumulate(np.where(first, place, np.uint32(0)))
+    turn = np.empty(len(order), dtype=np.uint32)
+    turn[order] = place
+    return pl.Series("turn", turn)

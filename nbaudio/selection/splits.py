@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import SPLITS
-from nbaudio.selection.row_hashes import RowHashes
+from nbaudio.selection.row_values import RowHashes
 from nbaudio.selection.size_budget import MICROSECONDS
 
 Numbers = NDArray[Any]
@@ -129,9 +129,12 @@ def assign_splits(
     no_gold = ~everywhere if gold is None else ~gold.to_numpy() & (split == SPLITS.index("test"))
     reasons = {"not_gold": out & no_gold, "beyond_split_size": out & beyond, "crosses_splits": out | (split < 0)}
     split[out] = _OPEN
-    number = pl.Series(np.where(split < 0, len(SPLITS), split).astype(np.uint32))
-    reason = pl.coalesce(pl.when(pl.Series(hit)).then(pl.lit(reason)) for reason, hit in reasons.items())
-    return pl.select(split=pl.lit(_NAMES.gather(number)), reason=reason.cast(pl.Categorical))
+    reason = np.full(len(split), len(reasons), dtype=np.uint32)
+    for number, hit in reversed([*enumerate(reasons.values())]):
+        reason[hit] = number
+    names = pl.Series("reason", [*reasons, None], dtype=pl.Categorical)
+    number = np.where(split < 0, len(SPLITS), split).astype(np.uint32)
+    return pl.DataFrame([_NAMES.gather(pl.Series(number)), names.gather(pl.Series(reason))])
 
 
 def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:

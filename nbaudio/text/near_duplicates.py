@@ -24,17 +24,30 @@ _TEXTS = 4096
 _PAIRS = 1 << 20
 
 
+# Each character is its own normal form C, and the lower case of its upper case is its lower case.
+_PLAIN = "\\x00-\\x7FÀ-ÖØ-ÞàáâãäåæçèéêëìíîïðñòóôõöøùúûüýþÿĀ-įĲ-ňŊ-ž"
+
+
 def sentences(texts: pl.Expr) -> pl.Expr:
     """Fold texts: they are the same sentence if their folded forms are equal, for all steps; null where nothing is left.
 
     Case, punctuation, symbols, the number of blanks, the Unicode normal form and format characters (joiners, soft hyphens) are
     ignored. Combining marks are kept: vowel signs (Hindi, Thai, Arabic) and accents make other words.
     """
-    composed = texts.str.replace_all(r"\p{Cf}+", "").str.normalize("NFC")
+    return texts.map_batches(_folded, return_dtype=pl.String, is_elementwise=True)
+
+
+def _folded(texts: pl.Series) -> pl.Series:
+    text = pl.col("text")
+    is_odd = texts.str.contains(f"[^{_PLAIN}]").fill_null(value=False)
     # Upper and then lower case folds ß and the two small sigmas; it decomposes some letters.
+    composed = text.str.replace_all(r"\p{Cf}+", "").str.normalize("NFC")
     lower = composed.str.to_uppercase().str.to_lowercase().str.normalize("NFC")
-    folded = lower.str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
-    return pl.when(folded != "").then(folded)
+    odd = texts.filter(is_odd).alias("text").to_frame().select(lower)["text"]
+    # One pass is six times as fast, and most texts are plain.
+    plain = texts.alias("text").to_frame().select(text.str.to_lowercase())["text"]
+    both = plain.scatter(is_odd.arg_true(), odd) if len(odd) else plain
+    return both.str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.extract("^ ?(.*[^ ]) ?$").alias(texts.name)
 
 
 class NearIndex:

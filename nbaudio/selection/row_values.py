@@ -1,0 +1,39 @@
+"""Tables that are too large for memory: values that are held for their rows, and hashes of the ids of some rows."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import polars as pl
+
+from nbaudio.core.hashing import hash_column
+
+ROW = "\0row"
+"""Name of the column with the number of a row, from 0, while a table is streamed."""
+
+RowHashes = Callable[[pl.Series, str], pl.Series]
+"""Returns `hash_column` of the ids of some rows of a table, by their ascending numbers, and a salt."""
+
+
+def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyFrame:
+    """Return a table with columns that are in memory; polars' own concat may read far ahead on one side."""
+
+    def at(held: pl.Series) -> pl.Expr:
+        found = pl.col(ROW).map_batches(held.gather, return_dtype=held.dtype, is_elementwise=True)
+        return found.alias(held.name)
+
+    return segments.with_row_index(ROW).with_columns(at(held) for held in values).drop(ROW)
+
+
+def row_hashes(segments: pl.LazyFrame) -> RowHashes:
+    """Return a function that hashes the ids of rows without holding the ids."""
+    ids = segments.select("segment_id")
+
+    def hashes(rows: pl.Series, salt: str) -> pl.Series:
+        places = rows.to_numpy()
+        wanted = np.zeros(int(places[-1]) + 1 if len(places) else 0, dtype=np.bool_)
+        wanted[places] = True
+        some = with_values(ids.head(len(wanted)), [pl.Series("wanted", wanted)]).filter("wanted").select("segment_id")
+        parts = [hash_column(part["segment_id"], salt) for part in some.collect_batches(maintain_order=True)]
+        return pl.concat([pl.Series("hash", dtype=pl.UInt64), *parts])
+
+    return hashes
