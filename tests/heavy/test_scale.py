@@ -76,7 +76,8 @@ def test_half_a_million_segments_are_read_scored_and_selected_in_bounded_memory(
     ingest = [*here, "ingest", "parlaspeech", str(tmp_path / "asr.json"), "--out", str(tmp_path / "w")]
     assert most_memory(ingest) < BOUND_MB
     assert most_memory([*here, "score", str(tmp_path / "w")]) < BOUND_MB
-    assert most_memory([*here, "select", str(tmp_path / "w"), "--hours", "200", "--group-by", "recording_id"]) < 700
+    # The table alone would take more: select streams it.
+    assert most_memory([*here, "select", str(tmp_path / "w"), "--hours", "200", "--group-by", "recording_id"]) < 580
 
 
 @pytest.mark.parametrize(
