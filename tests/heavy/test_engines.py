@@ -69,10 +69,12 @@ def dask_cluster(folder):
     quiet = {"env": environment(), "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
     processes = [subprocess.Popen(scheduler, **quiet)]
     try:
-        while not (folder / "scheduler.json").exists():
+        # The scheduler creates the file and then fills it.
+        written = folder / "scheduler.json"
+        while not (written.exists() and written.read_text().rstrip().endswith("}")):
             time.sleep(0.1)
         processes += [subprocess.Popen(worker, **quiet) for _ in range(2)]
-        yield json.loads((folder / "scheduler.json").read_text())["address"]
+        yield json.loads(written.read_text())["address"]
     finally:
         for process in reversed(processes):
             process.terminate()
