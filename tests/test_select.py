@@ -175,6 +175,20 @@ def test_a_window_without_any_sample_is_too_short_whatever_is_asked():
     assert reasons(segments_table([row]), min_duration=0, **ALONE) == ["too_short"]
 
 
+@pytest.mark.parametrize("end", ["NaN", "inf", "1e400", "soon", ""])
+def test_a_time_that_is_no_number_is_counted_and_changes_no_sum(tmp_path, end):
+    rows = [segment(number, source_end=end if number == 3 else str(30 * number + 5)) for number in range(9)]
+    workspace = Workspace.create(tmp_path / "w", source="x", audio=None)
+    # The recordings table may name a recording twice.
+    workspace.save(recordings=recordings_table(["r0", "r0"]), segments=segments_table(rows).with_columns(start_sample=None))
+    facts = select(workspace, **ALONE).facts
+    assert (facts["kept"], facts["rejected"]) == (0, {"no_audio": 8, "no_times": 1})
+    workspace.save(recordings=pl.DataFrame({"recording_id": ["r0", "r0"]}))
+    facts = select(workspace, **ALONE, hours=0.01).facts
+    assert (facts["kept"], facts["hours"], facts["rejected"]) == (7, 0.0097, {"no_times": 1, "over_budget": 1})
+    assert workspace.segments.height == 9
+
+
 def test_without_any_audio_the_times_of_the_source_decide():
     recordings = conform(pl.DataFrame({"recording_id": ["r0"]}), RECORDINGS, "recordings")
     nothing = {"start_sample": None, "end_sample": None}

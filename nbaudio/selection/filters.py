@@ -40,6 +40,7 @@ def filtered(
         to_samples_column(pl.Series(name, [str(seconds)] * len(rate), dtype=pl.String), rate).alias(name)
         for name, seconds in limits.items()
     )
+    facts = facts.unique("recording_id", keep="first")
     # A text is empty if normalization leaves nothing.
     text = pl.coalesce(name for name in ("text_normalized", "text") if name in schema)
     has_texts = segments.select(text.is_not_null().any()).collect(engine="streaming").item()

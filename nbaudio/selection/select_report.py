@@ -92,12 +92,12 @@ def _groups(
     recordings: pl.DataFrame, chosen: pl.LazyFrame, parameters: Parameters, columns: Sequence[str], fixed: FixedSplits
 ) -> pl.DataFrame:
     """Count segments, their duration (whole microseconds) and their cost by all that the report tells apart."""
-    rates = recordings.select("recording_id", "sampling_rate").lazy()
+    rates = recordings.select("recording_id", "sampling_rate").unique("recording_id", keep="first").lazy()
     told = {f"no {key}": pl.col(key).is_null() for key in columns}
     told |= {"is_unscored": pl.col("similarity").fill_nan(None).is_null(), "fixed": pl.lit(None, dtype=pl.Categorical)}
     own = [name for name in ("speaker_id", "source_split") if name in chosen.collect_schema()]
     timed = chosen.join(rates, on="recording_id", how="left", maintain_order="left")
-    timed = timed.select("split", "reason", *own, **told, micros=(seconds_column() * MICROSECONDS).round().cast(pl.Int64))
+    timed = timed.select("split", "reason", *own, **told, micros=(seconds_column() * MICROSECONDS).round().cast(pl.Int64, strict=False))
     timed = with_values(timed.drop("fixed"), [fixed.rows["fixed"]]) if fixed.is_any else timed
     budget = parameters.budget()
     cost = budget.cost.sum() if budget else pl.lit(0)
