@@ -32,7 +32,7 @@ def filtered(
     empty = pl.DataFrame(schema=schema)
     keys = GROUPS if parameters.group_by is None else parameters.group_by
     usable_keys(empty, keys)
-    recordings = conform(recordings, RECORDINGS, "recordings")
+    recordings = conform(recordings, RECORDINGS, "recordings").unique("recording_id", keep="first", maintain_order=True)
     preview = without_audio(recordings)
     rate = pl.Series("rate", [MICROSECONDS] * len(recordings), dtype=pl.Int64) if preview else recordings["sampling_rate"]
     limits = {"longest": parameters.max_duration, "shortest": parameters.min_duration}
@@ -40,7 +40,6 @@ def filtered(
         to_samples_column(pl.Series(name, [str(seconds)] * len(rate), dtype=pl.String), rate).alias(name)
         for name, seconds in limits.items()
     )
-    facts = facts.unique("recording_id", keep="first")
     # A text is empty if normalization leaves nothing.
     text = pl.coalesce(name for name in ("text_normalized", "text") if name in schema)
     has_texts = segments.select(text.is_not_null().any()).collect(engine="streaming").item()
@@ -98,7 +97,7 @@ def _conditions(
     """Return the table with durations, and the conditions by the reason of segments for which they are not true."""
     if not where:
         return segments, {}
-    rates = recordings.select("recording_id", "sampling_rate").unique("recording_id", keep="first").lazy()
+    rates = recordings.select("recording_id", "sampling_rate").lazy()
     known = segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(seconds_column())
     schema = pl.Schema({name: dtype for name, dtype in known.collect_schema().items() if name not in _DECIDED})
     met = {text: parse_condition(text, schema, schema.names()).fill_null(value=False) for text in where}

@@ -97,7 +97,8 @@ def _groups(
     told |= {"is_unscored": pl.col("similarity").fill_nan(None).is_null(), "fixed": pl.lit(None, dtype=pl.Categorical)}
     own = [name for name in ("speaker_id", "source_split") if name in chosen.collect_schema()]
     timed = chosen.join(rates, on="recording_id", how="left", maintain_order="left")
-    timed = timed.select("split", "reason", *own, **told, micros=(seconds_column() * MICROSECONDS).round().cast(pl.Int64, strict=False))
+    micros = (seconds_column() * MICROSECONDS).round().cast(pl.Int64, strict=False)
+    timed = timed.select("split", "reason", *own, **told, micros=micros)
     timed = with_values(timed.drop("fixed"), [fixed.rows["fixed"]]) if fixed.is_any else timed
     budget = parameters.budget()
     cost = budget.cost.sum() if budget else pl.lit(0)
