@@ -270,7 +270,7 @@ def _grouping(
 
 
 def _within_budget(fit: pl.DataFrame, budget: Budget, seed: int, hashes: RowHashes, *, has_earlier: bool) -> pl.DataFrame:
-    """Reject what exceeds the budget; an earlier version is as large as one that it leaves less of than the longest segment."""
+    """Reject what exceeds the budget: the size of an earlier version if that leaves less than the longest segment takes."""
     first = pl.col("earlier").is_not_null(), pl.col("is_preferred")
     kept = fit["reason"].is_null()
     used = budget.total(fit, kept & (~in_training(fit["split"]) | fit["earlier"].is_not_null()) & ~fit["barred"])

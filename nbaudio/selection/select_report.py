@@ -112,12 +112,12 @@ def _number(groups: pl.DataFrame) -> int:
 
 
 def _reasons(groups: pl.DataFrame) -> dict[str, int]:
-    """Count the rejected segments of groups by reason."""
+    """Return how many segments of the groups are rejected for each reason."""
     return dict(groups.drop_nulls("reason").group_by("reason").agg(pl.sum("segments")).iter_rows())
 
 
 def count_reasons(reasons: pl.Series) -> dict[str, int]:
-    """Count the reasons of rejected segments."""
+    """Return how often each reason occurs."""
     return dict(reasons.drop_nulls().value_counts().cast({reasons.name: pl.String}).iter_rows())
 
 

@@ -138,7 +138,7 @@ def assign_splits(
 
 
 def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:
-    """Return the values of a column, in order, and the number of each row's value, -1 for null."""
+    """Return the distinct values of a column, sorted, and for each row the place of its value among them, -1 for null."""
     values = column if column.dtype == pl.Categorical else column.cast(pl.String).cast(pl.Categorical)
     names = values.drop_nulls().unique().cast(pl.String).sort()
     known = names.cast(pl.Categorical).to_physical().to_numpy()
