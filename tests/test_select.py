@@ -175,6 +175,25 @@ def test_a_window_without_any_sample_is_too_short_whatever_is_asked():
     assert reasons(segments_table([row]), min_duration=0, **ALONE) == ["too_short"]
 
 
+@pytest.mark.parametrize("key", ["source_channel", "rate", "num_channels", "said", "is_empty"])
+def test_any_column_can_be_grouped_by_whatever_its_name(tmp_path, key):
+    segments = segments_table([segment(n, speaker=f"s{n}") for n in range(20)])
+    workspace = Workspace.create(tmp_path / "w", source="x", audio=None)
+    recordings = recordings_table(["r0"]).with_columns(num_channels=pl.lit(2, pl.Int16))
+    values = pl.Series(key, ["left"] * 15 + ["right"] * 5)
+    workspace.save(recordings=recordings, segments=segments.with_columns(values))
+    select(workspace, dev=5, test=0, group_by=(key,))
+    assert workspace.segments.group_by(key, "split").len().sort("len").rows() == [("right", "dev", 5), ("left", "train", 15)]
+
+
+def test_columns_with_names_of_what_select_computes_are_refused_as_groups(tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="x", audio=None)
+    segments = segments_table([segment(n, reviewed="a") for n in range(3)])
+    workspace.save(recordings=recordings_table(["r0"]), segments=segments)
+    with pytest.raises(InputError, match="'reviewed' is not a column to group segments by"):
+        select(workspace, group_by=("reviewed",))
+
+
 @pytest.mark.parametrize("end", ["NaN", "inf", "1e400", "soon", ""])
 def test_a_time_that_is_no_number_is_counted_and_changes_no_sum(tmp_path, end):
     rows = [segment(number, source_end=end if number == 3 else str(30 * number + 5)) for number in range(9)]

@@ -330,7 +330,7 @@ WINDOW = ("recording_id", "source_start", "source_end", "start_sample", "end_sam
 
 
 def window() -> pl.Expr:
-    """Return what is equal for duplicates: recording, times and channel."""
+    """Return the recording, times and channel of a segment; duplicates have the same."""
     start, end = (pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end"))
     # Times are compared as numbers, as the same time may have other decimals; an invalid time has a rule of its own.
     invalid = pl.col("source_start").is_not_null() & start.is_null()

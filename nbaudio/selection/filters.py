@@ -77,9 +77,10 @@ def filtered(
         **{name: ~accepted & ~pl.col(name) for name in met},
     }
     failed = pl.coalesce(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items())
+    told = {"source_channel": pl.col("source_channel")} | {key: pl.col(f"key {key}") for key in (*GROUPS, *keys)}
     return frame.select(
-        *("row", "segment_id", "source_channel", "start_sample", "end_sample"),
-        *(pl.col(f"key {key}").alias(key) for key in dict.fromkeys((*GROUPS, *keys))),
+        *("row", "segment_id", "start_sample", "end_sample"),
+        **told,
         micros=(length * MICROSECONDS + pl.col("rate") - 1) // pl.col("rate"),
         reason=pl.coalesce(rejected, failed).cast(pl.Categorical),
         by_hand=rejected.is_not_null() & failed.is_null(),

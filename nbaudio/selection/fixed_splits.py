@@ -173,7 +173,7 @@ def _columns(earlier: pl.DataFrame, segments: pl.LazyFrame) -> tuple[str, ...]:
 
 
 def _hashed(sentence: pl.Expr) -> pl.Expr:
-    """Return hashes of folded sentences, which take less memory; null where there is none."""
+    """Return 64-bit hashes of folded sentences, which take less memory than texts; null stays null."""
     return pl.when(sentence.is_not_null()).then(sentence.hash())
 
 

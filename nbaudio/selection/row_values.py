@@ -1,4 +1,4 @@
-"""Tables that are too large for memory: values that are held for their rows, and hashes of the ids of some rows."""
+"""Streamed tables: add columns that are in memory, and hash the ids of some rows."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,7 +8,7 @@ import polars as pl
 from nbaudio.core.hashing import hash_column
 
 ROW = "\0row"
-"""Name of the column with the number of a row, from 0, while a table is streamed."""
+"""Column with the row number, from 0, of a streamed table."""
 
 RowHashes = Callable[[pl.Series, str], pl.Series]
 """Returns `hash_column` of the ids of some rows of a table, by their ascending numbers, and a salt."""
@@ -18,8 +18,7 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
     """Return a table with columns that are in memory; polars' own concat may read far ahead on one side."""
 
     def at(held: pl.Series) -> pl.Expr:
-        found = pl.col(ROW).map_batches(held.gather, return_dtype=held.dtype, is_elementwise=True)
-        return found.alias(held.name)
+        return pl.col(ROW).map_batches(held.gather, return_dtype=held.dtype, is_elementwise=True).alias(held.name)
 
     return segments.with_row_index(ROW).with_columns(at(held) for held in values).drop(ROW)
 

@@ -170,7 +170,9 @@ def _sample(recordings: pl.DataFrame, segments: pl.LazyFrame, parameters: Parame
     rows = _collect(frame.filter(pl.col("reason").is_null()).select("row"))["row"]
     some = rows[row_hashes(segments)(rows, f"measure {parameters.seed}").arg_sort()[:_MEASURED_CLIPS]]
     columns = ("recording_id", "start_sample", "end_sample", "source_channel")
-    windows = _collect(frame.filter(pl.col("row").is_in(some.implode())).select(*columns)).cast({"recording_id": pl.String})
+    windows = _collect(frame.filter(pl.col("row").is_in(some.implode())).select(*columns)).cast(
+        {"recording_id": pl.String, "source_channel": pl.String}
+    )
     facts = recordings.select("recording_id", "path", "num_samples", "sampling_rate")
     return windows.join(facts, on="recording_id", how="left").sort("path", "start_sample")
 
@@ -196,9 +198,8 @@ def decide(
     fixed = fixed or fixed_splits(segments)
     frame = filtered(recordings, segments, parameters, by_hand=hand)
     judged = _collect(frame.select("reason", "by_hand"))
-    needed = frame.drop("reason", "by_hand", "source_channel", "start_sample", "end_sample").with_columns(
-        *fixed.values(), reviewed=is_one_of(reviewed), is_gold=is_one_of(gold)
-    )
+    unused = {"reason", "by_hand", "source_channel", "start_sample", "end_sample"} - {*(parameters.group_by or ())}
+    needed = frame.drop(unused).with_columns(*fixed.values(), reviewed=is_one_of(reviewed), is_gold=is_one_of(gold))
     passed = judged["reason"].is_null().alias("passed")
     fit = _collect(with_values(needed, [*fixed.rows, passed]).filter("passed").drop("segment_id", "passed"))
     budget, hashes = parameters.budget(), row_hashes(segments)
@@ -278,12 +279,12 @@ def _within_budget(fit: pl.DataFrame, budget: Budget, seed: int, hashes: RowHash
         budget = budget._replace(limit=min(used, budget.limit))
     over = over_budget(fit.filter(kept), budget, seed=seed, first=first, hashes=hashes)
     is_over = pl.col("row").is_in(over.implode())
-    return fit.with_columns(reason=pl.when(is_over).then(_name("over_budget")).otherwise("reason"))
+    return fit.with_columns(reason=pl.when(is_over).then(pl.lit("over_budget", dtype=pl.Categorical)).otherwise("reason"))
 
 
 def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the decisions on all segments from those on `fit`, and the table `LEFT_OUT`."""
-    later = pl.coalesce("reason", pl.when("barred").then(_name("reviewed")))
+    later = pl.coalesce("reason", pl.when("barred").then(pl.lit("reviewed", dtype=pl.Categorical)))
     passed = judged["reason"].is_null()
     place = pl.Series(np.cumsum(passed.to_numpy(), dtype=np.int32)) - 1
     places = pl.select(pl.when(passed).then(place)).to_series()
@@ -294,10 +295,6 @@ def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) 
     out = with_values(segments.select("segment_id"), rows).filter(pl.col("by_hand") | (pl.col("later") == "reviewed"))
     told = out.select("segment_id", pl.col("split").cast(pl.String), reason.cast(pl.String), "by_hand")
     return _collect(decided), _collect(told).sort("by_hand", "segment_id").drop("by_hand")
-
-
-def _name(name: str) -> pl.Expr:
-    return pl.lit(name, dtype=pl.Categorical)
 
 
 def _collect(frame: pl.LazyFrame) -> pl.DataFrame:

@@ -83,7 +83,7 @@ def make_budget(*, hours: float | None = None, disk: int | str | None = None, cl
 
 
 def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr], hashes: RowHashes) -> pl.Series:
-    """Return the `row` of train segments over the budget, after dev and test; those that meet conditions of `first` go first.
+    """Return the `row` of train segments that exceed the budget less dev and test; those that meet `first` are taken first.
 
     Speakers (recordings, if unknown) take turns in seeded order, until one does not fit. Those that are `barred` take their turn
     but nothing of the budget, so that it ends at the same place whichever segments were reviewed. `hashes` are those of ids.

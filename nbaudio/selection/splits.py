@@ -24,7 +24,7 @@ Flags = NDArray[np.bool_]
 _HOUR = 3600 * MICROSECONDS
 # Columns that are used internally, and those that `select` writes or that are unique to a segment.
 _FIXED = frozenset(("sentence", "fixed", "is_given", "earlier", "may_hold_out", "not_train", "later"))
-_INTERNAL = frozenset(("row", "micros", "rate", "longest", "shortest")) | _FIXED
+_INTERNAL = frozenset(("row", "micros", "by_hand", "is_gold", "is_preferred", "passed", "reviewed")) | _FIXED
 _NO_KEYS = frozenset(("segment_id", "start_sample", "end_sample", "split", "decision", "reason")) | _INTERNAL
 _TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
 
