@@ -170,7 +170,7 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
     # Searching blanks in the few distinct words is faster than in the texts.
     tidy = not distinct.str.contains(f"^ |[{_ODD_BLANKS}]").any()
     if not tidy:
-        codes, lengths, _ = encode_words(both.str.strip_chars(BLANKS).str.replace_all(f"[{BLANKS}]{{2,}}", " "))
+        codes, lengths, _ = encode_words(tidy_blanks(both))
     half = len(reference)
     # Each distinct word becomes one character; those characters are compared.
     highest = codes.max(initial=0)
@@ -183,6 +183,11 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
     ends = np.cumsum(lengths).tolist()
     encoded = [letters[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     return _distances(encoded[:half], encoded[half:]), lengths[:half], tidy
+
+
+def tidy_blanks(texts: pl.Series) -> pl.Series:
+    """Return texts with single spaces between words, for `encode_words`."""
+    return texts.str.strip_chars(BLANKS).str.replace_all(f"[{BLANKS}]{{2,}}", " ")
 
 
 def encode_words(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], pl.Series]:

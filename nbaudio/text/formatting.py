@@ -11,13 +11,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 from rapidfuzz.distance import Levenshtein
 
 from nbaudio.core.dataframes import Column, as_series
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import read_all
-from nbaudio.text.edit_distance import edit_counts, words
+from nbaudio.text.edit_distance import edit_counts, encode_words, tidy_blanks, words
 
 #: One way to read a word: the words that may be said, one after the other.
 Reading = tuple[frozenset[str], ...]
@@ -262,13 +263,18 @@ class Formatting:
 
     def uncovered(self, texts: Column) -> Counter[str]:
         """Count words with digits or fractions, and abbreviations within a text, that no rule reads."""
-        found: Counter[str] = Counter()
         column = as_series(texts).cast(pl.String)
-        for text in column.filter(column.str.contains(_MAYBE_UNCOVERED)):
-            spoken = words(text)
-            odd = [word for word in spoken if _UNCOVERED.search(word)]
-            found.update(odd + [word for word in spoken[:-1] if _ABBREVIATION.fullmatch(word)])
-        return Counter({word: number for word, number in found.items() if not self.alternatives(word)})
+        column = column.filter(column.str.contains(_MAYBE_UNCOVERED).fill_null(value=False))
+        codes, lengths, distinct = encode_words(tidy_blanks(column))
+        last = (np.cumsum(lengths) - 1)[lengths > 0]
+        number = np.bincount(codes, minlength=len(distinct))
+        within = number - np.bincount(codes[last], minlength=len(distinct))
+        found = Counter[str]()
+        for word, total, inner in zip(distinct.str.head(-1), number.tolist(), within.tolist(), strict=True):
+            times = (_UNCOVERED.search(word) is not None) * total + (_ABBREVIATION.fullmatch(word) is not None) * inner
+            if times and not self.alternatives(word):
+                found[word] = times
+        return found
 
 
 def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain: pl.DataFrame) -> pl.DataFrame:
