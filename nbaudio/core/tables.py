@@ -120,11 +120,11 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
 
 
 def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a Parquet file in order, `ROWS_A_GROUP` at a time; raise InputError where it is not usable."""
+    """Yield the rows of a Parquet file in order, `ROWS_A_GROUP` at a time, at least once; InputError where it is not usable."""
     table = pl.scan_parquet(path, glob=False)
     with reading_parquet(path):
         rows = table.select(pl.len()).collect().item()
-    for start in range(0, rows, ROWS_A_GROUP):
+    for start in range(0, max(rows, 1), ROWS_A_GROUP):
         with reading_parquet(path, checked=True):
             part = table.slice(start, ROWS_A_GROUP).collect()
         yield part

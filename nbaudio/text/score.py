@@ -1,26 +1,26 @@
 """Score hypotheses: how well each segment's hypotheses agree with a transcript, and among themselves."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from nbaudio.core import tables
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, NORMALIZED, hypothesis_names, table_path, text_names
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.agreement import with_agreement
-from nbaudio.text.characters import vocabulary
+from nbaudio.text.characters import ODD, vocabulary
 from nbaudio.text.edit_distance import edit_counts, error_rates
 from nbaudio.text.formatting import Formatting, spoken_counts
 from nbaudio.text.normalization import normalize_column
 
 _SHOWN = 8
-_BLOCK = 4096  # rows whose texts are compared one after the other
 _TABLE = "formatting.tsv"
 
 
@@ -76,11 +76,12 @@ def score(
         [0.765, None]
     """
     workspace = Workspace.open(workspace)
-    segments = workspace.segments
+    table = tables.scan(workspace)
+    schema = table.collect_schema()
     # Other steps drop scores, with a hypothesis that changed or was withdrawn.
-    scored = {suffix: pair for suffix, pair in _pairs(workspace).items() if f"similarity{suffix}" in segments.columns}
+    scored = {suffix: pair for suffix, pair in _pairs(workspace).items() if f"similarity{suffix}" in schema}
     names = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else dict.fromkeys(hypothesis)
-    pairs = [_pair(workspace, segments.columns, text, name, scored)._replace(steps=normalize) for name in names]
+    pairs = [_pair(workspace, schema.names(), text, name, scored)._replace(steps=normalize) for name in names]
     rules = Formatting(language or workspace.settings.get("language"), formatting or _own_table(workspace))
     if formatting:
         with atomic_write(workspace.path / _TABLE) as partial:
@@ -88,29 +89,38 @@ def score(
     scored |= {pair.suffix: pair for pair in pairs}
     stored = {suffix: {"pair": pair[:2], "normalize": list(pair.steps)} for suffix, pair in scored.items()}
     settings = workspace.settings | {"scored": stored, "language": rules.language}
-    agreeing = _agreeing(segments, scored.values())
-    blocks = segments.iter_slices(_BLOCK) if len(segments) else [segments]
-    scores = [_all_scores(block, pairs, agreeing, rules) for block in blocks]
-    segments = pl.concat(block for block, _ in scores)
+    agreeing = _agreeing(table, scored.values())
+    tallies = [_Tally(pair, rules) for pair in pairs]
+
+    def rows() -> Iterator[pl.DataFrame]:
+        for batch in tables.read_batches(workspace):
+            segments = tables.conform(batch, tables.SEGMENTS, str(table_path(workspace)))
+            found, counts = _all_scores(segments, pairs, agreeing, rules)
+            for tally, count in zip(tallies, counts, strict=True):
+                tally.add(found, count)
+            yield found
+
     originals = {}
     if table_path(workspace, CORRECTED_TEXTS).exists():
         # Texts that corrections replaced are scored too, so that a withdrawn correction restores the right scores.
         before = workspace.table(CORRECTED_TEXTS)
-        others = [*text_names(segments.columns).values(), *hypothesis_names(segments.columns).values()]
-        hypotheses = segments.select("segment_id", *others).unique("segment_id", keep="first")
-        before = before.drop(others, strict=False).join(hypotheses, on="segment_id", how="left", maintain_order="left")
+        others = [*text_names(schema).values(), *hypothesis_names(schema).values()]
+        hypotheses = tables.read(
+            workspace, ("segment_id", *others), where=pl.col("segment_id").is_in(before["segment_id"].implode())
+        )
+        before = before.drop(others, strict=False).join(
+            hypotheses.unique("segment_id", keep="first"), on="segment_id", how="left", maintain_order="left"
+        )
         before = _all_scores(before, pairs, agreeing, rules)[0]
         originals[CORRECTED_TEXTS] = before.drop(*others, "asr_text_normalized", strict=False)
-    workspace.save_together(settings=settings, **originals, segments=segments)
-    odd, unread = _about_text(segments, pairs[0], rules)
+    workspace.save_together(settings=settings, **originals, segments=rows())
     others = [f"similarity{suffix}" for suffix, pair in scored.items() if [*pair.steps] != [*normalize]]
     reports = {}
-    for number, pair in enumerate(pairs):
-        counts = pl.concat(block_counts[number] for _, block_counts in scores)
-        reports[pair.suffix] = report = _report(segments, pair, counts, rules, odd=odd, unread=unread)
+    for tally in tallies:
+        reports[tally.pair.suffix] = report = tally.report(tallies[0])
         if others:
             report.warnings.append(f"{', '.join(others)} compared with other normalization steps: do not compare the scores")
-        workspace.save_report(f"score{pair.suffix}", report.to_dict())
+        workspace.save_report(f"score{tally.pair.suffix}", report.to_dict())
     if len(reports) == 1:
         return report
     facts = {suffix[1:] or "asr_text": report.facts for suffix, report in reports.items()}
@@ -203,56 +213,77 @@ def _scored(segments: pl.DataFrame, pair: Pair, rules: Formatting) -> tuple[pl.D
     return segments.with_columns(columns), pl.concat([plain, spoken.select(pl.all().name.prefix("spoken_"))], how="horizontal")
 
 
-def _agreeing(segments: pl.DataFrame, scored: Iterable[Pair]) -> dict[str, str]:
+def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> dict[str, str]:
     """Return the hypotheses, each with the column of its similarity with `text`; none unless there are several, all scored."""
-    there = hypothesis_names(segments.columns).values()
+    schema = segments.collect_schema()
+    there = [name for name in hypothesis_names(schema).values() if schema[name] == pl.String]
+    counts = segments.lazy().select(pl.col(there).count()).collect(engine="streaming")
     known = {pair.hypothesis: f"similarity{pair.suffix}" for pair in scored if pair.text == "text"}
-    used = {name: known.get(name, "") for name in there if segments[name].count() and segments[name].dtype == pl.String}
+    used = {name: known.get(name, "") for name in there if counts[name].item()}
     return used if len(used) > 1 and all(used.values()) else {}
 
 
-def _about_text(segments: pl.DataFrame, pair: Pair, rules: Formatting) -> tuple[list[str], Counter[str]]:
-    """Return the odd characters of a transcript, and the words that no rule of formatting covers."""
-    compared = segments["text_normalized" if pair.steps and not pair.suffix else pair.text]
-    odd = vocabulary(compared, segment_ids=segments["segment_id"]).odd
-    named = [
-        f"{name.lower()} {c if c.isprintable() else code} {count:,}"
-        for c, code, name, count in odd.select("character", "code_point", "name", "count").rows()
-    ]
-    return named, rules.uncovered(segments[pair.text])
+class _Tally:
+    """What the report of a pair counts, batch by batch."""
 
+    def __init__(self, pair: Pair, rules: Formatting) -> None:
+        self.pair, self.rules = pair, rules
+        self.counts, self.unread_text, self.unread = Counter[str](), Counter[str](), Counter[str]()
+        self.odd, self.similarity, self.agreement = [pl.DataFrame(schema=ODD)], list[pl.Series](), 0.0
 
-def _report(
-    segments: pl.DataFrame, pair: Pair, counts: pl.DataFrame, rules: Formatting, *, odd: Sequence[str], unread: Counter[str]
-) -> Report:
-    similarity, spoken = (segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_"))
-    scored = similarity.count()
-    edits, aloud, words = counts.select(pl.sum("word_edits", "spoken_word_edits", "words")).row(0)
-    text, hypothesis = segments[pair.text], segments[pair.hypothesis]
-    unread = unread + rules.uncovered(hypothesis)
-    facts: dict[str, Any] = {"segments": len(segments), "scored": scored, "without_hypothesis": hypothesis.null_count()}
-    facts |= {"mean_similarity": similarity.mean(), "median_similarity": similarity.median()}
-    facts |= {"above_0_8": int((similarity > 0.8).sum()), "word_error_rate": edits / words if words else None}
-    facts |= {"word_error_rate_without_formatting": aloud / words if words else None}
-    only = counts.select(((pl.col("edits") > 0) & (pl.col("spoken_word_edits") == 0)).sum()).item()
-    facts |= {"differ_only_in_formatting": only, "above_0_8_without_formatting": int((spoken > 0.8).sum())}
-    facts["formatting_not_covered"] = _first(
-        [f"{word} {count:,}" for word, count in sorted(unread.items(), key=lambda row: (-row[1], row[0]))]
-    )
-    facts["odd_characters"] = _first(odd)
-    if "text_disputed" in segments.columns:
-        facts |= {"text_disputed": int(segments["text_disputed"].sum()), "mean_agreement": segments["agreement"].mean()}
-    facts |= {"normalized_by": list(pair.steps), "language": rules.language}
-    warnings = []
-    if not text.count():
-        warnings.append("no segment has a transcript: nothing can be compared, only audio can be cut")
-    elif not scored:
-        warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
-    if unread and rules.language is None:
-        warnings.append("digits and abbreviations are compared as they are written: name the language, such as --language hr")
-    elif rules.language is not None and not rules.has_numbers:
-        warnings.append(f"language {rules.language!r}: no rules for its numbers; a table of formatting can add them")
-    return Report("score", facts, warnings=warnings)
+    def add(self, segments: pl.DataFrame, counts: pl.DataFrame) -> None:
+        """Count a batch of segments with their scores and edit counts."""
+        pair = self.pair
+        text, hypothesis = segments[pair.text], segments[pair.hypothesis]
+        similarity, spoken = (segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_"))
+        compared = segments["text_normalized" if pair.steps and not pair.suffix else pair.text]
+        self.odd.append(vocabulary(compared, segment_ids=segments["segment_id"]).odd)
+        self.unread_text += self.rules.uncovered(text)
+        self.unread += self.rules.uncovered(hypothesis)
+        self.similarity.append(similarity.drop_nulls())
+        sums = counts.select(pl.sum("word_edits", "spoken_word_edits", "words")).row(0, named=True)
+        sums |= {"segments": len(segments), "texts": text.count(), "hypotheses": hypothesis.count()}
+        sums |= {"above": (similarity > 0.8).sum(), "spoken_above": (spoken > 0.8).sum()}
+        sums["only"] = counts.select(((pl.col("edits") > 0) & (pl.col("spoken_word_edits") == 0)).sum()).item()
+        if "text_disputed" in segments.columns:
+            sums |= {"text_disputed": segments["text_disputed"].sum(), "agreeing": segments["agreement"].count()}
+            self.agreement += float(segments["agreement"].sum())
+        self.counts.update(sums)
+
+    def report(self, first: "_Tally") -> Report:
+        """Return the report; odd and uncovered words of the text are those of the `first` pair."""
+        counts, pair, rules = self.counts, self.pair, self.rules
+        similarity, words = pl.concat([pl.Series(dtype=pl.Float64), *self.similarity]).rechunk(), counts["words"]
+        odd = pl.concat(first.odd).group_by("character", "code_point", "name", maintain_order=True).agg(pl.sum("count"))
+        named = [
+            f"{name.lower()} {c if c.isprintable() else code} {count:,}"
+            for c, code, name, count in odd.sort("count", "code_point", descending=[True, False]).rows()
+        ]
+        unread = first.unread_text + self.unread
+        facts: dict[str, Any] = {"segments": counts["segments"], "scored": len(similarity)}
+        facts |= {"without_hypothesis": counts["segments"] - counts["hypotheses"]}
+        facts |= {"mean_similarity": similarity.mean(), "median_similarity": similarity.median(), "above_0_8": counts["above"]}
+        facts |= {"word_error_rate": counts["word_edits"] / words if words else None}
+        facts |= {"word_error_rate_without_formatting": counts["spoken_word_edits"] / words if words else None}
+        facts |= {"differ_only_in_formatting": counts["only"], "above_0_8_without_formatting": counts["spoken_above"]}
+        facts["formatting_not_covered"] = _first(
+            [f"{word} {number:,}" for word, number in sorted(unread.items(), key=lambda row: (-row[1], row[0]))]
+        )
+        facts["odd_characters"] = _first(named)
+        if "text_disputed" in counts:
+            agreement = self.agreement / counts["agreeing"] if counts["agreeing"] else None
+            facts |= {"text_disputed": counts["text_disputed"], "mean_agreement": agreement}
+        facts |= {"normalized_by": list(pair.steps), "language": rules.language}
+        warnings = []
+        if not counts["texts"]:
+            warnings.append("no segment has a transcript: nothing can be compared, only audio can be cut")
+        elif not len(similarity):
+            warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
+        if unread and rules.language is None:
+            warnings.append("digits and abbreviations are compared as they are written: name the language, such as --language hr")
+        elif rules.language is not None and not rules.has_numbers:
+            warnings.append(f"language {rules.language!r}: no rules for its numbers; a table of formatting can add them")
+        return Report("score", facts, warnings=warnings)
 
 
 def _first(lines: Sequence[str]) -> list[str]:
