@@ -1,14 +1,12 @@
 """Packs: encoded clips end to end, then their index. It is verified when it is read, every clip when it is copied."""
 
-import ctypes
 import hashlib
 import json
 import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from functools import cache
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
 from nbaudio.audio.recordings import BufferedRecording
 from nbaudio.audio.signals import Value, window_signals
+from nbaudio.core import allocator
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip_queries
 from nbaudio.core.progress import progress_note
@@ -41,7 +40,6 @@ _READERS = 16  # concurrent requests of remote packs
 _OPEN_PACKS = 200  # held open by one worker: far below the usual limit of 1024 files per process
 
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 _INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
 
 
@@ -148,7 +146,7 @@ def task_windows(
 def _source_windows(
     source: Source, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str], *, buffered: bool
 ) -> Iterator[tuple[str, Result]]:
-    _reuse_memory()
+    allocator.reuse_memory()
     try:
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
@@ -166,15 +164,6 @@ def _source_windows(
             _check_unchanged(source)
     except _BAD_AUDIO as error:
         failures.update(dict.fromkeys((key for key, *_ in source.windows), strip_queries(str(error))))
-
-
-@cache
-def _reuse_memory() -> None:
-    """Let glibc keep up to 128 MB of freed memory: windows in fresh pages take a tenth more CPU time."""
-    with suppress(AttributeError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, 32 << 20)
-        mallopt(_M_TRIM_THRESHOLD, 128 << 20)
 
 
 def _check_unchanged(source: Source) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.core import tables
+from nbaudio.core import allocator, tables
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
@@ -75,6 +75,7 @@ def score(
         >>> workspace.segments["similarity"].round(3).to_list()
         [0.765, None]
     """
+    allocator.share_arenas()
     workspace = Workspace.open(workspace)
     table = tables.scan(workspace)
     schema = table.collect_schema()
