@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import number_columns, segment_failures
+from nbaudio.core.tables import WINDOW, number_columns, segment_failures
 from nbaudio.review.rounds import Round
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
@@ -47,12 +47,15 @@ def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[p
     recordings = workspace.recordings
     facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
     facts = facts.unique("recording_id", keep="first")
-    joined = segments.with_columns(source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
+    segments = segments.with_columns(source_channel(segments))
     rules = segment_failures(recordings)
-    broken = pl.any_horizontal(rule.fill_null(value=False) for rule in rules.values())
+    needed = [name for name in (*WINDOW, "source_channel", "text") if name in segments.columns]
+    placed = segments.select(needed).lazy().join(facts.lazy(), on="recording_id", how="left", maintain_order="left")
+    broken = placed.select(pl.any_horizontal(rule.fill_null(value=False) for rule in rules.values())).collect().to_series()
     known_bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
-    kept = joined.filter(~broken & ~known_bad & pl.col("segment_id").is_not_null())
+    kept = segments.filter(~broken & ~segments.select(known_bad).to_series() & segments["segment_id"].is_not_null())
     pool = kept.unique("segment_id", keep="first", maintain_order=True)
+    pool = pool.join(facts, on="recording_id", how="left", maintain_order="left")
     if workspace.audio_root is None:
         return pool, pool.clear()
     silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())

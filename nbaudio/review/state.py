@@ -18,7 +18,7 @@ from nbaudio.core import input_guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import CORRECTED_TEXTS, table_path
+from nbaudio.core.tables import CORRECTED_TEXTS, ROWS_A_GROUP, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
@@ -328,8 +328,9 @@ def frame_table(review: str) -> str:
 
 def frame_contents(segments: pl.DataFrame) -> pl.Series:
     """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
-    parts = pl.concat_str(*_TIMING[1:], sentences(pl.col("text")), separator="\t", ignore_nulls=True)
-    return hash_column(segments.select(parts).to_series(), "content")
+    told = pl.concat_str(*_TIMING[1:], sentences(pl.col("text")), separator="\t", ignore_nulls=True)
+    parts = (part.select(told).to_series() for part in segments.iter_slices(ROWS_A_GROUP))
+    return pl.concat([pl.Series("hash", dtype=pl.UInt64), *(hash_column(part, "content") for part in parts)])
 
 
 def _listed(value: object) -> str:
