@@ -15,6 +15,7 @@ from table_checks import check_tables
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.formats import jsonlines, parlaspeech
+from nbaudio.core.rows import Rows
 from nbaudio.formats.base import clean_columns
 from nbaudio.sources.ingest import READERS, ingest
 from nbaudio.sources.recording_names import read_mapping
@@ -322,7 +323,7 @@ def test_what_is_not_taken_from_the_audio_folder_is_reported(tmp_path):
 
 
 def test_a_blank_speaker_is_no_speaker():
-    frame = clean_columns(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]}))
+    frame = clean_columns(Rows.collect([pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})])).frame()
     assert frame.to_dict(as_series=False) == {"speaker_id": ["ana", None], "source_audio": ["x", "y"]}
 
 

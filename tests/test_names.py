@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbaudio.core.name_matching import DECISIONS, is_audio, recording_id, resolve, segment_ids, youtube_id
+from nbaudio.core.name_matching import DECISIONS, is_audio, recording_id, resolve, segment_ids, segment_keys, youtube_id
 
 ID = "HlauTe_NK6U"
 
@@ -218,12 +218,12 @@ def test_names_share_an_id_exactly_when_they_share_a_file(wanted, available):
 
 
 def test_segment_ids_are_what_the_field_writes():
-    keys = segment_ids(pl.Series([ID, "a b"]), pl.Series(["3207.70", "0"]), pl.Series(["3227.54", None], dtype=pl.String))
+    keys = segment_keys(pl.Series([ID, "a b"]), pl.Series(["3207.70", "0"]), pl.Series(["3227.54", None], dtype=pl.String))
     assert keys.to_list() == [f"{ID}_3207.70-3227.54", "a b_0-"]
 
 
 def test_repeated_ids_are_numbered_in_order():
-    keys = segment_ids(pl.Series(["r"] * 4), pl.Series(["1", "1", "2", "1"]), pl.Series(["2"] * 4))
+    keys = segment_ids(segment_keys(pl.Series(["r"] * 4), pl.Series(["1", "1", "2", "1"]), pl.Series(["2"] * 4)))
     assert keys.to_list() == ["r_1-2", "r_1-2#2", "r_2-2", "r_1-2#3"]
 
 
@@ -231,9 +231,7 @@ def test_repeated_ids_are_numbered_in_order():
 @given(st.lists(st.sampled_from(["1", "1#2", "1#3", "2"]), max_size=12))
 def test_segment_ids_are_unique_whatever_the_source_writes(ends):
     keys = segment_ids(
-        pl.Series(["r"] * len(ends), dtype=pl.String),
-        pl.Series(["0"] * len(ends), dtype=pl.String),
-        pl.Series(ends, dtype=pl.String),
+        segment_keys(*(pl.Series(part, dtype=pl.String) for part in (["r"] * len(ends), ["0"] * len(ends), ends)))
     )
     assert keys.n_unique() == len(ends)
     assert all(key.startswith(f"r_0-{end}") for key, end in zip(keys, ends, strict=True))
@@ -254,4 +252,4 @@ def test_plain_names_resolve_as_all_others_do(wanted, others):
 
 def test_own_ids_go_before_times_and_are_numbered_too():
     one = pl.Series(["r"] * 3)
-    assert segment_ids(one, one, one, own=pl.Series(["u", "u", None])).to_list() == ["u", "u#2", "r_r-r"]
+    assert segment_ids(segment_keys(one, one, one, own=pl.Series(["u", "u", None]))).to_list() == ["u", "u#2", "r_r-r"]

@@ -86,19 +86,25 @@ def _resolve_plain(wanted: Sequence[str] | pl.Series, available: Sequence[str] |
     return found.select("name", decision=decision, path=path, candidates=candidates, recording_id="id")
 
 
-def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:
-    """Return `own` keys, where empty ``<recording_id>_<start>-<end>`` with the source's seconds; repeated ones get #2, #3."""
+def segment_keys(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:
+    """Return `own` keys, where empty ``<recording_id>_<start>-<end>`` with the source's seconds."""
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
     keys = parts.select(key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns)))
     if own is not None:
         keys = keys.select(key=pl.coalesce(own.replace("", None), "key"))
-    unique = keys["key"]
-    if unique.n_unique() < len(unique):
-        count = pl.col("key").cum_count().over("key")
-        unique = keys.select(pl.when(count == 1).then("key").otherwise(pl.format("{}#{}", "key", count))).to_series()
-    if unique.n_unique() < len(unique):
-        unique = _number_repeats(keys["key"])
-    return unique.alias("segment_id")
+    return keys["key"].alias("segment_id")
+
+
+NUMBERED = "#[0-9]+$"
+"""Ending of the ids that `segment_ids` gives, and of some keys of sources, which it keeps apart."""
+
+
+def segment_ids(keys: pl.Series) -> pl.Series:
+    """Make `segment_keys` unique: repeated ones get #2, #3. Keys that differ and end in no `NUMBERED` have no influence."""
+    count = pl.col("segment_id").cum_count().over("segment_id")
+    numbered = pl.when(count == 1).then("segment_id").otherwise(pl.format("{}#{}", "segment_id", count))
+    unique = keys.alias("segment_id").to_frame().select(numbered).to_series()
+    return unique if unique.n_unique() == len(unique) else _number_repeats(keys).alias("segment_id")
 
 
 def _number_repeats(keys: pl.Series) -> pl.Series:

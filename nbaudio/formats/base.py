@@ -15,6 +15,7 @@ import polars as pl
 from nbaudio.core import atomic, input_guards, source_splits, tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
+from nbaudio.core.rows import Rows
 
 #: The columns that every reader returns first.
 TRANSCRIPTS = pl.Schema(
@@ -44,13 +45,18 @@ class Transcripts:
     # if it is the same), `asr_text` (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's
     # start), and further columns. Known ones are `source_split`, `source_duration` (seconds, checked against the audio),
     # `source_recording` (the source's id of the recording) and `source_channel` (see `nbaudio.core.channels`).
-    frame: pl.DataFrame
+    rows: Rows
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
     audio_root: Path | str | None = None  # where the source itself brings its recordings; `--audio` takes precedence
     embedded: Iterable[tuple[str, bytes]] | None = None  # names and bytes of recordings, which ingest writes into the workspace
     windows: tuple[Decimal, bool] | None = None  # of whole recordings: seconds, and whether a shorter last one is kept
     columns: Mapping[str, str] = field(default_factory=dict)  # that fields were read from, such as ``{"text": "sentence"}``
     notes: Sequence[str] = ()  # what to report about how the source was read
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """All rows, in memory."""
+        return self.rows.frame()
 
 
 _Parsed = Iterable[dict[str, Any] | tuple[int | None, str]]
@@ -60,13 +66,16 @@ _Parsed = Iterable[dict[str, Any] | tuple[int | None, str]]
 Reader = Callable[..., Transcripts]
 
 
+def frames_of_rows(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> Iterator[pl.DataFrame]:
+    """Yield frames of `BATCH_ROWS` rows."""
+    left = iter(rows)
+    while len(frame := pl.DataFrame(list(islice(left, BATCH_ROWS)), schema=schema)):
+        yield frame
+
+
 def frame_of_rows(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:
     """Collect rows in a frame, with at most `BATCH_ROWS` of them in memory as objects."""
-    left = iter(rows)
-    frames = [pl.DataFrame(list(islice(left, BATCH_ROWS)), schema=schema)]
-    while len(frames[-1]):
-        frames.append(pl.DataFrame(list(islice(left, BATCH_ROWS)), schema=schema))
-    return pl.concat(frames, rechunk=True)
+    return pl.concat([pl.DataFrame(schema=schema), *frames_of_rows(rows, schema)], rechunk=True)
 
 
 def collect_rows(
@@ -83,19 +92,29 @@ def collect_rows(
             else:
                 yield item
 
-    frame = frame_of_rows(only_rows(), schema).with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
-    if frame.is_empty():
+    def frames() -> Iterator[pl.DataFrame]:
+        for frame in frames_of_rows(only_rows(), schema):
+            composed = frame.with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
+            yield composed.select(name for name in schema if name in TRANSCRIPTS or composed[name].null_count() < len(frame))
+
+    rows = Rows.collect(frames(), schema)
+    if not rows.parts:
         where = "".join(f"; {file}{f', line {line}' if line else ''}: {reason}" for file, line, reason in problems[:1])
         raise InputError(f"{source}: no usable item; expected {expected}{where}")
-    given = [name for name in schema if name in TRANSCRIPTS or frame[name].null_count() < len(frame)]
-    return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
+    return Transcripts(rows, pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
 
 
-def clean_columns(frame: pl.DataFrame) -> pl.DataFrame:
+def clean_columns(rows: Rows) -> Rows:
     """Prefix columns whose names are reserved (`RESERVED`, `WRITTEN`) with ``source_``, and make blank speakers null."""
-    names = {name: source_column(name, tables.RESERVED | tables.WRITTEN, frame.columns) for name in frame.columns}
+    names = {name: source_column(name, tables.RESERVED | tables.WRITTEN, rows.schema) for name in rows.schema}
     # All segments of a blank speaker would count as one person.
-    return frame.rename(names).with_columns(pl.when(pl.col("speaker_id").str.contains(r"\S")).then("speaker_id"))
+
+    def cleaned(frame: pl.DataFrame) -> pl.DataFrame:
+        known = frame.rename(names, strict=False)
+        spoken = pl.when(pl.col("speaker_id").str.contains(r"\S")).then("speaker_id")
+        return known.with_columns(spoken) if "speaker_id" in known.columns else known
+
+    return rows.map(cleaned)
 
 
 def source_column(name: str, reserved: Container[str], taken: Container[str]) -> str:
@@ -149,7 +168,7 @@ def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
 
 def with_audio_root(found: Transcripts, folder: Path) -> Transcripts:
     """Set `audio_root` to the innermost folder that holds all existing recordings; names are absolute or relative to `folder`."""
-    paths = (os.path.normpath(folder / name) for name in found.frame["name"].unique(maintain_order=True))
+    paths = (os.path.normpath(folder / name) for name in found.rows.unique("name")["name"])
     folders = {os.path.dirname(path) for path in paths if os.path.isfile(path)}  # noqa: PTH113, PTH120  # accepts any name
     root = Path(os.path.commonpath(folders)) if folders else None
     return found if root is None or root == Path(root.anchor) else replace(found, audio_root=root)

@@ -42,8 +42,12 @@ def read(source: LocationLike) -> Transcripts:
     found = collect_rows(source, _items(files, place.name, speakers), further=("source_split",), expected=_EXPECTED)
     columns = ("speaker_id", "speaker_gender", "speaker_name")
     about = pl.DataFrame(list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row")
-    frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
-    return replace(found, frame=frame, audio_root=next(iter(roots), None))
+
+    def described(frame: pl.DataFrame) -> pl.DataFrame:
+        known = "speaker_id" in frame.columns
+        return frame.join(about, on="speaker_id", how="left", maintain_order="left") if known and speakers else frame
+
+    return replace(found, rows=found.rows.map(described), audio_root=next(iter(roots), None))
 
 
 def _items(files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str, str]]) -> Iterator[dict[str, Any] | Problem]:

@@ -1,6 +1,7 @@
 """Read ParlaSpeech transcripts: JSON lines, one segment each, in two shapes that a file may mix."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.rows import Rows
 from nbaudio.core.tables import WORD_TIMES
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
 from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, Kind, read_blocks, struct_fields
@@ -29,19 +31,24 @@ _HOPELESS_LINES = 1000  # before any readable one: give up the file
 
 def read(source: Path, *, word_times: str = "yes") -> Transcripts:
     """Read ParlaSpeech JSON lines; memory is bounded by the transcripts, not by the JSON around them."""
-    frames: list[pl.DataFrame] = []
     problems: list[tuple[int, str]] = []
-    for frame, unread in blocks(source, word_times=word_times):
-        problems += unread
-        if len(frame):
-            frames.append(frame)
-        elif len(problems) > _HOPELESS_LINES and not frames:
-            break
-    if not frames:
+
+    def frames() -> Iterator[pl.DataFrame]:
+        is_hopeless = True
+        for frame, unread in blocks(source, word_times=word_times):
+            problems.extend(unread)
+            if len(frame):
+                is_hopeless = False
+                yield frame
+            elif is_hopeless and len(problems) > _HOPELESS_LINES:
+                return
+
+    rows = Rows.collect(frames())
+    if not rows.parts:
         reason = f"line {problems[0][0]}: {problems[0][1]}" if problems else "it is empty"
         raise InputError(f"{source}: no ParlaSpeech transcripts (expected one JSON object per line); {reason}")
     found = pl.DataFrame([(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row")
-    return Transcripts(pl.concat([pl.DataFrame(schema=TRANSCRIPTS), *frames], how="diagonal"), found)
+    return Transcripts(replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema})), found)
 
 
 def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:

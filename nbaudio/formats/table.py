@@ -3,16 +3,19 @@
 import csv
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.rows import Rows
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds
 from nbaudio.formats.base import BATCH_ROWS, PROBLEMS, TRANSCRIPTS, Problem, Transcripts, source_column, with_audio_root
@@ -33,9 +36,14 @@ _Row = tuple[int, Mapping[str, str | None]] | Problem  # a row by column with it
 class Cells(NamedTuple):
     """A table, the line of each row (from 1; the row where a format has no lines), and what could not be read."""
 
-    frame: pl.DataFrame
+    rows: Rows
     lines: Sequence[int]
     problems: list[Problem]
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """All rows, in memory."""
+        return self.rows.frame()
 
 
 def read(
@@ -60,26 +68,38 @@ def read(
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
     cells = read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
-    columns, notes = _columns(source, cells.frame, chosen)
-    # An empty hypothesis is one of no words, a null one is none.
-    texts = {key: cell_texts(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
-    ours = _timed(texts)
-    kept = [column.alias(source_column(column.name, _OURS, cells.frame.columns)) for column in cells.frame.drop(columns.values())]
-    given = pl.DataFrame([*(values.alias(key) for key, values in ours.items()), *kept])
-    frame = pl.concat([pl.DataFrame(schema=TRANSCRIPTS), given], how="diagonal")
-    frame = frame.with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
+    columns, notes = _columns(source, cells.rows, chosen)
+    names = {name: source_column(name, _OURS, cells.rows.schema) for name in cells.rows.schema if name not in columns.values()}
 
-    named = frame["name"].is_not_null()
-    if not named.any():
+    def transcripts(frame: pl.DataFrame) -> pl.DataFrame:
+        # An empty hypothesis is one of no words, a null one is none.
+        texts = {key: cell_texts(source, frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
+        given = [values.alias(key) for key, values in _timed(texts).items()]
+        kept = [frame[name].alias(new) for name, new in names.items()]
+        return pl.DataFrame([*given, *kept]).with_columns(cs.by_name("text", "asr_text", require_all=False).str.normalize("NFC"))
+
+    nameless: list[Problem] = []
+
+    def named() -> Iterator[pl.DataFrame]:
+        row = 0
+        for batch in map(transcripts, cells.rows.batches()):
+            has_name = batch["name"].is_not_null()
+            places = (~has_name).arg_true() + row
+            nameless.extend(Problem(source.name, cells.lines[place], f"{columns['name']} is empty") for place in places)
+            row += len(batch)
+            yield batch.filter(has_name)
+
+    rows = Rows.collect(named())
+    if not any(len(batch) for batch in rows.batches(["name"])):
         raise InputError(f"{source}: the column {columns['name']!r} is empty")
-    nameless = [Problem(source.name, cells.lines[row], f"{columns['name']} is empty") for row in (~named).arg_true()]
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
-    return with_audio_root(Transcripts(frame.filter(named), problems, columns=columns, notes=notes), source.parent)
+    rows = replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema}))
+    return with_audio_root(Transcripts(rows, problems, columns=columns, notes=notes), source.parent)
 
 
-def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
-    has = f"it has {', '.join(frame.columns)}"
-    columns, notes = choose(source, frame.columns, chosen)
+def _columns(source: Path, rows: Rows, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
+    has = f"it has {', '.join(rows.schema)}"
+    columns, notes = choose(source, list(rows.schema), chosen)
     for key in ("name", "text"):
         if key not in columns and (key == "name" or chosen[key] is None):
             raise InputError(f"{source}: which column is {key}? name it by the option {key}; {has}")
@@ -91,7 +111,8 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
         raise InputError(f"{source}: an end needs a start; {has}")
     if any(note.startswith("segment_id ") for note in notes):
         column = columns["segment_id"]
-        ids = cell_texts(source, frame[column], empty=False)
+        # As hashes: ids take several times the memory.
+        ids = pl.concat(_hashed(cell_texts(source, batch[column], empty=False)) for batch in rows.batches([column]))
         if 10 * ids.drop_nulls().n_unique() < 9 * len(ids):
             del columns["segment_id"]
             notes = [note for note in notes if not note.startswith("segment_id ")]
@@ -99,6 +120,10 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
                 f"column {column!r} has repeated values and is not used as segment ids: --option segment_id={column} uses it"
             )
     return columns, notes
+
+
+def _hashed(texts: pl.Series) -> pl.Series:
+    return pl.select(pl.when(texts.is_not_null()).then(texts.hash())).to_series()
 
 
 def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
@@ -148,13 +173,14 @@ def read_cells(
         elif ending in _JSON_LINES:
             cells = _joined(_json_lines(source))
         elif ending in (".parquet", ".xlsx"):
-            frame, first = (_parquet(source), 1) if ending == ".parquet" else (_sheet(source, sheet), 2)
-            cells = Cells(frame, range(first, first + len(frame)), [])
+            frames, first = (_parquet(source), 1) if ending == ".parquet" else (iter([_sheet(source, sheet)]), 2)
+            rows = Rows.collect(frames)
+            cells = Cells(rows, range(first, first + rows.height), [])
         else:
             raise InputError(f"{source}: expected a file that ends in one of {', '.join(ENDINGS)}")
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
-    if cells.frame.is_empty():
+    if not cells.lines:
         where = "".join(f"; line {problem.line}: {problem.reason}" for problem in cells.problems[:1])
         raise InputError(f"{source}: no readable rows{where}")
     return cells
@@ -162,15 +188,17 @@ def read_cells(
 
 def _joined(rows: Iterator[_Row]) -> Cells:
     """Collect rows as columns, with every column that any row has."""
-    frames = [pl.DataFrame()]
     lines, problems = array("I"), list[Problem]()
-    while batch := list(islice(rows, BATCH_ROWS)):
-        problems += [row for row in batch if isinstance(row, Problem)]
-        read = [row for row in batch if not isinstance(row, Problem)]
-        lines.extend(line for line, _ in read)
-        names = dict.fromkeys(name for _, values in read for name in values)
-        frames.append(pl.DataFrame([values for _, values in read], schema=dict.fromkeys(names, pl.String)))
-    return Cells(pl.concat(frames, how="diagonal", rechunk=True), lines, problems)
+
+    def frames() -> Iterator[pl.DataFrame]:
+        while batch := list(islice(rows, BATCH_ROWS)):
+            problems.extend(row for row in batch if isinstance(row, Problem))
+            read = [row for row in batch if not isinstance(row, Problem)]
+            lines.extend(line for line, _ in read)
+            names = dict.fromkeys(name for _, values in read for name in values)
+            yield pl.DataFrame([values for _, values in read], schema=dict.fromkeys(names, pl.String))
+
+    return Cells(Rows.collect(frames()), lines, problems)
 
 
 def _separated(source: Path, separator: str, *, quotes: bool) -> Iterator[_Row]:
@@ -229,12 +257,15 @@ def _json_text(raw: bytes) -> str | None:
     return None if raw == b"null" else raw.decode()
 
 
-def _parquet(source: Path) -> pl.DataFrame:
+def _parquet(source: Path) -> Iterator[pl.DataFrame]:
     """Read and validate with pyarrow, since polars panics at some broken files and at text that is not UTF-8."""
-    rows = list(batches(source, None, rows=BATCH_ROWS))
-    found = pa.Table.from_batches(rows, schema=None if rows else schema_of(source))
-    found.validate(full=True)
-    return pl.DataFrame(found)
+    is_empty = True
+    for batch in batches(source, None, rows=BATCH_ROWS):
+        is_empty = False
+        batch.validate(full=True)
+        yield pl.DataFrame(pa.Table.from_batches([batch]))
+    if is_empty:
+        yield pl.DataFrame(schema_of(source).empty_table())
 
 
 def _sheet(source: Path, sheet: str | None) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import polars as pl
 
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import AudioError, InputError, one_line
+from nbaudio.core.rows import Rows
 from nbaudio.core.source_splits import is_held_out, is_split_name, split_role
 from nbaudio.core.tables import read_parquet
 from nbaudio.formats.table import ENDINGS, Cells, cell_texts, read_cells
@@ -42,7 +43,7 @@ def given_splits(segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFram
         return _of_source(segments, earlier)
     if not isinstance(splits, str | Path):
         frame = as_polars(splits, "splits")
-        return _of_table(segments, Cells(frame, range(1, len(frame) + 1), []), "splits")
+        return _of_table(segments, Cells(Rows.collect([frame]), range(1, len(frame) + 1), []), "splits")
     name = redact_url(str(splits))
     ending = Path(name).suffix.lower()
     place = location(splits)

@@ -13,9 +13,9 @@ from nbaudio.audio import encode_clip, read_clip
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.input_guards import parse_size
+from nbaudio.core.row_values import RowHashes
 from nbaudio.core.source_splits import in_training
 from nbaudio.core.times import rescale
-from nbaudio.selection.row_values import RowHashes
 from nbaudio.storage.location import LocationLike, location
 
 MICROSECONDS = 1_000_000  # in a second

@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core import source_splits, tables
+from nbaudio.core.name_matching import NUMBERED
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWN, GROWTH, conform, table_path
-from nbaudio.sources.place_segments import Merge, is_
+from nbaudio.sources.place_segments import Merge, PlacedSegments, is_
 from nbaudio.storage.location import Location
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
@@ -58,13 +59,21 @@ class Before:
         others = self.numbered(table).filter(pl.col("source_number") != self.number)
         return pl.concat([others, rows], how="diagonal").select(rows.columns).sort("source_number", maintain_order=True)
 
-    def other_rows(self, *columns: str) -> pl.DataFrame:
+    def is_other(self) -> pl.Series:
+        """Return for each row of the segments table whether it is of another source."""
+        return self._of_source("segment_id").select(pl.col("is_other")).collect(engine="streaming").to_series()
+
+    def other_rows(self, *columns: str) -> pl.LazyFrame:
         """Return columns of the segments of other sources."""
+        return self._of_source(*columns).filter("is_other").select(columns)
+
+    def _of_source(self, *columns: str) -> pl.LazyFrame:
         held = tables.scan(self.workspace, columns)
         if len(self.sources) == 1:
-            return held.limit(0).collect()
-        held = held.join(self.workspace.growth.lazy().select("segment_id", "source_number"), on="segment_id", how="left")
-        return held.filter(pl.col("source_number").fill_null(0) != self.number).select(columns).collect()
+            return held.with_columns(is_other=pl.lit(value=False))
+        numbers = self.workspace.growth.lazy().select("segment_id", "source_number")
+        held = held.join(numbers, on="segment_id", how="left", maintain_order="left")
+        return held.with_columns(is_other=pl.col("source_number").fill_null(0) != self.number)
 
     def probed(self) -> pl.DataFrame | None:
         """Return what is known of recordings with audio, and their `file`."""
@@ -126,20 +135,26 @@ def _numbered(key: str, taken: set[str]) -> str:
     return next(one for one in (f"{key}#{number}" for number in range(2, len(taken) + 3)) if one not in taken)
 
 
-def own_segment_ids(before: Before, placed: pl.DataFrame) -> pl.Series:
-    """Return ids of placed segments, none of which another source has for another text or times: those get ``#2`` and so on."""
-    columns = ("segment_id", "recording_id", "source_start", "source_end", "text")
-    other = before.other_rows(*columns)
-    clash = placed.with_row_index("row").join(other, on="segment_id", suffix=" was", maintain_order="left")
-    clash = clash.filter(pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name} was")) for name in columns[1:]))
+def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
+    """Return ids (`row`, `segment_id`) of segments that another source has with another text or times: ``#2`` and so on."""
+    if len(before.sources) == 1:
+        return placed.ids.clear()
+    compared = ("recording_id", "source_start", "source_end", "text")
+    other = before.other_rows("segment_id", *compared)
+    known = other.select(pl.col("segment_id").hash()).collect(engine="streaming").to_series()
+    own = placed.find(pl.col("segment_id").hash().is_in(known.implode()), **{name: pl.col(name) for name in compared})
+    same = other.join(own.lazy().select("segment_id"), on="segment_id", how="semi").collect(engine="streaming")
+    clash = own.join(same, on="segment_id", suffix=" was", maintain_order="left")
+    clash = clash.filter(pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name} was")) for name in compared))
     if clash.is_empty():
-        return placed["segment_id"]
-    ids = placed["segment_id"].to_list()
-    taken = {*other["segment_id"], *ids}
+        return placed.ids.clear()
+    numbered = pl.col("segment_id").str.contains(NUMBERED)
+    taken = {*placed.find(numbered)["segment_id"], *other.filter(numbered).collect(engine="streaming")["segment_id"]}
+    ids = []
     for row, key in clash.select("row", "segment_id").iter_rows():
-        ids[row] = _numbered(key, taken)
-        taken.add(ids[row])
-    return pl.Series("segment_id", ids, dtype=pl.String)
+        ids.append((row, _numbered(key, taken)))
+        taken.add(ids[-1][1])
+    return pl.DataFrame(ids, schema=placed.ids.schema, orient="row")
 
 
 def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -14,6 +14,7 @@ import polars as pl
 from nbaudio.core import atomic, input_guards, name_matching, tables, tombstones
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report
+from nbaudio.core.rows import Rows, rows_on_disk
 from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
 from nbaudio.formats.base import Reader, Transcripts, clean_columns
 from nbaudio.sources import folder, ingest_report, place_segments, remote_sources
@@ -106,24 +107,25 @@ def ingest(
         if before is None:
             Workspace.create(out, **settings)
 
-    further = f"-{before.number + 1}" if before and before.number else ""
-    if isinstance(origin, Remote):
-        begin = partial(create_workspace, root)
-        transcripts = remote_sources.read_remote(format, reader, origin, chosen, folder=out / f"source{further}", begin=begin)
-    else:
-        transcripts = reader(origin.local, **chosen)
-    if root is None and transcripts.embedded is not None:
-        root = LocalPath(out / f"audio{further}")
+    with rows_on_disk(out):
+        further = f"-{before.number + 1}" if before and before.number else ""
+        if isinstance(origin, Remote):
+            begin = partial(create_workspace, root)
+            transcripts = remote_sources.read_remote(format, reader, origin, chosen, folder=out / f"source{further}", begin=begin)
+        else:
+            transcripts = reader(origin.local, **chosen)
+        if root is None and transcripts.embedded is not None:
+            root = LocalPath(out / f"audio{further}")
+            create_workspace(root)
+            _write_embedded(transcripts.embedded, root.local)
+        root = root or _audio_folder(transcripts.audio_root, store) or _audio_folder(before.audio if before else None, store)
+        transcripts = replace(transcripts, rows=clean_columns(transcripts.rows))
+        resolved = _resolve_names(transcripts, mapping, root)
         create_workspace(root)
-        _write_embedded(transcripts.embedded, root.local)
-    root = root or _audio_folder(transcripts.audio_root, store) or _audio_folder(before.audio if before else None, store)
-    transcripts = replace(transcripts, frame=clean_columns(transcripts.frame))
-    resolved = _resolve_names(transcripts, mapping, root)
-    create_workspace(root)
-    has_ids = names is not None and Path(names).suffix.lower() not in TABLES
-    probe = partial(probe_recordings, jobs=jobs, sha256=sha256, keep=out)
-    placed = _place(out, resolved, root, before, keys=resolved.mapping if has_ids else {}, probe=probe)
-    return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
+        has_ids = names is not None and Path(names).suffix.lower() not in TABLES
+        probe = partial(probe_recordings, jobs=jobs, sha256=sha256, keep=out)
+        placed = _place(out, resolved, root, before, keys=resolved.mapping if has_ids else {}, probe=probe)
+        return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
 
 
 def _place(
@@ -131,7 +133,7 @@ def _place(
 ) -> ingest_report.Placed:
     """Probe the recordings and place the segments in them, without what was withdrawn; `keys` are those of a ``wav.scp``."""
     withdrawn, transcripts, audit = Workspace(out).withdrawn, resolved.transcripts, resolved.audit
-    gone = _withdrawn_names(audit, transcripts.frame, withdrawn)
+    gone = _withdrawn_names(audit, transcripts.rows, withdrawn)
     facts, audio, status = pl.DataFrame(schema=FACTS), root, pl.DataFrame()
     if root:
         facts = probe(root, audit.filter(~gone)["path"].drop_nulls().unique().sort(), before=before.probed() if before else None)
@@ -140,25 +142,28 @@ def _place(
         if root and is_apart:
             facts, audit = (table.with_columns(absolute(table["path"], root)) for table in (facts, audit))
         audit = keep_ids(before, old, audit, facts)
-        gone |= _withdrawn_names(audit, transcripts.frame, withdrawn)
+        gone |= _withdrawn_names(audit, transcripts.rows, withdrawn)
     kept = resolved._replace(audit=audit.filter(~gone))
     recordings = merged = _recordings_table(kept, facts, keys)
     if before:
         merged, status = merge_recordings(before, old, recordings)
-    frame = place_segments.fill_times(transcripts.frame, audit, merged, transcripts.windows)
-    placed = place_segments.place(frame, audit, merged)
+    rows = transcripts.rows
+    if any(batch.select(tables.whole_recording().any()).item() for batch in rows.batches(place_segments.TIMES)):
+        rows = rows.map(lambda frame: place_segments.fill_times(frame, audit, merged, transcripts.windows))
+    placed = place_segments.PlacedSegments(rows, audit, merged).numbered()
     if before:
-        placed = placed.with_columns(own_segment_ids(before, placed))
-    stays_out = tombstones.is_withdrawn(placed.with_columns(frame["speaker_id"]), withdrawn)
-    segments = place_segments.judge(frame.filter(~stays_out), placed.filter(~stays_out), merged)
-    return ingest_report.Placed(kept, audio, recordings, merged, status, segments, int(stays_out.sum()))
+        placed = placed.with_ids(own_segment_ids(before, placed))
+    return ingest_report.Placed(kept, audio, recordings, merged, status, placed.compared(withdrawn))
 
 
-def _withdrawn_names(audit: pl.DataFrame, frame: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
+def _withdrawn_names(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -> pl.Series:
     """Return for each name of an audit whether its recording, or the speaker of all its segments, was withdrawn."""
+    if withdrawn.is_empty():
+        return pl.Series([False] * len(audit), dtype=pl.Boolean)
     plain = pl.Series([name_matching.recording_id(name) for name in audit["name"]], dtype=pl.String)
     named, unnamed = (tombstones.reasons("recording", ids, withdrawn).is_not_null() for ids in (audit["recording_id"], plain))
-    others = frame.filter(tombstones.reasons("speaker", frame["speaker_id"], withdrawn).is_null())["name"].unique()
+    spoken = rows.unique("name", "speaker_id")
+    others = spoken.filter(tombstones.reasons("speaker", spoken["speaker_id"], withdrawn).is_null())["name"].unique()
     return named | unnamed | ~audit["name"].is_in(others.implode())
 
 
@@ -212,7 +217,7 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
 def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None) -> Resolved:
     fetches = root is not None and root.is_scheme
     transcripts, mapping = redact_names(transcripts, mapping, fetches=fetches)
-    named = transcripts.frame["name"].unique()
+    named = transcripts.rows.unique("name")["name"]
     wanted = (mapping.get(name, name) for name in named)
     available, rejected = list_audio(root, wanted) if root else (pl.Series(dtype=pl.String), [])
     return Resolved(transcripts, name_matching.resolve(named, available, mapping=mapping), rejected, mapping)
@@ -222,7 +227,7 @@ def _recordings_table(resolved: Resolved, facts: pl.DataFrame, keys: Mapping[str
     """Return the recordings table with `name` (one of the source's spellings), `error`, and `source_recording` if it has ids."""
     recordings = resolved.audit.group_by("recording_id", maintain_order=True).agg(pl.first("path", "name"))
     recordings = recordings.join(facts, on="path", how="left", maintain_order="left")
-    ids = source_ids(keys, resolved.audit, resolved.transcripts.frame)
+    ids = source_ids(keys, resolved.audit, resolved.transcripts.rows)
     if len(ids):
         recordings = recordings.join(ids, on="recording_id", how="left", maintain_order="left")
     return tables.conform(recordings, tables.RECORDINGS, "recordings")

@@ -8,8 +8,9 @@ import polars.selectors as cs
 
 from nbaudio.core import tables
 from nbaudio.core.report import Report, duration, first_lines, size
+from nbaudio.core.rows import Rows
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
-from nbaudio.sources.place_segments import KINDS, Merge, is_, merge_segments
+from nbaudio.sources.place_segments import KINDS, Merge, PlacedSegments, is_, merge_segments, repeated
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
@@ -32,22 +33,20 @@ class Placed(NamedTuple):
     recordings: pl.DataFrame  # of the source, with `error`
     merged: pl.DataFrame  # those of the workspace
     status: pl.DataFrame  # of the source's recordings, if the workspace grows (see `grow.merge_recordings`); else empty
-    segments: pl.DataFrame
-    withdrawn: int  # segments that stay out
+    segments: PlacedSegments
 
 
 def save_tables(workspace: Workspace, source: str, placed: Placed, before: Before | None, settings: Mapping[str, Any]) -> Report:
     """Save the tables of a workspace and the report of its ingest; `source` is the name that problems have as their file."""
-    facts = placed.segments.select(cs.matches(_NARROW))  # without texts, since filters copy the rows that they keep
-    problems = _problems(placed, source, facts)
+    problems = _problems(placed, source)
     listed, names = pl.concat(problems.values(), how="vertical"), placed.resolved.audit
     recordings = placed.merged.drop("error", strict=False)
     growth, warnings = {}, []
     if before is None:
         tables.table_path(workspace, tables.GROWTH).unlink(missing_ok=True)
-        workspace.save_together(recordings=recordings, segments=placed.segments, names=names, problems=listed)
+        workspace.save_together(recordings=recordings, segments=placed.segments.judged(), names=names, problems=listed)
     else:
-        merge = merge_segments(workspace, placed.segments, placed.merged, placed.status, others=before.other_rows("segment_id"))
+        merge = merge_segments(workspace, placed.segments, placed.status, before.is_other())
         removed = merge.missing.select(file=pl.lit(source), item="segment_id", reason=pl.lit(_REMOVED))
         names, listed = before.all_rows("names", names), before.all_rows("problems", pl.concat([listed, removed]))
         made = grown_tables(before, merge)
@@ -58,9 +57,9 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
         own = grown_settings(before, settings, placed.audio, replaced=len(merge.replaced) > 0)
         if made or own != workspace.settings:
             workspace.save_together(settings=own, **made)
-        facts = tables.scan(workspace).select(cs.matches(_NARROW)).collect()
-    if placed.withdrawn:
-        growth["withdrawn"] = placed.withdrawn
+    if len(placed.segments.withdrawn):
+        growth["withdrawn"] = len(placed.segments.withdrawn)
+    facts = tables.scan(workspace).select(cs.matches(_NARROW))
     report = Report(
         "ingest",
         _facts(workspace, placed, facts) | growth,
@@ -79,7 +78,7 @@ def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:
         "new": new,
         "changed": len(merge.rows) - new,
         "changed_by": {kind: number for kind, number in kinds.items() if number},
-        "unchanged": placed.segments.join(merge.rows, on="segment_id", how="anti").height,
+        "unchanged": merge.unchanged,
         "removed": len(merge.missing),
         "recordings_by_status": {name: counts.get(name, 0) for name in ("new", "changed", "arrived", "lost", "unchanged")},
     }
@@ -103,25 +102,28 @@ def _listed(ids: pl.Series) -> str:
     return f"{len(ids):,} segments ({', '.join(ids.head(3))}{', ...' if len(ids) > 3 else ''})"
 
 
-def _problems(placed: Placed, source: str, segments: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def _problems(placed: Placed, source: str) -> dict[str, pl.DataFrame]:
     """Return tables of `file`, `item` and `reason` for everything of a source that is unusable, by kind."""
     resolved, recordings = placed.resolved, placed.recordings
-    broken = segments.filter(pl.col("reason").is_not_null())
     line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))
     return {
         "names": name_problems(source, resolved) if placed.audio else pl.DataFrame(schema=_PROBLEMS),
         "files": pl.DataFrame([(path, path, reason) for path, reason in resolved.rejected], schema=_PROBLEMS, orient="row"),
         "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
         "lines": resolved.transcripts.problems.select("file", item=line, reason="reason"),
-        "ids": _repeated_ids(source, resolved.transcripts.frame),
-        "segments": broken.select(file=pl.lit(source), item="segment_id", reason="reason"),
+        "ids": _repeated_ids(source, resolved.transcripts.rows),
+        "segments": placed.segments.broken().select(file=pl.lit(source), item="segment_id", reason="reason"),
     }
 
 
-def _repeated_ids(source: str, transcripts: pl.DataFrame) -> pl.DataFrame:
-    counts = transcripts.select("segment_id").filter(pl.col("segment_id") != "").group_by("segment_id", maintain_order=True).len()
+def _repeated_ids(source: str, rows: Rows) -> pl.DataFrame:
+    given = rows.map(lambda batch: batch.select("segment_id").filter(pl.col("segment_id") != ""))
+    keys = repeated(batch["segment_id"].hash() for batch in given.batches(("name", "segment_id")))
+    is_repeated = pl.col("segment_id").hash().is_in(keys.implode())
+    found = pl.concat(batch.filter(is_repeated) for batch in given.batches(("name", "segment_id")))
+    counts = found.group_by("segment_id", maintain_order=True).len().filter(pl.col("len") > 1)
     reason = pl.format("an id of {} segments: all but the first get a number, #2 and so on", "len")
-    return counts.filter(pl.col("len") > 1).select(file=pl.lit(source), item="segment_id", reason=reason)
+    return counts.select(file=pl.lit(source), item="segment_id", reason=reason)
 
 
 def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
@@ -133,17 +135,20 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
     return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
 
 
-def _facts(workspace: Workspace, placed: Placed, segments: pl.DataFrame) -> dict[str, Any]:
+def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict[str, Any]:
     recordings, resolved = placed.merged, placed.resolved
     is_broken = pl.col("reason").is_in(list(tables.segment_failures(recordings))).fill_null(value=False)
-    usable = tables.with_durations(segments.filter(~is_broken), recordings)
+    rates = recordings.select("recording_id", "sampling_rate").lazy()
+    seconds = pl.when(~is_broken).then(tables.seconds_column())
+    known = segments.join(rates, on="recording_id", how="left").with_columns(reason=pl.when(is_broken).then("reason"))
+    kinds = known.group_by("reason").agg(pl.len(), seconds.sum().alias("seconds")).collect(engine="streaming")
     names = dict(resolved.audit["decision"].value_counts().sort("decision").iter_rows())
-    reasons = segments.filter(is_broken)["reason"].value_counts(sort=True)
+    reasons = kinds.drop_nulls("reason").sort("len", "reason", descending=[True, False]).select("reason", "len")
     facts: dict[str, Any] = {
-        "segments": len(segments),
+        "segments": int(kinds["len"].sum()),
         "rejected": dict(reasons.iter_rows()),
         "unreadable_lines": len(resolved.transcripts.problems),
-        "hours": round(float(usable["duration_s"].sum()) / 3600, 6),
+        "hours": round(float(kinds["seconds"].sum()) / 3600, 6),
         "recordings": len(recordings),
         "recordings_with_audio": recordings["num_samples"].count(),
         "names": names if workspace.audio_root else "no audio yet",
@@ -152,7 +157,7 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.DataFrame) -> dict
     return facts | ({"columns": columns} if columns else {})
 
 
-def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame, *, is_new: bool) -> list[str]:
+def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.LazyFrame, *, is_new: bool) -> list[str]:
     present = recordings.filter(pl.col("num_samples").is_not_null())
     found = [_sizes(present, len(recordings), segments)] if len(present) else []
     absent = len(recordings) - len(present)
@@ -168,20 +173,20 @@ def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataF
     return found
 
 
-def _other_durations(segments: pl.DataFrame, present: pl.DataFrame) -> list[str]:
-    if "source_duration" not in segments.columns:
+def _other_durations(segments: pl.LazyFrame, present: pl.DataFrame) -> list[str]:
+    if "source_duration" not in segments.collect_schema():
         return []
     stated = pl.col("source_duration").cast(pl.Float64, strict=False)
     found = pl.col("num_samples") / pl.col("sampling_rate")
-    each = (
-        segments.group_by("recording_id", maintain_order=True).agg(pl.first("source_duration")).join(present, on="recording_id")
-    )
-    other = each.filter((stated - found).abs() > _SAME_SECONDS)
+    each = pl.DataFrame()
+    for batch in segments.select("recording_id", "source_duration").collect_batches(maintain_order=True):
+        each = pl.concat([each, batch]).unique("recording_id", keep="first", maintain_order=True)
+    other = each.join(present, on="recording_id", maintain_order="left").filter((stated - found).abs() > _SAME_SECONDS)
     line = pl.format("{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration")
     return other.select(line).to_series().to_list()
 
 
-def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -> str:
+def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -> str:
     """Summarize the recordings, and the size of their segments now and in a corpus."""
     kinds = present.group_by("sampling_rate", "num_channels").len().sort("len", "sampling_rate", descending=True)
     summary = "; ".join(
@@ -189,11 +194,12 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -
         for rate, channels, count in kinds.iter_rows()
     )
     is_broken = pl.col("reason").is_in(list(tables.segment_failures(present))).fill_null(value=False)
-    usable = segments.filter(~is_broken).join(present, on="recording_id")
+    usable = segments.filter(~is_broken).join(present.lazy(), on="recording_id")
     span = pl.col("end_sample") - pl.col("start_sample")
-    seconds, as_is = usable.select(
+    amounts = usable.select(
         seconds=(span / pl.col("sampling_rate")).sum(), as_is=(span * pl.col("num_channels")).sum() * _BYTES_PER_SAMPLE
-    ).row(0)
+    )
+    seconds, as_is = amounts.collect(engine="streaming").row(0)
     wav = seconds * _RATE * _BYTES_PER_SAMPLE
     return (
         f"{summary}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {_RATE:,} Hz mono WAV, "

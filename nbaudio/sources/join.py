@@ -15,6 +15,7 @@ import polars as pl
 from nbaudio.core import dataframes, tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.rows import Rows
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.workspace import Workspace
@@ -86,7 +87,8 @@ def join(
     if (most := _decimal(str(tolerance))) is None or most < 0:
         raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
     target = check_name(workspace, kind, name)
-    source, (frame, row_lines, unread) = _read(table)
+    source, (rows, row_lines, unread) = _read(table)
+    frame = rows.frame()
     used = _key_columns(source, frame.columns, keys)
     held = _value_column(source, frame.columns, (name, target, *_NAMES[kind]), from_, used.values())
     values = _values(source, frame[held], kind)
@@ -130,7 +132,7 @@ def _read(table: Any) -> tuple[Path, Cells]:
         path = Path(table)
         return path, read_cells(path, ending=".jsonl" if path.suffix.lower() == ".json" else None)
     frame = dataframes.as_polars(table)
-    return Path("table"), Cells(frame, range(1, len(frame) + 1), [])
+    return Path("table"), Cells(Rows.collect([frame]), range(1, len(frame) + 1), [])
 
 
 def _key_columns(source: Path, held: Sequence[str], keys: Sequence[str]) -> dict[str, str]:

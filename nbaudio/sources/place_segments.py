@@ -1,14 +1,19 @@
 """Place segments in their recordings, judge them by the rules that every segment must keep, and merge them into the table."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nbaudio.core import channels, name_matching, tables, times
 from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.row_values import with_values
+from nbaudio.core.rows import Rows
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, conform, is_score, segment_failures, table_path, with_recordings
+from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.storage.workspace import Workspace
 
 _MICRO = 1_000_000  # units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
@@ -55,16 +60,18 @@ def _decimal(micros: pl.Expr) -> pl.Expr:
     return written.str.strip_chars_end("0").str.strip_chars_end(".")
 
 
-def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Convert times to samples where the recording is there; return only ids and the columns that the rules check."""
+def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Convert times to samples where the recording is there; return only keys and the columns that the rules check."""
     # Joins copy their columns.
-    checked = frame.select("name", "segment_id", "source_start", "source_end", "text", channels.source_channel(frame))
+    checked = frame.select(
+        "name", "segment_id", "source_start", "source_end", "text", "speaker_id", channels.source_channel(frame)
+    )
     named = checked.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     joined = with_recordings(named, recordings)
     rate, length = joined["sampling_rate"], pl.col("num_samples")
     starts, ends = joined["source_start"], joined["source_end"]
     samples = joined.with_columns(
-        name_matching.segment_ids(joined["recording_id"], starts, ends, own=joined["segment_id"]),
+        name_matching.segment_keys(joined["recording_id"], starts, ends, own=joined["segment_id"]),
         times.to_samples_column(starts, rate).alias("start_sample"),
         times.to_samples_column(ends, rate).alias("end_sample"),
     )
@@ -77,10 +84,101 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) ->
     )
 
 
-def judge(frame: pl.DataFrame, placed: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Return the segments table: `frame` as placed, rejected with the first rule that a segment breaks."""
-    found = _decided(placed, recordings).select("segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason")
-    return conform(pl.concat([found, frame.drop("name", "segment_id")], how="horizontal"), SEGMENTS, "segments")
+_CHECKED = ("name", "segment_id", "source_start", "source_end", "text", "speaker_id", "source_channel")
+TIMES = ("name", "source_start", "source_end")
+_NO_IDS = pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String})
+_NO_ROWS = pl.Series("row", dtype=pl.UInt32)
+
+
+@dataclass(frozen=True)
+class PlacedSegments:
+    """The segments of a source in their recordings; only what concerns several of them is in memory."""
+
+    rows: Rows  # transcripts
+    audit: pl.DataFrame
+    recordings: pl.DataFrame
+    ids: pl.DataFrame = field(default_factory=_NO_IDS.clone)  # `row` (from 0) and `segment_id` where the key alone is not the id
+    withdrawn: pl.Series = field(default_factory=_NO_ROWS.clone)  # rows that stay out
+    duplicates: pl.Series = field(default_factory=_NO_ROWS.clone)  # rows that have the window of an earlier one
+    has_texts: bool = True
+
+    def numbered(self) -> "PlacedSegments":
+        """Return them with unique ids."""
+        keys = repeated(batch["segment_id"].hash() for batch in self.placed())
+        if keys.is_empty():
+            return self
+        some = pl.col("segment_id").hash().is_in(keys.implode()) | pl.col("segment_id").str.contains(name_matching.NUMBERED)
+        found = self.find(some)
+        return self.with_ids(found.with_columns(name_matching.segment_ids(found["segment_id"])))
+
+    def with_ids(self, ids: pl.DataFrame) -> "PlacedSegments":
+        """Return them with other ids for some rows (`row`, `segment_id`)."""
+        return replace(self, ids=pl.concat([ids.select(_NO_IDS.columns), self.ids]).unique("row", keep="first").sort("row"))
+
+    def compared(self, withdrawn: pl.DataFrame) -> "PlacedSegments":
+        """Return them with what was withdrawn and duplicates marked."""
+        if len(withdrawn):
+            rows = pl.concat(batch["row"].filter(is_withdrawn(batch, withdrawn)) for batch in self.placed())
+            return replace(self, withdrawn=rows).compared(withdrawn.clear())
+        stays, window = self._stays, tables.window()
+        texts, hashes = 0, []
+        for batch in self.placed():
+            kept = batch.filter(stays)
+            texts += kept["text"].count()
+            hashes.append(kept.select(window.hash()).to_series())
+        windows = repeated(hashes)
+        told = self.find(stays & window.hash().is_in(windows.implode()), window=window) if len(windows) else None
+        duplicates = _NO_ROWS if told is None else told.filter(~pl.col("window").is_first_distinct())["row"]
+        return replace(self, duplicates=duplicates, has_texts=texts > 0)
+
+    def find(self, condition: pl.Expr, **told: pl.Expr) -> pl.DataFrame:
+        """Return `row`, `segment_id` and what is `told` of the placed rows that meet a condition."""
+        return pl.concat(batch.filter(condition).select("row", "segment_id", **told) for batch in self.placed())
+
+    def placed(self) -> Iterator[pl.DataFrame]:
+        """Yield `row`, ids, samples and the columns that the rules check, in batches."""
+        for _, placed in self._batches(_CHECKED):
+            yield placed
+
+    def broken(self) -> pl.DataFrame:
+        """Return `segment_id` and `reason` of the segments that break a rule."""
+        judged = (self._judged(placed).filter(self._stays) for placed in self.placed())
+        return pl.concat(batch.filter(pl.col("reason").is_not_null()).select("segment_id", "reason") for batch in judged)
+
+    def judged(self) -> Iterator[pl.DataFrame]:
+        """Yield the segments table in batches: as placed, rejected with the first rule that a segment breaks."""
+        for frame, placed in self._batches():
+            found = self._judged(placed).select(
+                "row", "segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason"
+            )
+            whole = pl.concat([found, frame.drop("name", "segment_id")], how="horizontal")
+            yield conform(whole.filter(self._stays).drop("row"), SEGMENTS, "segments")
+
+    @property
+    def _stays(self) -> pl.Expr:
+        return ~pl.col("row").is_in(self.withdrawn.implode())
+
+    def _judged(self, placed: pl.DataFrame) -> pl.DataFrame:
+        duplicate = pl.col("row").is_in(self.duplicates.implode())
+        empty_text = pl.lit(self.has_texts) & (pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S"))
+        return _decided(placed, self.recordings, duplicate=duplicate, empty_text=empty_text)
+
+    def _batches(self, columns: Collection[str] | None = None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """Yield transcripts, and where they are placed."""
+        start = 0
+        for frame in self.rows.batches(columns):
+            placed = _place(frame, self.audit, self.recordings)
+            end = start + len(frame)
+            some = self.ids[self.ids["row"].search_sorted(start) : self.ids["row"].search_sorted(end)]
+            ids = placed["segment_id"].scatter(some["row"] - start, some["segment_id"])
+            yield frame, placed.with_columns(ids, row=pl.int_range(start, end, dtype=pl.UInt32))
+            start = end
+
+
+def repeated(hashes: Iterable[pl.Series]) -> pl.Series:
+    """Return the values that occur several times."""
+    ordered = pl.concat(hashes).sort()
+    return ordered.filter(ordered == ordered.shift()).unique()
 
 
 _PLACE = ("recording_id", "source_start", "source_end", "source_channel")
@@ -97,6 +195,9 @@ _ADDED = (*_FLAGS, _ROW)
 _REPLACED = ("text", "times", "audio")
 
 
+_HASHED = ("text", "times", "raw", "hypothesis", "told")  # columns with hashes of what is compared
+
+
 def is_(*kinds: str) -> pl.Expr:
     """Return whether a row of `Merge.rows` is of one of these `KINDS`."""
     return pl.any_horizontal(f"\0{kind}" for kind in kinds)
@@ -109,6 +210,7 @@ class Merge:
     workspace: Workspace
     brought: tuple[str, ...]  # the columns of the source
     rows: pl.DataFrame  # these columns, the row in the table (null for new ones), and a flag for each of `KINDS` (see `is_`)
+    unchanged: int  # segments of the source
     missing: pl.DataFrame  # `segment_id` and `recording_id` of the rows that are not in the source
 
     @property
@@ -170,21 +272,22 @@ class Merge:
         return kept if len(kept) < len(held) else None
 
 
-def merge_segments(
-    workspace: Workspace, segments: pl.DataFrame, recordings: pl.DataFrame, status: pl.DataFrame, *, others: pl.DataFrame
-) -> Merge:
-    """Compare the placed segments of a source (see `ingest_report.Placed`) with the table; `others` are not missing."""
+def merge_segments(workspace: Workspace, placed: PlacedSegments, status: pl.DataFrame, is_other: pl.Series) -> Merge:
+    """Compare the segments of a source with the table; rows of the table for which `is_other` are not missing."""
     audio = {
         flag: pl.col("recording_id").is_in(status.filter(status=name)["recording_id"].implode())
         for flag, name in (("\0audio", "changed"), ("\0audio_arrived", "arrived"))
     }
     held = _uncorrected(workspace)
-    nested = {name for there in (segments.schema, held.collect_schema()) for name, dtype in there.items() if dtype.is_nested()}
-    told = [name for name in segments.columns if name not in (*_APART, *nested)]
-    was = _compared(held, told).with_row_index(_ROW).unique("segment_id", keep="first", maintain_order=True).collect()
+    there, brought = held.collect_schema(), next(placed.judged()).schema
+    nested = {name for schema in (there, brought) for name, dtype in schema.items() if dtype.is_nested()}
+    told = [name for name in brought if name not in (*_APART, *nested)]
+    number, segments, rows, in_source = _changed(_compared(held, told), placed, told, pl.any_horizontal(audio.values()))
+    some = _compared(held, told).with_row_index(_ROW).filter(pl.col(_ROW).is_in(rows.implode()))
+    was = some.collect(engine="streaming").unique("segment_id", keep="first", maintain_order=True)
     now = _compared(segments.lazy(), told).collect()
     joined = now.join(was, on="segment_id", how="left", maintain_order="left", suffix=" was")
-    differs = {name: pl.col(name) != pl.col(f"{name} was") for name in ("text", "times", "hypothesis", "told", "raw")}
+    differs = {name: pl.col(name) != pl.col(f"{name} was") for name in _HASHED}
     kinds = {
         "\0text": differs["text"],
         "\0times": differs["times"],
@@ -194,20 +297,45 @@ def merge_segments(
     }
     new = pl.col(_ROW).is_null()
     flags = joined.select(_ROW, new.alias("\0new"), **{kind: ~new & hit for kind, hit in kinds.items()})
-    rows = segments.hstack(flags).filter(pl.any_horizontal(_FLAGS))
-    missing = was.select("segment_id", "recording_id", _ROW).join(segments, on="segment_id", how="anti", maintain_order="left")
+    changes = segments.hstack(flags).filter(pl.any_horizontal(_FLAGS))
+    unchanged = number - len(changes)
     # Rows that the source no longer has, in recordings with other audio.
-    again = missing.filter(pl.any_horizontal(audio.values()))
-    if len(again):
-        apart = held.join(again.lazy().select("segment_id", _ROW), on="segment_id").sort(_ROW).collect()
+    gone = with_values(held, [pl.Series("\0gone", ~in_source)]).with_row_index(_ROW).filter("\0gone").drop("\0gone")
+    is_affected = status["status"].is_in(["changed", "arrived"]).any()
+    apart = gone.filter(pl.any_horizontal(audio.values())).collect(engine="streaming") if is_affected else pl.DataFrame()
+    if len(apart):
         made = (_ROW, "recording_id", "start_sample", "end_sample", "decision", "reason", "text_corrected")
         frame = apart.with_columns(name="recording_id").drop(made, strict=False)
         audit = apart.select(name="recording_id", recording_id="recording_id").unique()
-        moved = judge(frame, place(frame, audit, recordings), recordings).with_columns(apart[_ROW], **audio)
-        rows = pl.concat([rows, moved.with_columns(split=pl.lit(None, pl.String))], how="diagonal_relaxed")
-        rows = rows.with_columns(pl.col(_FLAGS).fill_null(value=False))
-    own = missing.join(others, on="segment_id", how="anti", maintain_order="left")
-    return Merge(workspace, tuple(segments.columns), _judged(workspace, rows, recordings), own)
+        [moved] = PlacedSegments(Rows.collect([frame]), audit, placed.recordings).judged()
+        moved = moved.with_columns(apart[_ROW], **audio, split=pl.lit(None, pl.String))
+        changes = pl.concat([changes, moved], how="diagonal_relaxed").with_columns(pl.col(_FLAGS).fill_null(value=False))
+    own = with_values(held.select("segment_id", "recording_id"), [pl.Series("\0gone", ~in_source & ~is_other.to_numpy())])
+    missing = own.filter("\0gone").drop("\0gone").collect(engine="streaming")
+    return Merge(workspace, tuple(brought), _judged(workspace, changes, placed.recordings), unchanged, missing)
+
+
+def _changed(
+    held: pl.LazyFrame, placed: PlacedSegments, told: list[str], has_other_audio: pl.Expr
+) -> tuple[int, pl.DataFrame, pl.Series, NDArray[np.bool_]]:
+    """Return the number of segments, those that differ from the table by a hash, their rows in it, and its rows in the source."""
+    whole = (pl.col("segment_id").hash(), pl.struct(_HASHED).hash().alias("whole"))
+    was = held.select(whole).collect(engine="streaming")
+    order = np.argsort(was["segment_id"].to_numpy(), kind="stable")
+    ids, contents = (was[name].to_numpy()[order] for name in was.columns)
+    in_source = np.zeros(len(ids), dtype=np.bool_)
+    number, segments, rows = 0, [], []
+    for batch in placed.judged():
+        number += len(batch)
+        now = _compared(batch.lazy(), told).select(whole).collect()
+        places = np.minimum(np.searchsorted(ids, now["segment_id"].to_numpy()), max(0, len(ids) - 1))
+        known = ids[places] == now["segment_id"].to_numpy() if len(ids) else np.zeros(len(now), dtype=np.bool_)
+        in_source[order[places[known]]] = True
+        differs = pl.Series(~known) if not len(ids) else pl.Series(~known | (contents[places] != now["whole"].to_numpy()))
+        differs |= batch.select(has_other_audio.fill_null(value=False)).to_series()
+        segments.append(batch.filter(differs))
+        rows.append(pl.Series(order[places[known & differs.to_numpy()]], dtype=pl.UInt32))
+    return number, pl.concat(segments), pl.concat(rows), in_source
 
 
 def _uncorrected(workspace: Workspace) -> pl.LazyFrame:
@@ -226,8 +354,8 @@ def _compared(segments: pl.LazyFrame, told: list[str]) -> pl.LazyFrame:
     there = segments.collect_schema()
     absent = [name for name in (*_PLACE, *told, "text_corrected") if name not in there]
     whole = segments.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
-    compared = {"text": ["text"], "times": _PLACE, "raw": ["text_raw"], "hypothesis": ["asr_text"], "told": ["segment_id", *told]}
-    hashed = {name: pl.struct(pl.col(columns).cast(pl.String)).hash() for name, columns in compared.items()}
+    columns = (["text"], _PLACE, ["text_raw"], ["asr_text"], ["segment_id", *told])
+    hashed = {name: pl.struct(pl.col(some).cast(pl.String)).hash() for name, some in zip(_HASHED, columns, strict=True)}
     has = {"has_hypothesis": pl.col("asr_text").is_not_null(), "is_corrected": pl.col("text_corrected").is_not_null()}
     return whole.select("segment_id", "recording_id", **hashed, **has)
 
@@ -236,17 +364,21 @@ def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) 
     """Judge rows beside all other rows of the table: one that has the times of an earlier row is a duplicate."""
     columns = ("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample")
     blank = pl.when(pl.col("text").str.contains(r"\S")).then(pl.lit("x")).otherwise(pl.col("text").str.head(0)).alias("text")
-    held = tables.scan(workspace, (*columns, "text", "source_channel")).with_columns(blank).collect()
-    every = pl.concat(
-        part.select(*columns, blank, channels.source_channel(part))
-        for part in (held.join(rows, on="segment_id", how="anti", maintain_order="left"), rows)
-    )
-    found = _decided(with_recordings(every, recordings), recordings).tail(len(rows))
+    held = tables.scan(workspace, (*columns, "text", "source_channel"))
+    channel = channels.source_channel(held.limit(0).collect())
+    others = held.select(*columns, blank, channel).join(rows.lazy(), on="segment_id", how="anti")
+    own = rows.select(*columns, blank, channels.source_channel(rows))
+    windows = own.select(tables.window().hash()).to_series()
+    alike = others.filter(tables.window().hash().is_in(windows.implode())).collect(engine="streaming")
+    has_texts = own["text"].count() or others.select(pl.col("text").is_not_null().any()).collect(engine="streaming").item()
+    empty = pl.lit(bool(has_texts)) & (pl.col("text").fill_null("") == "")
+    found = _decided(with_recordings(pl.concat([alike, own]), recordings), recordings, empty_text=empty).tail(len(rows))
     return rows.with_columns(found["reason"], found["decision"].cast(SEGMENTS["decision"]))
 
 
-def _decided(placed: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    rules = segment_failures(recordings).items()
-    broken = pl.coalesce(pl.when(holds.fill_null(value=False)).then(pl.lit(rule)) for rule, holds in rules)
+def _decided(placed: pl.DataFrame, recordings: pl.DataFrame, **rules: pl.Expr) -> pl.DataFrame:
+    """Add `decision` and `reason`; `rules` replace those that look at several rows."""
+    failures = (segment_failures(recordings) | rules).items()
+    broken = pl.coalesce(pl.when(holds.fill_null(value=False)).then(pl.lit(rule)) for rule, holds in failures)
     decision = pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject"))
     return placed.with_columns(reason=broken).with_columns(decision=decision)

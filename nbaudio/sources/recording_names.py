@@ -10,6 +10,7 @@ import polars as pl
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.name_matching import recording_id, resolve
+from nbaudio.core.rows import Rows
 from nbaudio.formats import kaldi
 from nbaudio.formats.base import Transcripts
 from nbaudio.storage.urls import SIGNED, redact, stored_names
@@ -67,23 +68,25 @@ def _table_pairs(path: Path, text: str, separator: str) -> Iterator[tuple[int, s
 
 def redact_names(transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool) -> tuple[Transcripts, dict[str, str]]:
     """Redact secrets in URLs: in names of recordings, in further columns, in reasons of problems and in the names file."""
-    frame, problems = transcripts.frame, transcripts.problems
-    names = frame["name"].unique().drop_nulls()
+    rows, problems = transcripts.rows, transcripts.problems
+    names = rows.unique("name")["name"].drop_nulls()
     urls = names.filter(names.str.contains("://", literal=True)).to_list()
     # URLs that differ only in user and query get a hash; all do if ingest would fetch them, and are rejected with it.
     stored = stored_names([*urls, *mapping, *mapping.values()], always=fetches)
-    if stored:
-        frame = frame.with_columns(pl.col("name").replace(stored))
-    texts = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in _NOT_REDACTED]
-    with_urls = [name for name in texts if frame[name].str.contains("://", literal=True).any()]
-    frame = frame.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}...")) if with_urls else frame
+
+    def redacted(frame: pl.DataFrame) -> pl.DataFrame:
+        known = frame.with_columns(pl.col("name").replace(stored)) if stored else frame
+        texts = [name for name, dtype in known.schema.items() if dtype == pl.String and name not in _NOT_REDACTED]
+        with_urls = [name for name in texts if known[name].str.contains("://", literal=True).any()]
+        return known.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}...")) if with_urls else known
+
     if problems["reason"].str.contains("://", literal=True).any():
         problems = problems.with_columns(pl.col("reason").map_elements(redact, return_dtype=pl.String))
     pairs = {stored.get(name, name): stored.get(path, path) for name, path in mapping.items()}
-    return replace(transcripts, frame=frame, problems=problems), pairs
+    return replace(transcripts, rows=rows.map(redacted), problems=problems), pairs
 
 
-def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
+def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> pl.DataFrame:
     """Find the source's own ids of recordings, joined by blanks: keys of a ``wav.scp`` (`mapping`), and `source_recording`."""
     by_name = dict(audit.select("name", "recording_id").iter_rows())
     by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
@@ -94,8 +97,8 @@ def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, frame: pl.DataFr
         guess = recording_id(value)
         meant = (by_name.get(key), by_path.get(paths.get(value) or ""), by_name.get(value), guess if guess in known else None)
         pairs += [(found, key) for found in [next(filter(None, meant), None)] if found]
-    if "source_recording" in frame.columns:
-        own = frame.select("name", "source_recording").drop_nulls().unique(maintain_order=True)
+    if "source_recording" in rows.schema:
+        own = rows.unique("name", "source_recording").drop_nulls()
         pairs += [(by_name[name], key) for name, key in own.iter_rows() if name in by_name]
     ids = pl.DataFrame(pairs, schema={"recording_id": pl.String, "source_recording": pl.String}, orient="row")
     joined = pl.col("source_recording").unique(maintain_order=True).str.join(" ")

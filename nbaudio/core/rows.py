@@ -1,0 +1,102 @@
+"""Rows of a table in order, read batch by batch; where they are many, they are kept in temporary files."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.core import atomic
+
+_FOLDER = ".rows.partial"
+_PART_BYTES = 32 << 20  # of a batch; fewer rows than that stay in memory
+_folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
+
+
+@contextmanager
+def rows_on_disk(folder: Path) -> Iterator[None]:
+    """Keep `Rows` that are collected meanwhile below `folder` where they are many; remove them in the end."""
+    temporary, is_new = folder / _FOLDER, not folder.exists()
+    atomic.remove(temporary)  # of a killed run
+    token = _folder.set(temporary)
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+        atomic.remove(temporary)
+        if is_new:
+            with suppress(OSError):  # it has other files
+                folder.rmdir()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a table, which can be read several times, with functions that are applied to each batch.
+
+    Examples:
+        >>> rows = Rows.collect([pl.DataFrame({"name": ["a", "a"]}), pl.DataFrame({"text": ["da"]})])
+        >>> rows.map(lambda batch: batch.with_columns(pl.col("name").str.to_uppercase())).frame().rows()
+        [('A', None), ('A', None), (None, 'da')]
+    """
+
+    parts: tuple[pl.DataFrame | Path, ...]
+    schema: pl.Schema  # of the parts together
+    functions: tuple[Callable[[pl.DataFrame], pl.DataFrame], ...] = ()
+
+    @classmethod
+    def collect(cls, frames: Iterable[pl.DataFrame], first: Iterable[str] = ()) -> "Rows":
+        """Collect frames, whose columns may differ; the columns `first` come before the others."""
+        folder = _folder.get()
+        parts: list[pl.DataFrame | Path] = []
+        dtypes: dict[str, pl.DataType] = {}
+        held: list[pl.DataFrame] = []
+        size = 0.0
+        for frame in frames:
+            dtypes = {**dtypes, **{name: dtype for name, dtype in frame.schema.items() if name not in dtypes}}
+            held.append(frame)
+            size += frame.estimated_size()
+            if folder is not None and size > _PART_BYTES:
+                folder.mkdir(parents=True, exist_ok=True)
+                part = folder / f"{len(list(folder.iterdir()))}.arrow"
+                with atomic.raise_disk_full(folder):
+                    pl.concat(held, how="diagonal").write_ipc(part, compression="zstd")
+                parts.append(part)
+                held, size = [], 0.0
+        parts += [pl.concat(held, how="diagonal", rechunk=True)] if held else []
+        order = dict.fromkeys((*(name for name in first if name in dtypes), *dtypes))
+        return cls(tuple(parts), pl.Schema({name: dtypes[name] for name in order}))
+
+    @property
+    def height(self) -> int:
+        """Number of the rows."""
+        return sum(map(len, self.batches([next(iter(self.schema), "")])))
+
+    def map(self, function: Callable[[pl.DataFrame], pl.DataFrame]) -> "Rows":
+        """Return the rows as `function` changes them, batch by batch."""
+        return replace(self, functions=(*self.functions, function))
+
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[pl.DataFrame]:
+        """Yield the rows in order, at least one batch; of those collected only some `columns`, as far as they are there."""
+        schema = {name: dtype for name, dtype in self.schema.items() if columns is None or name in columns}
+        for part in self.parts or [pl.DataFrame()]:
+            there = part.schema if isinstance(part, pl.DataFrame) else pl.read_ipc_schema(part)
+            names = [name for name in schema if name in there]
+            found = part if isinstance(part, pl.DataFrame) else pl.read_ipc(part, columns=names)
+            batch = found.select(name if name in there else pl.lit(None, dtype).alias(name) for name, dtype in schema.items())
+            for function in self.functions:
+                batch = function(batch)
+            yield batch
+
+    def frame(self) -> pl.DataFrame:
+        """Return all rows in memory."""
+        return pl.concat(self.batches(), how="vertical", rechunk=True)
+
+    def unique(self, *columns: str) -> pl.DataFrame:
+        """Return the different rows of some columns, in the order in which they come first."""
+        found = pl.DataFrame()
+        for batch in self.batches(columns):
+            found = pl.concat([found, batch.select(name for name in columns if name in batch.columns)], how="diagonal")
+            found = found.unique(maintain_order=True)
+        return found
