@@ -230,9 +230,7 @@ def test_repeated_ids_are_numbered_in_order():
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["1", "1#2", "1#3", "2"]), max_size=12))
 def test_segment_ids_are_unique_whatever_the_source_writes(ends):
-    keys = segment_ids(
-        segment_keys(*(pl.Series(part, dtype=pl.String) for part in (["r"] * len(ends), ["0"] * len(ends), ends)))
-    )
+    keys = segment_ids(segment_keys(*(pl.Series(part, dtype=pl.String) for part in (["r"] * len(ends), ["0"] * len(ends), ends))))
     assert keys.n_unique() == len(ends)
     assert all(key.startswith(f"r_0-{end}") for key, end in zip(keys, ends, strict=True))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +13,17 @@ from nbaudio.core import atomic
 
 _FOLDER = ".rows.partial"
 _PART_BYTES = 32 << 20  # of a batch; fewer rows than that stay in memory
+_RANGE = 250_000  # numbers that are sorted at once
+_numbers = count()
 _folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
+
+
+def _write(folder: Path, frame: pl.DataFrame) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{next(_numbers)}.arrow"
+    with atomic.raise_disk_full(folder):
+        frame.write_ipc(path, compression="zstd")
+    return path
 
 
 @contextmanager
@@ -58,15 +69,24 @@ class Rows:
             held.append(frame)
             size += frame.estimated_size()
             if folder is not None and size > _PART_BYTES:
-                folder.mkdir(parents=True, exist_ok=True)
-                part = folder / f"{len(list(folder.iterdir()))}.arrow"
-                with atomic.raise_disk_full(folder):
-                    pl.concat(held, how="diagonal").write_ipc(part, compression="zstd")
-                parts.append(part)
+                parts.append(_write(folder, pl.concat(held, how="diagonal")))
                 held, size = [], 0.0
         parts += [pl.concat(held, how="diagonal", rechunk=True)] if held else []
         order = dict.fromkeys((*(name for name in first if name in dtypes), *dtypes))
         return cls(tuple(parts), pl.Schema({name: dtypes[name] for name in order}))
+
+    @classmethod
+    def ordered(cls, frames: Iterable[pl.DataFrame], key: str) -> "Rows":
+        """Collect frames in the ascending order of `key`, a column of whole numbers from 0; of equal ones, the earlier first."""
+        unordered, folder = cls.collect(frames), _folder.get()
+        if len(unordered.parts) < 2 or folder is None:
+            return unordered.map(lambda frame: frame.sort(key, maintain_order=True))
+        places: dict[int, list[Path]] = {}
+        for batch in unordered.batches():
+            for (number,), part in batch.group_by(pl.col(key) // _RANGE):
+                places.setdefault(number, []).append(_write(folder, part))
+        ranges = ([pl.read_ipc(path) for path in places[number]] for number in sorted(places))
+        return cls.collect(pl.concat(parts).sort(key, maintain_order=True) for parts in ranges)
 
     @property
     def height(self) -> int:
@@ -82,9 +102,11 @@ class Rows:
         schema = {name: dtype for name, dtype in self.schema.items() if columns is None or name in columns}
         for part in self.parts or [pl.DataFrame()]:
             there = part.schema if isinstance(part, pl.DataFrame) else pl.read_ipc_schema(part)
-            names = [name for name in schema if name in there]
+            # The first column gives the number of rows.
+            names = [name for name in schema if name in there] or list(there)[:1]
             found = part if isinstance(part, pl.DataFrame) else pl.read_ipc(part, columns=names)
-            batch = found.select(name if name in there else pl.lit(None, dtype).alias(name) for name, dtype in schema.items())
+            absent = (pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in there)
+            batch = found.with_columns(absent).select(*schema)
             for function in self.functions:
                 batch = function(batch)
             yield batch

@@ -119,14 +119,28 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
-def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a Parquet file in order, `ROWS_A_GROUP` at a time, at least once; InputError where it is not usable."""
-    table = pl.scan_parquet(path, glob=False)
+def num_rows(path: Path) -> int:
+    """Return the number of rows of a Parquet file; raise InputError where it is not usable."""
     with reading_parquet(path):
-        rows = table.select(pl.len()).collect().item()
-    for start in range(0, max(rows, 1), ROWS_A_GROUP):
+        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+
+
+def parquet_slices(
+    path: Path, columns: Iterable[str] | None = None, *, start: int = 0, stop: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows [start, stop) of a Parquet file, `ROWS_A_GROUP` at a time, at least once; InputError if it is not usable.
+
+    Of `columns`, those that the file has are read.
+    """
+    table, rows = pl.scan_parquet(path, glob=False), num_rows(path)
+    with reading_parquet(path, checked=True):
+        if columns is not None:
+            held = table.collect_schema()
+            table = table.select(name for name in columns if name in held)
+    stop = rows if stop is None else min(rows, stop)
+    for first in range(start, max(stop, start + 1), ROWS_A_GROUP):
         with reading_parquet(path, checked=True):
-            part = table.slice(start, ROWS_A_GROUP).collect()
+            part = table.slice(first, max(0, min(ROWS_A_GROUP, stop - first))).collect()
         yield part
 
 

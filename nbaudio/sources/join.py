@@ -1,24 +1,27 @@
 """Join: a further transcript, hypothesis or fact of each segment from a table, by the segment's id or by file and times."""
 
 import unicodedata
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nbaudio.core import dataframes, tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.rows import Rows
+from nbaudio.core.rows import Rows, rows_on_disk
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.workspace import Workspace
+
+IntArray = NDArray[np.int64]
 
 BY_ID, BY_TIMES = ("segment_id",), ("file", "start", "end")
 _NAMES = {
@@ -32,6 +35,13 @@ _NAMES = {
     "column": (),
 }
 _UNMATCHED, _NO_KEY = "matches no segment", "a key is empty or no number"
+_NO_RECORDING, _SEVERAL_RECORDINGS = "no recording has this name", "several recordings have this name"
+_TWICE, _SEVERAL, _EMPTY = "the table has this segment several times", "matches several segments", "the text is empty"
+_REASONS = ("", _UNMATCHED, _NO_KEY, _NO_RECORDING, _SEVERAL_RECORDINGS, _TWICE, _SEVERAL, _EMPTY)
+_SECOND = 10**9  # times are compared in nanoseconds
+_NO_TIME = np.iinfo(np.int64).min
+# Matches the keys of some rows: pairs of a row and the number of a segment, and for each row why it has none (of `_REASONS`).
+_Match = Callable[[Mapping[str, pl.Series]], tuple[IntArray, IntArray, NDArray[np.uint8]]]
 _PROBLEMS = pl.Schema({"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String})
 
 
@@ -54,8 +64,8 @@ def join(
     Args:
         workspace: the workspace or its folder.
         table: a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a pandas or polars frame.
-        on: ``segment_id``, or ``file,start,end``: the recording's id, path or file name, and seconds, equal as decimals. Columns
-            have these or usual names such as ``id``, ``audio_filepath``, ``offset``, ``duration``.
+        on: ``segment_id``, or ``file,start,end``: the recording's id, path or file name, and seconds, equal to the nanosecond.
+            Columns have these or usual names such as ``id``, ``audio_filepath``, ``offset``, ``duration``.
         text: name of a transcript: the column is `text_NAME`.
         hypothesis: name of a hypothesis: the column is `asr_text_NAME`. An empty one is a hypothesis of no words.
         column: name of the column of anything else; numbers and true or false are recognized. Give one of these three.
@@ -87,43 +97,88 @@ def join(
     if (most := _decimal(str(tolerance))) is None or most < 0:
         raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
     target = check_name(workspace, kind, name)
-    source, (rows, row_lines, unread) = _read(table)
-    frame = rows.frame()
-    used = _key_columns(source, frame.columns, keys)
-    held = _value_column(source, frame.columns, (name, target, *_NAMES[kind]), from_, used.values())
-    values = _values(source, frame[held], kind)
-    located = {key: cell_texts(source, frame[key_column], empty=False) for key, key_column in used.items()}
-    labels = [" ".join(str(part) for part in row if part is not None) for row in zip(*located.values(), strict=True)]
-    matches, reasons = (_by_id if keys == BY_ID else _by_times)(workspace, located, most)
-    row_numbers, segments = matches["row"], matches["segment"]
-    reasons |= dict.fromkeys(row_numbers.filter(segments.is_duplicated()), "the table has this segment several times")
-    reasons |= dict.fromkeys(row_numbers.filter(row_numbers.is_duplicated()), "matches several segments")
-    blank = values.fill_null("").str.strip_chars() == "" if values.dtype == pl.String else values.is_null()
-    if kind == "text":
-        reasons |= dict.fromkeys(set(blank.arg_true()) - set(reasons), "the text is empty")
-    good = matches.filter(~pl.col("row").is_in(list(reasons)))
-    if good.is_empty():
-        first = f"; {labels[row]!r} {reasons[row]}" if (row := min(reasons, default=None)) is not None else ""
-        raise InputError(f"{source}: none of its {len(values):,} rows can be joined{first}")
-    ids = tables.read(workspace, ["segment_id"])["segment_id"]
-    found = pl.DataFrame({"segment_id": ids[good["segment"]], "value": values[good["row"]]}).drop_nulls("value")
-    record = {"step": "join", "kind": kind, "file": str(source), "from": values.name, "on": list(keys)}
-    changes = store_column(workspace, target, found, record)
-    shown = values.cast(pl.String)
-    problems: list[tuple[Any, ...]] = [(str(source), one.line, "", one.reason, None) for one in unread]
-    problems += [(str(source), row_lines[row], labels[row], reasons[row], shown[row]) for row in sorted(reasons)]
+    with rows_on_disk(workspace.path):
+        source, cells = _read(table)
+        columns = list(cells.rows.schema)
+        used = _key_columns(source, columns, keys)
+        held = _value_column(source, columns, (name, target, *_NAMES[kind]), from_, used.values())
+        joined = _Joined(source, cells, used, held, _converter(source, cells.rows, held, kind))
+        joined.match((_by_id if keys == BY_ID else _by_times)(workspace, most))
+        values = Rows.ordered(joined.values(no_blanks=kind == "text"), "row")
+        if not joined.matched:
+            first = f"; {joined.problems[0][2]!r} {joined.problems[0][3]}" if joined.problems else ""
+            raise InputError(f"{source}: none of its {len(cells.lines):,} rows can be joined{first}")
+        record = {"step": "join", "kind": kind, "file": str(source), "from": held, "on": list(keys)}
+        changes = store_column(workspace, target, values, record)
+    problems = [(str(source), one.line, "", one.reason, None) for one in cells.problems] + joined.problems
     if problems:
         tables.write(workspace, pl.DataFrame(problems, schema=_PROBLEMS, orient="row"), table=f"joined/{target}")
     else:
         tables.table_path(workspace, f"joined/{target}").unlink(missing_ok=True)
-    facts: dict[str, Any] = {"column": target, "rows": len(values), "matched": len(good), "segments": len(ids)}
-    facts |= {"without": len(ids) - len(found), **changes, "empty": int(blank.sum()), "not_joined": len(problems)}
+    total = tables.num_rows(tables.table_path(workspace))
+    facts: dict[str, Any] = {"column": target, "rows": len(cells.lines), "matched": joined.matched, "segments": total}
+    facts |= {"without": total - joined.given, **changes, "empty": joined.blank, "not_joined": len(problems)}
     place = "line" if isinstance(table, str | Path) else "row"
     lines = [f"{place} {line}: {f'{label}: ' if label else ''}{reason}" for _, line, label, reason, _ in problems]
     facts["next"] = f"nbaudio score {workspace.path} --{kind} {name}" if kind != "column" else f"nbaudio stats {workspace.path}"
     report = Report("join", facts, problems=first_lines(lines, f"{workspace.path}/joined/{target}.parquet"))
     workspace.save_report(f"join_{target}", report.to_dict())
     return report
+
+
+@dataclass
+class _Joined:
+    """The rows of a table: which segment each is of, or why none; in memory are only numbers."""
+
+    source: Path
+    cells: Cells
+    used: Mapping[str, str]  # the columns of the keys
+    held: str  # the column of the values
+    convert: Callable[[pl.Series], pl.Series]
+    problems: list[tuple[str, int, str, str, str | None]] = field(default_factory=list)
+    matched: int = 0
+    given: int = 0  # values that are not null
+    blank: int = 0
+
+    def match(self, match: _Match) -> None:
+        """Find the segment of each row."""
+        self.why = np.zeros(len(self.cells.lines), np.uint8)
+        rows, segments, start = [], [], 0
+        for batch in self.cells.rows.batches(self.used.values()):
+            places, numbers, missed = match(self._keys(batch))
+            self.why[start : start + len(batch)] = missed
+            rows.append(places + start)
+            segments.append(numbers)
+            start += len(batch)
+        row, segment = np.concatenate(rows), np.concatenate(segments)
+        self.why[row[(np.bincount(segment) > 1)[segment]]] = _REASONS.index(_TWICE)
+        self.why[np.flatnonzero(np.bincount(row) > 1)] = _REASONS.index(_SEVERAL)
+        self.segment = np.zeros(len(self.why), np.uint32)
+        self.segment[row] = segment
+
+    def values(self, *, no_blanks: bool) -> Iterator[pl.DataFrame]:
+        """Yield the number of a segment (`row`) and its `value`, and count them; add `problems` with other rows."""
+        start = 0
+        for batch in self.cells.rows.batches((self.held, *self.used.values())):
+            values, why = self.convert(batch[self.held]), self.why[start : start + len(batch)]
+            blank = values.fill_null("").str.strip_chars() == "" if values.dtype == pl.String else values.is_null()
+            if no_blanks:
+                why[(why == 0) & blank.to_numpy()] = _REASONS.index(_EMPTY)
+            if why.any():
+                keys, shown = pl.DataFrame(self._keys(batch)), values.cast(pl.String)
+                for row in np.flatnonzero(why).tolist():
+                    label = " ".join(str(part) for part in keys.row(row) if part is not None)
+                    line = self.cells.lines[start + row]
+                    self.problems.append((str(self.source), line, label, _REASONS[why[row]], shown[row]))
+            found = pl.DataFrame({"row": self.segment[start : start + len(batch)], "value": values}).filter(why == 0)
+            self.matched += len(found)
+            self.blank += int(blank.sum())
+            start += len(batch)
+            yield found.drop_nulls("value")
+            self.given += len(found) - found["value"].null_count()
+
+    def _keys(self, batch: pl.DataFrame) -> dict[str, pl.Series]:
+        return {key: cell_texts(self.source, batch[column], empty=False) for key, column in self.used.items()}
 
 
 def _read(table: Any) -> tuple[Path, Cells]:
@@ -158,23 +213,44 @@ def _value_column(source: Path, held: Sequence[str], names: Sequence[str], from_
     raise InputError(f"{source}: which column has the values? name it by from; it has {', '.join(others) or 'no others'}")
 
 
-def _values(source: Path, column: pl.Series, kind: str) -> pl.Series:
-    """Return the values to join: texts composed, lists of words joined; of other columns numbers, true or false."""
-    if column.dtype == pl.List(pl.String):
-        column = column.list.join(" ")
-    elif column.dtype == pl.String and (lists := column.str.starts_with('["')).any():
-        column = column.scatter(lists.arg_true(), [_joined(one) for one in column.filter(lists)])
+def _converter(source: Path, rows: Rows, held: str, kind: str) -> Callable[[pl.Series], pl.Series]:
+    """Return what converts a column's values: texts composed, lists of words joined; of other columns numbers, true or false."""
+    dtype = rows.schema[held]
     if kind != "column":
-        return cell_texts(source, column, empty=True).str.normalize("NFC")
-    if column.dtype == pl.Boolean or column.dtype.is_numeric():
-        return column
-    plain = cell_texts(source, column, empty=False)
-    if column.dtype != pl.String or plain.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
-        return plain
-    lower = plain.str.to_lowercase()
+        return lambda column: cell_texts(source, _words(column), empty=True).str.normalize("NFC")
+    if dtype == pl.Boolean or dtype.is_numeric():
+        return lambda column: column
+
+    def plain(column: pl.Series) -> pl.Series:
+        return cell_texts(source, _words(column), empty=False)
+
+    found: set[object] = set()
+    for batch in rows.batches([held]) if dtype in (pl.String, pl.List(pl.String)) else ():
+        given = plain(batch[held]).drop_nulls()
+        if given.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
+            return plain
+        found |= {_parsed(given).dtype} if len(given) else set()
+    kinds = ((pl.Boolean(), {pl.Boolean}), (pl.Int64(), {pl.Int64}), (pl.Float64(), {pl.Int64, pl.Float64}))
+    fits = [kind for kind, of_batches in kinds if found and found <= of_batches]
+    return (lambda column: _parsed(plain(column), fits[0])) if fits else plain
+
+
+def _parsed(texts: pl.Series, dtype: pl.DataType | None = None) -> pl.Series:
+    """Parse numbers, and true and false in any case, as polars reads CSV."""
+    lower = texts.str.to_lowercase()
     is_boolean = lower.drop_nulls().is_in(["true", "false"]).all() and lower.count()
-    written = (lower if is_boolean else plain).to_frame().write_csv().encode()
-    return pl.read_csv(written, infer_schema_length=None, raise_if_empty=False).to_series()
+    written = (lower if is_boolean else texts).alias("value").to_frame().write_csv().encode()
+    schema = None if dtype is None else {"value": dtype}
+    return pl.read_csv(written, schema=schema, infer_schema_length=None, raise_if_empty=False).to_series()
+
+
+def _words(column: pl.Series) -> pl.Series:
+    """Join lists of words, also those that are written as JSON."""
+    if column.dtype == pl.List(pl.String):
+        return column.list.join(" ")
+    if column.dtype == pl.String and (lists := column.str.starts_with('["')).any():
+        return column.scatter(lists.arg_true(), [_joined(one) for one in column.filter(lists)])
+    return column
 
 
 def _joined(words: str) -> str:
@@ -184,49 +260,74 @@ def _joined(words: str) -> str:
         return words
 
 
-def _by_id(workspace: Workspace, located: Mapping[str, pl.Series], _tolerance: Decimal) -> tuple[pl.DataFrame, dict[int, str]]:
-    """Return pairs of a row of the table and of a segment (numbers), and why rows match none."""
-    ids = tables.read(workspace, ["segment_id"]).with_row_index("segment")
-    rows = located["segment_id"].alias("segment_id").to_frame().with_row_index("row")
-    matches = rows.join(ids, on="segment_id", maintain_order="left").select("row", "segment")
-    missed = rows.join(matches, on="row", how="anti")
-    empty = missed.filter(pl.col("segment_id").is_null())["row"]
-    return matches, dict.fromkeys(missed["row"], _UNMATCHED) | dict.fromkeys(empty, _NO_KEY)
+def _by_id(workspace: Workspace, _tolerance: Decimal) -> _Match:
+    """Return the function that matches ids, by 128-bit hashes."""
+    parts = [part["segment_id"] for part in tables.parquet_slices(tables.table_path(workspace), ["segment_id"])]
+    first, second = (np.concatenate([part.hash(seed).to_numpy() for part in parts]) for seed in (0, 1))
+    order = np.argsort(first, kind="stable").astype(np.uint32)
+    first, second = first[order], second[order]
+
+    def match(located: Mapping[str, pl.Series]) -> tuple[IntArray, IntArray, NDArray[np.uint8]]:
+        ids = located["segment_id"]
+        own = ids.hash(0).to_numpy()
+        start, end = (np.searchsorted(first, own, side=side) for side in ("left", "right"))
+        counts = np.where(ids.is_null().to_numpy(), 0, end - start)
+        row = np.repeat(np.arange(len(ids)), counts)
+        place = np.arange(len(row)) + np.repeat(start - (np.cumsum(counts) - counts), counts)
+        same = second[place] == ids.hash(1).to_numpy()[row]
+        missed = np.full(len(ids), _REASONS.index(_UNMATCHED), np.uint8)
+        missed[ids.is_null().to_numpy()] = _REASONS.index(_NO_KEY)
+        missed[row[same]] = 0
+        return row[same], order[place[same]].astype(np.int64), missed
+
+    return match
 
 
-def _by_times(workspace: Workspace, located: Mapping[str, pl.Series], tolerance: Decimal) -> tuple[pl.DataFrame, dict[int, str]]:
-    known = _recording_names(workspace)
-    times = {key: [_decimal(one) for one in located[key]] for key in ("start", "end", "duration") if key in located}
-    if "end" not in times:
-        pairs = zip(times["start"], times["duration"], strict=True)
-        times["end"] = [None if start is None or length is None else start + length for start, length in pairs]
-    segments = defaultdict(list)
-    for number, (owner, *bounds) in enumerate(tables.read(workspace, ["recording_id", "source_start", "source_end"]).iter_rows()):
-        first, last = map(_decimal, bounds)
-        if first is not None and last is not None:
-            segments[owner].append((first, last, number))
-    for some in segments.values():
-        some.sort()
-    matches, reasons = [], {}
-    for row, (name, start, end) in enumerate(zip(located["file"], times["start"], times["end"], strict=True)):
-        recording = next((known[key] for key in _spellings(name or "") if key in known), None)
-        if name and not isinstance(recording, str):
-            reasons[row] = "no recording has this name" if recording is None else "several recordings have this name"
-        elif not isinstance(recording, str) or start is None or end is None:
-            reasons[row] = _NO_KEY
-        elif found := _near(segments[recording], start, end, tolerance):
-            matches += [(row, number) for number in found]
-        else:
-            reasons[row] = _UNMATCHED
-    return pl.DataFrame(matches, schema=dict.fromkeys(("row", "segment"), pl.UInt32), orient="row"), reasons
+def _by_times(workspace: Workspace, tolerance: Decimal) -> _Match:
+    """Return the function that matches recordings and times: equal ones, or else those that differ by `tolerance` at most."""
+    known, most = _recording_names(workspace), int(tolerance * _SECOND)
+    numbers: dict[str, int] = {}
+    owners, bounds = [], []
+    for part in tables.parquet_slices(tables.table_path(workspace), ("recording_id", "source_start", "source_end")):
+        owners.append([numbers.setdefault(key, len(numbers)) for key in part["recording_id"]])
+        bounds.append(np.stack([_times(part["source_start"]), _times(part["source_end"])]))
+    owner, (start, end) = np.concatenate(owners).astype(np.int64), np.concatenate(bounds, axis=1)
+    owner[(start == _NO_TIME) | (end == _NO_TIME)] = -1
+    order = np.lexsort((start, owner))
+    owner, start, end = owner[order], start[order], end[order]
+    first_of, end_of = (np.searchsorted(owner, np.arange(len(numbers)), side=side).tolist() for side in ("left", "right"))
+
+    def match(located: Mapping[str, pl.Series]) -> tuple[IntArray, IntArray, NDArray[np.uint8]]:
+        begins, ends = _times(located["start"]), _times(located["end" if "end" in located else "duration"])
+        if "end" not in located:
+            ends = np.where((begins == _NO_TIME) | (ends == _NO_TIME), _NO_TIME, begins + ends)
+        pairs, missed = list[tuple[int, int]](), np.zeros(len(begins), np.uint8)
+        for row, (name, begin, stop) in enumerate(zip(located["file"], begins.tolist(), ends.tolist(), strict=True)):
+            recording = next((known[key] for key in _spellings(name or "") if key in known), None)
+            if name and not isinstance(recording, str):
+                missed[row] = _REASONS.index(_NO_RECORDING if recording is None else _SEVERAL_RECORDINGS)
+                continue
+            if not isinstance(recording, str) or _NO_TIME in (begin, stop):
+                missed[row] = _REASONS.index(_NO_KEY)
+                continue
+            number = numbers.get(recording, -1)
+            first, last = (first_of[number], end_of[number]) if number >= 0 else (0, 0)
+            first, last = first + np.searchsorted(start[first:last], [begin - most, begin + most + 1])
+            near = first + np.flatnonzero(np.abs(end[first:last] - stop) <= most)
+            exact = near[(start[near] == begin) & (end[near] == stop)]
+            found = exact if len(exact) else near
+            pairs += [(row, int(order[place])) for place in found]
+            missed[row] = 0 if len(found) else _REASONS.index(_UNMATCHED)
+        rows = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return rows[:, 0], rows[:, 1], missed
+
+    return match
 
 
-def _near(segments: Sequence[tuple[Decimal, Decimal, int]], start: Decimal, end: Decimal, tolerance: Decimal) -> list[int]:
-    """Return the numbers of the segments with equal times, or else of those whose times differ by `tolerance` at most."""
-    first = bisect_left(segments, start - tolerance, key=itemgetter(0))
-    last = bisect_right(segments, start + tolerance, key=itemgetter(0))
-    near = [one for one in segments[first:last] if abs(one[1] - end) <= tolerance]
-    return [one[2] for one in near if one[:2] == (start, end)] or [one[2] for one in near]
+def _times(texts: pl.Series) -> IntArray:
+    """Convert seconds to whole nanoseconds; `_NO_TIME` where a text is no number."""
+    values = (_decimal(text) for text in texts)
+    return np.array([_NO_TIME if value is None else round(value * _SECOND) for value in values], dtype=np.int64)
 
 
 def _recording_names(workspace: Workspace) -> dict[str, str | int]:
@@ -254,4 +355,4 @@ def _decimal(text: str | None) -> Decimal | None:
         value = Decimal((text or "").strip())
     except InvalidOperation:
         return None
-    return value if value.is_finite() and -30 <= value.adjusted() <= 12 else None
+    return value if value.is_finite() and -30 <= value.adjusted() <= 9 else None

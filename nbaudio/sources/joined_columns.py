@@ -1,7 +1,7 @@
 """Columns that steps add to the segments table beside the source's own: further transcripts, hypotheses and facts."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -9,6 +9,7 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.errors import InputError
+from nbaudio.core.rows import Rows
 from nbaudio.storage.workspace import Workspace
 
 _PREFIXES = {"text": "text_", "hypothesis": "asr_text_", "column": ""}
@@ -44,26 +45,48 @@ def _refuse(held: Collection[str], name: str, why: str) -> None:
     raise InputError(f"{why}; choose another name, such as {free}")
 
 
-def store_column(workspace: Workspace, column: str, values: pl.DataFrame, record: Mapping[str, Any]) -> dict[str, int]:
-    """Write a column (`segment_id`, `value`; others get null), and drop scores of what changes; return counts of changes."""
+def store_column(workspace: Workspace, column: str, values: Rows | pl.DataFrame, record: Mapping[str, Any]) -> dict[str, int]:
+    """Write a column, and drop scores of what changes; return counts of changes.
+
+    `values` are a frame of `segment_id` and `value`, or rows of `row` (in the table, ascending) and `value`; others get null.
+    """
+    if isinstance(values, pl.DataFrame):
+        ids = tables.read(workspace, ["segment_id"]).with_row_index("row")
+        values = Rows.collect([ids.join(values, on="segment_id", maintain_order="left").select("row", "value")])
     held = tables.table_schema(workspace)
     _check_joined(workspace, column, held)
-    ids = tables.read(workspace, ["segment_id"])
-    new = ids.join(values, on="segment_id", how="left", maintain_order="left")["value"].alias(column)
-    old = tables.read(workspace, [column])[column] if column in held else pl.Series([None] * len(ids), dtype=new.dtype)
-    same = new.eq_missing(old) if new.dtype == old.dtype else new.is_null() & old.is_null()
-    kinds = {"new": old.is_null() & new.is_not_null(), "changed": old.is_not_null() & new.is_not_null() & ~same}
-    kinds |= {"gone": old.is_not_null() & new.is_null(), "unchanged": same & new.is_not_null()}
-    stale = [] if same.all() else _scores_of(column, held)
+    dtype = values.schema["value"]
+    kinds = dict.fromkeys(("new", "changed", "gone", "unchanged"), 0)
+    same_everywhere = True
+    for part, new in _beside(workspace, values, ["segment_id", column] if column in held else ["segment_id"]):
+        old = part[column] if column in held else pl.Series([None] * len(new), dtype=dtype)
+        same = new.eq_missing(old) if dtype == old.dtype else new.is_null() & old.is_null()
+        both = old.is_not_null() & new.is_not_null()
+        found = {"new": old.is_null() & new.is_not_null(), "changed": both & ~same}
+        found |= {"gone": old.is_not_null() & new.is_null(), "unchanged": same & new.is_not_null()}
+        kinds = {kind: kinds[kind] + int(rows.sum()) for kind, rows in found.items()}
+        same_everywhere &= bool(same.all())
+    stale = [] if same_everywhere else _scores_of(column, held)
     settings = workspace.settings
     settings["joined"] = settings.get("joined", {}) | {column: dict(record)}
+    parts = (part.drop(stale).with_columns(new.alias(column)) for part, new in _beside(workspace, values))
+    workspace.save_together(settings=settings, segments=parts)
+    return kinds
 
-    def parts() -> Iterator[pl.DataFrame]:
-        for start, part in zip(count(0, tables.ROWS_A_GROUP), tables.read_batches(workspace), strict=False):
-            yield part.drop(stale).with_columns(new.slice(start, len(part)))
 
-    workspace.save_together(settings=settings, segments=parts())
-    return {kind: int(rows.sum()) for kind, rows in kinds.items()}
+def _beside(workspace: Workspace, values: Rows, columns: Sequence[str] | None = None) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+    """Yield the segments table in batches, each with the value of every row."""
+    batches = values.batches()
+    left, start = next(batches), 0
+    for part in tables.parquet_slices(tables.table_path(workspace), columns):
+        end = start + len(part)
+        while (left.is_empty() or left["row"][-1] < end) and (more := next(batches, None)) is not None:
+            left = pl.concat([left, more])
+        here = left[: left["row"].search_sorted(end)]
+        left = left[len(here) :]
+        whole = pl.Series("value", [None] * len(part), dtype=values.schema["value"])
+        yield part, whole.scatter(here["row"] - start, here["value"])
+        start = end
 
 
 def _scores_of(column: str, held: Collection[str]) -> list[str]:
