@@ -212,7 +212,7 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
 def _keep_splits(workspace: Workspace, base: Base) -> None:
     """Count the base as an earlier version of the workspace: later selections keep what it holds out."""
     held = base.earlier_splits().join(tables.read(workspace, ["segment_id"]), on="segment_id", how="semi", maintain_order="left")
-    if (kept := with_earlier(workspace, held)) is not None:
+    if (kept := with_earlier(workspace, held.lazy())) is not None:
         workspace.save(**{tables.EARLIER_SPLITS: kept})
 
 

@@ -210,27 +210,33 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
     return {name: table for name, table in made.items() if table is not None}
 
 
-def keep_splits(workspace: Workspace) -> pl.DataFrame | None:
+def keep_splits(workspace: Workspace) -> pl.LazyFrame | None:
     """Return the earlier splits with those of the current selection, None without one; what was held out keeps its rows."""
     keys = workspace.report("select").get("facts", {}).get("parameters", {}).get("group_by", [])
     held = tables.scan(workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys)))
     chosen = held.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())
     grouped = {name: pl.col(name).cast(pl.String) for name in keys if name in held.collect_schema()}
-    now = chosen.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
-    return with_earlier(workspace, now)
+    return with_earlier(workspace, chosen.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped))
 
 
-def with_earlier(workspace: Workspace, now: pl.DataFrame) -> pl.DataFrame | None:
+def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None:
     """Return the table of earlier splits with those of a further version; None if that is empty."""
-    if now.is_empty() or not table_path(workspace, EARLIER_SPLITS).exists():
-        return None if now.is_empty() else now
-    was = workspace.table(EARLIER_SPLITS)
-    splits = pl.concat([was["split"], now["split"]]).drop_nulls().unique()
-    held_out = pl.col("split").is_in([name for name in splits if source_splits.is_held_out(name)])
-    before = was.filter(held_out)
-    now = now.filter(held_out | ~pl.col("segment_id").is_in(before["segment_id"].implode()))
-    others = was.filter(~held_out).join(now, on="segment_id", how="anti", maintain_order="left")
-    return pl.concat([before, others, now], how="diagonal").unique(maintain_order=True)
+    splits = now.select(pl.col("split").unique()).collect(engine="streaming")["split"]
+    if splits.is_empty() or not table_path(workspace, EARLIER_SPLITS).exists():
+        return None if splits.is_empty() else now
+    was = tables.scan(workspace, table=EARLIER_SPLITS)
+    earlier = was.select(pl.col("split").unique()).collect(engine="streaming")["split"]
+    names = pl.concat([earlier, splits]).drop_nulls().unique()
+    held_out = pl.col("split").is_in([name for name in names if source_splits.is_held_out(name)])
+    before = was.filter(held_out).collect(engine="streaming")
+    of_before = pl.col("segment_id").is_in(before["segment_id"].implode())
+    again = now.filter(held_out, of_before).collect(engine="streaming")
+    both = pl.concat([before, again], how="diagonal")
+    same = both.filter(both.is_duplicated())["segment_id"]
+    now = now.filter(~pl.col("segment_id").is_in(same.implode()), held_out | ~of_before)
+    kept = now.select(pl.col("segment_id").hash()).collect(engine="streaming").to_series()
+    others = was.filter(~held_out, ~pl.col("segment_id").hash().is_in(kept.implode()))
+    return pl.concat([before.lazy(), others, now], how="diagonal")
 
 
 def grown_settings(before: Before, settings: Mapping[str, Any], audio: Location | None, *, replaced: bool) -> dict[str, Any]:

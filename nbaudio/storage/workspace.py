@@ -176,20 +176,20 @@ class Workspace:
             found = found.with_columns(pl.col("split").cast(pl.Enum(source_splits.listed_splits(found["split"].unique()))))
         return found.to_pandas()
 
-    def save(self, **named: dataframes.Frame) -> None:
+    def save(self, **named: dataframes.Frame | pl.LazyFrame) -> None:
         """Write pandas or polars tables by name, each atomically."""
         for name, table in named.items():
-            tables.write(self, dataframes.as_polars(table, name), table=name)
+            tables.write(self, _rows_of(table, name), table=name)
 
     def save_together(
-        self, *, settings: Mapping[str, Any] | None = None, **named: dataframes.Frame | Iterator[pl.DataFrame]
+        self, *, settings: Mapping[str, Any] | None = None, **named: dataframes.Frame | pl.LazyFrame | Iterator[pl.DataFrame]
     ) -> None:
         """Write tables (frames, or iterators of frames) and settings that belong together: if the run is killed, all or none."""
         staged = self.path / _SAVING
         atomic.remove(staged)
         try:
             for name, table in named.items():
-                tables.write(staged, table if isinstance(table, Iterator) else dataframes.as_polars(table, name), table=name)
+                tables.write(staged, _rows_of(table, name), table=name)
             if settings is not None:
                 atomic.write_json(staged / "workspace.json", settings)
         except BaseException:
@@ -229,3 +229,7 @@ class Workspace:
     def reviewed_ids(self) -> set[str]:
         """Return the segments of all reviews."""
         return set().union(*self.reviewed().values())
+
+
+def _rows_of(table: Any, name: str) -> Any:
+    return table if isinstance(table, Iterator | pl.LazyFrame) else dataframes.as_polars(table, name)
