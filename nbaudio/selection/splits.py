@@ -203,16 +203,30 @@ class _Division:
         # Values that share a unit, directly or through others, are in one group.
         self.group = csgraph.connected_components(self.members.T @ self.members, directed=False)[1]
         self.group_of_unit = self.group[self.members.indices[self.members.indptr[:-1]]]
+        self.rows = np.bincount(unit, minlength=len(self.size))
+        self.sums: dict[int, tuple[Numbers, Numbers, Numbers]] = {}
         self.visits = 0
         self.shuffle = np.uint64(0)  # another number is another order of groups
 
     def split_of_rows(self) -> Numbers:
         """Return the split of each row, negative for none: values that are still open go to train, crossing units to none."""
+        return self._split_of_units()[self.unit_of_row]
+
+    def _split_of_units(self) -> Numbers:
         split = np.where(self.split == _OPEN, _TRAIN, self.split)
         found = np.full(len(self.size), _OPEN, dtype=np.int8)
         for number in range(len(SPLITS)):
             found[self.members @ (split == number) == self.size] = number
-        return found[self.unit_of_row]
+        return found
+
+    def _sums(self, split: int, target: Target, allowed: Flags) -> tuple[Numbers, Numbers, Numbers]:
+        """Return sums by unit, for a split: weights of all rows, weights of allowed rows, number of allowed rows."""
+        if split not in self.sums:
+            weights = self.weights[target.unit]
+            # Sums are exact, as weights are whole and their sum is below 2^53.
+            every, own, rows = (np.bincount(self.unit_of_row, n, len(self.size)) for n in (weights, weights * allowed, allowed))
+            self.sums[split] = every, own, rows
+        return self.sums[split]
 
     def release(self, *, kept: Flags) -> None:
         """Give the values of held-out splits that none of the `kept` rows has to train."""
@@ -243,21 +257,18 @@ class _Division:
 
     def _lost(self, wanted: Mapping[int, tuple[Target, Flags]]) -> float:
         """Count the segments that cross splits, exceed a split's target or are not allowed in it."""
-        split = self.split_of_rows()
-        lost = float((split < 0).sum())
+        split = self._split_of_units()
+        lost = float(self.rows[split < 0].sum())
         for number, (target, allowed) in wanted.items():
             within = split == number
-            useful = within & allowed
-            weight = float(self.weights[target.unit][useful].sum())
-            surplus = max(weight - target.amount, 0.0) / weight * useful.sum() if weight else 0.0
-            lost += float(within.sum() - useful.sum()) + surplus
+            _, own, useful = (sums[within].sum() for sums in self._sums(number, target, allowed))
+            surplus = max(own - target.amount, 0.0) / own * useful if own else 0.0
+            lost += float(self.rows[within].sum() - useful) + surplus
         return lost
 
     def fill(self, split: int, target: Target, allowed: Flags) -> int:
         """Give open values to `split` until the allowed rows of its whole units reach the target; return their sum."""
-        weights = self.weights[target.unit]
-        # Sums are exact, as weights are whole and their sum is below 2^53.
-        every, weight = (np.bincount(self.unit_of_row, each, minlength=len(self.size)) for each in (weights, weights * allowed))
+        every, weight, _ = self._sums(split, target, allowed)
         fitting = self._fitting_groups(target.amount - self._weight_within(split, weight), weight)
         self.split[np.isin(self.group, list(fitting))] = split
         have = self._weight_within(split, weight)
