@@ -227,7 +227,7 @@ class Formatting:
     def differences(self, left: str, right: str) -> set[tuple[int, int, tuple[str, ...]]]:
         """Return where other words are read: first and one past the last word of `left`, and the words of `right` as read."""
         found, at = set[tuple[int, int, tuple[str, ...]]](), 0
-        (one, has_readings), (other, has_others) = self._split(left), self._split(right)
+        (one, _, has_readings), (other, _, has_others) = self._split(left), self._split(right)
         if not (has_readings or has_others) and all(one) and all(other):  # fast
             for op in Levenshtein.editops(one, other):
                 at = op.src_pos
@@ -241,10 +241,11 @@ class Formatting:
             at = stop
         return found
 
-    def _split_text(self, text: str) -> tuple[list[str], bool]:
-        """Return what is compared of each word of a text, and whether any word has readings."""
+    def _split_text(self, text: str) -> tuple[list[str], str, bool]:
+        """Return what is compared of each word of a text, this as a text, and whether any word has readings."""
         written = words(text)
-        return self.keys(written), self.has_readings(written)
+        keys = self.keys(written)
+        return keys, " ".join(filter(None, keys)), self.has_readings(written)
 
     def edits(self, left: str, right: str) -> int:
         """Return how many words differ, formatting aside."""
@@ -254,12 +255,12 @@ class Formatting:
         """Return two texts as they are read, where they agree best: equal if they differ in formatting only."""
         if left == right:
             return left, right
-        (one, has_readings), (other, has_others) = self._split(left), self._split(right)
-        said = [[*filter(None, one)], [*filter(None, other)]]
-        if said[0] != said[1] and (has_readings or has_others):
-            groups = self._aligned(left, right)
-            said = [[word for group in groups for word in group.said[side]] for side in (0, 1)]
-        return " ".join(said[0]), " ".join(said[1])
+        (_, one, has_readings), (_, other, has_others) = self._split(left), self._split(right)
+        if one == other or not (has_readings or has_others):
+            return one, other
+        groups = self._aligned(left, right)
+        one, other = (" ".join(word for group in groups for word in group.said[side]) for side in (0, 1))
+        return one, other
 
     def uncovered(self, texts: Column) -> Counter[str]:
         """Count words with digits or fractions, and abbreviations within a text, that no rule reads."""
@@ -280,11 +281,13 @@ class Formatting:
 def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain: pl.DataFrame) -> pl.DataFrame:
     """Return `edit_counts` of two columns with formatting aside: fewer edits than the `plain` ones, over the same lengths."""
     pairs = zip(as_series(text), as_series(asr_text), strict=True)
-    forms = [(None, None) if a is None or b is None else formatting.spoken_forms(a, b) for a, b in pairs]
-    frame = pl.DataFrame(forms, schema={"text": pl.String, "asr_text": pl.String}, orient="row")
-    counts = edit_counts(frame["text"], frame["asr_text"])
-    edits = ("edits", "word_edits", "inner_edits")
-    return plain.with_columns(pl.min_horizontal(plain[name], counts[name]).alias(name) for name in edits)
+    forms = ((row, (a, b), formatting.spoken_forms(a, b)) for row, (a, b) in enumerate(pairs) if a is not None and b is not None)
+    other = [(row, *said) for row, written, said in forms if said != written]
+    rows, *said = zip(*other, strict=True) if other else ((), (), ())
+    counts = edit_counts(*(pl.Series(side, dtype=pl.String) for side in said))
+    fewest = {name: pl.min_horizontal(plain[name].gather(list(rows)), counts[name]) for name in ("edits", "word_edits", "inner_edits")}
+    columns = counts.select(**fewest)
+    return plain.with_columns(plain[name].scatter(rows, columns[name]) for name in fewest)
 
 
 def fold(word: str) -> str:
