@@ -285,7 +285,9 @@ def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain:
     other = [(row, *said) for row, written, said in forms if said != written]
     rows, *said = zip(*other, strict=True) if other else ((), (), ())
     counts = edit_counts(*(pl.Series(side, dtype=pl.String) for side in said))
-    fewest = {name: pl.min_horizontal(plain[name].gather(list(rows)), counts[name]) for name in ("edits", "word_edits", "inner_edits")}
+    fewest = {
+        name: pl.min_horizontal(plain[name].gather(list(rows)), counts[name]) for name in ("edits", "word_edits", "inner_edits")
+    }
     columns = counts.select(**fewest)
     return plain.with_columns(plain[name].scatter(rows, columns[name]) for name in fewest)
 
