@@ -23,7 +23,7 @@ from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
-from nbaudio.ui.plot_svg import Plot
+from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.views import Source
 
 _OUT = (style.PALE, "\\\\")
@@ -140,8 +140,7 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     """
     grid = [*np.arange(-20, 10) / 20, *np.arange(50, 101) / 100]
     curve = precision_curve(ProofState.load(workspace), grid, precision=precision, confidence=confidence)
-    known = curve.filter(pl.col("precision").is_not_null())
-    plot, axes = _precision_axes(curve)
+    plot, axes, known = _precision_axes(curve)
     x = known["threshold"]
     interval = f"{confidence:.0%} interval, whenever one looks"
     axes.fill_between(x, known["low"], known["high"], color=style.BLUE, alpha=0.45, linewidth=1, label=interval)
@@ -160,7 +159,6 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     _explain_precision(plot, known, " ".join(note.split("\n")) or f"The lowest threshold that is proven is {proven[0]:g}.")
     if note:
         axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
-    style.add_legend(plot)
     return plot
 
 
@@ -179,21 +177,19 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
 
 def claimed(curve: Frame) -> Plot:
     """Plot the precision at the few thresholds of the curve in a ``corpus.json``."""
-    curve = as_polars(curve, "curve")
-    known = curve.filter(pl.col("precision").is_not_null())
-    plot, axes = _precision_axes(curve)
+    plot, axes, known = _precision_axes(as_polars(curve, "curve"))
     x = known["threshold"]
     axes.vlines(x, known["low"], known["high"], color=style.BLUE, linewidth=5, label="interval, whenever one looks")
     axes.plot(x, known["precision"], color="black", linestyle="none", marker="o", label="estimate")
     least = known.select(pl.min_horizontal("precision", "low").min()).item()
     axes.set_ylim(max(0.0, (1.0 if least is None else least) - 0.05), 1.005)
     _explain_precision(plot, known, "")
-    style.add_legend(plot)
     return plot
 
 
 def _explain_precision(plot: Plot, known: pl.DataFrame, conclusion: str) -> None:
-    """Show values on hover, and give the plot an alternative text with those of at most five thresholds."""
+    """Add a legend, values on hover, and an alternative text with those of at most five thresholds."""
+    style.add_legend(plot)
     points, texts = known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows(), []
     half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
     for at, estimate, low, high, reviewed in points:
@@ -203,7 +199,9 @@ def _explain_precision(plot: Plot, known: pl.DataFrame, conclusion: str) -> None
     plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
 
 
-def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
+def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes, pl.DataFrame]:
+    """Return a plot, its axes, and the thresholds with a known precision."""
+    known = curve.filter(pl.col("precision").is_not_null())
     plot = style.new_plot(3.8)
     title = f"Precision of all segments above each threshold, {max(curve['reviewed'], default=0):,} reviewed"
     axes = style.new_axes(plot.add_subplot(), title, x="threshold on similarity", y="share of right labels")
@@ -211,7 +209,7 @@ def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
     all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
     for first in curve.filter(all_kept)["threshold"].tail(1):
         axes.set_xlim(first - 0.05, 1.02)
-    return plot, axes
+    return plot, axes, known
 
 
 def signals(source: Source) -> Plot:

@@ -62,9 +62,10 @@ class Ledger:
         self._lock = threading.Lock()
         self._rows: dict[tuple[str | None, str | None], Row] = {}  # by hash and name, in the order of their last change
         self._parts: dict[str | None, str | None] = {}  # hash of the URL whose bytes the partial file of a name holds
+        names = [field.name for field in fields(Row)]
         for values in atomic.parse_lines(path.read_bytes()) if path.exists() else ():
-            if row := _row(values):
-                self._set(row)
+            if values.keys() >= set(names):  # the URL of another line is examined again
+                self._set(Row(**{name: values[name] for name in names}))
         self._write()
         self._file = path.open("a+b", buffering=0)
 
@@ -131,14 +132,6 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
 def sha256_of(url: str) -> str:
     """Return the hash of a whole URL, its identity."""
     return hashlib.sha256(url.encode("utf8", "surrogatepass")).hexdigest()
-
-
-def _row(values: dict[str, Any]) -> Row | None:
-    """Return the row of a line, or None if it is not one of ours: that URL is then examined again."""
-    try:
-        return Row(**{field.name: values[field.name] for field in fields(Row)})
-    except KeyError:
-        return None
 
 
 _TABLES = {".csv": ",", ".tsv": "\t"}

@@ -8,7 +8,7 @@ import polars as pl
 
 from nbaudio.core.bundled_files import front_end
 from nbaudio.core.report import show
-from nbaudio.ui.plot_svg import Plot
+from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.widgets.static_html import Clips, Table
 
 _STYLE = "\n" + front_end("stats_page", kind="css")

@@ -33,7 +33,24 @@ def handlers(owner: object, group: str, *names: str) -> dict[str, Handler]:
     return {f"{group}.{name}": getattr(owner, f"_{name}") for name in names}
 
 
-class BaseWidget(anywidget.AnyWidget):
+class SavedHtml:
+    """Mixin of widgets that show `static_html` in a saved page, without a kernel: nothing by default."""
+
+    def static_html(self) -> str:
+        """Return the HTML."""
+        return ""
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)  # of anywidget, with metadata
+        data["text/html"] = self.static_html()
+        return (data, *metadata) if metadata else data
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class BaseWidget(SavedHtml, anywidget.AnyWidget):
     """Widget that answers requests with `calls`, handlers by name; subclasses set `_esm`."""
 
     _css = front_end("style", kind="css")
@@ -43,10 +60,6 @@ class BaseWidget(anywidget.AnyWidget):
         self._calls = dict(calls)
         self._lock = RLock()  # Jupyter may deliver requests in several threads
         self.on_msg(self._answer)
-
-    def static_html(self) -> str:
-        """Return what a saved page shows without a kernel: nothing by default."""
-        return ""
 
     def _answer(self, _widget: object, message: dict[str, Any], _buffers: Sequence[bytes]) -> None:
         reply = {"number": message.get("number"), "comm": self.model_id}
@@ -64,12 +77,5 @@ class BaseWidget(anywidget.AnyWidget):
             if response.later:
                 self.send({"number": reply["number"], "later": True}, response.later)
 
-    def _repr_mimebundle_(self, **_options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        data, metadata = super()._repr_mimebundle_()  # type: ignore[misc]
-        return {**data, "text/html": self.static_html()}, metadata
-
     def _repr_html_(self) -> str:
         return self.static_html()
-
-    def __repr__(self) -> str:
-        return type(self).__name__

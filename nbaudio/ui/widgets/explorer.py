@@ -16,7 +16,7 @@ from nbaudio.review.corrections import uncorrected
 from nbaudio.review.review_export import export
 from nbaudio.review.state import VERDICTS, Verdict, append_note, append_verdicts, content_hashes, notes, read_verdict, verdicts
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
+from nbaudio.ui.widgets.base import BaseWidget, Handler, SavedHtml, esm
 from nbaudio.ui.widgets.histograms import Histograms, Scatter
 from nbaudio.ui.widgets.players import Player
 from nbaudio.ui.widgets.review_panel import PANEL
@@ -42,7 +42,7 @@ class ActionBar(BaseWidget):
         super().__init__({"actions.open": lambda: opened, **{f"actions.{name}": action for name, action in actions.items()}})
 
 
-class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Segments of a workspace: histograms and a scatter filter a table, its rows play, and actions apply to marked rows.
 
     All filters have to hold. The last verdict and the last note on each segment are columns.
@@ -272,9 +272,3 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
     def static_html(self) -> str:
         """Return the histograms and the first rows, without scripts."""
         return f"<div>{self._histograms.static_html()}{self._table.static_html()}</div>"
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        return {**super()._repr_mimebundle_(**options), "text/html": self.static_html()}
-
-    def __repr__(self) -> str:
-        return type(self).__name__

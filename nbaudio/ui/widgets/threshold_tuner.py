@@ -17,7 +17,7 @@ from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui.filters import INTERNAL_COLUMNS
-from nbaudio.ui.plot_svg import Plot
+from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.views import HOURS, PLAYABLE
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import number_bins, number_text, quoted
