@@ -1,6 +1,5 @@
 """A segment with the audio around it, and facts from its samples, such as where it is speech; docs/signals.md has the method."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,9 +13,6 @@ AnySamples = NDArray[np.int16] | Samples
 Numbers = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-
-CONTEXT_S = 0.2
-"""Seconds that are read before and after a segment, where the recording has them."""
 
 _HOP_S = 0.01
 _SPEECH_RATE = 8000  # at least, and less than twice as much: the rate at which speech is decided on
@@ -47,32 +43,30 @@ class _Hops(NamedTuple):
     total: Samples
     squares: Samples
     slow: Samples
-    by_channel: Samples  # sums of each channel, then products, by `pairs_of`; shape (sums and products, hops)
+    by_channel: Samples  # sums of each channel, then products, by `_pairs_of`; shape (sums and products, hops)
 
 
-@dataclass(frozen=True)
 class SegmentAudio:
-    """A segment with its context, and the facts that signals take as inputs, each computed once; full scale is 1."""
+    """A segment with its context, and the facts that signals take, the costly ones computed once; full scale is 1."""
 
-    window: AnySamples  # shape (samples, channels), from `before` samples before the segment
-    channel: str  # as in `nbaudio.core.channels`
-    rate: int  # Hz
-    num_samples: int  # of the segment
-    before: int  # samples of context before it; after it are those that are left
-
-    @cached_property
-    def full_scale(self) -> float:
-        """Full scale in the units of `window`."""
-        return 32768.0 if self.window.dtype == np.int16 else 1.0
-
-    @cached_property
-    def _unit(self) -> np.float32:
-        """What a sum of the mixed channels is multiplied with."""
-        return np.float32(1 / self.full_scale / len(channel_numbers(self.channel, self.num_channels)))
+    def __init__(self, window: AnySamples, channel: str, rate: int, num_samples: int, before: int) -> None:
+        """Take a window, shape (samples, channels), from `before` samples before a segment of `num_samples`, and the channel."""
+        self.window, self.rate, self.num_samples, self.before = window, rate, num_samples, before
+        self.num_channels = int(window.shape[1])
+        self.full_scale = 32768.0 if window.dtype == np.int16 else 1.0  # in the units of `window`
+        self._channels = channel_numbers(channel, self.num_channels)  # that are mixed
+        self._unit = np.float32(1 / self.full_scale / len(self._channels))  # what their sum is multiplied with
+        self.decimation = max(1, rate // _SPEECH_RATE)  # samples that are averaged for the decision on speech
+        # Samples of a hop: 10 ms, in whole steps of `decimation`; less in a shorter segment.
+        self.hop = max(1, min(round(rate * _HOP_S / self.decimation), num_samples // self.decimation)) * self.decimation
+        self.hop_s = self.hop / rate
+        self.hops_before = before // self.hop  # whole hops before the segment; hops are numbered from the first of them
+        # Numbers of the whole hops of the segment.
+        self.inside = slice(self.hops_before, self.hops_before + max(1, num_samples // self.hop))
 
     def _summed(self, by_channel: Samples) -> Samples:
         """Return the sum of the mixed channels; of a single one a view."""
-        first, *others = channel_numbers(self.channel, len(by_channel))
+        first, *others = self._channels
         found: Samples = sum((by_channel[other] for other in others), by_channel[first])
         return found
 
@@ -86,42 +80,12 @@ class SegmentAudio:
         return self._mixed(_by_channel(self.window[self.before : self.before + self.num_samples]))
 
     @cached_property
-    def duration_s(self) -> float:
-        """Seconds of the segment."""
-        return self.num_samples / self.rate
-
-    @cached_property
-    def hop_s(self) -> float:
-        """Seconds of a hop."""
-        return self.hop / self.rate
-
-    @cached_property
-    def decimation(self) -> int:
-        """Samples that are averaged for the decision on speech."""
-        return max(1, self.rate // _SPEECH_RATE)
-
-    @cached_property
-    def hop(self) -> int:
-        """Samples of a hop: 10 ms, in whole steps of `decimation`; less in a shorter segment."""
-        return max(1, min(round(self.rate * _HOP_S / self.decimation), self.num_samples // self.decimation)) * self.decimation
-
-    @cached_property
-    def hops_before(self) -> int:
-        """Whole hops before the segment; hops are numbered from the first of them."""
-        return self.before // self.hop
-
-    @cached_property
-    def inside(self) -> slice:
-        """Numbers of the whole hops of the segment."""
-        return slice(self.hops_before, self.hops_before + max(1, self.num_samples // self.hop))
-
-    @cached_property
     def _hops(self) -> _Hops:
         """Sums over whole hops with context, in blocks that fit a cache."""
         window: AnySamples = self.window[self.before - self.hops_before * self.hop :]
         if len(window) < self.hop:
             window = np.concatenate([window, np.zeros_like(window, shape=(self.hop - len(window), self.num_channels))])
-        number, hop, unit, pairs = len(window) // self.hop, self.hop, self._unit, pairs_of(self.num_channels)
+        number, hop, unit, pairs = len(window) // self.hop, self.hop, self._unit, _pairs_of(self.num_channels)
         size = max(1, _BLOCK // hop)
         # Allocated once, as fresh memory for each block takes longer than the sums.
         channels = np.empty((self.num_channels, min(size, number) * hop), dtype=np.float32)
@@ -150,17 +114,12 @@ class SegmentAudio:
         return _Hops(float(pivot * unit), highest, lowest, total * unit, squares, slow.ravel() * unit, by_channel)
 
     @cached_property
-    def by_channel(self) -> Numbers:
-        """The mean of each channel, then the means of products by `pairs_of`; of whole hops of the segment."""
-        found: Numbers = self._hops.by_channel[:, self.inside].mean(axis=1, dtype=np.float64) / self.hop
-        found[: self.num_channels] /= self.full_scale
-        found[self.num_channels :] /= self.full_scale**2
-        return found
-
-    @cached_property
-    def num_channels(self) -> int:
-        """Number of channels."""
-        return int(self.window.shape[1])
+    def covariance(self) -> dict[tuple[int, int], float]:
+        """The covariance of each two channels, and the variance of each, in whole hops of the segment; none for one channel."""
+        sums = self._hops.by_channel[:, self.inside].mean(axis=1, dtype=np.float64) / self.hop
+        means, products = sums[: self.num_channels] / self.full_scale, sums[self.num_channels :] / self.full_scale**2
+        pairs = zip(_pairs_of(self.num_channels), products, strict=True)
+        return {(a, b): float(product - means[a] * means[b]) for (a, b), product in pairs}
 
     @cached_property
     def extremes(self) -> Samples:
@@ -323,7 +282,7 @@ def _sums_of(x: Samples, number: int) -> Samples:
     return np.add(sums.real, sums.imag, dtype=np.float32) if pairs else sums.real
 
 
-def pairs_of(channels: int) -> list[tuple[int, int]]:
+def _pairs_of(channels: int) -> list[tuple[int, int]]:
     """Return pairs of channels, in the order of their products; none for a single channel."""
     return [(a, b) for a in range(channels) for b in range(a + 1)] if channels > 1 else []
 
