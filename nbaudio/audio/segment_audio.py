@@ -71,8 +71,7 @@ class SegmentAudio:
         return found
 
     def _mixed(self, by_channel: Samples) -> Samples:
-        found: Samples = self._summed(by_channel) * self._unit
-        return found
+        return self._summed(by_channel) * self._unit
 
     @cached_property
     def samples(self) -> Samples:
@@ -183,8 +182,7 @@ class SegmentAudio:
     def power(self) -> Numbers:
         """The mean square of each hop without DC."""
         offset, total = self.dc_offset - self._hops.pivot, self._hops.total.astype(np.float64) - self.hop * self._hops.pivot
-        found: Numbers = np.maximum((self._hops.squares - 2 * offset * total) / self.hop + offset**2, 0)
-        return found
+        return np.maximum((self._hops.squares - 2 * offset * total) / self.hop + offset**2, 0)
 
     @cached_property
     def energy(self) -> float:
@@ -213,8 +211,7 @@ class SegmentAudio:
         """The mean square of each frame of 20 ms without digital silence, every 10 ms, at least -120 dBFS."""
         power = self.power[self.inside]
         following = np.minimum(self._frames + 1, len(power) - 1)
-        found: Numbers = np.maximum((power[self._frames] + power[following]) / 2, NOTHING)
-        return found
+        return np.maximum((power[self._frames] + power[following]) / 2, NOTHING)
 
     @cached_property
     def _speech(self) -> tuple[Bools, Bools]:
@@ -341,6 +338,5 @@ def _without_short(where: Bools, longest: int) -> Bools:
     runs = runs_of(where)
     length = runs[:, 1] - runs[:, 0]
     found = np.zeros(len(where), dtype=bool)
-    kept = np.repeat(length > longest, length)
-    found[where] = kept
+    found[where] = np.repeat(length > longest, length)
     return found

@@ -1,4 +1,4 @@
-"""Convert tables, columns and ids of pandas or polars, which all public functions take, to polars; pandas is imported late."""
+"""Tables, columns and ids of pandas (imported late) or polars, which all public functions take, as polars; streamed tables."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     Column = pl.Series | pd.Series[Any]
 else:
     Frame, Column = pl.DataFrame, pl.Series
+
+_ROW = "\0row"  # a column with the row number, from 0, of a streamed table
 
 Ids = Iterable[str] | Frame
 """Segment ids: strings, a pandas or polars Series of them, or a table with a column `segment_id`."""
@@ -89,3 +91,12 @@ def _column(name: str, values: "pd.Series[Any]") -> pl.Series:
     elif isinstance(found.dtype, pl.Categorical | pl.Enum):
         found = found.cast(pl.String)
     return found.alias(name)
+
+
+def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyFrame:
+    """Return a table with columns that are in memory; polars' own concat may read far ahead on one side."""
+
+    def at(held: pl.Series) -> pl.Expr:
+        return pl.col(_ROW).map_batches(held.gather, return_dtype=held.dtype, is_elementwise=True).alias(held.name)
+
+    return segments.with_row_index(_ROW).with_columns(at(held) for held in values).drop(_ROW)

@@ -3,13 +3,18 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
 
+from nbaudio.core.dataframes import with_values
+
 #: Names that Windows reserves for devices, whatever follows the first dot.
 RESERVED_DEVICE_NAMES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+RowHashes = Callable[[pl.Series, str], pl.Series]
+"""Returns `hash_column` of the ids of some rows of a table, by their ascending numbers, and a salt."""
+
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,119}")
 
 
@@ -36,3 +41,18 @@ def clip_file_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str
         return f"{cleaned}-{hashlib.sha256(segment_id.encode()).hexdigest()[:16]}.{ending}"
 
     return [name(segment_id) for segment_id in segment_ids]
+
+
+def row_hashes(segments: pl.LazyFrame) -> RowHashes:
+    """Return a function that hashes the ids of rows without holding the ids."""
+    ids = segments.select("segment_id")
+
+    def hashes(rows: pl.Series, salt: str) -> pl.Series:
+        places = rows.to_numpy()
+        wanted = np.zeros(int(places[-1]) + 1 if len(places) else 0, dtype=np.bool_)
+        wanted[places] = True
+        some = with_values(ids.head(len(wanted)), [pl.Series("wanted", wanted)]).filter("wanted").select("segment_id")
+        parts = [hash_column(part["segment_id"], salt) for part in some.collect_batches(maintain_order=True)]
+        return pl.concat([pl.Series("hash", dtype=pl.UInt64), *parts])
+
+    return hashes

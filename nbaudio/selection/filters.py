@@ -8,11 +8,11 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.conditions import condition_error, parse_condition
+from nbaudio.core.dataframes import with_values
 from nbaudio.core.tables import RECORDINGS, conform, seconds_column, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import Parameters
-from nbaudio.selection.row_values import with_values
 from nbaudio.selection.size_budget import MICROSECONDS
 from nbaudio.selection.splits import usable_keys
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core.dataframes import with_values
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import in_training, is_held_out, ordered_splits, split_role
 from nbaudio.core.tables import EARLIER_SPLITS, GROUPING_RULES, SPLITS
 from nbaudio.selection.leakage import GROUPS, SENTENCE
-from nbaudio.selection.row_values import with_values
 from nbaudio.text.near_duplicates import sentences
 
 _OWN = ("segment_id", "split", "sentence")

@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core import tables
-from nbaudio.core.dataframes import Frame, as_polars
+from nbaudio.core.dataframes import Frame, as_polars, with_values
 from nbaudio.core.errors import InputError
+from nbaudio.core.hashing import RowHashes, row_hashes
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import in_training, split_role
 from nbaudio.core.tables import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform, without_audio
@@ -28,7 +29,6 @@ from nbaudio.selection.given_splits import KEYS as GIVEN_BY
 from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits, splits_name
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
-from nbaudio.selection.row_values import RowHashes, row_hashes, with_values
 from nbaudio.selection.select_report import count_reasons, reasons_of, select_report
 from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
 from nbaudio.selection.splits import Target, assign_splits

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core.dataframes import with_values
 from nbaudio.core.report import Report, fact_key
 from nbaudio.core.source_splits import in_training, is_held_out, listed_splits, ordered_splits, split_role
 from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, seconds_column, without_audio
@@ -14,7 +15,6 @@ from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
-from nbaudio.selection.row_values import with_values
 from nbaudio.selection.size_budget import MICROSECONDS, PCM
 from nbaudio.storage.urls import is_url
 

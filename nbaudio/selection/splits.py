@@ -13,9 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.hashing import hash_column
+from nbaudio.core.hashing import RowHashes, hash_column
 from nbaudio.core.tables import SPLITS
-from nbaudio.selection.row_values import RowHashes
 from nbaudio.selection.size_budget import MICROSECONDS
 
 Numbers = NDArray[Any]
