@@ -17,7 +17,7 @@ from nbaudio.core.dataframes import Frame, as_polars, with_values
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import RowHashes, row_hashes
 from nbaudio.core.report import Report
-from nbaudio.core.source_splits import in_training, split_role
+from nbaudio.core.source_splits import in_training
 from nbaudio.core.tables import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform, without_audio
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.risk import freeze
@@ -28,10 +28,9 @@ from nbaudio.selection.fixed_splits import FixedSplits, fixed_splits
 from nbaudio.selection.given_splits import KEYS as GIVEN_BY
 from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits, splits_name
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
-from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
+from nbaudio.selection.parameters import MIN_SIMILARITY, Parameters
 from nbaudio.selection.select_report import count_reasons, reasons_of, select_report
 from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
-from nbaudio.selection.splits import Target, assign_splits
 from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
@@ -207,7 +206,7 @@ def decide(
         told = with_values(segments.select("segment_id"), judged)
         _check_gold(_collect(told.filter(is_one_of(gold)))["reason"], parameters, fixed)
     try:
-        grouping = _grouping(fit, parameters, fixed, budget, hashes)
+        grouping = choose_grouping(fit, parameters, fixed, budget, hashes)
     except InputError as error:
         out = reasons_of(count_reasons(judged["reason"]), parameters)
         raise InputError(f"{error}" + (f"; of {len(judged):,} segments the filters reject {out}" if out else "")) from error
@@ -221,53 +220,6 @@ def decide(
     if budget:
         fit = _within_budget(fit, budget, parameters.seed, hashes, has_earlier=len(fixed.earlier) > 0)
     return *_decisions(segments, judged, fit.select("split", "reason", "barred")), grouping
-
-
-def _grouping(
-    fit: pl.DataFrame, parameters: Parameters, fixed: FixedSplits, budget: Budget | None, hashes: RowHashes
-) -> Grouping:
-    """Divide the segments that pass the filters into splits."""
-    default = len(fit)
-    if budget and default:
-        default = default * min(budget.limit, budget.total(fit)) // budget.total(fit)
-    rest = fit.filter(pl.col("fixed").is_null()) if fixed.is_any else fit
-    is_gold = rest["is_gold"] if parameters.gold else None
-    missing = still_needed(fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed)
-    optional = [name for name in HELD_OUT if getattr(parameters, name) is None and fixed.is_any]
-
-    def divide_by(keys: Sequence[str]) -> pl.DataFrame:
-        divided = assign_splits(
-            rest,
-            keys=keys,
-            targets=missing,
-            seed=parameters.seed,
-            gold=is_gold,
-            may_hold_out=rest["may_hold_out"],
-            preset={key: fixed.preset(key) for key in keys if fixed.is_any},
-            optional=optional,
-            hashes=hashes,
-        )
-        if fixed.is_any:
-            divided = fit.select("row", "fixed").join(
-                divided.with_columns(rest["row"]), on="row", how="left", maintain_order="left"
-            )
-            divided = divided.select(pl.coalesce("fixed", "split").alias("split"), "reason")
-        elif divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
-            raise InputError(
-                f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
-                "group by fewer or other columns, or request less (dev=0, test=0)"
-            )
-        return divided
-
-    def lost_share(divided: pl.DataFrame) -> float:
-        kept = divided["reason"].is_null()
-        if not budget:
-            return int((~kept).sum()) / max(len(fit), 1)
-        # Losses are made up for by other segments, as long as there are more than fit into the budget.
-        room = min(budget.limit, budget.total(fit))
-        return (room - min(room, budget.total(fit, kept))) / max(room, 1)
-
-    return choose_grouping(fit, parameters.group_by, divide_by=divide_by, lost_share=lost_share)
 
 
 def _within_budget(fit: pl.DataFrame, budget: Budget, seed: int, hashes: RowHashes, *, has_earlier: bool) -> pl.DataFrame:
@@ -311,22 +263,3 @@ def _check_gold(reasons: pl.Series, parameters: Parameters, fixed: FixedSplits) 
             "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
             + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
         )
-
-
-def still_needed(
-    fit: pl.DataFrame, parameters: Parameters, *, default: int, gold: pl.Series | None, fixed: FixedSplits
-) -> dict[str, Target]:
-    """Return what test and dev need besides fixed segments; full if less than the longest is missing; `gold` is for the rest."""
-    needed = {}
-    names = fit["fixed"].unique().drop_nulls().cast(pl.String)
-    for name in HELD_OUT:
-        own = fit.filter(pl.col("fixed").is_in([one for one in names if split_role(one) == name]))
-        more = 0 if name in fixed.given_roles() else default - len(own)
-        more = more if gold is None or name != "test" else int(gold.sum())
-        target = parameters.target(name, default=len(own) + max(more, 0))
-        have, spare = len(own), 1
-        if target.unit == "micros":
-            have, spare = int(own["micros"].sum()), fit.select(pl.col("micros").max().fill_null(0)).item()
-        missing = target.amount - have
-        needed[name] = target._replace(amount=0 if fixed.is_any and missing < spare else max(missing, 0))
-    return needed
