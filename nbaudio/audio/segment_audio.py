@@ -21,16 +21,13 @@ _BANDS_HZ = (100, 200, 300, 420, 560, 720, 920, 1150, 1430, 1770, 2180, 2680, 32
 _DIVERGENCE_DB = 3.5  # of speech from noise, mean over the bands
 _SPEECH_DB = 35.0  # speech is at most so much below the loudest frame
 LOUD_DB = 30.0  # the same for frames that count for SNR and bandwidth
-_QUIET_PART = 10  # one of so many frames is the noise floor
+QUIET_PART = 10  # one of so many frames is the noise floor
 _SHORTEST_SPEECH, _LONGEST_GAP = 4, 10  # hops
-_CUT_HOPS = 2  # on each side of a boundary that speech runs through
-_ABRUPT_DB = 20.0  # below the loudest frame: speech that begins or ends so loud is cut off
 EQUAL = 1e-6  # of full scale, -120 dBFS: samples that differ less are equal
 _SHORTEST_SILENCE = 2  # hops
 NOTHING = 1e-12  # the least power, -120 dBFS
 _BLOCK = 1 << 16  # samples that are summed at once
 _MOST_OFFSET = 1e-3
-FEWEST_CLIPPED = 6  # samples at a rail
 _SPECTRUM_S, _MOST_SPECTRA = 0.03, 16
 
 
@@ -73,10 +70,14 @@ class SegmentAudio:
     def _mixed(self, by_channel: Samples) -> Samples:
         return self._summed(by_channel) * self._unit
 
+    def mixed(self, start: int, stop: int) -> Samples:
+        """Return samples [start, stop), counted from the start of the segment, in the channel that is cut."""
+        return self._mixed(_by_channel(self.window[self.before + start : self.before + stop]))
+
     @cached_property
     def samples(self) -> Samples:
         """The samples of the segment in the channel that is cut."""
-        return self._mixed(_by_channel(self.window[self.before : self.before + self.num_samples]))
+        return self.mixed(0, self.num_samples)
 
     @cached_property
     def _hops(self) -> _Hops:
@@ -126,18 +127,6 @@ class SegmentAudio:
         return np.stack([self._hops.highest, -self._hops.lowest])
 
     @cached_property
-    def rails(self) -> list[Samples]:
-        """The samples, where the maximum occurs six times or more; and with the sign reversed, where the minimum does."""
-        found = []
-        for sign, highest in zip((1, -1), self.extremes[:, self.inside], strict=True):
-            near = np.flatnonzero(highest >= highest.max() - EQUAL)
-            starts = self.before + near[:FEWEST_CLIPPED] * self.hop
-            parts = [sign * self._mixed(_by_channel(self.window[start : start + self.hop])) for start in starts.tolist()]
-            if sum(int(np.count_nonzero(part >= highest.max() - EQUAL)) for part in parts) >= FEWEST_CLIPPED:
-                found.append(sign * self.samples)
-        return found
-
-    @cached_property
     def is_constant(self) -> Bools:
         """Which hops, with context, hold equal samples."""
         found: Bools = self.extremes.sum(axis=0) <= EQUAL
@@ -160,15 +149,14 @@ class SegmentAudio:
     @cached_property
     def dc_offset(self) -> float:
         """The mean of what is not digital silence."""
-        total = float(self._hops.total[self.inside].sum(dtype=np.float64)) + float(self._rest.sum(dtype=np.float64))
+        total = float(self._hops.total[self.inside].sum(dtype=np.float64)) + float(self.rest.sum(dtype=np.float64))
         total -= sum(float(self.samples[start:stop].sum(dtype=np.float64)) for start, stop in self.silent_runs)
         return total / max(1, self.num_samples - self.num_silent)
 
     @cached_property
-    def _rest(self) -> Samples:
+    def rest(self) -> Samples:
         """What is left of the segment after whole hops."""
-        whole = (self.inside.stop - self.inside.start) * self.hop
-        return self._mixed(_by_channel(self.window[self.before + whole : self.before + self.num_samples]))
+        return self.mixed((self.inside.stop - self.inside.start) * self.hop, self.num_samples)
 
     @cached_property
     def is_live(self) -> Bools:
@@ -189,15 +177,8 @@ class SegmentAudio:
         """The sum of squares of the samples without DC; digital silence counts as zero."""
         runs = ((float(self.samples[start]), stop - start) for start, stop in self.silent_runs.tolist())
         silent = sum((value - self.dc_offset) ** 2 * length for value, length in runs)
-        rest = np.square(self._rest - self.dc_offset).sum(dtype=np.float64)
+        rest = np.square(self.rest - self.dc_offset).sum(dtype=np.float64)
         return float(self.power[self.inside].sum() * self.hop + rest - silent)
-
-    @cached_property
-    def peak(self) -> float:
-        """The largest distance of a sample from DC."""
-        highest, lowest = self.extremes[:, self.inside].max(axis=1)
-        rest = np.abs(self._rest - self.dc_offset).max(initial=0)
-        return max(float(highest) - self.dc_offset, float(lowest) + self.dc_offset, float(rest))
 
     @cached_property
     def _frames(self) -> Ints:
@@ -214,32 +195,24 @@ class SegmentAudio:
         return np.maximum((power[self._frames] + power[following]) / 2, NOTHING)
 
     @cached_property
-    def _speech(self) -> tuple[Bools, Bools]:
-        """Which hops, with context, are speech: by themselves; and without bursts and short gaps."""
-        factor = self.decimation
+    def speech(self) -> Bools:
+        """Which hops, with context, are speech: by themselves; and without bursts and short gaps; shape (2, hops)."""
+        within, factor, size = np.flatnonzero(self.is_live[self.inside]) + self.inside.start, self.decimation, _SPEECH_FRAME
+        if not len(within):
+            return np.zeros((2, len(self.is_live)), dtype=bool)
         slow = self._hops.slow / np.float32(factor) - np.float32(self.dc_offset)
-        alone = _speech_hops(slow, self.rate / factor, self.hop // factor, self.is_live, self.inside)
-        return alone, _without_gaps(alone)
-
-    @cached_property
-    def is_speech(self) -> Bools:
-        """Which hops of the segment are speech."""
-        return self._speech[1][self.inside]
-
-    @cached_property
-    def is_cut(self) -> tuple[bool, bool]:
-        """Whether speech runs through the start, and through the end."""
-        alone, first, stop = self._speech[0], self.inside.start, self.inside.stop
-        loud = self.power >= self.power[self.inside].max() / 10 ** (_ABRUPT_DB / 10)
-
-        def is_cut(inside: slice, outside: slice, edge: int) -> bool:
-            if not alone[inside].all():
-                return False
-            # At the edge of the recording, only an abrupt start or end shows that something is missing.
-            return bool(alone[outside].all() if len(alone[outside]) == _CUT_HOPS else loud[edge])
-
-        start = is_cut(slice(first, first + _CUT_HOPS), slice(max(0, first - _CUT_HOPS), first), first)
-        return start, is_cut(slice(max(first, stop - _CUT_HOPS), stop), slice(stop, stop + _CUT_HOPS), stop - 1)
+        x, hop = np.pad(slow, (size // 2, size // 2 + size)), self.hop // factor
+        spectra = _power_spectra(np.lib.stride_tricks.sliding_window_view(x, size)[hop // 2 :: hop][: len(self.is_live)])
+        edges = np.clip(np.array(_BANDS_HZ) * size / (self.rate / factor), 1, size // 2).round().astype(int)
+        bands = np.add.reduceat(spectra, edges, axis=1)[:, :-1] / np.float32(size**2) + np.float32(NOTHING)
+        total = np.where(self.is_live, bands.sum(axis=1, dtype=np.float64), 0.0)
+        quiet = within[np.argsort(total[within], kind="stable")[: -(-len(within) // QUIET_PART)]]
+        above = 10 * np.log10(np.maximum(bands / bands[quiet].mean(axis=0), 1).prod(axis=1, dtype=np.float64)) / bands.shape[1]
+        divergence = np.convolve(above, np.ones(3) / 3)[1:-1]
+        # Speech is near the loudest, with another spectrum than the quietest tenth.
+        is_near = total >= total[within].max() / 10 ** (_SPEECH_DB / 10)
+        alone = self.is_live & is_near & (divergence >= _DIVERGENCE_DB)
+        return np.stack([alone, _without_gaps(alone)])
 
     @cached_property
     def spectrum(self) -> tuple[Numbers, Numbers] | None:
@@ -287,31 +260,6 @@ def _pairs_of(channels: int) -> list[tuple[int, int]]:
 def runs_of(where: Bools) -> Ints:
     """Return where runs of true values begin, and one past their ends; shape (runs, 2)."""
     return np.flatnonzero(np.diff(where, prepend=False, append=False)).reshape(-1, 2)
-
-
-def quietest(power: Numbers) -> float:
-    """Return the mean of the lowest tenth."""
-    count = -(-len(power) // _QUIET_PART)
-    return float(np.partition(power, count - 1)[:count].mean())
-
-
-def _speech_hops(slow: Samples, rate: float, hop: int, is_live: Bools, inside: slice) -> Bools:
-    """Return which hops of samples at a low rate are speech: near the loudest, with another spectrum than the quietest tenth."""
-    size = _SPEECH_FRAME
-    x = np.pad(slow, (size // 2, size // 2 + size))
-    spectra = _power_spectra(np.lib.stride_tricks.sliding_window_view(x, size)[hop // 2 :: hop][: len(is_live)])
-    edges = np.clip(np.array(_BANDS_HZ) * size / rate, 1, size // 2).round().astype(int)
-    bands = np.add.reduceat(spectra, edges, axis=1)[:, :-1] / np.float32(size**2) + np.float32(NOTHING)
-    total = np.where(is_live, bands.sum(axis=1, dtype=np.float64), 0.0)
-    within = np.flatnonzero(is_live[inside]) + inside.start
-    if not len(within):
-        return np.zeros(len(is_live), dtype=bool)
-    quiet = within[np.argsort(total[within], kind="stable")[: -(-len(within) // _QUIET_PART)]]
-    above = 10 * np.log10(np.maximum(bands / bands[quiet].mean(axis=0), 1).prod(axis=1, dtype=np.float64)) / bands.shape[1]
-    divergence = np.convolve(above, np.ones(3) / 3)[1:-1]
-    is_near = total >= total[within].max() / 10 ** (_SPEECH_DB / 10)
-    found: Bools = is_live & is_near & (divergence >= _DIVERGENCE_DB)
-    return found
 
 
 def _power_spectra(frames: Samples) -> Samples:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nbaudio.audio.recordings import Recording, read_around
-from nbaudio.audio.segment_audio import EQUAL, FEWEST_CLIPPED, LOUD_DB, NOTHING, Bools, Samples, SegmentAudio, quietest, runs_of
+from nbaudio.audio.segment_audio import EQUAL, LOUD_DB, NOTHING, QUIET_PART, Bools, Samples, SegmentAudio, runs_of
 from nbaudio.core.errors import AudioError
 
 Value = float | bool | None
@@ -18,6 +18,9 @@ VERSION = 1
 
 _CONTEXT_S = 0.2  # seconds that are read before and after a segment, where the recording has them
 _MOST_STEP = 0.04  # of the rail: the largest quantization step, that of 8-bit codes
+_FEWEST_CLIPPED = 6  # samples at a rail
+_CUT_HOPS = 2  # on each side of a boundary that speech runs through
+_ABRUPT_DB = 20.0  # below the loudest frame: speech that begins or ends so loud is cut off
 _DEAD_POWER = 1e-8  # -80 dBFS
 _BAND_HZ, _EDGE_HZ, _EDGE_FROM_HZ = 100.0, 400.0, 1000.0
 _BAND_DB, _EDGE_DB = 60.0, 18.0
@@ -30,11 +33,23 @@ def _db(power: float) -> float:
 def _levels(audio: SegmentAudio) -> tuple[Value, ...]:
     if audio.num_silent == audio.num_samples:
         return None, None, None
-    return _db(audio.energy / audio.num_samples), _db(audio.peak**2), audio.dc_offset
+    highest, lowest = audio.extremes[:, audio.inside].max(axis=1)
+    rest = np.abs(audio.rest - audio.dc_offset).max(initial=0)
+    peak = max(float(highest) - audio.dc_offset, float(lowest) + audio.dc_offset, float(rest))
+    return _db(audio.energy / audio.num_samples), _db(peak**2), audio.dc_offset
 
 
 def _clipping(audio: SegmentAudio) -> tuple[Value, ...]:
-    return (None if audio.num_silent == audio.num_samples else sum(map(_at_rail, audio.rails)) / audio.num_samples,)
+    if audio.num_silent == audio.num_samples:
+        return (None,)
+    clipped = 0
+    for sign, highest in zip((1, -1), audio.extremes[:, audio.inside], strict=True):
+        near = np.flatnonzero(highest >= highest.max() - EQUAL)[:_FEWEST_CLIPPED] * audio.hop
+        parts = [sign * audio.mixed(start, start + audio.hop) for start in near.tolist()]
+        # Only where the maximum occurs often enough, all samples are looked at.
+        if sum(int(np.count_nonzero(part >= highest.max() - EQUAL)) for part in parts) >= _FEWEST_CLIPPED:
+            clipped += _at_rail(sign * audio.samples)
+    return (clipped / audio.num_samples,)
 
 
 def _at_rail(x: Samples) -> int:
@@ -52,13 +67,14 @@ def _at_rail(x: Samples) -> int:
     sides = np.clip(np.stack([runs[:, 0] - away, runs[:, 1] - 1 + away]), 0, len(x) - 1)
     is_flat = (rail - x[sides]).max(axis=0) > ((half + away + 0.5) / half) ** 2 * step + EQUAL
     count = int((runs[is_flat, 1] - runs[is_flat, 0]).sum())
-    return count if count >= FEWEST_CLIPPED else 0
+    return count if count >= _FEWEST_CLIPPED else 0
 
 
 def _noise(audio: SegmentAudio) -> tuple[Value, ...]:
     if not len(power := audio.frame_power):
         return None, None
-    floor = _db(quietest(power))
+    count = -(-len(power) // QUIET_PART)
+    floor = _db(float(np.partition(power, count - 1)[:count].mean()))
     return _db(power[power >= power.max() / 10 ** (LOUD_DB / 10)].mean()) - floor, floor
 
 
@@ -95,11 +111,22 @@ def _correlation(audio: SegmentAudio) -> tuple[Value, ...]:
 
 
 def _speech(audio: SegmentAudio) -> tuple[Value, ...]:
-    hops = np.flatnonzero(audio.is_speech)
+    alone, is_speech = audio.speech[0], audio.speech[1][audio.inside]
+    hops, first, stop = np.flatnonzero(is_speech), audio.inside.start, audio.inside.stop
     if not len(hops):
         return 0.0, None, None, False, False
     trailing = max(0.0, audio.num_samples / audio.rate - (hops[-1] + 1) * audio.hop_s)
-    return len(hops) / len(audio.is_speech), hops[0] * audio.hop_s, trailing, *audio.is_cut
+    loud = audio.power >= audio.power[audio.inside].max() / 10 ** (_ABRUPT_DB / 10)
+
+    def is_cut(inside: slice, outside: slice, edge: int) -> bool:
+        if not alone[inside].all():
+            return False
+        # At the edge of the recording, only an abrupt start or end shows that something is missing.
+        return bool(alone[outside].all() if len(alone[outside]) == _CUT_HOPS else loud[edge])
+
+    cut_start = is_cut(slice(first, first + _CUT_HOPS), slice(max(0, first - _CUT_HOPS), first), first)
+    cut_end = is_cut(slice(max(first, stop - _CUT_HOPS), stop), slice(stop, stop + _CUT_HOPS), stop - 1)
+    return len(hops) / len(is_speech), hops[0] * audio.hop_s, trailing, cut_start, cut_end
 
 
 class Signal(NamedTuple):
@@ -152,4 +179,4 @@ def window_signals(recording: Recording, start: int, stop: int, channel: str, *,
 def speech_frames(samples: Samples, rate: int) -> tuple[Bools, float]:
     """Return which frames of one channel, shape (samples,), are speech, and the seconds of a frame (about 0.01)."""
     audio = SegmentAudio(samples[:, None], "left", rate, len(samples), 0)
-    return audio.is_speech, audio.hop_s
+    return audio.speech[1][audio.inside], audio.hop_s

@@ -108,15 +108,6 @@ class Draws:
                     unseen[stratum] -= 1
         return found
 
-    @cached_property
-    def average_weight(self) -> Array:
-        """The number of items that each draw stands for, on average over its round and stratum."""
-        found = np.zeros(len(self.item))
-        for number, frame in enumerate(self.frames):
-            own = self.round == number
-            found[own] = (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
-        return found
-
     def worth(self, value: Array, *, upper: bool) -> Array:
         """Return what each draw counts for: for lower bounds, replaced items count for nothing."""
         return np.where(self.valid | (self.replaced & self.first) if upper else self.valid, value[self.item], 0.0)
@@ -138,7 +129,10 @@ class Draws:
 
     def faulty_share(self, value: Array, rounds: Sequence[int] | None = None) -> tuple[float, float] | None:
         """Return the estimated share of the value that is wrong or unsure (Hajek, 1971) and its standard error, or None."""
-        weight = self.average_weight * self.worth(value, upper=True)
+        weight = self.worth(value, upper=True)
+        for number, frame in enumerate(self.frames):  # the number of items that each draw stands for, on average
+            own = self.round == number
+            weight[own] *= (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
         weight = weight if rounds is None else weight * np.isin(self.round, rounds)
         every = float(weight.sum())
         if every <= 0:

@@ -75,7 +75,6 @@ def select_report(
     warnings = [
         *_data_warnings(groups, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
         *_split_warnings(groups, parameters, taken, fixed),
-        *_size_warnings(groups.filter(pl.col("fixed") == pl.col("split")), parameters),
         *fixed_warnings,
         *_decision_warnings(chosen, parameters, by_hand),
         *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
@@ -170,7 +169,7 @@ def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
 
 
 def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int], fixed: FixedSplits) -> Iterator[str]:
-    """Warn of splits that are empty though they were requested, or from which reviews removed many segments, with the causes."""
+    """Warn of splits that are empty though requested, lost many segments to reviews, or have more fixed ones than requested."""
     sizes: dict[str | None, int] = dict(groups.group_by("split").agg(pl.sum("segments")).iter_rows())
     splits = ordered_splits(sizes)
     out = reasons_of(_reasons(groups), parameters, taken)
@@ -182,6 +181,7 @@ def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping
     elif reviewed >= _MUCH_REVIEWED * (train + reviewed):
         yield f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_listed(taken)})"
     fit = _number(groups.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)))
+    kept = groups.filter(pl.col("fixed") == pl.col("split"))
     for split in HELD_OUT:
         target = parameters.target(split, default=1)
         if train and split not in {split_role(name) for name in splits} and target.amount:
@@ -190,16 +190,11 @@ def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping
             if by_default and fixed.is_any:
                 why = "nothing is left for it beside the segments whose split is fixed"
             yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, such as --{split} 10"
-
-
-def _size_warnings(kept: pl.DataFrame, parameters: Parameters) -> Iterator[str]:
-    """Warn of splits of which more is `kept` because it is fixed than was requested."""
-    for name in HELD_OUT:
-        own = kept.filter(pl.col("split").is_in([split for split in kept["split"].unique() if split_role(split) == name]))
-        target = parameters.target(name, default=_number(own))
+        own = kept.filter(pl.col("split").is_in([name for name in splits if split_role(name) == split]))
+        target = parameters.target(split, default=_number(own))
         have = target._replace(amount=_number(own) if target.unit == "segments" else int(own["micros"].sum()))
         if have.amount > target.amount:
-            yield f"{name}: {target} requested, but {have} are fixed, and stay"
+            yield f"{split}: {target} requested, but {have} are fixed, and stay"
 
 
 def _data_warnings(groups: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> Iterator[str]:
