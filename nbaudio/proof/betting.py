@@ -314,7 +314,10 @@ class _Book:
         for step in range(_STEPS if wants.any() else 1):
             at = np.where((low < at) & (at < high) & (step < _NEWTON_STEPS), at, (low + high) / 2)
             stake = np.exp(at)[:, None] * scale
-            share, root = _allocated(stake, rates, sign)
+            # The q with ``sign (q - p) / (q (1 - q)) = stake``, the closest rate to p at these odds.
+            part = 1 - sign * stake
+            root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, _TINY))
+            share = np.minimum(2 * rates / np.maximum(part + root, _TINY), 1.0)
             got = share @ self.value
             away, other = (np.maximum(each, _TINY) for each in (sign * (got - expected), total - got if sign > 0 else got))
             error = np.log(away / other * beyond / apart)
@@ -331,10 +334,3 @@ class _Book:
         right = np.log(np.maximum(1 + sign * stake * self._scale * share, _TINY))
         wrong = np.log(np.maximum(1 + sign * stake * self._scale * (share - 1), _TINY))
         return float(chance @ (rates * wrong + (1 - rates) * right)), float(chance @ right)
-
-
-def _allocated(stake: Array, rates: Array, sign: float) -> tuple[Array, Array]:
-    """Return the q with ``sign (q - p) / (q (1 - q)) = stake``, elementwise: the closest rate to p at these odds; and a root."""
-    part = 1 - sign * stake
-    root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, _TINY))
-    return np.minimum(2 * rates / np.maximum(part + root, _TINY), 1.0), root

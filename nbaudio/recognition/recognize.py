@@ -3,7 +3,7 @@
 import json
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -95,7 +95,9 @@ def recognize(
     facts, segments = recording_facts(workspace.recordings), with_audio(workspace)
     segments = segments.with_columns(clip_keys(segments, facts, RECOGNIZED))
     ledger = workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl"
-    held = _held(ledger, recognizer.version, set(segments["clip_key"]))
+    lines, keys = parse_lines(ledger.read_bytes()) if ledger.exists() else (), set(segments["clip_key"])
+    own = (line for line in lines if line.get("version") == recognizer.version and isinstance(line.get("text"), str))
+    held = {line["clip_key"]: line["text"] for line in own if str(line.get("clip_key")) in keys}
     windows = cut_windows(segments.filter(~pl.col("clip_key").is_in([*held])), facts, RECOGNIZED)
     hours = float(windows["seconds"].sum()) / 3600
     texts, failures = dict[str, str](), dict[str, str]()
@@ -130,12 +132,6 @@ def recognize(
     report = Report("recognize", shown, problems=first_lines(problems, str(tables.table_path(workspace, table))))
     workspace.save_report("recognize", report.to_dict())
     return report
-
-
-def _held(ledger: Path, version: str, keys: Set[str]) -> dict[str, str]:
-    lines = parse_lines(ledger.read_bytes()) if ledger.exists() else ()
-    own = (line for line in lines if line.get("version") == version and isinstance(line.get("text"), str))
-    return {line["clip_key"]: line["text"] for line in own if str(line.get("clip_key")) in keys}
 
 
 def _lines(version: str, texts: Iterable[tuple[str, str]]) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.dataframes import Frame, as_polars, with_values
 from nbaudio.core.errors import InputError
-from nbaudio.core.hashing import RowHashes, row_hashes
+from nbaudio.core.hashing import row_hashes
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import in_training
 from nbaudio.core.tables import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform, without_audio
@@ -26,11 +26,12 @@ from nbaudio.review.state import ReviewState, reviewed_by_review
 from nbaudio.selection.filters import filtered, is_one_of
 from nbaudio.selection.fixed_splits import FixedSplits, fixed_splits
 from nbaudio.selection.given_splits import KEYS as GIVEN_BY
-from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits, splits_name
+from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.parameters import MIN_SIMILARITY, Parameters
 from nbaudio.selection.select_report import count_reasons, reasons_of, select_report
-from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
+from nbaudio.selection.size_budget import PCM, measure_clip_size, over_budget
+from nbaudio.storage.urls import redact_url
 from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
@@ -107,7 +108,7 @@ def select(
         max_duration=max_duration,
         min_duration=min_duration,
         where=(where,) if isinstance(where, str) else tuple(where),
-        splits=splits_name(splits),
+        splits=redact_url(str(splits)) if isinstance(splits, str | Path) else None if splits is None else "table",
         hours=hours,
         disk=disk,
         dev=dev,
@@ -204,7 +205,16 @@ def decide(
     budget, hashes = parameters.budget(), row_hashes(segments)
     if parameters.gold:
         told = with_values(segments.select("segment_id"), judged)
-        _check_gold(_collect(told.filter(is_one_of(gold)))["reason"], parameters, fixed)
+        gold_reasons = _collect(told.filter(is_one_of(gold)))["reason"]
+        if "test" in fixed.given_roles():
+            given = f"test is given by splits={parameters.splits}, and gold would fill it"
+            raise InputError(f"gold: {given}; leave one of the two out")
+        if gold_reasons.null_count() == 0:
+            out = reasons_of(count_reasons(gold_reasons), parameters)
+            raise InputError(
+                "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
+                + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
+            )
     try:
         grouping = choose_grouping(fit, parameters, fixed, budget, hashes)
     except InputError as error:
@@ -218,20 +228,16 @@ def decide(
         barred=is_train & fit["reviewed"],
     )
     if budget:
-        fit = _within_budget(fit, budget, parameters.seed, hashes, has_earlier=len(fixed.earlier) > 0)
+        kept, is_earlier = fit["reason"].is_null(), fit["earlier"].is_not_null()
+        used = budget.total(fit, kept & (~in_training(fit["split"]) | is_earlier) & ~fit["barred"])
+        # The size of an earlier version, if that leaves less than the longest segment takes.
+        if len(fixed.earlier) and budget.limit - used < fit.select(budget.cost.max()).item():
+            budget = budget._replace(limit=min(used, budget.limit))
+        first = pl.col("earlier").is_not_null(), pl.col("is_preferred")
+        over = over_budget(fit.filter(kept), budget, seed=parameters.seed, first=first, hashes=hashes)
+        is_over = pl.when(pl.col("row").is_in(over.implode())).then(pl.lit("over_budget", dtype=pl.Categorical))
+        fit = fit.with_columns(reason=is_over.otherwise("reason"))
     return *_decisions(segments, judged, fit.select("split", "reason", "barred")), grouping
-
-
-def _within_budget(fit: pl.DataFrame, budget: Budget, seed: int, hashes: RowHashes, *, has_earlier: bool) -> pl.DataFrame:
-    """Reject what exceeds the budget: the size of an earlier version if that leaves less than the longest segment takes."""
-    first = pl.col("earlier").is_not_null(), pl.col("is_preferred")
-    kept = fit["reason"].is_null()
-    used = budget.total(fit, kept & (~in_training(fit["split"]) | fit["earlier"].is_not_null()) & ~fit["barred"])
-    if has_earlier and budget.limit - used < fit.select(budget.cost.max()).item():
-        budget = budget._replace(limit=min(used, budget.limit))
-    over = over_budget(fit.filter(kept), budget, seed=seed, first=first, hashes=hashes)
-    is_over = pl.col("row").is_in(over.implode())
-    return fit.with_columns(reason=pl.when(is_over).then(pl.lit("over_budget", dtype=pl.Categorical)).otherwise("reason"))
 
 
 def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -251,15 +257,3 @@ def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) 
 
 def _collect(frame: pl.LazyFrame) -> pl.DataFrame:
     return frame.collect(engine="streaming")
-
-
-def _check_gold(reasons: pl.Series, parameters: Parameters, fixed: FixedSplits) -> None:
-    """Raise InputError if test is given, or no gold segment passes the filters; `reasons` are those of gold ones."""
-    if "test" in fixed.given_roles():
-        raise InputError(f"gold: test is given by splits={parameters.splits}, and gold would fill it; leave one of the two out")
-    if reasons.null_count() == 0:
-        out = reasons_of(count_reasons(reasons), parameters)
-        raise InputError(
-            "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
-            + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
-        )

@@ -43,8 +43,12 @@ def select_report(
     own = grouping.losses[grouping.columns]
     taken = _taken_by(left_out, reviews)
     fixed_facts, fixed_warnings = fixed.report(chosen, grouping.columns)
-    held_out = _held_out_in_train(kept)
-    by_split = [{"split": name, "segments": count} for name, count in (held_out or {}).items()]
+    held_out: dict[str, int] = {}  # the segments of train by the source's own held-out split
+    if has_splits := "source_split" in kept.columns:
+        train = kept.filter(in_training(kept["split"])).drop_nulls("source_split")
+        counts = train.group_by("source_split").agg(pl.sum("segments")).sort("source_split").iter_rows()
+        held_out = {name: number for name, number in counts if split_role(name) in HELD_OUT}
+    by_split = [{"split": name, "segments": count} for name, count in held_out.items()]
     facts: dict[str, Any] = {
         "segments": _number(groups),
         "kept": _number(kept),
@@ -54,7 +58,7 @@ def select_report(
         **fixed_facts,
         **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
         **({"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]} if taken else {}),
-        **({} if held_out is None else {"source_held_out_in_train": by_split}),
+        **({"source_held_out_in_train": by_split} if has_splits else {}),
         "leakage": {fact_key(check.removesuffix("_id")): shared for check, shared in leaks.select("check", "shared").iter_rows()},
         "lost_to_grouping": {"segments": _number(lost), "hours": _hours(lost), "share": own.share if own else 0.0},
         **({"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}),
@@ -157,15 +161,6 @@ def _taken_by(left_out: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[s
             taken[name] = number
         left -= ids
     return taken
-
-
-def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
-    """Count the segments of train by the source's own held-out split; None if the source has no splits."""
-    if "source_split" not in kept.columns:
-        return None
-    train = kept.filter(in_training(kept["split"])).drop_nulls("source_split")
-    counts = train.group_by("source_split").agg(pl.sum("segments")).sort("source_split").iter_rows()
-    return {name: number for name, number in counts if split_role(name) in HELD_OUT}
 
 
 def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int], fixed: FixedSplits) -> Iterator[str]:
