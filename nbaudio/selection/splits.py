@@ -293,7 +293,7 @@ class _Division:
         return fitting
 
     def _best_step(self, split: int, missing: float, weight: Numbers, every: Numbers) -> Numbers:
-        """Return the next values for `split`: one that completes units, or all of a new one, whichever adds most for its price."""
+        """Return next values for `split`: one that completes units, or all of a new one, whichever gains most for its price."""
         self.visits += self.members.nnz
         is_open = self.split == _OPEN
         num_open, num_within = self.members @ is_open, self.members @ (self.split == split)
