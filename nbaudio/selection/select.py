@@ -94,7 +94,8 @@ def select(
         >>> select(workspace, dev=0, test=0).facts["rejected"]
         {'below_similarity': 1}
     """
-    workspace = Workspace.open(workspace)
+    given = {**locals()}
+    workspace = Workspace.open(given.pop("workspace"))
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
     columns = tuple(filter(None, map(str.strip, names)))
     recordings, segments = workspace.recordings, tables.scan(workspace)
@@ -103,20 +104,11 @@ def select(
         columns = fixed.columns
     tuned = workspace.threshold
     least = next((value for value in (min_similarity, tuned) if value is not None), MIN_SIMILARITY)
-    parameters = Parameters(
-        min_similarity=least,
-        max_duration=max_duration,
-        min_duration=min_duration,
-        where=(where,) if isinstance(where, str) else tuple(where),
-        splits=redact_url(str(splits)) if isinstance(splits, str | Path) else None if splits is None else "table",
-        hours=hours,
-        disk=disk,
-        dev=dev,
-        test=test,
-        group_by=None if columns == (AUTO,) else columns,
-        seed=seed,
-        gold=gold,
-    )
+    given |= {"min_similarity": least, "where": (where,) if isinstance(where, str) else tuple(where)}
+    given |= {"splits": None if splits is None else "table", "group_by": None if columns == (AUTO,) else columns}
+    if isinstance(splits, str | Path):
+        given["splits"] = redact_url(str(splits))
+    parameters = Parameters(**given)
     if disk is not None and (root := workspace.audio) and not without_audio(recordings):
         sample = _sample(recordings, segments, parameters)
         parameters = replace(parameters, clip_size=measure_clip_size(sample, root) or PCM)

@@ -41,7 +41,12 @@ def select_report(
     decided = by_hand["decision"].cast(pl.String).value_counts().sort("decision")
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
-    taken = _taken_by(left_out, reviews)
+    # The segments that each review keeps out of train; a segment of several reviews counts for the first.
+    left, taken = set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"]), dict[str, int]()
+    for name, ids in reviews.items():
+        if number := len(left & ids):
+            taken[name] = number
+        left -= ids
     fixed_facts, fixed_warnings = fixed.report(chosen, grouping.columns)
     held_out: dict[str, int] = {}  # the segments of train by the source's own held-out split
     if has_splits := "source_split" in kept.columns:
@@ -150,17 +155,6 @@ def _decision_warnings(chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl
     if below := accepted.filter(pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)).height:
         held = f"{below:,} segments below min_similarity {least:g} are in, accepted by hand"
         yield f"{held}: evidence covers those at or above it"
-
-
-def _taken_by(left_out: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:
-    """Count the segments that each review keeps out of train; a segment of several reviews counts for the first."""
-    left = set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"])
-    taken = {}
-    for name, ids in reviews.items():
-        if number := len(left & ids):
-            taken[name] = number
-        left -= ids
-    return taken
 
 
 def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int], fixed: FixedSplits) -> Iterator[str]:
