@@ -20,7 +20,7 @@ from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import decide as decide_rows
 from nbaudio.selection.select import select
 from nbaudio.selection.select_report import count_reasons, reasons_of
-from nbaudio.selection.size_budget import PCM, ClipSize, make_budget
+from nbaudio.selection.size_budget import PCM, ClipSize
 from nbaudio.storage.workspace import Workspace
 
 RATE = 16000
@@ -757,7 +757,7 @@ def test_reasons_are_counted_with_the_limits():
 
 
 def test_a_budget_of_hours_counts_microseconds():
-    assert make_budget(hours=1.5, clip_size=PCM).total(pl.DataFrame({"micros": [10, 20]})) == 30
+    assert Parameters(hours=1.5).budget().total(pl.DataFrame({"micros": [10, 20]})) == 30
 
 
 def test_conditions_reject_what_does_not_meet_them_each_with_its_reason():

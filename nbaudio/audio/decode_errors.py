@@ -33,7 +33,11 @@ def unknown_format_reason(path: Path) -> str:
         return found
     if not head.strip(b"\0"):
         return "not audio: it begins with nothing but zeros; was it written to its end?"
-    if not _is_text(head):
+    try:
+        text = getincrementaldecoder("utf8")().decode(head)  # the last character may be incomplete
+    except UnicodeDecodeError:
+        text = "\0"
+    if not all(letter.isprintable() or letter.isspace() for letter in text):
         return f"not a known audio format; it begins with the bytes {head[:8].hex(' ')}"
     page = head.lstrip()[:9].lower().startswith((b"<!doctype", b"<html"))
     return "not audio but a web page; did a download fail?" if page else "not audio but text"
@@ -48,11 +52,3 @@ def no_samples_reason(path: Path) -> str:
 
 def _is_shortened(head: bytes) -> bool:
     return head.startswith(b"NIST_1A") and b"shorten" in head
-
-
-def _is_text(head: bytes) -> bool:
-    try:
-        text = getincrementaldecoder("utf8")().decode(head)  # the last character may be incomplete
-    except UnicodeDecodeError:
-        return False
-    return all(letter.isprintable() or letter.isspace() for letter in text)

@@ -325,18 +325,16 @@ class AvRecording:
             if position is None and frames:
                 # The first frame of Opus may be shorter than its packet: a decoder that resamples delays samples.
                 held = opus_samples(memoryview(packet)) if self.codec == "opus" else sum(frame.samples for frame in frames)
-                position = self._time_of(frames[0]) if end is None else end - held
+                time = int((frames[0].pts or 0) * self._ticks)
+                # A new decoder drops the samples before 0 as the container says, but does not change the time of the frame.
+                time = max(0, time) if self.codec in _STATEFUL else time
+                position = time - self._origin if end is None else end - held
             for frame in frames:
                 if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):
                     return  # the stream changes its rate or channels
                 for samples in self._samples(frame, to_packed):
                     yield cast(int, position), samples
                     position = cast(int, position) + samples.shape[1]
-
-    def _time_of(self, frame: av.AudioFrame) -> int:
-        position = int((frame.pts or 0) * self._ticks)
-        # A new decoder drops the samples before 0 as the container says, but does not change the time of the frame.
-        return (max(0, position) if self.codec in _STATEFUL else position) - self._origin
 
     def _samples(self, frame: av.AudioFrame, to_packed: AudioResampler) -> list[NDArray[np.float32]]:
         # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in 18.1).

@@ -1,7 +1,7 @@
 """Check whether an MP3 agrees with its Xing or LAME tag, frame by frame."""
 
 import os
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 _SEARCHED = 16384
@@ -34,7 +34,9 @@ class _Tag(NamedTuple):
 
 
 def _find_tag(descriptor: int) -> _Tag | None:
-    start = _after_id3(os.pread(descriptor, 10, 0))
+    start, head = 0, os.pread(descriptor, 10, 0)
+    if head.startswith(b"ID3") and len(head) == 10:
+        start = reduce(lambda size, byte: size << 7 | byte & 0x7F, head[6:], 0) + (20 if head[5] & 0x10 else 10)
     data = os.pread(descriptor, _SEARCHED, start)
     at = next((i for i in range(len(data) - 3) if _frame_bytes(data[i : i + 4])), None)
     if at is None:
@@ -72,15 +74,6 @@ def _last_frame(descriptor: int, at: int, size: int, kind: bytes) -> tuple[int, 
         at += length
         count += 1
     return at, count
-
-
-def _after_id3(head: bytes) -> int:
-    if not head.startswith(b"ID3") or len(head) < 10:
-        return 0
-    size = 0
-    for byte in head[6:10]:
-        size = size << 7 | byte & 0x7F
-    return 10 + size + (10 if head[5] & 0x10 else 0)
 
 
 def _frame_bytes(header: bytes) -> int:

@@ -150,7 +150,9 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
             raise _DamagedError(f"truncated: it ends within a page, which begins at byte {at:,}")
         if checked:
             page = os.pread(file.fileno(), end - at, at)
-            if _checksum(page[:22] + bytes(4) + page[26:]) != check:
+            # zlib's polynomial, most significant bit first, without inversion.
+            mirrored = zlib.crc32((page[:22] + bytes(4) + page[26:]).translate(_MIRRORED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+            if int(f"{mirrored:032b}"[::-1], 2) != check:
                 raise _DamagedError(f"damaged: the page at byte {at:,} has a wrong checksum")
         if flags & _FIRST and in_data:
             raise _DamagedError(f"chained: another recording begins at byte {at:,}, which is not read")
@@ -163,9 +165,3 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
         at = end
     if not ended:
         raise _DamagedError("truncated: its last page is missing")
-
-
-def _checksum(page: bytes) -> int:
-    """Return the CRC of a page: zlib's polynomial, most significant bit first, without inversion."""
-    mirrored = zlib.crc32(page.translate(_MIRRORED), 0xFFFFFFFF) ^ 0xFFFFFFFF
-    return int(f"{mirrored:032b}"[::-1], 2)

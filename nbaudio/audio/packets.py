@@ -47,7 +47,11 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     """Index a stream, which `begin` restarts, of `ticks` samples per tick; `skipped` is the pre-skip of Opus, if known better."""
     packets, decoder = begin()
     opus = decoder.name.removeprefix("lib") == "opus"
-    lead, size = (None, 0) if opus else _decode_first(islice(packets, _FIRST), decoder)
+    lead, size = None, 0  # the first packet with samples as (its number, samples), and the samples of the last packet
+    with suppress(av.error.FFmpegError):
+        for number, packet in enumerate(islice(packets, 0 if opus else _FIRST)):
+            size = sum(frame.samples for frame in decoder.decode(packet)) or size
+            lead = lead or ((number, size) if size else None)
     packets, decoder = begin()
     trims: list[tuple[int, int]] = []  # samples that the container trims at the start and the end of a packet
     stamps: list[int] = []
@@ -81,17 +85,6 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     if ends is None:
         ends = _decoded_ends(*begin(), len(clock))
     return PacketIndex(clock, known, ends, rising, max(0, int(ends[-1]) - dropped) if len(ends) else 0)
-
-
-def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:
-    """Return the first packet with samples as (its number, samples), and the samples of the last packet."""
-    first, size = None, 0
-    with suppress(av.error.FFmpegError):
-        for number, packet in enumerate(packets):
-            size = sum(frame.samples for frame in decoder.decode(packet)) or size
-            if first is None and size:
-                first = (number, size)
-    return first, size
 
 
 def _counted(context: AudioCodecContext, size: int, heads: list[bytes]) -> NDArray[np.int64] | None:

@@ -1,6 +1,5 @@
 """A segment with the audio around it, and facts from its samples, such as where it is speech; docs/signals.md has the method."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,9 +14,6 @@ Numbers = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
-CONTEXT_S = 0.2
-"""Seconds that are read before and after a segment, where the recording has them."""
-
 _HOP_S = 0.01
 _SPEECH_RATE = 8000  # at least, and less than twice as much: the rate at which speech is decided on
 _SPEECH_FRAME = 128  # samples at this rate
@@ -25,16 +21,13 @@ _BANDS_HZ = (100, 200, 300, 420, 560, 720, 920, 1150, 1430, 1770, 2180, 2680, 32
 _DIVERGENCE_DB = 3.5  # of speech from noise, mean over the bands
 _SPEECH_DB = 35.0  # speech is at most so much below the loudest frame
 LOUD_DB = 30.0  # the same for frames that count for SNR and bandwidth
-_QUIET_PART = 10  # one of so many frames is the noise floor
+QUIET_PART = 10  # one of so many frames is the noise floor
 _SHORTEST_SPEECH, _LONGEST_GAP = 4, 10  # hops
-_CUT_HOPS = 2  # on each side of a boundary that speech runs through
-_ABRUPT_DB = 20.0  # below the loudest frame: speech that begins or ends so loud is cut off
 EQUAL = 1e-6  # of full scale, -120 dBFS: samples that differ less are equal
 _SHORTEST_SILENCE = 2  # hops
 NOTHING = 1e-12  # the least power, -120 dBFS
 _BLOCK = 1 << 16  # samples that are summed at once
 _MOST_OFFSET = 1e-3
-FEWEST_CLIPPED = 6  # samples at a rail
 _SPECTRUM_S, _MOST_SPECTRA = 0.03, 16
 
 
@@ -47,73 +40,44 @@ class _Hops(NamedTuple):
     total: Samples
     squares: Samples
     slow: Samples
-    by_channel: Samples  # sums of each channel, then products, by `pairs_of`; shape (sums and products, hops)
+    by_channel: Samples  # sums of each channel, then products, by `_pairs_of`; shape (sums and products, hops)
 
 
-@dataclass(frozen=True)
 class SegmentAudio:
-    """A segment with its context, and the facts that signals take as inputs, each computed once; full scale is 1."""
+    """A segment with its context, and the facts that signals take, the costly ones computed once; full scale is 1."""
 
-    window: AnySamples  # shape (samples, channels), from `before` samples before the segment
-    channel: str  # as in `nbaudio.core.channels`
-    rate: int  # Hz
-    num_samples: int  # of the segment
-    before: int  # samples of context before it; after it are those that are left
-
-    @cached_property
-    def full_scale(self) -> float:
-        """Full scale in the units of `window`."""
-        return 32768.0 if self.window.dtype == np.int16 else 1.0
-
-    @cached_property
-    def _unit(self) -> np.float32:
-        """What a sum of the mixed channels is multiplied with."""
-        return np.float32(1 / self.full_scale / len(channel_numbers(self.channel, self.num_channels)))
+    def __init__(self, window: AnySamples, channel: str, rate: int, num_samples: int, before: int) -> None:
+        """Take a window, shape (samples, channels), from `before` samples before a segment of `num_samples`, and the channel."""
+        self.window, self.rate, self.num_samples, self.before = window, rate, num_samples, before
+        self.num_channels = int(window.shape[1])
+        self.full_scale = 32768.0 if window.dtype == np.int16 else 1.0  # in the units of `window`
+        self._channels = channel_numbers(channel, self.num_channels)  # that are mixed
+        self._unit = np.float32(1 / self.full_scale / len(self._channels))  # what their sum is multiplied with
+        self.decimation = max(1, rate // _SPEECH_RATE)  # samples that are averaged for the decision on speech
+        # Samples of a hop: 10 ms, in whole steps of `decimation`; less in a shorter segment.
+        self.hop = max(1, min(round(rate * _HOP_S / self.decimation), num_samples // self.decimation)) * self.decimation
+        self.hop_s = self.hop / rate
+        self.hops_before = before // self.hop  # whole hops before the segment; hops are numbered from the first of them
+        # Numbers of the whole hops of the segment.
+        self.inside = slice(self.hops_before, self.hops_before + max(1, num_samples // self.hop))
 
     def _summed(self, by_channel: Samples) -> Samples:
         """Return the sum of the mixed channels; of a single one a view."""
-        first, *others = channel_numbers(self.channel, len(by_channel))
+        first, *others = self._channels
         found: Samples = sum((by_channel[other] for other in others), by_channel[first])
         return found
 
     def _mixed(self, by_channel: Samples) -> Samples:
-        found: Samples = self._summed(by_channel) * self._unit
-        return found
+        return self._summed(by_channel) * self._unit
+
+    def mixed(self, start: int, stop: int) -> Samples:
+        """Return samples [start, stop), counted from the start of the segment, in the channel that is cut."""
+        return self._mixed(_by_channel(self.window[self.before + start : self.before + stop]))
 
     @cached_property
     def samples(self) -> Samples:
         """The samples of the segment in the channel that is cut."""
-        return self._mixed(_by_channel(self.window[self.before : self.before + self.num_samples]))
-
-    @cached_property
-    def duration_s(self) -> float:
-        """Seconds of the segment."""
-        return self.num_samples / self.rate
-
-    @cached_property
-    def hop_s(self) -> float:
-        """Seconds of a hop."""
-        return self.hop / self.rate
-
-    @cached_property
-    def decimation(self) -> int:
-        """Samples that are averaged for the decision on speech."""
-        return max(1, self.rate // _SPEECH_RATE)
-
-    @cached_property
-    def hop(self) -> int:
-        """Samples of a hop: 10 ms, in whole steps of `decimation`; less in a shorter segment."""
-        return max(1, min(round(self.rate * _HOP_S / self.decimation), self.num_samples // self.decimation)) * self.decimation
-
-    @cached_property
-    def hops_before(self) -> int:
-        """Whole hops before the segment; hops are numbered from the first of them."""
-        return self.before // self.hop
-
-    @cached_property
-    def inside(self) -> slice:
-        """Numbers of the whole hops of the segment."""
-        return slice(self.hops_before, self.hops_before + max(1, self.num_samples // self.hop))
+        return self.mixed(0, self.num_samples)
 
     @cached_property
     def _hops(self) -> _Hops:
@@ -121,7 +85,7 @@ class SegmentAudio:
         window: AnySamples = self.window[self.before - self.hops_before * self.hop :]
         if len(window) < self.hop:
             window = np.concatenate([window, np.zeros_like(window, shape=(self.hop - len(window), self.num_channels))])
-        number, hop, unit, pairs = len(window) // self.hop, self.hop, self._unit, pairs_of(self.num_channels)
+        number, hop, unit, pairs = len(window) // self.hop, self.hop, self._unit, _pairs_of(self.num_channels)
         size = max(1, _BLOCK // hop)
         # Allocated once, as fresh memory for each block takes longer than the sums.
         channels = np.empty((self.num_channels, min(size, number) * hop), dtype=np.float32)
@@ -150,34 +114,17 @@ class SegmentAudio:
         return _Hops(float(pivot * unit), highest, lowest, total * unit, squares, slow.ravel() * unit, by_channel)
 
     @cached_property
-    def by_channel(self) -> Numbers:
-        """The mean of each channel, then the means of products by `pairs_of`; of whole hops of the segment."""
-        found: Numbers = self._hops.by_channel[:, self.inside].mean(axis=1, dtype=np.float64) / self.hop
-        found[: self.num_channels] /= self.full_scale
-        found[self.num_channels :] /= self.full_scale**2
-        return found
-
-    @cached_property
-    def num_channels(self) -> int:
-        """Number of channels."""
-        return int(self.window.shape[1])
+    def covariance(self) -> dict[tuple[int, int], float]:
+        """The covariance of each two channels, and the variance of each, in whole hops of the segment; none for one channel."""
+        sums = self._hops.by_channel[:, self.inside].mean(axis=1, dtype=np.float64) / self.hop
+        means, products = sums[: self.num_channels] / self.full_scale, sums[self.num_channels :] / self.full_scale**2
+        pairs = zip(_pairs_of(self.num_channels), products, strict=True)
+        return {(a, b): float(product - means[a] * means[b]) for (a, b), product in pairs}
 
     @cached_property
     def extremes(self) -> Samples:
         """The maximum of each hop, and the maximum with the sign reversed; shape (2, hops)."""
         return np.stack([self._hops.highest, -self._hops.lowest])
-
-    @cached_property
-    def rails(self) -> list[Samples]:
-        """The samples, where the maximum occurs six times or more; and with the sign reversed, where the minimum does."""
-        found = []
-        for sign, highest in zip((1, -1), self.extremes[:, self.inside], strict=True):
-            near = np.flatnonzero(highest >= highest.max() - EQUAL)
-            starts = self.before + near[:FEWEST_CLIPPED] * self.hop
-            parts = [sign * self._mixed(_by_channel(self.window[start : start + self.hop])) for start in starts.tolist()]
-            if sum(int(np.count_nonzero(part >= highest.max() - EQUAL)) for part in parts) >= FEWEST_CLIPPED:
-                found.append(sign * self.samples)
-        return found
 
     @cached_property
     def is_constant(self) -> Bools:
@@ -202,15 +149,14 @@ class SegmentAudio:
     @cached_property
     def dc_offset(self) -> float:
         """The mean of what is not digital silence."""
-        total = float(self._hops.total[self.inside].sum(dtype=np.float64)) + float(self._rest.sum(dtype=np.float64))
+        total = float(self._hops.total[self.inside].sum(dtype=np.float64)) + float(self.rest.sum(dtype=np.float64))
         total -= sum(float(self.samples[start:stop].sum(dtype=np.float64)) for start, stop in self.silent_runs)
         return total / max(1, self.num_samples - self.num_silent)
 
     @cached_property
-    def _rest(self) -> Samples:
+    def rest(self) -> Samples:
         """What is left of the segment after whole hops."""
-        whole = (self.inside.stop - self.inside.start) * self.hop
-        return self._mixed(_by_channel(self.window[self.before + whole : self.before + self.num_samples]))
+        return self.mixed((self.inside.stop - self.inside.start) * self.hop, self.num_samples)
 
     @cached_property
     def is_live(self) -> Bools:
@@ -224,23 +170,15 @@ class SegmentAudio:
     def power(self) -> Numbers:
         """The mean square of each hop without DC."""
         offset, total = self.dc_offset - self._hops.pivot, self._hops.total.astype(np.float64) - self.hop * self._hops.pivot
-        found: Numbers = np.maximum((self._hops.squares - 2 * offset * total) / self.hop + offset**2, 0)
-        return found
+        return np.maximum((self._hops.squares - 2 * offset * total) / self.hop + offset**2, 0)
 
     @cached_property
     def energy(self) -> float:
         """The sum of squares of the samples without DC; digital silence counts as zero."""
         runs = ((float(self.samples[start]), stop - start) for start, stop in self.silent_runs.tolist())
         silent = sum((value - self.dc_offset) ** 2 * length for value, length in runs)
-        rest = np.square(self._rest - self.dc_offset).sum(dtype=np.float64)
+        rest = np.square(self.rest - self.dc_offset).sum(dtype=np.float64)
         return float(self.power[self.inside].sum() * self.hop + rest - silent)
-
-    @cached_property
-    def peak(self) -> float:
-        """The largest distance of a sample from DC."""
-        highest, lowest = self.extremes[:, self.inside].max(axis=1)
-        rest = np.abs(self._rest - self.dc_offset).max(initial=0)
-        return max(float(highest) - self.dc_offset, float(lowest) + self.dc_offset, float(rest))
 
     @cached_property
     def _frames(self) -> Ints:
@@ -254,36 +192,27 @@ class SegmentAudio:
         """The mean square of each frame of 20 ms without digital silence, every 10 ms, at least -120 dBFS."""
         power = self.power[self.inside]
         following = np.minimum(self._frames + 1, len(power) - 1)
-        found: Numbers = np.maximum((power[self._frames] + power[following]) / 2, NOTHING)
-        return found
+        return np.maximum((power[self._frames] + power[following]) / 2, NOTHING)
 
     @cached_property
-    def _speech(self) -> tuple[Bools, Bools]:
-        """Which hops, with context, are speech: by themselves; and without bursts and short gaps."""
-        factor = self.decimation
+    def speech(self) -> Bools:
+        """Which hops, with context, are speech: by themselves; and without bursts and short gaps; shape (2, hops)."""
+        within, factor, size = np.flatnonzero(self.is_live[self.inside]) + self.inside.start, self.decimation, _SPEECH_FRAME
+        if not len(within):
+            return np.zeros((2, len(self.is_live)), dtype=bool)
         slow = self._hops.slow / np.float32(factor) - np.float32(self.dc_offset)
-        alone = _speech_hops(slow, self.rate / factor, self.hop // factor, self.is_live, self.inside)
-        return alone, _without_gaps(alone)
-
-    @cached_property
-    def is_speech(self) -> Bools:
-        """Which hops of the segment are speech."""
-        return self._speech[1][self.inside]
-
-    @cached_property
-    def is_cut(self) -> tuple[bool, bool]:
-        """Whether speech runs through the start, and through the end."""
-        alone, first, stop = self._speech[0], self.inside.start, self.inside.stop
-        loud = self.power >= self.power[self.inside].max() / 10 ** (_ABRUPT_DB / 10)
-
-        def is_cut(inside: slice, outside: slice, edge: int) -> bool:
-            if not alone[inside].all():
-                return False
-            # At the edge of the recording, only an abrupt start or end shows that something is missing.
-            return bool(alone[outside].all() if len(alone[outside]) == _CUT_HOPS else loud[edge])
-
-        start = is_cut(slice(first, first + _CUT_HOPS), slice(max(0, first - _CUT_HOPS), first), first)
-        return start, is_cut(slice(max(first, stop - _CUT_HOPS), stop), slice(stop, stop + _CUT_HOPS), stop - 1)
+        x, hop = np.pad(slow, (size // 2, size // 2 + size)), self.hop // factor
+        spectra = _power_spectra(np.lib.stride_tricks.sliding_window_view(x, size)[hop // 2 :: hop][: len(self.is_live)])
+        edges = np.clip(np.array(_BANDS_HZ) * size / (self.rate / factor), 1, size // 2).round().astype(int)
+        bands = np.add.reduceat(spectra, edges, axis=1)[:, :-1] / np.float32(size**2) + np.float32(NOTHING)
+        total = np.where(self.is_live, bands.sum(axis=1, dtype=np.float64), 0.0)
+        quiet = within[np.argsort(total[within], kind="stable")[: -(-len(within) // QUIET_PART)]]
+        above = 10 * np.log10(np.maximum(bands / bands[quiet].mean(axis=0), 1).prod(axis=1, dtype=np.float64)) / bands.shape[1]
+        divergence = np.convolve(above, np.ones(3) / 3)[1:-1]
+        # Speech is near the loudest, with another spectrum than the quietest tenth.
+        is_near = total >= total[within].max() / 10 ** (_SPEECH_DB / 10)
+        alone = self.is_live & is_near & (divergence >= _DIVERGENCE_DB)
+        return np.stack([alone, _without_gaps(alone)])
 
     @cached_property
     def spectrum(self) -> tuple[Numbers, Numbers] | None:
@@ -323,7 +252,7 @@ def _sums_of(x: Samples, number: int) -> Samples:
     return np.add(sums.real, sums.imag, dtype=np.float32) if pairs else sums.real
 
 
-def pairs_of(channels: int) -> list[tuple[int, int]]:
+def _pairs_of(channels: int) -> list[tuple[int, int]]:
     """Return pairs of channels, in the order of their products; none for a single channel."""
     return [(a, b) for a in range(channels) for b in range(a + 1)] if channels > 1 else []
 
@@ -331,31 +260,6 @@ def pairs_of(channels: int) -> list[tuple[int, int]]:
 def runs_of(where: Bools) -> Ints:
     """Return where runs of true values begin, and one past their ends; shape (runs, 2)."""
     return np.flatnonzero(np.diff(where, prepend=False, append=False)).reshape(-1, 2)
-
-
-def quietest(power: Numbers) -> float:
-    """Return the mean of the lowest tenth."""
-    count = -(-len(power) // _QUIET_PART)
-    return float(np.partition(power, count - 1)[:count].mean())
-
-
-def _speech_hops(slow: Samples, rate: float, hop: int, is_live: Bools, inside: slice) -> Bools:
-    """Return which hops of samples at a low rate are speech: near the loudest, with another spectrum than the quietest tenth."""
-    size = _SPEECH_FRAME
-    x = np.pad(slow, (size // 2, size // 2 + size))
-    spectra = _power_spectra(np.lib.stride_tricks.sliding_window_view(x, size)[hop // 2 :: hop][: len(is_live)])
-    edges = np.clip(np.array(_BANDS_HZ) * size / rate, 1, size // 2).round().astype(int)
-    bands = np.add.reduceat(spectra, edges, axis=1)[:, :-1] / np.float32(size**2) + np.float32(NOTHING)
-    total = np.where(is_live, bands.sum(axis=1, dtype=np.float64), 0.0)
-    within = np.flatnonzero(is_live[inside]) + inside.start
-    if not len(within):
-        return np.zeros(len(is_live), dtype=bool)
-    quiet = within[np.argsort(total[within], kind="stable")[: -(-len(within) // _QUIET_PART)]]
-    above = 10 * np.log10(np.maximum(bands / bands[quiet].mean(axis=0), 1).prod(axis=1, dtype=np.float64)) / bands.shape[1]
-    divergence = np.convolve(above, np.ones(3) / 3)[1:-1]
-    is_near = total >= total[within].max() / 10 ** (_SPEECH_DB / 10)
-    found: Bools = is_live & is_near & (divergence >= _DIVERGENCE_DB)
-    return found
 
 
 def _power_spectra(frames: Samples) -> Samples:
@@ -382,6 +286,5 @@ def _without_short(where: Bools, longest: int) -> Bools:
     runs = runs_of(where)
     length = runs[:, 1] - runs[:, 0]
     found = np.zeros(len(where), dtype=bool)
-    kept = np.repeat(length > longest, length)
-    found[where] = kept
+    found[where] = np.repeat(length > longest, length)
     return found

@@ -2,26 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from nbaudio.audio.recordings import Recording, read_around
-from nbaudio.audio.segment_audio import (
-    CONTEXT_S,
-    EQUAL,
-    FEWEST_CLIPPED,
-    LOUD_DB,
-    NOTHING,
-    Bools,
-    Numbers,
-    Samples,
-    SegmentAudio,
-    pairs_of,
-    quietest,
-    runs_of,
-)
+from nbaudio.audio.segment_audio import EQUAL, LOUD_DB, NOTHING, QUIET_PART, Bools, Samples, SegmentAudio, runs_of
 from nbaudio.core.errors import AudioError
 
 Value = float | bool | None
@@ -29,7 +16,11 @@ Value = float | bool | None
 VERSION = 1
 """Changed whenever the same segment would get other values."""
 
+_CONTEXT_S = 0.2  # seconds that are read before and after a segment, where the recording has them
 _MOST_STEP = 0.04  # of the rail: the largest quantization step, that of 8-bit codes
+_FEWEST_CLIPPED = 6  # samples at a rail
+_CUT_HOPS = 2  # on each side of a boundary that speech runs through
+_ABRUPT_DB = 20.0  # below the loudest frame: speech that begins or ends so loud is cut off
 _DEAD_POWER = 1e-8  # -80 dBFS
 _BAND_HZ, _EDGE_HZ, _EDGE_FROM_HZ = 100.0, 400.0, 1000.0
 _BAND_DB, _EDGE_DB = 60.0, 18.0
@@ -39,12 +30,26 @@ def _db(power: float) -> float:
     return 10 * float(np.log10(max(power, NOTHING)))
 
 
-def _levels(energy: float, peak: float, offset: float, num_samples: int, num_silent: int) -> tuple[Value, ...]:
-    return (None, None, None) if num_silent == num_samples else (_db(energy / num_samples), _db(peak**2), offset)
+def _levels(audio: SegmentAudio) -> tuple[Value, ...]:
+    if audio.num_silent == audio.num_samples:
+        return None, None, None
+    highest, lowest = audio.extremes[:, audio.inside].max(axis=1)
+    rest = np.abs(audio.rest - audio.dc_offset).max(initial=0)
+    peak = max(float(highest) - audio.dc_offset, float(lowest) + audio.dc_offset, float(rest))
+    return _db(audio.energy / audio.num_samples), _db(peak**2), audio.dc_offset
 
 
-def _clipping(rails: list[Samples], num_samples: int, num_silent: int) -> tuple[Value, ...]:
-    return (None if num_silent == num_samples else sum(map(_at_rail, rails)) / num_samples,)
+def _clipping(audio: SegmentAudio) -> tuple[Value, ...]:
+    if audio.num_silent == audio.num_samples:
+        return (None,)
+    clipped = 0
+    for sign, highest in zip((1, -1), audio.extremes[:, audio.inside], strict=True):
+        near = np.flatnonzero(highest >= highest.max() - EQUAL)[:_FEWEST_CLIPPED] * audio.hop
+        parts = [sign * audio.mixed(start, start + audio.hop) for start in near.tolist()]
+        # Only where the maximum occurs often enough, all samples are looked at.
+        if sum(int(np.count_nonzero(part >= highest.max() - EQUAL)) for part in parts) >= _FEWEST_CLIPPED:
+            clipped += _at_rail(sign * audio.samples)
+    return (clipped / audio.num_samples,)
 
 
 def _at_rail(x: Samples) -> int:
@@ -62,24 +67,26 @@ def _at_rail(x: Samples) -> int:
     sides = np.clip(np.stack([runs[:, 0] - away, runs[:, 1] - 1 + away]), 0, len(x) - 1)
     is_flat = (rail - x[sides]).max(axis=0) > ((half + away + 0.5) / half) ** 2 * step + EQUAL
     count = int((runs[is_flat, 1] - runs[is_flat, 0]).sum())
-    return count if count >= FEWEST_CLIPPED else 0
+    return count if count >= _FEWEST_CLIPPED else 0
 
 
-def _noise(power: Numbers) -> tuple[Value, ...]:
-    if not len(power):
+def _noise(audio: SegmentAudio) -> tuple[Value, ...]:
+    if not len(power := audio.frame_power):
         return None, None
-    floor = _db(quietest(power))
+    count = -(-len(power) // QUIET_PART)
+    floor = _db(float(np.partition(power, count - 1)[:count].mean()))
     return _db(power[power >= power.max() / 10 ** (LOUD_DB / 10)].mean()) - floor, floor
 
 
-def _bandwidth(spectrum: tuple[Numbers, Numbers] | None, full_scale: float) -> tuple[Value, ...]:
+def _bandwidth(audio: SegmentAudio) -> tuple[Value, ...]:
     """Return the highest frequency within 60 dB of the strongest band, or an edge of 18 dB above which no band comes near."""
-    if spectrum is None:
+    if audio.spectrum is None:
         return (None,)
-    frequencies, power = spectrum
+    frequencies, power = audio.spectrum
     width, step = (max(1, round(hertz / frequencies[1])) for hertz in (_BAND_HZ, _EDGE_HZ))
     smooth = np.convolve(power, np.ones(width) / width, "same")
-    rounding = 10 * 3 / 8 / 12 / full_scale**2 if full_scale > 1 else 0.0  # 10 dB above that of 16 bits, under a Hann window
+    # 10 dB above that of 16 bits, under a Hann window.
+    rounding = 10 * 3 / 8 / 12 / audio.full_scale**2 if audio.full_scale > 1 else 0.0
     top = int(np.flatnonzero(smooth >= min(smooth.max(), max(smooth.max() / 10 ** (_BAND_DB / 10), rounding)))[-1])
     level = 10 * np.log10(smooth + NOTHING**2)
     sums = np.concatenate([[0.0], np.cumsum(level)])
@@ -93,53 +100,52 @@ def _bandwidth(spectrum: tuple[Numbers, Numbers] | None, full_scale: float) -> t
     return (float(frequencies[top]),)
 
 
-def _silence(num_silent: int, num_samples: int) -> tuple[Value, ...]:
-    return (num_silent / num_samples,)
-
-
-def _correlation(means: Numbers, channels: int) -> tuple[Value, ...]:
+def _correlation(audio: SegmentAudio) -> tuple[Value, ...]:
     """Return the mean of Pearson's correlation over all pairs of channels; None where one is below -80 dBFS."""
-    covariance = {(a, b): mean - means[a] * means[b] for (a, b), mean in zip(pairs_of(channels), means[channels:], strict=True)}
-    powers = [covariance[a, a] for a in range(channels)] if covariance else [0.0]
+    covariance = audio.covariance
+    powers = [covariance[a, a] for a in range(audio.num_channels)] if covariance else [0.0]
     if min(powers) < _DEAD_POWER:
         return (None,)
     found = [each / (powers[a] * powers[b]) ** 0.5 for (a, b), each in covariance.items() if a != b]
     return (float(sum(found)) / len(found),)
 
 
-def _speech(is_speech: Bools, is_cut: tuple[bool, bool], hop_s: float, duration_s: float) -> tuple[Value, ...]:
-    hops = np.flatnonzero(is_speech)
+def _speech(audio: SegmentAudio) -> tuple[Value, ...]:
+    alone, is_speech = audio.speech[0], audio.speech[1][audio.inside]
+    hops, first, stop = np.flatnonzero(is_speech), audio.inside.start, audio.inside.stop
     if not len(hops):
         return 0.0, None, None, False, False
-    trailing = max(0.0, duration_s - (hops[-1] + 1) * hop_s)
-    return len(hops) / len(is_speech), hops[0] * hop_s, trailing, *is_cut
+    trailing = max(0.0, audio.num_samples / audio.rate - (hops[-1] + 1) * audio.hop_s)
+    loud = audio.power >= audio.power[audio.inside].max() / 10 ** (_ABRUPT_DB / 10)
+
+    def is_cut(inside: slice, outside: slice, edge: int) -> bool:
+        if not alone[inside].all():
+            return False
+        # At the edge of the recording, only an abrupt start or end shows that something is missing.
+        return bool(alone[outside].all() if len(alone[outside]) == _CUT_HOPS else loud[edge])
+
+    cut_start = is_cut(slice(first, first + _CUT_HOPS), slice(max(0, first - _CUT_HOPS), first), first)
+    cut_end = is_cut(slice(max(first, stop - _CUT_HOPS), stop), slice(stop, stop + _CUT_HOPS), stop - 1)
+    return len(hops) / len(is_speech), hops[0] * audio.hop_s, trailing, cut_start, cut_end
 
 
-@dataclass(frozen=True)
-class Signal:
-    """A function of facts about a segment, attributes of `SegmentAudio`, and the columns of its values with their decimals."""
+class Signal(NamedTuple):
+    """A function of a segment, and the columns of its values with their decimals."""
 
-    function: Callable[..., tuple[Value, ...]]
-    inputs: tuple[str, ...]
+    function: Callable[[SegmentAudio], tuple[Value, ...]]
     columns: Mapping[str, int]
 
 
 SIGNALS: Mapping[str, Signal] = MappingProxyType(
     {
-        "levels": Signal(
-            _levels,
-            ("energy", "peak", "dc_offset", "num_samples", "num_silent"),
-            {"rms_dbfs": 2, "peak_dbfs": 2, "dc_offset": 6},
-        ),
-        "clipping": Signal(_clipping, ("rails", "num_samples", "num_silent"), {"clipped_share": 6}),
-        "noise": Signal(_noise, ("frame_power",), {"snr_db": 2, "noise_floor_dbfs": 2}),
-        "bandwidth": Signal(_bandwidth, ("spectrum", "full_scale"), {"bandwidth_hz": 0}),
-        "silence": Signal(_silence, ("num_silent", "num_samples"), {"silence_share": 6}),
-        "correlation": Signal(_correlation, ("by_channel", "num_channels"), {"channel_correlation": 4}),
+        "levels": Signal(_levels, {"rms_dbfs": 2, "peak_dbfs": 2, "dc_offset": 6}),
+        "clipping": Signal(_clipping, {"clipped_share": 6}),
+        "noise": Signal(_noise, {"snr_db": 2, "noise_floor_dbfs": 2}),
+        "bandwidth": Signal(_bandwidth, {"bandwidth_hz": 0}),
+        "silence": Signal(lambda audio: (audio.num_silent / audio.num_samples,), {"silence_share": 6}),
+        "correlation": Signal(_correlation, {"channel_correlation": 4}),
         "speech": Signal(
-            _speech,
-            ("is_speech", "is_cut", "hop_s", "duration_s"),
-            {"speech_share": 4, "leading_silence_s": 3, "trailing_silence_s": 3, "cut_start": 0, "cut_end": 0},
+            _speech, {"speech_share": 4, "leading_silence_s": 3, "trailing_silence_s": 3, "cut_start": 0, "cut_end": 0}
         ),
     }
 )
@@ -149,15 +155,14 @@ def signals(audio: SegmentAudio) -> dict[str, Value]:
     """Return the values of all `SIGNALS` by column, rounded to the decimals of each."""
     found: dict[str, Value] = {}
     for signal in SIGNALS.values():
-        values = signal.function(*(getattr(audio, name) for name in signal.inputs))
-        for (column, decimals), value in zip(signal.columns.items(), values, strict=True):
+        for (column, decimals), value in zip(signal.columns.items(), signal.function(audio), strict=True):
             found[column] = round(float(value), decimals) if value is not None and not isinstance(value, bool) else value
     return found
 
 
 def window_signals(recording: Recording, start: int, stop: int, channel: str, *, num_samples: int) -> dict[str, Value]:
     """Return the `signals` of samples [start, stop) of an open recording of `num_samples`; raise AudioError as for a clip."""
-    context = int(CONTEXT_S * recording.sampling_rate)
+    context = int(_CONTEXT_S * recording.sampling_rate)
     begin, end = max(0, start - context), min(num_samples, stop + context)
     try:
         window = read_around(recording, start, stop, begin, end)
@@ -174,4 +179,4 @@ def window_signals(recording: Recording, start: int, stop: int, channel: str, *,
 def speech_frames(samples: Samples, rate: int) -> tuple[Bools, float]:
     """Return which frames of one channel, shape (samples,), are speech, and the seconds of a frame (about 0.01)."""
     audio = SegmentAudio(samples[:, None], "left", rate, len(samples), 0)
-    return audio.is_speech, audio.hop_s
+    return audio.speech[1][audio.inside], audio.hop_s

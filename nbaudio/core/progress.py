@@ -189,14 +189,10 @@ def summary(state: dict[str, Any]) -> str:
     """Return the final line of a bar, from its `tqdm.format_dict`."""
     from tqdm import tqdm
 
-    def amount(number: float) -> str:
-        if state["unit_scale"]:
-            return f"{tqdm.format_sizeof(number)}{state['unit']}"
-        shown = f"{number:.2f}" if isinstance(state["total"], float) else f"{number:,}"
-        return f"{shown} {state['unit']}"
-
-    what, took = state["prefix"].strip().removesuffix(":"), tqdm.format_interval(state["elapsed"])
+    form = ":.2f} {unit}" if isinstance(state["total"], float) else ":,} {unit}"
+    done, total = ("{" + name + ("_fmt}{unit}" if state["unit_scale"] else form) for name in ("n", "total"))
+    layout = f"{{desc}}: {done} in {{elapsed}}"
     # Shares of a whole add up to a little less than it.
     if state["n"] < 0.999 * (state["total"] or 0):
-        return f"{what}: {amount(state['n'])} of {amount(state['total'])} in {took}, then stopped"
-    return f"{what}: {amount(state['n'])} in {took}"
+        layout = f"{{desc}}: {done} of {total} in {{elapsed}}, then stopped"
+    return str(tqdm.format_meter(**state | {"bar_format": layout, "prefix": state["prefix"].strip().removesuffix(":")}))

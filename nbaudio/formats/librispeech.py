@@ -140,10 +140,7 @@ def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
 
 
 def _in_archive(source: Path, roots: list[Path | str]) -> Iterator[_File]:
-    """Yield the files of a tar in order, named by the last four parts of their paths, with the bytes of texts.
-
-    The URL of the folder that holds the splits, by the first recording, is added to `roots`.
-    """
+    """Yield the files of a tar, named by the last four parts of their paths; add the URL of its folder of splits to `roots`."""
     try:
         for member in archives.members(source):
             if member.name.endswith(".flac") and not roots:

@@ -108,15 +108,6 @@ class Draws:
                     unseen[stratum] -= 1
         return found
 
-    @cached_property
-    def average_weight(self) -> Array:
-        """The number of items that each draw stands for, on average over its round and stratum."""
-        found = np.zeros(len(self.item))
-        for number, frame in enumerate(self.frames):
-            own = self.round == number
-            found[own] = (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
-        return found
-
     def worth(self, value: Array, *, upper: bool) -> Array:
         """Return what each draw counts for: for lower bounds, replaced items count for nothing."""
         return np.where(self.valid | (self.replaced & self.first) if upper else self.valid, value[self.item], 0.0)
@@ -138,7 +129,10 @@ class Draws:
 
     def faulty_share(self, value: Array, rounds: Sequence[int] | None = None) -> tuple[float, float] | None:
         """Return the estimated share of the value that is wrong or unsure (Hajek, 1971) and its standard error, or None."""
-        weight = self.average_weight * self.worth(value, upper=True)
+        weight = self.worth(value, upper=True)
+        for number, frame in enumerate(self.frames):  # the number of items that each draw stands for, on average
+            own = self.round == number
+            weight[own] *= (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
         weight = weight if rounds is None else weight * np.isin(self.round, rounds)
         every = float(weight.sum())
         if every <= 0:
@@ -320,7 +314,10 @@ class _Book:
         for step in range(_STEPS if wants.any() else 1):
             at = np.where((low < at) & (at < high) & (step < _NEWTON_STEPS), at, (low + high) / 2)
             stake = np.exp(at)[:, None] * scale
-            share, root = _allocated(stake, rates, sign)
+            # The q with ``sign (q - p) / (q (1 - q)) = stake``, the closest rate to p at these odds.
+            part = 1 - sign * stake
+            root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, _TINY))
+            share = np.minimum(2 * rates / np.maximum(part + root, _TINY), 1.0)
             got = share @ self.value
             away, other = (np.maximum(each, _TINY) for each in (sign * (got - expected), total - got if sign > 0 else got))
             error = np.log(away / other * beyond / apart)
@@ -337,10 +334,3 @@ class _Book:
         right = np.log(np.maximum(1 + sign * stake * self._scale * share, _TINY))
         wrong = np.log(np.maximum(1 + sign * stake * self._scale * (share - 1), _TINY))
         return float(chance @ (rates * wrong + (1 - rates) * right)), float(chance @ right)
-
-
-def _allocated(stake: Array, rates: Array, sign: float) -> tuple[Array, Array]:
-    """Return the q with ``sign (q - p) / (q (1 - q)) = stake``, elementwise: the closest rate to p at these odds; and a root."""
-    part = 1 - sign * stake
-    root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, _TINY))
-    return np.minimum(2 * rates / np.maximum(part + root, _TINY), 1.0), root

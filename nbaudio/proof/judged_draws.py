@@ -145,8 +145,7 @@ class ProofState(ReviewState):
         return {word: self._where(pl.col("label") == word) for word in ("right", "wrong", "unsure")}
 
     def _where(self, condition: pl.Expr) -> Bools:
-        found: Bools = self.segments.select(condition.fill_null(value=False)).to_series().to_numpy()
-        return found
+        return self.segments.select(condition.fill_null(value=False)).to_series().to_numpy()
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:

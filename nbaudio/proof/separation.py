@@ -19,7 +19,6 @@ from nbaudio.storage.workspace import Workspace
 
 Source = str | Path | Workspace | ReviewState
 
-HIGHER, LOWER = "higher is right", "lower is right"
 _RANKED = {"column": pl.String, "auc": pl.Float64, "low": pl.Float64, "high": pl.Float64}
 _RANKED |= {"direction": pl.String, "verdicts": pl.Int64, "wrong": pl.Int64}
 _CURVE = {"least": pl.Float64, "most": pl.Float64, "segments": pl.Int64, "reviewed": pl.Int64, "wrong": pl.Int64}
@@ -79,7 +78,7 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
             continue
         found = auc(judged[name].to_numpy()[known], wrong[known], weight[known], cluster[known], confidence)
         counts = (int(known.sum()), int(wrong[known].sum()))
-        rows.append((name, *found, HIGHER if found[0] >= 0.5 else LOWER, *counts))
+        rows.append((name, *found, f"{'higher' if found[0] >= 0.5 else 'lower'} is right", *counts))
     # What the interval leaves of the separation, so that a column with few values does not come first by chance.
     surely = pl.max_horizontal(pl.col("low") - 0.5, 0.5 - pl.col("high"))
     table = pl.DataFrame(rows, schema=_RANKED, orient="row")

@@ -3,7 +3,7 @@
 import json
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,17 +15,8 @@ from nbaudio.core.atomic import append_lines, atomic_write, parse_lines
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
+from nbaudio.corpus import plan
 from nbaudio.corpus.packs import CutResult, clip_of, cut_all, task_windows
-from nbaudio.corpus.plan import (
-    RECOGNIZED,
-    RECOGNIZED_FOLDER,
-    CutTask,
-    clip_keys,
-    cut_tasks,
-    cut_windows,
-    recording_facts,
-    with_audio,
-)
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
 from nbaudio.sources.joined_columns import check_name, store_column
@@ -92,15 +83,17 @@ def recognize(
     column = check_name(workspace, "hypothesis", name)
     if (audio := workspace.audio) is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
-    facts, segments = recording_facts(workspace.recordings), with_audio(workspace)
-    segments = segments.with_columns(clip_keys(segments, facts, RECOGNIZED))
-    ledger = workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl"
-    held = _held(ledger, recognizer.version, set(segments["clip_key"]))
-    windows = cut_windows(segments.filter(~pl.col("clip_key").is_in([*held])), facts, RECOGNIZED)
+    facts, segments = plan.recording_facts(workspace.recordings), plan.with_audio(workspace)
+    segments = segments.with_columns(plan.clip_keys(segments, facts, plan.RECOGNIZED))
+    ledger = workspace.path / plan.RECOGNIZED_FOLDER / f"{name}.jsonl"
+    lines, keys = parse_lines(ledger.read_bytes()) if ledger.exists() else (), set(segments["clip_key"])
+    own = (line for line in lines if line.get("version") == recognizer.version and isinstance(line.get("text"), str))
+    held = {line["clip_key"]: line["text"] for line in own if str(line.get("clip_key")) in keys}
+    windows = plan.cut_windows(segments.filter(~pl.col("clip_key").is_in([*held])), facts, plan.RECOGNIZED)
     hours = float(windows["seconds"].sum()) / 3600
     texts, failures = dict[str, str](), dict[str, str]()
     if len(windows):
-        tasks = cut_tasks(windows, facts, audio, location(workspace.path))
+        tasks = plan.cut_tasks(windows, facts, audio, location(workspace.path))
         with progress("recognize", hours, "h of audio", show=show_progress) as advance, worker_pool(site) as run_tasks:
             for result in cut_all(run_tasks, tasks, partial(_recognize_task, recognizer, batch), advance):
                 append_lines(ledger, _lines(recognizer.version, result.values.items()))
@@ -116,7 +109,7 @@ def recognize(
     with atomic_write(ledger) as written:
         written.write_bytes(b"".join(line + b"\n" for line in _lines(recognizer.version, used.iter_rows())))
     lost = found.drop_nulls("reason").select("segment_id", "recording_id", "reason")
-    tables.write(workspace, lost, table=(table := f"{RECOGNIZED_FOLDER}/{name}.problems"))
+    tables.write(workspace, lost, table=(table := f"{plan.RECOGNIZED_FOLDER}/{name}.problems"))
     program = with_.split()[0] if isinstance(with_, str) else recognizer.name  # without arguments, which may hold secrets
     record = {"step": "recognize", "with": program, "version": recognizer.version}
     changes = store_column(workspace, column, found.select("segment_id", "value"), record)
@@ -132,22 +125,16 @@ def recognize(
     return report
 
 
-def _held(ledger: Path, version: str, keys: Set[str]) -> dict[str, str]:
-    lines = parse_lines(ledger.read_bytes()) if ledger.exists() else ()
-    own = (line for line in lines if line.get("version") == version and isinstance(line.get("text"), str))
-    return {line["clip_key"]: line["text"] for line in own if str(line.get("clip_key")) in keys}
-
-
 def _lines(version: str, texts: Iterable[tuple[str, str]]) -> Iterator[bytes]:
     rows = ({"clip_key": key, "version": version, "text": text} for key, text in texts)
     return (json.dumps(row, ensure_ascii=False).encode() for row in rows)
 
 
-def _recognize_task(recognizer: Recognizer, batch: int, task: CutTask) -> CutResult:
+def _recognize_task(recognizer: Recognizer, batch: int, task: plan.CutTask) -> CutResult:
     """Recognize the clips of a task, a batch at a time, or all at once by a command. Runs in a worker."""
     failures, texts = dict[str, str](), dict[str, str]()
     files = {key: source.path.name for source in task.sources for key, *_ in source.windows}
-    waiting = task_windows(task, partial(clip_of, rate=RECOGNIZED.rate), failures)
+    waiting = task_windows(task, partial(clip_of, rate=plan.RECOGNIZED.rate), failures)
     while some := dict(islice(waiting, None if isinstance(recognizer.given, tuple) else batch)):
         for key, answer in recognizer(some).items():
             if isinstance(answer, Failure):

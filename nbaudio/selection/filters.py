@@ -52,10 +52,11 @@ def filtered(
     frame = frame.join(facts.lazy(), on="recording_id", how="left", maintain_order="left")
     if preview:
         for edge in ("start", "end"):
-            times = pl.struct(seconds=f"source_{edge}", rate="rate")
-            frame = frame.with_columns(
-                times.map_batches(_samples, return_dtype=pl.Int64, is_elementwise=True).alias(f"{edge}_sample")
+            times = pl.struct(f"source_{edge}", "rate")
+            samples = times.map_batches(
+                lambda each: to_samples_column(*each.struct.unnest()), return_dtype=pl.Int64, is_elementwise=True
             )
+            frame = frame.with_columns(samples.alias(f"{edge}_sample"))
     length = pl.col("end_sample") - pl.col("start_sample")
     unplaced = length.is_null()
     accepted, rejected = pl.lit(value=False), pl.lit(None, dtype=pl.String)
@@ -86,10 +87,6 @@ def filtered(
         by_hand=rejected.is_not_null() & failed.is_null(),
         is_preferred=accepted,
     )
-
-
-def _samples(times: pl.Series) -> pl.Series:
-    return to_samples_column(times.struct.field("seconds"), times.struct.field("rate"))
 
 
 def _conditions(

@@ -32,11 +32,6 @@ class GivenSplits(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def splits_name(splits: Splits | None) -> str | None:
-    """Return what is stored of the parameter ``splits``: a path or URL without secrets, ``table`` for a table in memory."""
-    return None if splits is None else redact_url(str(splits)) if isinstance(splits, str | Path) else "table"
-
-
 def given_splits(segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None) -> GivenSplits:
     """Read given splits, from what `select` takes; source sets keep names of `earlier` ones; InputError for a contradiction."""
     if isinstance(splits, str) and splits == SOURCE:

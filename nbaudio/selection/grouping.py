@@ -7,9 +7,14 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.row_values import RowHashes
+from nbaudio.core.source_splits import split_role
 from nbaudio.core.tables import GROUPING_RULES
+from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.leakage import GROUPS
-from nbaudio.selection.splits import usable_keys
+from nbaudio.selection.parameters import HELD_OUT, Parameters
+from nbaudio.selection.size_budget import Budget
+from nbaudio.selection.splits import Target, assign_splits, usable_keys
 
 AUTO = "auto"  # takes the first of `DEFAULTS` that is not costly
 DEFAULTS = (GROUPS, ("speaker_id",))  # no speaker is ever in two splits, no recording if that costs little
@@ -60,18 +65,46 @@ class Grouping:
 
 
 def choose_grouping(
-    fit: pl.DataFrame,
-    requested: tuple[str, ...] | None,
-    *,
-    divide_by: Callable[[Sequence[str]], pl.DataFrame],
-    lost_share: Callable[[pl.DataFrame], float],
+    fit: pl.DataFrame, parameters: Parameters, fixed: FixedSplits, budget: Budget | None, hashes: RowHashes
 ) -> Grouping:
-    """Divide by the requested columns, or by the first of `DEFAULTS` that is not costly; try single ones for the report.
+    """Divide segments that pass the filters by the requested columns, or by the first of `DEFAULTS` that is not costly.
 
-    `divide_by` raises InputError if keys leave too little; `lost_share` is the lost share of what could be kept, in [0, 1].
+    Single columns are tried for the report. Raises InputError if all choices leave too little.
     """
+    default, room = len(fit), 0
+    if budget:
+        room = min(budget.limit, budget.total(fit))
+        default = default * room // max(budget.total(fit), 1)
+    rest = fit.filter(pl.col("fixed").is_null()) if fixed.is_any else fit
+    is_gold = rest["is_gold"] if parameters.gold else None
+    missing = still_needed(fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed)
+    optional = [name for name in HELD_OUT if getattr(parameters, name) is None and fixed.is_any]
     losses: dict[tuple[str, ...], Loss | None] = {}
     refused: list[InputError] = []
+
+    def divide_by(keys: Sequence[str]) -> pl.DataFrame:
+        divided = assign_splits(
+            rest,
+            keys=keys,
+            targets=missing,
+            seed=parameters.seed,
+            gold=is_gold,
+            may_hold_out=rest["may_hold_out"],
+            preset={key: fixed.preset(key) for key in keys if fixed.is_any},
+            optional=optional,
+            hashes=hashes,
+        )
+        if fixed.is_any:
+            divided = fit.select("row", "fixed").join(
+                divided.with_columns(rest["row"]), on="row", how="left", maintain_order="left"
+            )
+            divided = divided.select(pl.coalesce("fixed", "split").alias("split"), "reason")
+        elif divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
+            raise InputError(
+                f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
+                "group by fewer or other columns, or request less (dev=0, test=0)"
+            )
+        return divided
 
     def attempt(columns: tuple[str, ...]) -> tuple[Loss, pl.DataFrame] | None:
         losses[columns] = None
@@ -80,11 +113,15 @@ def choose_grouping(
         except InputError as error:
             refused.append(error)
             return None
-        losses[columns] = loss = Loss(int(divided["reason"].is_in(GROUPING_RULES).sum()), lost_share(divided))
+        kept = divided["reason"].is_null()
+        share = int((~kept).sum()) / max(len(fit), 1)
+        if budget:  # losses are made up for by other segments, as long as there are more than fit into the budget
+            share = (room - min(room, budget.total(fit, kept))) / max(room, 1)
+        losses[columns] = loss = Loss(int(divided["reason"].is_in(GROUPING_RULES).sum()), share)
         return loss, divided
 
     found: dict[tuple[str, ...], tuple[Loss, pl.DataFrame]] = {}
-    for columns in (requested,) if requested is not None else DEFAULTS:
+    for columns in DEFAULTS if parameters.group_by is None else (parameters.group_by,):
         if (not losses or usable_keys(fit, columns)) and (division := attempt(columns)):
             found[columns] = division
             if division[0].share <= COSTLY:
@@ -97,4 +134,23 @@ def choose_grouping(
         for key in dict.fromkeys((*chosen, *GROUPS)):
             if (key,) not in losses and usable_keys(fit, (key,)):
                 attempt((key,))
-    return Grouping(chosen, divided, losses, requested is None)
+    return Grouping(chosen, divided, losses, parameters.group_by is None)
+
+
+def still_needed(
+    fit: pl.DataFrame, parameters: Parameters, *, default: int, gold: pl.Series | None, fixed: FixedSplits
+) -> dict[str, Target]:
+    """Return what test and dev need besides fixed segments; full if less than the longest is missing; `gold` is for the rest."""
+    needed = {}
+    names = fit["fixed"].unique().drop_nulls().cast(pl.String)
+    for name in HELD_OUT:
+        own = fit.filter(pl.col("fixed").is_in([one for one in names if split_role(one) == name]))
+        more = 0 if name in fixed.given_roles() else default - len(own)
+        more = more if gold is None or name != "test" else int(gold.sum())
+        target = parameters.target(name, default=len(own) + max(more, 0))
+        have, spare = len(own), 1
+        if target.unit == "micros":
+            have, spare = int(own["micros"].sum()), fit.select(pl.col("micros").max().fill_null(0)).item()
+        missing = target.amount - have
+        needed[name] = target._replace(amount=0 if fixed.is_any and missing < spare else max(missing, 0))
+    return needed

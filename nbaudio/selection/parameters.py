@@ -2,16 +2,21 @@
 
 import shlex
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from nbaudio.core.errors import InputError
-from nbaudio.selection.size_budget import PCM, Budget, ClipSize, make_budget
+from nbaudio.core.input_guards import parse_size
+from nbaudio.selection.size_budget import MICROSECONDS, PCM, Budget, ClipSize
 from nbaudio.selection.splits import Target, parse_target
 from nbaudio.storage.workspace import Workspace
 
 HELD_OUT = ("test", "dev")  # filled before train, in that order
+_HOUR = 3600 * MICROSECONDS
 MIN_SIMILARITY = 0.8  # unless a threshold was chosen in the tuner
 
 
@@ -51,8 +56,16 @@ class Parameters:
         return Target(default, "segments") if size is None else parse_target(size, split)
 
     def budget(self) -> Budget | None:
-        """Return the budget, if any."""
-        return make_budget(hours=self.hours, disk=self.disk, clip_size=self.clip_size)
+        """Return the budget of hours, or of bytes on disk, if any."""
+        if self.hours is not None and self.disk is not None:
+            raise InputError(f"hours={self.hours} and disk={self.disk!r}: a corpus has one budget, give one of the two")
+        if self.hours is not None:
+            return Budget(int(Decimal(str(self.hours)) * _HOUR), pl.col("micros"), _HOUR, "hours")
+        if self.disk is not None:
+            size = self.clip_size
+            cost = (pl.col("micros") * size.per_second / MICROSECONDS).ceil().cast(pl.Int64) + size.per_clip
+            return Budget(parse_size(self.disk), cost, 10**9, "GB")
+        return None
 
     def command(self, workspace: Path, **changes: Any) -> str:
         """Return the command line that makes this selection, with `changes` by name."""

@@ -16,8 +16,8 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.row_values import RowHashes, row_hashes, with_values
-from nbaudio.core.source_splits import in_training, split_role
+from nbaudio.core.row_values import row_hashes, with_values
+from nbaudio.core.source_splits import in_training
 from nbaudio.core.tables import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform, without_audio
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.risk import freeze
@@ -26,12 +26,12 @@ from nbaudio.review.state import ReviewState, reviewed_by_review
 from nbaudio.selection.filters import filtered, is_one_of
 from nbaudio.selection.fixed_splits import FixedSplits, fixed_splits
 from nbaudio.selection.given_splits import KEYS as GIVEN_BY
-from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits, splits_name
+from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
-from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
+from nbaudio.selection.parameters import MIN_SIMILARITY, Parameters
 from nbaudio.selection.select_report import count_reasons, reasons_of, select_report
-from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
-from nbaudio.selection.splits import Target, assign_splits
+from nbaudio.selection.size_budget import PCM, measure_clip_size, over_budget
+from nbaudio.storage.urls import redact_url
 from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
@@ -94,7 +94,8 @@ def select(
         >>> select(workspace, dev=0, test=0).facts["rejected"]
         {'below_similarity': 1}
     """
-    workspace = Workspace.open(workspace)
+    given = {**locals()}
+    workspace = Workspace.open(given.pop("workspace"))
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
     columns = tuple(filter(None, map(str.strip, names)))
     recordings, segments = workspace.recordings, tables.scan(workspace)
@@ -103,20 +104,11 @@ def select(
         columns = fixed.columns
     tuned = workspace.threshold
     least = next((value for value in (min_similarity, tuned) if value is not None), MIN_SIMILARITY)
-    parameters = Parameters(
-        min_similarity=least,
-        max_duration=max_duration,
-        min_duration=min_duration,
-        where=(where,) if isinstance(where, str) else tuple(where),
-        splits=splits_name(splits),
-        hours=hours,
-        disk=disk,
-        dev=dev,
-        test=test,
-        group_by=None if columns == (AUTO,) else columns,
-        seed=seed,
-        gold=gold,
-    )
+    given |= {"min_similarity": least, "where": (where,) if isinstance(where, str) else tuple(where)}
+    given |= {"splits": None if splits is None else "table", "group_by": None if columns == (AUTO,) else columns}
+    if isinstance(splits, str | Path):
+        given["splits"] = redact_url(str(splits))
+    parameters = Parameters(**given)
     if disk is not None and (root := workspace.audio) and not without_audio(recordings):
         sample = _sample(recordings, segments, parameters)
         parameters = replace(parameters, clip_size=measure_clip_size(sample, root) or PCM)
@@ -205,9 +197,18 @@ def decide(
     budget, hashes = parameters.budget(), row_hashes(segments)
     if parameters.gold:
         told = with_values(segments.select("segment_id"), judged)
-        _check_gold(_collect(told.filter(is_one_of(gold)))["reason"], parameters, fixed)
+        gold_reasons = _collect(told.filter(is_one_of(gold)))["reason"]
+        if "test" in fixed.given_roles():
+            given = f"test is given by splits={parameters.splits}, and gold would fill it"
+            raise InputError(f"gold: {given}; leave one of the two out")
+        if gold_reasons.null_count() == 0:
+            out = reasons_of(count_reasons(gold_reasons), parameters)
+            raise InputError(
+                "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
+                + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
+            )
     try:
-        grouping = _grouping(fit, parameters, fixed, budget, hashes)
+        grouping = choose_grouping(fit, parameters, fixed, budget, hashes)
     except InputError as error:
         out = reasons_of(count_reasons(judged["reason"]), parameters)
         raise InputError(f"{error}" + (f"; of {len(judged):,} segments the filters reject {out}" if out else "")) from error
@@ -219,67 +220,16 @@ def decide(
         barred=is_train & fit["reviewed"],
     )
     if budget:
-        fit = _within_budget(fit, budget, parameters.seed, hashes, has_earlier=len(fixed.earlier) > 0)
+        kept, is_earlier = fit["reason"].is_null(), fit["earlier"].is_not_null()
+        used = budget.total(fit, kept & (~in_training(fit["split"]) | is_earlier) & ~fit["barred"])
+        # The size of an earlier version, if that leaves less than the longest segment takes.
+        if len(fixed.earlier) and budget.limit - used < fit.select(budget.cost.max()).item():
+            budget = budget._replace(limit=min(used, budget.limit))
+        first = pl.col("earlier").is_not_null(), pl.col("is_preferred")
+        over = over_budget(fit.filter(kept), budget, seed=parameters.seed, first=first, hashes=hashes)
+        is_over = pl.when(pl.col("row").is_in(over.implode())).then(pl.lit("over_budget", dtype=pl.Categorical))
+        fit = fit.with_columns(reason=is_over.otherwise("reason"))
     return *_decisions(segments, judged, fit.select("split", "reason", "barred")), grouping
-
-
-def _grouping(
-    fit: pl.DataFrame, parameters: Parameters, fixed: FixedSplits, budget: Budget | None, hashes: RowHashes
-) -> Grouping:
-    """Divide the segments that pass the filters into splits."""
-    default = len(fit)
-    if budget and default:
-        default = default * min(budget.limit, budget.total(fit)) // budget.total(fit)
-    rest = fit.filter(pl.col("fixed").is_null()) if fixed.is_any else fit
-    is_gold = rest["is_gold"] if parameters.gold else None
-    missing = still_needed(fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed)
-    optional = [name for name in HELD_OUT if getattr(parameters, name) is None and fixed.is_any]
-
-    def divide_by(keys: Sequence[str]) -> pl.DataFrame:
-        divided = assign_splits(
-            rest,
-            keys=keys,
-            targets=missing,
-            seed=parameters.seed,
-            gold=is_gold,
-            may_hold_out=rest["may_hold_out"],
-            preset={key: fixed.preset(key) for key in keys if fixed.is_any},
-            optional=optional,
-            hashes=hashes,
-        )
-        if fixed.is_any:
-            divided = fit.select("row", "fixed").join(
-                divided.with_columns(rest["row"]), on="row", how="left", maintain_order="left"
-            )
-            divided = divided.select(pl.coalesce("fixed", "split").alias("split"), "reason")
-        elif divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
-            raise InputError(
-                f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
-                "group by fewer or other columns, or request less (dev=0, test=0)"
-            )
-        return divided
-
-    def lost_share(divided: pl.DataFrame) -> float:
-        kept = divided["reason"].is_null()
-        if not budget:
-            return int((~kept).sum()) / max(len(fit), 1)
-        # Losses are made up for by other segments, as long as there are more than fit into the budget.
-        room = min(budget.limit, budget.total(fit))
-        return (room - min(room, budget.total(fit, kept))) / max(room, 1)
-
-    return choose_grouping(fit, parameters.group_by, divide_by=divide_by, lost_share=lost_share)
-
-
-def _within_budget(fit: pl.DataFrame, budget: Budget, seed: int, hashes: RowHashes, *, has_earlier: bool) -> pl.DataFrame:
-    """Reject what exceeds the budget: the size of an earlier version if that leaves less than the longest segment takes."""
-    first = pl.col("earlier").is_not_null(), pl.col("is_preferred")
-    kept = fit["reason"].is_null()
-    used = budget.total(fit, kept & (~in_training(fit["split"]) | fit["earlier"].is_not_null()) & ~fit["barred"])
-    if has_earlier and budget.limit - used < fit.select(budget.cost.max()).item():
-        budget = budget._replace(limit=min(used, budget.limit))
-    over = over_budget(fit.filter(kept), budget, seed=seed, first=first, hashes=hashes)
-    is_over = pl.col("row").is_in(over.implode())
-    return fit.with_columns(reason=pl.when(is_over).then(pl.lit("over_budget", dtype=pl.Categorical)).otherwise("reason"))
 
 
 def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -299,34 +249,3 @@ def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) 
 
 def _collect(frame: pl.LazyFrame) -> pl.DataFrame:
     return frame.collect(engine="streaming")
-
-
-def _check_gold(reasons: pl.Series, parameters: Parameters, fixed: FixedSplits) -> None:
-    """Raise InputError if test is given, or no gold segment passes the filters; `reasons` are those of gold ones."""
-    if "test" in fixed.given_roles():
-        raise InputError(f"gold: test is given by splits={parameters.splits}, and gold would fill it; leave one of the two out")
-    if reasons.null_count() == 0:
-        out = reasons_of(count_reasons(reasons), parameters)
-        raise InputError(
-            "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
-            + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
-        )
-
-
-def still_needed(
-    fit: pl.DataFrame, parameters: Parameters, *, default: int, gold: pl.Series | None, fixed: FixedSplits
-) -> dict[str, Target]:
-    """Return what test and dev need besides fixed segments; full if less than the longest is missing; `gold` is for the rest."""
-    needed = {}
-    names = fit["fixed"].unique().drop_nulls().cast(pl.String)
-    for name in HELD_OUT:
-        own = fit.filter(pl.col("fixed").is_in([one for one in names if split_role(one) == name]))
-        more = 0 if name in fixed.given_roles() else default - len(own)
-        more = more if gold is None or name != "test" else int(gold.sum())
-        target = parameters.target(name, default=len(own) + max(more, 0))
-        have, spare = len(own), 1
-        if target.unit == "micros":
-            have, spare = int(own["micros"].sum()), fit.select(pl.col("micros").max().fill_null(0)).item()
-        missing = target.amount - have
-        needed[name] = target._replace(amount=0 if fixed.is_any and missing < spare else max(missing, 0))
-    return needed

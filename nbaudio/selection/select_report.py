@@ -41,10 +41,19 @@ def select_report(
     decided = by_hand["decision"].cast(pl.String).value_counts().sort("decision")
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
-    taken = _taken_by(left_out, reviews)
+    # The segments that each review keeps out of train; a segment of several reviews counts for the first.
+    left, taken = set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"]), dict[str, int]()
+    for name, ids in reviews.items():
+        if number := len(left & ids):
+            taken[name] = number
+        left -= ids
     fixed_facts, fixed_warnings = fixed.report(chosen, grouping.columns)
-    held_out = _held_out_in_train(kept)
-    by_split = [{"split": name, "segments": count} for name, count in (held_out or {}).items()]
+    held_out: dict[str, int] = {}  # the segments of train by the source's own held-out split
+    if has_splits := "source_split" in kept.columns:
+        train = kept.filter(in_training(kept["split"])).drop_nulls("source_split")
+        counts = train.group_by("source_split").agg(pl.sum("segments")).sort("source_split").iter_rows()
+        held_out = {name: number for name, number in counts if split_role(name) in HELD_OUT}
+    by_split = [{"split": name, "segments": count} for name, count in held_out.items()]
     facts: dict[str, Any] = {
         "segments": _number(groups),
         "kept": _number(kept),
@@ -54,7 +63,7 @@ def select_report(
         **fixed_facts,
         **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
         **({"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]} if taken else {}),
-        **({} if held_out is None else {"source_held_out_in_train": by_split}),
+        **({"source_held_out_in_train": by_split} if has_splits else {}),
         "leakage": {fact_key(check.removesuffix("_id")): shared for check, shared in leaks.select("check", "shared").iter_rows()},
         "lost_to_grouping": {"segments": _number(lost), "hours": _hours(lost), "share": own.share if own else 0.0},
         **({"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}),
@@ -75,7 +84,6 @@ def select_report(
     warnings = [
         *_data_warnings(groups, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
         *_split_warnings(groups, parameters, taken, fixed),
-        *_size_warnings(groups.filter(pl.col("fixed") == pl.col("split")), parameters),
         *fixed_warnings,
         *_decision_warnings(chosen, parameters, by_hand),
         *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
@@ -149,28 +157,8 @@ def _decision_warnings(chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl
         yield f"{held}: evidence covers those at or above it"
 
 
-def _taken_by(left_out: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:
-    """Count the segments that each review keeps out of train; a segment of several reviews counts for the first."""
-    left = set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"])
-    taken = {}
-    for name, ids in reviews.items():
-        if number := len(left & ids):
-            taken[name] = number
-        left -= ids
-    return taken
-
-
-def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
-    """Count the segments of train by the source's own held-out split; None if the source has no splits."""
-    if "source_split" not in kept.columns:
-        return None
-    train = kept.filter(in_training(kept["split"])).drop_nulls("source_split")
-    counts = train.group_by("source_split").agg(pl.sum("segments")).sort("source_split").iter_rows()
-    return {name: number for name, number in counts if split_role(name) in HELD_OUT}
-
-
 def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int], fixed: FixedSplits) -> Iterator[str]:
-    """Warn of splits that are empty though they were requested, or from which reviews removed many segments, with the causes."""
+    """Warn of splits that are empty though requested, lost many segments to reviews, or have more fixed ones than requested."""
     sizes: dict[str | None, int] = dict(groups.group_by("split").agg(pl.sum("segments")).iter_rows())
     splits = ordered_splits(sizes)
     out = reasons_of(_reasons(groups), parameters, taken)
@@ -182,6 +170,7 @@ def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping
     elif reviewed >= _MUCH_REVIEWED * (train + reviewed):
         yield f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_listed(taken)})"
     fit = _number(groups.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)))
+    kept = groups.filter(pl.col("fixed") == pl.col("split"))
     for split in HELD_OUT:
         target = parameters.target(split, default=1)
         if train and split not in {split_role(name) for name in splits} and target.amount:
@@ -190,16 +179,11 @@ def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping
             if by_default and fixed.is_any:
                 why = "nothing is left for it beside the segments whose split is fixed"
             yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, such as --{split} 10"
-
-
-def _size_warnings(kept: pl.DataFrame, parameters: Parameters) -> Iterator[str]:
-    """Warn of splits of which more is `kept` because it is fixed than was requested."""
-    for name in HELD_OUT:
-        own = kept.filter(pl.col("split").is_in([split for split in kept["split"].unique() if split_role(split) == name]))
-        target = parameters.target(name, default=_number(own))
+        own = kept.filter(pl.col("split").is_in([name for name in splits if split_role(name) == split]))
+        target = parameters.target(split, default=_number(own))
         have = target._replace(amount=_number(own) if target.unit == "segments" else int(own["micros"].sum()))
         if have.amount > target.amount:
-            yield f"{name}: {target} requested, but {have} are fixed, and stay"
+            yield f"{split}: {target} requested, but {have} are fixed, and stay"
 
 
 def _data_warnings(groups: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> Iterator[str]:

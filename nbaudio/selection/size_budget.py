@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.input_guards import parse_size
 from nbaudio.core.row_values import RowHashes
 from nbaudio.core.source_splits import in_training
 from nbaudio.core.times import rescale
@@ -68,18 +66,6 @@ class Budget(NamedTuple):
         """Sum the cost of segments with `micros` (duration, whole microseconds), or of some of them."""
         cost = self.cost if some is None else self.cost.filter(some)
         return int(segments.select(cost.sum()).item())
-
-
-def make_budget(*, hours: float | None = None, disk: int | str | None = None, clip_size: ClipSize) -> Budget | None:
-    """Return a budget of hours, or of bytes on disk for clips of `clip_size`; None without either."""
-    if hours is not None and disk is not None:
-        raise InputError(f"hours={hours} and disk={disk!r}: a corpus has one budget, give one of the two")
-    if hours is not None:
-        return Budget(int(Decimal(str(hours)) * 3600 * MICROSECONDS), pl.col("micros"), 3600 * MICROSECONDS, "hours")
-    if disk is not None:
-        cost = (pl.col("micros") * clip_size.per_second / MICROSECONDS).ceil().cast(pl.Int64) + clip_size.per_clip
-        return Budget(parse_size(disk), cost, 10**9, "GB")
-    return None
 
 
 def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr], hashes: RowHashes) -> pl.Series:

@@ -305,10 +305,7 @@ class _Division:
         return fitting
 
     def _best_step(self, split: int, missing: float, weight: Numbers, every: Numbers) -> Numbers:
-        """Return the next values for `split`: one that completes units, or all of a new unit, whichever adds most for its price.
-
-        The price is what becomes useless of `every` row, and what exceeds the missing weight or is not allowed in the split.
-        """
+        """Return next values for `split`: one that completes units, or all of a new one, whichever gains most for its price."""
         self.visits += self.members.nnz
         is_open = self.split == _OPEN
         num_open, num_within = self.members @ is_open, self.members @ (self.split == split)
@@ -316,6 +313,7 @@ class _Division:
         one_missing = usable & (num_open == 1)
         untouched = usable & (num_within == 0) & (num_open > 1)
 
+        # The price is what becomes useless of `every` row, and what exceeds the missing weight or is not allowed in the split.
         def score(gain: Numbers, lost: Numbers) -> Numbers:
             price = lost + np.maximum(gain - missing, 0.0)
             useful = np.minimum(gain, missing)
