@@ -14,8 +14,8 @@ from table_checks import check_tables
 
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.formats import jsonlines, parlaspeech
 from nbaudio.core.rows import Rows
+from nbaudio.formats import jsonlines, parlaspeech
 from nbaudio.formats.base import clean_columns
 from nbaudio.sources.ingest import READERS, ingest
 from nbaudio.sources.recording_names import read_mapping
