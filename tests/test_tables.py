@@ -9,6 +9,7 @@ import pytest
 from table_checks import check_tables
 
 from nbaudio.core import tables
+from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, WORD_TIMES, conform
 from nbaudio.storage.workspace import Workspace
@@ -210,3 +211,17 @@ def test_a_table_without_key_or_with_another_type_is_named(tmp_path: Path) -> No
     with pytest.raises(InputError, match=r"segments\.parquet: column start_sample is String and cannot be read as Int64"):
         tables.read(tmp_path)
     assert tables.scan(tmp_path, ["segment_id"]).collect().item() == "a"
+
+
+def test_streamed_joins_keep_the_order_of_rows(tmp_path):
+    count, names = 600_000, [f"r{number}" for number in range(700)]
+    owner = pl.int_range(count, eager=True) % len(names)
+    rows = pl.select(key=pl.lit(pl.Series(names)).gather(owner), text=pl.lit("x" * 30))
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=tables.ROWS_A_GROUP)
+    facts = pl.LazyFrame({"key": names, "number": range(len(names))})
+    joined = pl.scan_parquet(tmp_path / "rows.parquet").join(facts, on="key", how="left", maintain_order="left")
+    only_literals = joined.select(reason=pl.when(pl.col("number") < 300).then(pl.lit("short")))
+    tables.write(tmp_path, only_literals)
+    found = [only_literals.collect(**STREAMED), pl.concat(only_literals.collect_batches(**IN_ORDER))]
+    for one in (*found, pl.read_parquet(tmp_path / "segments.parquet")):
+        assert one["reason"].is_not_null().equals((owner < 300).alias("reason"))

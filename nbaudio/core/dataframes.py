@@ -1,7 +1,7 @@
 """Convert tables, columns and ids of pandas or polars, which all public functions take, to polars; pandas is imported late."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import polars as pl
 
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     Column = pl.Series | pd.Series[Any]
 else:
     Frame, Column = pl.DataFrame, pl.Series
+
+
+class _Streamed(TypedDict):
+    engine: Literal["streaming"]
+    optimizations: pl.QueryOptFlags
+
+
+_ORDERED = pl.QueryOptFlags(check_order_observe=False)  # this optimization of polars 2.1 loses the order of a streamed join
+STREAMED = _Streamed(engine="streaming", optimizations=_ORDERED)
+"""Arguments of `pl.LazyFrame.collect` for tables that need not fit into memory."""
+IN_ORDER: Any = {"maintain_order": True, "optimizations": _ORDERED}
+"""The same for `collect_batches` and `sink_parquet`."""
 
 Ids = Iterable[str] | Frame
 """Segment ids: strings, a pandas or polars Series of them, or a table with a column `segment_id`."""

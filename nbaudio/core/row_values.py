@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import polars as pl
 
+from nbaudio.core.dataframes import IN_ORDER
 from nbaudio.core.hashing import hash_column
 
 ROW = "\0row"
@@ -32,7 +33,7 @@ def row_hashes(segments: pl.LazyFrame) -> RowHashes:
         wanted = np.zeros(int(places[-1]) + 1 if len(places) else 0, dtype=np.bool_)
         wanted[places] = True
         some = with_values(ids.head(len(wanted)), [pl.Series("wanted", wanted)]).filter("wanted").select("segment_id")
-        parts = [hash_column(part["segment_id"], salt) for part in some.collect_batches(maintain_order=True)]
+        parts = [hash_column(part["segment_id"], salt) for part in some.collect_batches(**IN_ORDER)]
         return pl.concat([pl.Series("hash", dtype=pl.UInt64), *parts])
 
     return hashes

@@ -16,6 +16,7 @@ from polars.io.plugins import register_io_source
 
 from nbaudio.core.atomic import atomic_write, disk_full_reason
 from nbaudio.core.channels import has_unknown_channel, source_channel
+from nbaudio.core.dataframes import IN_ORDER
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import check_regular
 
@@ -205,7 +206,7 @@ def write(
     rows = batches.lazy() if isinstance(batches, pl.DataFrame | pl.LazyFrame) else _stream(iter(batches), failed)
     with atomic_write(path) as partial:
         try:
-            rows.sink_parquet(partial, row_group_size=ROWS_A_GROUP)
+            rows.sink_parquet(partial, row_group_size=ROWS_A_GROUP, **IN_ORDER)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             if failed:
                 raise failed[0] from None

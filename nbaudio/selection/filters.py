@@ -8,6 +8,7 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.conditions import condition_error, parse_condition
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.row_values import with_values
 from nbaudio.core.tables import RECORDINGS, conform, seconds_column, without_audio
 from nbaudio.core.times import to_samples_column
@@ -42,7 +43,7 @@ def filtered(
     )
     # A text is empty if normalization leaves nothing.
     text = pl.coalesce(name for name in ("text_normalized", "text") if name in schema)
-    has_texts = segments.select(text.is_not_null().any()).collect(engine="streaming").item()
+    has_texts = segments.select(text.is_not_null().any()).collect(**STREAMED).item()
     columns = {"is_empty": text.is_null() | ~text.str.contains(r"\S"), "source_channel": source_channel(empty)}
     columns |= {f"key {key}": pl.col(key).cast(pl.String).cast(pl.Categorical) for key in dict.fromkeys((*GROUPS, *keys))}
     known, met = _conditions(recordings, segments, parameters.where)
@@ -101,7 +102,7 @@ def _conditions(
     met = {text: parse_condition(text, schema, schema.names()).fill_null(value=False) for text in where}
     for text, hit in met.items():
         try:
-            known.select(hit.any()).collect(engine="streaming")
+            known.select(hit.any()).collect(**STREAMED)
         except pl.exceptions.PolarsError as error:
             raise condition_error(text, error, schema.names()) from error
     return known, {f"where {text}": hit for text, hit in met.items()}
@@ -109,14 +110,14 @@ def _conditions(
 
 def _duplicates(frame: pl.LazyFrame) -> pl.Series | None:
     """Return whether each segment has the window of another one, which precedes it in the order of ids; None if none has."""
-    hashes = frame.select(tables.window().hash().alias("hash")).collect(engine="streaming").to_series()
+    hashes = frame.select(tables.window().hash().alias("hash")).collect(**STREAMED).to_series()
     ordered = hashes.sort()
     shared = ordered.filter(ordered == ordered.shift()).unique()
     del ordered
     if shared.is_empty():
         return None
     some = with_values(frame, [hashes.is_in(shared.implode()).alias("is_shared")]).with_row_index("row").filter("is_shared")
-    told = some.select("row", "segment_id", window=tables.window()).collect(engine="streaming").sort("segment_id", "row")
+    told = some.select("row", "segment_id", window=tables.window()).collect(**STREAMED).sort("segment_id", "row")
     found = np.zeros(len(hashes), dtype=np.bool_)
     found[told.filter(~pl.col("window").is_first_distinct())["row"].to_numpy()] = True
     return pl.Series("is_duplicate", found)

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.row_values import with_values
 from nbaudio.core.source_splits import in_training, is_held_out, ordered_splits, split_role
@@ -50,7 +51,7 @@ class FixedSplits:
         fixed, earlier = pl.col("fixed"), pl.col("earlier")
         own = with_values(self.segments.select(value=pl.col(key).cast(pl.String)), self.rows)
         own = own.filter(fixed.is_not_null() | earlier.is_not_null()).select("value", split=fixed.cast(pl.String))
-        known = [own.collect(engine="streaming")]
+        known = [own.collect(**STREAMED)]
         if key in self.columns:
             known.append(self.earlier.select(value=key, split=pl.when(~in_training(self.earlier["split"])).then("split")))
         table = pl.concat(known).drop_nulls("value")
@@ -73,7 +74,7 @@ class FixedSplits:
             return facts, warnings
         needed = dict.fromkeys(("segment_id", "split", "reason", *GROUPS, *keys, "text"))
         texts = selection.select(*needed).cast({"split": pl.String, "reason": pl.String})
-        chosen = texts.with_columns(_hashed(sentences(pl.col("text"))).alias("text")).collect(engine="streaming")
+        chosen = texts.with_columns(_hashed(sentences(pl.col("text"))).alias("text")).collect(**STREAMED)
         if len(self.earlier):
             kept = chosen.select("split", earlier=self.rows["earlier"]).drop_nulls("split")
             for name, part in (("kept_from_earlier", pl.col("earlier").is_not_null()), ("new", pl.col("earlier").is_null())):
@@ -131,7 +132,7 @@ def fixed_splits(
     known = table.unique("segment_id", keep="first", maintain_order=True)
     own = [name for name in _columns(table, segments) if name != "segment_id"]
     text = _hashed(sentences(pl.col("text"))) if len(table) else pl.lit(None, dtype=pl.UInt64)
-    held = segments.select("segment_id", *own, sentence=text).collect(engine="streaming")
+    held = segments.select("segment_id", *own, sentence=text).collect(**STREAMED)
     rows = held.with_columns(given=pl.lit(None, dtype=pl.String) if given is None else given).join(
         known.select("segment_id", earlier="split", before="sentence"), on="segment_id", how="left", maintain_order="left"
     )

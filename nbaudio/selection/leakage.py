@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.dataframes import Frame, as_polars
+from nbaudio.core.dataframes import IN_ORDER, STREAMED, Frame, as_polars
 from nbaudio.core.source_splits import is_held_out, ordered_splits
 from nbaudio.core.tables import ROWS_A_GROUP
 from nbaudio.selection.splits import usable_keys
@@ -44,13 +44,13 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
         values[AUDIO] = pl.col(_HASH)
     named = [pl.col("segment_id"), pl.col("split").cast(pl.String), *(value.alias(name) for name, value in values.items())]
     table = table.select(*dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
-    splits = ordered_splits(table.select(pl.col("split").cast(pl.String).unique()).collect(engine="streaming").to_series())
+    splits = ordered_splits(table.select(pl.col("split").cast(pl.String).unique()).collect(**STREAMED).to_series())
     is_held = pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])
-    held = table.filter(is_held).collect(engine="streaming").select(named)
+    held = table.filter(is_held).collect(**STREAMED).select(named)
     index = NearIndex(held[SENTENCE].drop_nulls().unique().sort().to_list())
     first, further = pl.DataFrame(schema=_MATCHES), list[pl.DataFrame]()
     # The matches in a part are at most as many as the held-out segments, however large the table is.
-    for part in table.filter(pl.col("split").is_not_null()).collect_batches(chunk_size=ROWS_A_GROUP, maintain_order=True):
+    for part in table.filter(pl.col("split").is_not_null()).collect_batches(chunk_size=ROWS_A_GROUP, **IN_ORDER):
         rows = part.select(named)
         further += [_first(_matches(held, rows, check, index), splits) for check in checks]
         if sum(map(len, further)) > 2 * len(first) + ROWS_A_GROUP:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core import tables
-from nbaudio.core.dataframes import Frame, as_polars
+from nbaudio.core.dataframes import STREAMED, Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.row_values import row_hashes, with_values
@@ -248,4 +248,4 @@ def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) 
 
 
 def _collect(frame: pl.LazyFrame) -> pl.DataFrame:
-    return frame.collect(engine="streaming")
+    return frame.collect(**STREAMED)

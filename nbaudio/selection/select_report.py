@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import Report, fact_key
 from nbaudio.core.row_values import with_values
 from nbaudio.core.source_splits import in_training, is_held_out, listed_splits, ordered_splits, split_role
@@ -112,7 +113,7 @@ def _groups(
     cost = budget.cost.sum() if budget else pl.lit(0)
     groups = timed.group_by("split", "reason", *own, *told).agg(pl.sum("micros"), cost=cost, segments=pl.len().cast(pl.Int64))
     texts = dict.fromkeys(("split", "reason", *own, "fixed"), pl.String)
-    return groups.collect(engine="streaming").cast(texts)  # type: ignore[arg-type]
+    return groups.collect(**STREAMED).cast(texts)  # type: ignore[arg-type]
 
 
 def _number(groups: pl.DataFrame) -> int:
@@ -148,7 +149,7 @@ def _decision_warnings(chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl
     """Warn of segments that people accepted but other rules reject, or that are below the threshold."""
     ids = by_hand.filter(pl.col("decision") == "accept")["segment_id"]
     said = chosen.filter(pl.col("segment_id").is_in(ids.implode())).select("reason", "similarity")
-    accepted = said.collect(engine="streaming")
+    accepted = said.collect(**STREAMED)
     if out := reasons_of(count_reasons(accepted["reason"]), parameters):
         yield f"segments that were accepted by hand stay out: {out}"
     least = parameters.min_similarity

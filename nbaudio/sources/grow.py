@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core import source_splits, tables
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.name_matching import NUMBERED
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWN, GROWTH, conform, table_path
 from nbaudio.sources.place_segments import Merge, PlacedSegments, is_
@@ -61,7 +62,7 @@ class Before:
 
     def is_other(self) -> pl.Series:
         """Return for each row of the segments table whether it is of another source."""
-        return self._of_source("segment_id").select(pl.col("is_other")).collect(engine="streaming").to_series()
+        return self._of_source("segment_id").select(pl.col("is_other")).collect(**STREAMED).to_series()
 
     def other_rows(self, *columns: str) -> pl.LazyFrame:
         """Return columns of the segments of other sources."""
@@ -141,15 +142,15 @@ def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
         return placed.ids.clear()
     compared = ("recording_id", "source_start", "source_end", "text")
     other = before.other_rows("segment_id", *compared)
-    known = other.select(pl.col("segment_id").hash()).collect(engine="streaming").to_series()
+    known = other.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
     own = placed.find(pl.col("segment_id").hash().is_in(known.implode()), **{name: pl.col(name) for name in compared})
-    same = other.join(own.lazy().select("segment_id"), on="segment_id", how="semi").collect(engine="streaming")
+    same = other.join(own.lazy().select("segment_id"), on="segment_id", how="semi").collect(**STREAMED)
     clash = own.join(same, on="segment_id", suffix=" was", maintain_order="left")
     clash = clash.filter(pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name} was")) for name in compared))
     if clash.is_empty():
         return placed.ids.clear()
     numbered = pl.col("segment_id").str.contains(NUMBERED)
-    taken = {*placed.find(numbered)["segment_id"], *other.filter(numbered).collect(engine="streaming")["segment_id"]}
+    taken = {*placed.find(numbered)["segment_id"], *other.filter(numbered).collect(**STREAMED)["segment_id"]}
     ids = []
     for row, key in clash.select("row", "segment_id").iter_rows():
         ids.append((row, _numbered(key, taken)))
@@ -221,20 +222,20 @@ def keep_splits(workspace: Workspace) -> pl.LazyFrame | None:
 
 def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None:
     """Return the table of earlier splits with those of a further version; None if that is empty."""
-    splits = now.select(pl.col("split").unique()).collect(engine="streaming")["split"]
+    splits = now.select(pl.col("split").unique()).collect(**STREAMED)["split"]
     if splits.is_empty() or not table_path(workspace, EARLIER_SPLITS).exists():
         return None if splits.is_empty() else now
     was = tables.scan(workspace, table=EARLIER_SPLITS)
-    earlier = was.select(pl.col("split").unique()).collect(engine="streaming")["split"]
+    earlier = was.select(pl.col("split").unique()).collect(**STREAMED)["split"]
     names = pl.concat([earlier, splits]).drop_nulls().unique()
     held_out = pl.col("split").is_in([name for name in names if source_splits.is_held_out(name)])
-    before = was.filter(held_out).collect(engine="streaming")
+    before = was.filter(held_out).collect(**STREAMED)
     of_before = pl.col("segment_id").is_in(before["segment_id"].implode())
-    again = now.filter(held_out, of_before).collect(engine="streaming")
+    again = now.filter(held_out, of_before).collect(**STREAMED)
     both = pl.concat([before, again], how="diagonal")
     same = both.filter(both.is_duplicated())["segment_id"]
     now = now.filter(~pl.col("segment_id").is_in(same.implode()), held_out | ~of_before)
-    kept = now.select(pl.col("segment_id").hash()).collect(engine="streaming").to_series()
+    kept = now.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
     others = was.filter(~held_out, ~pl.col("segment_id").hash().is_in(kept.implode()))
     return pl.concat([before.lazy(), others, now], how="diagonal")
 

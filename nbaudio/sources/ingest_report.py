@@ -7,6 +7,7 @@ import polars as pl
 import polars.selectors as cs
 
 from nbaudio.core import tables
+from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.report import Report, duration, first_lines, size
 from nbaudio.core.rows import Rows
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
@@ -141,7 +142,7 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict
     rates = recordings.select("recording_id", "sampling_rate").lazy()
     seconds = pl.when(~is_broken).then(tables.seconds_column())
     known = segments.join(rates, on="recording_id", how="left").with_columns(reason=pl.when(is_broken).then("reason"))
-    kinds = known.group_by("reason").agg(pl.len(), seconds.sum().alias("seconds")).collect(engine="streaming")
+    kinds = known.group_by("reason").agg(pl.len(), seconds.sum().alias("seconds")).collect(**STREAMED)
     names = dict(resolved.audit["decision"].value_counts().sort("decision").iter_rows())
     reasons = kinds.drop_nulls("reason").sort("len", "reason", descending=[True, False]).select("reason", "len")
     facts: dict[str, Any] = {
@@ -179,7 +180,7 @@ def _other_durations(segments: pl.LazyFrame, present: pl.DataFrame) -> list[str]
     stated = pl.col("source_duration").cast(pl.Float64, strict=False)
     found = pl.col("num_samples") / pl.col("sampling_rate")
     each = pl.DataFrame()
-    for batch in segments.select("recording_id", "source_duration").collect_batches(maintain_order=True):
+    for batch in segments.select("recording_id", "source_duration").collect_batches(**IN_ORDER):
         each = pl.concat([each, batch]).unique("recording_id", keep="first", maintain_order=True)
     other = each.join(present, on="recording_id", maintain_order="left").filter((stated - found).abs() > _SAME_SECONDS)
     line = pl.format("{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration")
@@ -199,7 +200,7 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -
     amounts = usable.select(
         seconds=(span / pl.col("sampling_rate")).sum(), as_is=(span * pl.col("num_channels")).sum() * _BYTES_PER_SAMPLE
     )
-    seconds, as_is = amounts.collect(engine="streaming").row(0)
+    seconds, as_is = amounts.collect(**STREAMED).row(0)
     wav = seconds * _RATE * _BYTES_PER_SAMPLE
     return (
         f"{summary}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {_RATE:,} Hz mono WAV, "

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core import channels, name_matching, tables, times
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.row_values import with_values
 from nbaudio.core.rows import Rows
@@ -284,7 +285,7 @@ def merge_segments(workspace: Workspace, placed: PlacedSegments, status: pl.Data
     told = [name for name in brought if name not in (*_APART, *nested)]
     number, segments, rows, in_source = _changed(_compared(held, told), placed, told, pl.any_horizontal(audio.values()))
     some = _compared(held, told).with_row_index(_ROW).filter(pl.col(_ROW).is_in(rows.implode()))
-    was = some.collect(engine="streaming").unique("segment_id", keep="first", maintain_order=True)
+    was = some.collect(**STREAMED).unique("segment_id", keep="first", maintain_order=True)
     now = _compared(segments.lazy(), told).collect()
     joined = now.join(was, on="segment_id", how="left", maintain_order="left", suffix=" was")
     differs = {name: pl.col(name) != pl.col(f"{name} was") for name in _HASHED}
@@ -302,7 +303,7 @@ def merge_segments(workspace: Workspace, placed: PlacedSegments, status: pl.Data
     # Rows that the source no longer has, in recordings with other audio.
     gone = with_values(held, [pl.Series("\0gone", ~in_source)]).with_row_index(_ROW).filter("\0gone").drop("\0gone")
     is_affected = status["status"].is_in(["changed", "arrived"]).any()
-    apart = gone.filter(pl.any_horizontal(audio.values())).collect(engine="streaming") if is_affected else pl.DataFrame()
+    apart = gone.filter(pl.any_horizontal(audio.values())).collect(**STREAMED) if is_affected else pl.DataFrame()
     if len(apart):
         made = (_ROW, "recording_id", "start_sample", "end_sample", "decision", "reason", "text_corrected")
         frame = apart.with_columns(name="recording_id").drop(made, strict=False)
@@ -311,7 +312,7 @@ def merge_segments(workspace: Workspace, placed: PlacedSegments, status: pl.Data
         moved = moved.with_columns(apart[_ROW], **audio, split=pl.lit(None, pl.String))
         changes = pl.concat([changes, moved], how="diagonal_relaxed").with_columns(pl.col(_FLAGS).fill_null(value=False))
     own = with_values(held.select("segment_id", "recording_id"), [pl.Series("\0gone", ~in_source & ~is_other.to_numpy())])
-    missing = own.filter("\0gone").drop("\0gone").collect(engine="streaming")
+    missing = own.filter("\0gone").drop("\0gone").collect(**STREAMED)
     return Merge(workspace, tuple(brought), _judged(workspace, changes, placed.recordings), unchanged, missing)
 
 
@@ -320,7 +321,7 @@ def _changed(
 ) -> tuple[int, pl.DataFrame, pl.Series, NDArray[np.bool_]]:
     """Return the number of segments, those that differ from the table by a hash, their rows in it, and its rows in the source."""
     whole = (pl.col("segment_id").hash(), pl.struct(_HASHED).hash().alias("whole"))
-    was = held.select(whole).collect(engine="streaming")
+    was = held.select(whole).collect(**STREAMED)
     order = np.argsort(was["segment_id"].to_numpy(), kind="stable")
     ids, contents = (was[name].to_numpy()[order] for name in was.columns)
     in_source = np.zeros(len(ids), dtype=np.bool_)
@@ -369,8 +370,8 @@ def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) 
     others = held.select(*columns, blank, channel).join(rows.lazy(), on="segment_id", how="anti")
     own = rows.select(*columns, blank, channels.source_channel(rows))
     windows = own.select(tables.window().hash()).to_series()
-    alike = others.filter(tables.window().hash().is_in(windows.implode())).collect(engine="streaming")
-    has_texts = own["text"].count() or others.select(pl.col("text").is_not_null().any()).collect(engine="streaming").item()
+    alike = others.filter(tables.window().hash().is_in(windows.implode())).collect(**STREAMED)
+    has_texts = own["text"].count() or others.select(pl.col("text").is_not_null().any()).collect(**STREAMED).item()
     empty = pl.lit(bool(has_texts)) & (pl.col("text").fill_null("") == "")
     found = _decided(with_recordings(pl.concat([alike, own]), recordings), recordings, empty_text=empty).tail(len(rows))
     return rows.with_columns(found["reason"], found["decision"].cast(SEGMENTS["decision"]))

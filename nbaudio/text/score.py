@@ -10,6 +10,7 @@ import polars as pl
 
 from nbaudio.core import allocator, tables
 from nbaudio.core.atomic import atomic_write
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, NORMALIZED, hypothesis_names, table_path, text_names
@@ -218,7 +219,7 @@ def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> 
     """Return the hypotheses, each with the column of its similarity with `text`; none unless there are several, all scored."""
     schema = segments.collect_schema()
     there = [name for name in hypothesis_names(schema).values() if schema[name] == pl.String]
-    counts = segments.lazy().select(pl.col(there).count()).collect(engine="streaming")
+    counts = segments.lazy().select(pl.col(there).count()).collect(**STREAMED)
     known = {pair.hypothesis: f"similarity{pair.suffix}" for pair in scored if pair.text == "text"}
     used = {name: known.get(name, "") for name in there if counts[name].item()}
     return used if len(used) > 1 and all(used.values()) else {}
