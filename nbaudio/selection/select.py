@@ -32,12 +32,13 @@ from nbaudio.selection.row_values import RowHashes, row_hashes, with_values
 from nbaudio.selection.select_report import count_reasons, reasons_of, select_report
 from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
 from nbaudio.selection.splits import Target, assign_splits
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _MEASURED_CLIPS = 64
 _DECISION = SEGMENTS["decision"]
 
 
+@locks_workspace("select")
 def select(
     workspace: str | Path | Workspace,
     *,

@@ -17,7 +17,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 BY_ID, BY_TIMES = ("segment_id",), ("file", "start", "end")
 _NAMES = {
@@ -34,6 +34,7 @@ _UNMATCHED, _NO_KEY = "matches no segment", "a key is empty or no number"
 _PROBLEMS = pl.Schema({"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String})
 
 
+@locks_workspace("join")
 def join(
     workspace: Workspace | str | Path,
     table: Any,

@@ -9,7 +9,7 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.errors import InputError
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _PREFIXES = {"text": "text_", "hypothesis": "asr_text_", "column": ""}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -44,6 +44,7 @@ def _refuse(held: Collection[str], name: str, why: str) -> None:
     raise InputError(f"{why}; choose another name, such as {free}")
 
 
+@locks_workspace("join")
 def store_column(workspace: Workspace, column: str, values: pl.DataFrame, record: Mapping[str, Any]) -> dict[str, int]:
     """Write a column (`segment_id`, `value`; others get null), and drop scores of what changes; return counts of changes."""
     held = tables.table_schema(workspace)
