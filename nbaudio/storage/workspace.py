@@ -254,7 +254,7 @@ def locks_workspace(step: str, what: str = "tables", *, new: str = "") -> Callab
             given = getattr(getattr(given, "workspace", given), "path", given)
             folder = Path(given).absolute() if isinstance(given, str | Path) and not is_url(str(given)) else None
             # Nothing is written to what is no workspace; the function raises an error.
-            if folder is None or not ((folder / "workspace.json").is_file() or (new and not any(folder.glob("[!.]*")))):
+            if folder is None or not ((folder / "workspace.json").is_file() or (new and _is_free(folder))):
                 return function(*args, **kwargs)
             if (mark := folder / f".{what}.running") in _locked.get():
                 return function(*args, **kwargs)
@@ -268,3 +268,8 @@ def locks_workspace(step: str, what: str = "tables", *, new: str = "") -> Callab
         return call
 
     return locking
+
+
+def _is_free(folder: Path) -> bool:
+    """Return whether a path has nothing, or an empty folder."""
+    return not os.path.lexists(folder) or (folder.is_dir() and not any(folder.glob("[!.]*")))
