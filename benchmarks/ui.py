@@ -88,28 +88,37 @@ def rows(names: list[str], segments: int) -> Iterator[pl.DataFrame]:
     rng = np.random.default_rng(0)
     lexicon = np.array([f"{a}{b}{c}" for a in "bdgklmnprstvz" for b in "aeiou" for c in ("", "ti", "ma", "ško", "nje", "lac")])
     said = [lexicon[rng.integers(0, len(lexicon), 40)].tolist() for _ in range(2000)]
-    heard = [[word for word in words if rng.random() > 0.05] for words in said]
+    texts = pl.Series([" ".join(words) for words in said])
+    heard = pl.Series([" ".join(word for word in words if rng.random() > 0.05) for words in said])
     times = pl.Series([[{"start": 0.5 * i, "end": 0.5 * i + 0.5} for i in range(41)]])
     for first in range(0, segments, AT_ONCE):
         number = np.arange(first, min(segments, first + AT_ONCE))
         picked = rng.integers(0, len(said), len(number))
         start = (number % EACH) * (HOUR_S - 21) / EACH
         length = np.where(number % 3 == 0, 20.0, rng.uniform(2, 20, len(number))).round(2)
-        yield pl.DataFrame(
+        recording = pl.Series(names).gather(number // EACH)
+        frame = pl.DataFrame(
             {
-                "segment_id": [f"{names[i // EACH]}_{i}" for i in number],
-                "recording_id": [names[i // EACH] for i in number],
+                "recording_id": recording,
                 "start_sample": (start * RATE).astype(np.int64),
                 "end_sample": ((start + length) * RATE).astype(np.int64),
-                "source_start": start.round(2).astype(str),
-                "source_end": (start + length).round(2).astype(str),
-                "text": pl.Series([" ".join(words) for words in said]).gather(picked) + " " + pl.Series(number).cast(pl.String),
-                "asr_text": pl.Series([" ".join(words) for words in heard]).gather(picked),
-                "speaker_id": [f"spk{i % 300}" for i in number // EACH],
-                "word_times": times.new_from_index(0, len(number)),
+                "source_start": pl.Series(start.round(2)).cast(pl.String),
+                "source_end": pl.Series((start + length).round(2)).cast(pl.String),
+                "text": texts.gather(picked) + " " + pl.Series(number).cast(pl.String),
+                "asr_text": heard.gather(picked),
+                "speaker_id": "spk" + pl.Series(number // EACH % 300).cast(pl.String),
                 "similarity": rng.beta(8, 1, len(number)) * 2 - 1,
                 "wer": rng.beta(1, 8, len(number)),
             }
+        )
+        # Of a large table they would take most of the time that it takes to make.
+        words = (
+            times.new_from_index(0, len(number)) if segments <= AT_ONCE * 10 else times.clear().extend_constant(None, len(number))
+        )
+        yield frame.select(
+            pl.concat_str("recording_id", pl.Series(number).cast(pl.String), separator="_").alias("segment_id"),
+            "*",
+            word_times=words,
         )
 
 

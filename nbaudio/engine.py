@@ -146,6 +146,7 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
         try:
             with stderr_to(log):
                 builder = SparkSession.builder.master(master).appName("nbaudio").config("spark.log.level", "ERROR")
+                builder = builder.config("spark.task.maxFailures", "1")  # `_spark_job` retries
                 session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
             with session:
                 yield partial(_run_spark, session.sparkContext)
