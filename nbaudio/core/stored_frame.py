@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from nbaudio.core.tables import conform, reading_parquet, seconds_column
 
-_ROWS_AT_ONCE = 1 << 20  # read for a condition or an order
-_MOST_KEPT_BYTES = 250_000_000  # of columns without texts, kept from one condition or order to the next
-_PREFIX = 12  # characters of a text that order it: as many as polars holds without a buffer
+_ROWS_AT_ONCE = 1 << 18  # read for a condition or an order
+_MOST_KEPT_BYTES = 200_000_000  # of columns without texts, kept from one condition or order to the next
+_PREFIX = 16  # bytes of a text that order it; UTF-8 has the order of code points
 _TIMES = ("recording_id", "start_sample", "end_sample", "source_start", "source_end")
 
 
@@ -50,8 +50,6 @@ class StoredFrame:
     def select(self, what: pl.Expr) -> pl.DataFrame:
         """Evaluate a condition, row by row, over the columns that it names."""
         names = what.meta.root_names()
-        if unknown := [name for name in names if name not in self.schema]:
-            raise pl.exceptions.ColumnNotFoundError(f'unable to find column "{unknown[0]}"')
         if names and all(self._is_narrow(name) for name in names):
             return pl.DataFrame([self[name] for name in names]).select(what)
         return pl.concat([part.select(what) for part in self._parts(names)])
@@ -67,35 +65,46 @@ class StoredFrame:
             self._kept[name] = column
         return self._kept[name]
 
-    def order_column(self, name: str) -> pl.Series:
-        """Return what orders the rows by a column: its values, of texts their first characters."""
-        if self.schema[name] != pl.String:
-            return self[name]
-        return pl.concat([part[name].str.head(_PREFIX) for part in self._parts([name])]).rechunk()
+    def text_order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> NDArray[np.int64]:
+        """Return the order of rows by the first bytes of a text; equal ones keep their order, nulls are last."""
+        self._kept.clear()
+        keys = np.zeros((len(self), _PREFIX // 8), np.uint64)
+        missing, done = np.zeros(len(self), bool), 0
+        for part in self._parts([name]):
+            own = slice(done, done := done + len(part))
+            missing[own] = part[name].is_null().to_numpy()
+            texts = part[name].fill_null("").rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+            _, offsets, data = texts.buffers()
+            starts = np.frombuffer(offsets, np.int64)[: len(part) + 1]
+            letters, prefix = np.frombuffer(data or b"", np.uint8), np.zeros((len(part), _PREFIX), np.uint8)
+            for place in range(_PREFIX):
+                long = np.flatnonzero(np.diff(starts) > place)
+                prefix[long, place] = letters[starts[long] + place]
+            keys[own] = prefix.view(">u8")
+        keys = keys if len(numbers) == len(self) else keys[numbers]
+        return np.lexsort((*(~keys if descending else keys).T[::-1], missing[numbers]))
 
     def sample(self, name: str, numbers: NDArray[np.uint32], most: int) -> pl.Series:
         """Return some values of a column in rows, from whole row groups, at most about `most`."""
-        if self._is_narrow(name):
-            return self[name].gather(numbers[:: -(-len(numbers) // most) or 1])
         step = -(-len(numbers) // most) or 1
-        groups = np.searchsorted(self._starts, numbers, side="right") - 1
-        return self.rows(numbers[groups % step == 0], [name]).to_series()
+        if self._is_narrow(name):
+            return self[name].gather(numbers[::step])
+        return self.rows(numbers[self._groups(numbers) % step == 0], [name]).to_series()
 
     def rows(self, numbers: NDArray[Any], columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Return rows by their numbers, in that order."""
-        names = list(columns or self.columns)
-        groups = np.searchsorted(self._starts, numbers, side="right") - 1
-        parts, places = [self._read([], names)], [np.zeros(0, np.int64)]
-        for group in np.unique(groups):
-            own = np.flatnonzero(groups == group)
-            within = self._read([int(group)], names, numbers[own] - self._starts[group])
-            parts.append(within)
-            places.append(own)
-        return pl.concat(parts)[np.argsort(np.concatenate(places))]
+        names, groups = list(columns or self.columns), self._groups(numbers)
+        places = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+        parts = [self._read([group], names, numbers[own] - self._starts[group]) for own in places for group in groups[own[:1]]]
+        order: NDArray[np.int64] = np.argsort(np.concatenate([np.zeros(0, np.int64), *places]))
+        return pl.concat([self._read([], names), *parts])[order]
 
     def row(self, number: int, *, named: Literal[True]) -> dict[str, Any]:
         """Return the values of a row by name."""
         return self.rows(np.array([number])).row(0, named=named)
+
+    def _groups(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        return np.searchsorted(self._starts, numbers, side="right") - 1
 
     def _is_narrow(self, name: str) -> bool:
         return self.schema[name].is_numeric() or self.schema[name] in (pl.Boolean, pl.Enum, pl.Categorical)

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 
 from nbaudio.core.atomic import read_json, remove, remove_partials, sha256_file, write_json
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.storage.folders import Folder, folder_at, read_object
+from nbaudio.storage.remote import Remote
 from nbaudio.storage.run_log import run_log
 
 CORPUS_JSON = "corpus.json"
@@ -96,7 +97,7 @@ class Layout:
         if not mine.exists():
             write_json(mine, {"identity": identity, "workspace": os.urandom(8).hex()})
         with _one_claims:  # threads that share a store without conditional writes
-            self.folder.create(IDENTITY, mine)
+            cast(Remote, self.folder.place / IDENTITY).create(mine)
             held = read_object(self.folder, IDENTITY).get("workspace")
         if held not in (None, read_json(mine)["workspace"]):
             raise ExistsError(

@@ -35,10 +35,6 @@ class Folder:
         place = self._place(name)
         return self._upload(name) if place.local is None else atomic_write(place.local)
 
-    def create(self, name: str, source: Path) -> None:
-        """Upload a small file to a remote folder unless there is one of this name, see `Remote.create`."""
-        cast(Remote, self._place(name)).create(source)
-
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
         """Yield a local path of the whole file, valid within the context."""

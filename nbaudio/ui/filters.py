@@ -51,7 +51,9 @@ def sort_and_filter(
         near = get_close_matches(sort, columns, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(columns)}"
         raise InputError(f"sort: no column {sort!r}; {hint}")
-    column = frame.order_column(sort) if isinstance(frame, StoredFrame) else frame[sort]
+    if isinstance(frame, StoredFrame) and frame.schema[sort] == pl.String:
+        return kept[frame.text_order(sort, kept, descending=descending)]
+    column = frame[sort]
     if column.dtype.is_float():
         column = column.fill_nan(None)
     if column.dtype.is_nested():
