@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core.tables import conform, reading_parquet, seconds_column
+from nbaudio.core.tables import conform, open_parquet, seconds_column
 
 _ROWS_AT_ONCE = 1 << 18  # read for a condition or an order
 _MOST_KEPT_BYTES = 200_000_000  # of columns without texts, kept from one condition or order to the next
@@ -28,10 +28,7 @@ class StoredFrame:
         schema: pl.Schema | None = None,
         recordings: pl.DataFrame | None = None,
     ) -> None:
-        import pyarrow.parquet as pq
-
-        with reading_parquet(path):
-            self._file = pq.ParquetFile(path)
+        self._file = open_parquet(path)
         footer = self._file.metadata
         self._starts = np.cumsum([0, *(footer.row_group(group).num_rows for group in range(footer.num_row_groups))])
         self._types, self._recordings, self._path = schema or pl.Schema(), recordings, path
@@ -122,8 +119,7 @@ class StoredFrame:
         """Return columns of row groups, or of the rows `within` them, with what the recordings give."""
         is_joined = self._recordings is not None and any(name not in self._held and name not in self._types for name in names)
         needed = [name for name in dict.fromkeys((*names, *(_TIMES if is_joined else ()))) if name in self._held]
-        with reading_parquet(self._path, checked=True):
-            table = self._file.read_row_groups(groups, columns=needed or list(self._held)[:1])
+        table = self._file.read_row_groups(groups, columns=needed or list(self._held)[:1])
         frame = pl.DataFrame(pl.from_arrow(table.take(within) if within is not None else table))
         types = pl.Schema({name: dtype for name, dtype in self._types.items() if name in names or (is_joined and name in _TIMES)})
         frame = conform(frame, types, str(self._path))

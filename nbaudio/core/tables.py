@@ -119,6 +119,14 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
+def open_parquet(path: Path) -> Any:
+    """Open a Parquet file with pyarrow, to read some of its row groups; raise InputError where it is not usable."""
+    import pyarrow.parquet as pq
+
+    with reading_parquet(path):
+        return pq.ParquetFile(path)
+
+
 def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
     """Yield the rows of a Parquet file in order, `ROWS_A_GROUP` at a time, at least once; InputError where it is not usable."""
     table = pl.scan_parquet(path, glob=False)
