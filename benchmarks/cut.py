@@ -2,6 +2,9 @@
 
     python benchmarks/cut.py [--hours 3.5] [--recordings 12] [--formats wav,flac,mp3,m4a,opus] [--jobs 2]
                              [--share 0.1] [--long 4] [--folder DIR]
+    python benchmarks/cut.py --entrants nbaudio,soundfile,ffmpeg [--scale 1] [--jobs 2] [--folder DIR]
+
+The second form is the published benchmark, which others can enter: see `cutting` and docs/cutting-benchmark.md.
 
 References, each with as many processes as nbaudio has jobs:
     bare loop   soundfile window read, mean of channels, soxr HQ, FLAC, tar; the fastest that is written in an afternoon
@@ -32,6 +35,7 @@ import polars as pl
 import psutil
 import soundfile as sf
 import soxr
+from cutting import benchmark
 
 from nbaudio import ingest, materialize, score, select, verify
 from nbaudio.audio import open_recording, probe
@@ -53,7 +57,13 @@ def main() -> None:
     )
     options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
     options.add_argument("--contender", nargs=3, help=argparse.SUPPRESS)
+    options.add_argument("--entrants", help="run the published benchmark (docs/cutting-benchmark.md) with these instead")
+    options.add_argument("--scale", type=float, default=1.0, help="of the lengths of its recordings")
     asked = options.parse_args()
+    if asked.entrants:
+        with tempfile.TemporaryDirectory() as temporary:
+            benchmark(asked.entrants.split(","), asked.folder or Path(temporary), asked.scale, asked.jobs)
+        return
     if asked.contender:
         name, workspace, out = asked.contender
         CONTENDERS[name](Path(workspace), Path(out), asked.jobs)

@@ -1,6 +1,8 @@
 """How fast the widgets answer at real size: 450,000 segments over 750 recordings of an hour, in JupyterLab and headless Chromium.
 
-    python benchmarks/ui.py [--segments 450000] [--rounds 15] [--work DIR] [--json FILE]
+    python benchmarks/ui.py [--segments 450000] [--rounds 15] [--parts table,explorer,...] [--work DIR] [--json FILE]
+
+`--segments 10000000 --parts table` measures a table whose rows stay in their file, and the most memory that its kernel held.
 
 Times are from the key, click or call to the frame that shows the answer, measured in the page. The recordings are one FLAC and
 one WAV of an hour at 48 kHz in stereo, under 750 names; segments are 2 to 20 s, the player is asked for those of 20 s.
@@ -11,10 +13,12 @@ import json
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import psutil
 import soundfile as sf
 
 TOP = Path(__file__).resolve().parents[1]
@@ -24,11 +28,13 @@ from browser import chromium, jupyter_lab, open_notebook, run_all  # noqa: E402
 from conftest import sweeps  # noqa: E402
 from playwright.sync_api import Page  # noqa: E402
 
+from nbaudio.core import tables  # noqa: E402
 from nbaudio.storage.workspace import Workspace  # noqa: E402
 
 RATE = 48000
 HOUR_S = 3600
 EACH = 600  # segments of a recording
+AT_ONCE = 100_000  # segments that are made at once
 
 # `timed` waits for a frame at the start of which `done()` holds, and until it is painted; it gives the ms since before `act()`.
 SCRIPT = """() => {
@@ -68,39 +74,52 @@ def make(folder: Path, segments: int) -> Workspace:
         with sf.SoundFile(folder / "audio" / name, "w", RATE, 2, "PCM_16") as file:
             for _ in range(HOUR_S // 60):
                 file.write(minute)
-    rng = np.random.default_rng(0)
-    lexicon = np.array([f"{a}{b}{c}" for a in "bdgklmnprstvz" for b in "aeiou" for c in ("", "ti", "ma", "ško", "nje", "lac")])
-    said = [lexicon[rng.integers(0, len(lexicon), 40)].tolist() for _ in range(2000)]
-    heard = [[word for word in words if rng.random() > 0.05] for words in said]
-    picked = rng.integers(0, len(said), segments)
-    times = [{"start": 0.5 * i, "end": 0.5 * i + 0.5} for i in range(41)]
-    number = np.arange(segments)
-    start = (number % EACH) * (HOUR_S - 21) / EACH
-    length = np.where(number % 3 == 0, 20.0, rng.uniform(2, 20, segments)).round(2)
-    names = [f"r{i:04d}" for i in range(-(-segments // EACH))]
+    names = [f"r{i:05d}" for i in range(-(-segments // EACH))]
     facts = {"sampling_rate": RATE, "num_channels": 2, "num_samples": HOUR_S * RATE, "codec": "pcm_16"}
     paths = [("hour.wav", "hour.flac")[i % 2] for i in range(len(names))]
     workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
-    workspace.save(
-        recordings=pl.DataFrame({"recording_id": names, "path": paths, **facts}),
-        segments=pl.DataFrame(
+    workspace.save(recordings=pl.DataFrame({"recording_id": names, "path": paths, **facts}))
+    tables.write(workspace, rows(names, segments))
+    return workspace
+
+
+def rows(names: list[str], segments: int) -> Iterator[pl.DataFrame]:
+    """The segments, some at a time."""
+    rng = np.random.default_rng(0)
+    lexicon = np.array([f"{a}{b}{c}" for a in "bdgklmnprstvz" for b in "aeiou" for c in ("", "ti", "ma", "ško", "nje", "lac")])
+    said = [lexicon[rng.integers(0, len(lexicon), 40)].tolist() for _ in range(2000)]
+    texts = pl.Series([" ".join(words) for words in said])
+    heard = pl.Series([" ".join(word for word in words if rng.random() > 0.05) for words in said])
+    times = pl.Series([[{"start": 0.5 * i, "end": 0.5 * i + 0.5} for i in range(41)]])
+    for first in range(0, segments, AT_ONCE):
+        number = np.arange(first, min(segments, first + AT_ONCE))
+        picked = rng.integers(0, len(said), len(number))
+        start = (number % EACH) * (HOUR_S - 21) / EACH
+        length = np.where(number % 3 == 0, 20.0, rng.uniform(2, 20, len(number))).round(2)
+        recording = pl.Series(names).gather(number // EACH)
+        frame = pl.DataFrame(
             {
-                "segment_id": [f"{names[i // EACH]}_{i}" for i in number],
-                "recording_id": [names[i // EACH] for i in number],
+                "recording_id": recording,
                 "start_sample": (start * RATE).astype(np.int64),
                 "end_sample": ((start + length) * RATE).astype(np.int64),
-                "source_start": start.round(2).astype(str),
-                "source_end": (start + length).round(2).astype(str),
-                "text": pl.Series([" ".join(words) for words in said]).gather(picked) + " " + pl.Series(number).cast(pl.String),
-                "asr_text": pl.Series([" ".join(words) for words in heard]).gather(picked),
-                "speaker_id": [f"spk{i % 300}" for i in number // EACH],
-                "word_times": pl.Series([times]).new_from_index(0, segments),
-                "similarity": rng.beta(8, 1, segments) * 2 - 1,
-                "wer": rng.beta(1, 8, segments),
+                "source_start": pl.Series(start.round(2)).cast(pl.String),
+                "source_end": pl.Series((start + length).round(2)).cast(pl.String),
+                "text": texts.gather(picked) + " " + pl.Series(number).cast(pl.String),
+                "asr_text": heard.gather(picked),
+                "speaker_id": "spk" + pl.Series(number // EACH % 300).cast(pl.String),
+                "similarity": rng.beta(8, 1, len(number)) * 2 - 1,
+                "wer": rng.beta(1, 8, len(number)),
             }
-        ),
-    )
-    return workspace
+        )
+        # Of a large table they would take most of the time that it takes to make.
+        words = (
+            times.new_from_index(0, len(number)) if segments <= AT_ONCE * 10 else times.clear().extend_constant(None, len(number))
+        )
+        yield frame.select(
+            pl.concat_str("recording_id", pl.Series(number).cast(pl.String), separator="_").alias("segment_id"),
+            "*",
+            word_times=words,
+        )
 
 
 class Bench:
@@ -254,23 +273,37 @@ def explorer(bench: Bench, rounds: int) -> Found:
     return found | {"explorer: Enter to clip playing": (120, played)}
 
 
+def kernel_memory() -> float:
+    """The most resident bytes of a kernel that runs now."""
+    held = [0.0]
+    for process in psutil.Process().children(recursive=True):
+        if "ipykernel_launcher" in " ".join(process.cmdline()):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            held.append(1024.0 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")))
+    return max(held)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--segments", type=int, default=450_000)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--parts", default="table,explorer,player,tuner,reviewing")
     parser.add_argument("--work", type=Path)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     found: Found = {}
+    memory: dict[str, float] = {}
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
         workspace = make(Path(folder) / "made", args.segments)
+        parts = {"table": table, "explorer": explorer, "player": player, "tuner": tuner, "reviewing": reviewing}
         root, home = Path(folder) / "root", Path(folder) / "home"
         root.mkdir()
         with jupyter_lab(root, home) as address, chromium() as (page, tried):
             page.set_default_timeout(60_000)
-            for part in (table, explorer, player, tuner, reviewing):
-                found |= part(Bench(page, address, root, workspace), args.rounds)
+            for name in args.parts.split(","):
+                found |= parts[name](Bench(page, address, root, workspace), args.rounds)
+                memory[name] = kernel_memory()
         assert tried == []
     rows = {
         name: {"wanted_ms": wanted, "median_ms": round(statistics.median(times), 1), "worst_ms": round(max(times), 1)}
@@ -279,6 +312,8 @@ def main() -> None:
     sys.stdout.write(f"{args.segments:,} segments, ms {'':20}{'wanted':>8}{'median':>9}{'worst':>9}\n")
     for name, row in rows.items():
         sys.stdout.write(f"{name:41}{row['wanted_ms'] or '-':>8}{row['median_ms']:9}{row['worst_ms']:9}\n")
+    for name, most in memory.items():
+        sys.stdout.write(f"{name}: kernels held at most {most / 1e6:,.0f} MB\n")
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -8,7 +8,6 @@ import shlex
 import socket
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
@@ -17,15 +16,15 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from threading import Thread
 from traceback import format_tb
 from types import MappingProxyType
-from typing import IO, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import joblib
 from joblib.externals.loky import get_reusable_executor
 
 from nbaudio.core.errors import EngineError, InputError, NbaudioError, WorkerLostError, get_by_name, requires_extra, root_cause
+from nbaudio.core.processes import exit_with_driver, stderr_to
 from nbaudio.core.threads import ordered_map
 
 Task = TypeVar("Task")
@@ -34,8 +33,13 @@ Result = TypeVar("Result")
 _BATCH = 16  # tasks per worker, for backends that return no result before all of a batch are done
 # What joblib, Dask and Ray raise when a worker dies, by name, as their packages may not be installed.
 _WORKER_LOST = frozenset({"BrokenProcessPool", "KilledWorker", "RayActorError", "WorkerCrashedError", "OwnerDiedError"})
+# What Spark says when a Python process or an executor dies; its jobs have no other errors that another try could mend.
+_SPARK_LOST = re.compile(r"Python worker exited|ExecutorLostFailure|EOFException|Connection reset|Broken pipe")
 _ATTEMPTS = 3  # starts of a task whose worker dies
-_DRIVER_CHECK_S = 0.2  # between checks that the driver is alive
+_LOST = (
+    f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, a decoder's crash); "
+    "with fewer jobs they need less memory; run the command again, finished work is kept"
+)
 # Lines of Java's log that name a cause, the most specific first.
 _JAVA_CAUSES = (
     re.compile(r"^Caused by: (.+)$", re.MULTILINE),
@@ -79,7 +83,7 @@ class EngineLocation:
 
 @contextmanager
 def _loky(site: EngineLocation) -> Iterator[RunTasks]:
-    with joblib.parallel_config(backend="loky", n_jobs=site.local_jobs, initializer=_exit_with_driver, initargs=(os.getpid(),)):
+    with joblib.parallel_config(backend="loky", n_jobs=site.local_jobs, initializer=exit_with_driver, initargs=(os.getpid(),)):
         yield _run_joblib
     # Otherwise joblib keeps the processes, and their memory, for the next call.
     get_reusable_executor().shutdown(wait=True)
@@ -140,8 +144,9 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
             yield partial(_run_spark, session.sparkContext)
             return
         try:
-            with _stderr_to(log):
+            with stderr_to(log):
                 builder = SparkSession.builder.master(master).appName("nbaudio").config("spark.log.level", "ERROR")
+                builder = builder.config("spark.task.maxFailures", "1")  # `_spark_job` retries
                 session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
             with session:
                 yield partial(_run_spark, session.sparkContext)
@@ -150,19 +155,6 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
             text = log.read().decode(errors="replace")
             causes = (lines[-1].strip() for pattern in _JAVA_CAUSES if (lines := pattern.findall(text)))
             raise EngineError(f"engine spark at {master}: {next(causes, None) or root_cause(error)}") from error
-
-
-@contextmanager
-def _stderr_to(log: IO[bytes]) -> Iterator[None]:
-    """Redirect the standard error of processes that start meanwhile to a file: the JVM prints tracebacks there."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        os.dup2(log.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 @contextmanager
@@ -264,11 +256,7 @@ def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jo
             over = list(underway) or [-1]  # none: workers were lost while they started
             losses.update(over)
             if max(losses[number] for number in over) >= _ATTEMPTS:
-                raise WorkerLostError(
-                    f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, a decoder's crash); "
-                    "with fewer jobs they need less memory; run the command again, finished work is kept",
-                    underway.values(),
-                ) from error
+                raise WorkerLostError(_LOST, underway.values()) from error
         else:
             if not underway:
                 return
@@ -284,17 +272,6 @@ def _is_worker_lost(error: BaseException | None) -> bool:
 
 def _numbered(function: Callable[[Task], Result], numbered: tuple[int, Task]) -> tuple[int, Result]:
     return numbered[0], function(numbered[1])
-
-
-def _exit_with_driver(driver: int) -> None:
-    """Exit this process when its parent has ended: workers of a killed run would write at the same time as the next run."""
-
-    def watch() -> None:
-        while os.getppid() == driver:
-            time.sleep(_DRIVER_CHECK_S)
-        os._exit(1)
-
-    Thread(target=watch, name="nbaudio driver", daemon=True).start()
 
 
 def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: int | None) -> Generator[Result]:
@@ -318,8 +295,26 @@ def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: i
 
 
 def _run_spark(context: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    for some in _batches(tasks, context.defaultParallelism):
-        yield from context.parallelize(some, len(some)).map(function).collect()
+    """Run each task as a job of its own, so that a lost worker takes no results of others with it."""
+    lost: list[Task] = []
+    for task, results in ordered_map(partial(_spark_job, context, function), tasks, jobs=context.defaultParallelism, ahead=2):
+        yield from results
+        lost += [] if results else [task]
+    if lost:
+        raise WorkerLostError(_LOST, lost)
+
+
+def _spark_job(context: Any, function: Callable[[Task], Result], task: Task) -> tuple[Task, list[Result]]:
+    """Return a task with its result in a list, which is empty if each worker that ran the task was lost."""
+    from py4j.protocol import Py4JJavaError
+
+    for _ in range(_ATTEMPTS):
+        try:
+            return task, context.parallelize([task], 1).map(function).collect()
+        except Py4JJavaError as error:
+            if not _SPARK_LOST.search(str(error)):
+                raise
+    return task, []
 
 
 def _batches(tasks: Iterable[Task], jobs: int) -> Iterator[list[Task]]:
@@ -329,32 +324,69 @@ def _batches(tasks: Iterable[Task], jobs: int) -> Iterator[list[Task]]:
 
 
 def _run_beam(options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """Run tasks as a pipeline from a file of tasks to files of results, one per line, in Beam's temporary location."""
+    """Run tasks, the lines of a file, in a pipeline that writes a file per result to Beam's temporary location.
+
+    A lost worker ends the pipeline; the next one runs the tasks without a result, but for those that were lost too often.
+    """
     import apache_beam as beam
     from apache_beam.io.filesystems import FileSystems
 
-    coder = beam.coders.BytesCoder()
     shared = options.get_all_options().get("temp_location")
+    done: set[str] = set()
+    losses: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="nbaudio-") as here:
         folder = FileSystems.join(shared or here, f"nbaudio-{os.urandom(8).hex()}")
         FileSystems.mkdirs(folder)
         try:
             with FileSystems.create(FileSystems.join(folder, "tasks")) as file:
-                for task in tasks:
-                    file.write(base64.b64encode(pickle.dumps(task)) + b"\n")
-            with beam.Pipeline(options=options) as pipeline:
-                lines = pipeline | beam.io.ReadFromText(FileSystems.join(folder, "tasks"), coder=coder)
-                results = lines | beam.Reshuffle() | beam.Map(partial(_call_on_line, function))
-                results | beam.io.WriteToText(FileSystems.join(folder, "results"), coder=coder)
-            for found in FileSystems.match([FileSystems.join(folder, "results*")])[0].metadata_list:
-                with FileSystems.open(found.path) as file:
-                    yield from map(_load_line, file)
+                for number, task in enumerate(tasks):
+                    file.write(base64.b64encode(pickle.dumps((f"{number}", task))) + b"\n")
+            failed = True
+            while failed:
+                failed, lost = False, {number for number, times in losses.items() if times >= _ATTEMPTS}
+                call = partial(_call_on_line, function, folder, done | lost)
+                try:
+                    with beam.Pipeline(options=options) as pipeline:
+                        lines = beam.io.ReadFromText(FileSystems.join(folder, "tasks"), coder=beam.coders.BytesCoder())
+                        # Without an output, DirectRunner would wait for a lost worker for ever.
+                        pipeline | lines | beam.Reshuffle() | beam.Map(call) | "end" >> beam.Reshuffle()
+                except Exception:
+                    failed, over = True, _files(folder, "begun") - _files(folder, "result")
+                    if not over:
+                        raise
+                    losses.update(over)
+                    FileSystems.delete([FileSystems.join(folder, f"{number}.begun") for number in over])
+                for found in _files(folder, "result") - done:
+                    done.add(found)
+                    with FileSystems.open(FileSystems.join(folder, f"{found}.result")) as file:
+                        yield pickle.load(file)  # noqa: S301 - written by this very call, in a folder of its own
+            if lost:
+                with FileSystems.open(FileSystems.join(folder, "tasks")) as file:
+                    raise WorkerLostError(_LOST, (task for number, task in map(_load_line, file) if number in lost))
         finally:
             FileSystems.delete([folder])
 
 
-def _call_on_line(function: Callable[[Any], Any], line: bytes) -> bytes:
-    return base64.b64encode(pickle.dumps(function(_load_line(line))))
+def _files(folder: str, kind: str) -> set[str]:
+    """Return the numbers of the tasks that have a file of a kind, ``begun`` or ``result``, in a folder of Beam."""
+    from apache_beam.io.filesystems import FileSystems
+
+    [found] = FileSystems.match([FileSystems.join(folder, f"*.{kind}")])
+    return {each.path.rpartition("/")[2].removesuffix(f".{kind}") for each in found.metadata_list}
+
+
+def _call_on_line(function: Callable[[Any], Any], folder: str, skipped: set[str], line: bytes) -> None:
+    """Run the task of a line, unless it is to be skipped; write when it begins, and its result. Runs in a worker."""
+    from apache_beam.io.filesystems import FileSystems
+
+    number, task = _load_line(line)
+    if number in skipped:
+        return
+    FileSystems.create(FileSystems.join(folder, f"{number}.begun")).close()
+    partial_file = FileSystems.join(folder, f"{number}.{os.urandom(4).hex()}")
+    with FileSystems.create(partial_file) as file:
+        pickle.dump(function(task), file)
+    FileSystems.rename([partial_file], [FileSystems.join(folder, f"{number}.result")])
 
 
 def _load_line(line: bytes) -> Any:

@@ -67,7 +67,7 @@ def raise_disk_full(target: Path) -> Iterator[None]:
 @contextmanager
 def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
     """Yield a path beside `target` for a file or folder, moved onto it on success; `sync` first waits until it is on the disk."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}.partial")  # threads and hosts may write at the same time
     with raise_disk_full(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

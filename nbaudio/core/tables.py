@@ -120,6 +120,14 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
+def open_parquet(path: Path) -> Any:
+    """Open a Parquet file with pyarrow, to read some of its row groups; raise InputError where it is not usable."""
+    import pyarrow.parquet as pq
+
+    with reading_parquet(path):
+        return pq.ParquetFile(path)
+
+
 def num_rows(path: Path) -> int:
     """Return the number of rows of a Parquet file; raise InputError where it is not usable."""
     with reading_parquet(path):

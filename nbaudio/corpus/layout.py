@@ -1,18 +1,21 @@
 """Files of a corpus folder, validation of corpus.json, and the claim that keeps a folder to one corpus and one run."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from threading import Lock
+from typing import Annotated, Any, cast
 
 import msgspec
 
-from nbaudio.core.atomic import remove, remove_partials, sha256_file, write_json
+from nbaudio.core.atomic import read_json, remove, remove_partials, sha256_file, write_json
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.storage.folders import Folder, folder_at, read_object
+from nbaudio.storage.remote import Remote
 from nbaudio.storage.run_log import run_log
 
 CORPUS_JSON = "corpus.json"
@@ -20,6 +23,7 @@ TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
 _WORK = ".work"  # the claim, and (in the workspace for a corpus at a URL) state and log of an unfinished run
 IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"  # the rule that rejects a segment whose audio cannot be cut
+_one_claims = Lock()
 SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
 
 
@@ -60,7 +64,10 @@ class Layout:
         self._claimed_by(identity)  # before anything is written there
         with run_log(self.log, step, logged, of=self, keep=self.finished_log):
             held = self._claimed_by(identity)
-            if held != IDENTITY:
+            if self.folder.place.local is None:
+                self._claim_address(identity)
+                held = self._claimed_by(identity)  # another run may have finished just before
+            elif held != IDENTITY:
                 with self.folder.new(IDENTITY) as path:
                     write_json(path, {"identity": identity})
             remove_partials(self.work)
@@ -83,6 +90,20 @@ class Layout:
         elif any(not name.startswith(f"{_WORK}/") for name in self.folder.names()):
             raise ExistsError(f"{self}: the folder is not empty and not a corpus; choose another for --out")
         return held
+
+    def _claim_address(self, identity: dict[str, Any]) -> None:
+        """Claim an address, which has no locks, for this workspace, whose next run goes on; else raise ExistsError."""
+        mine = self.work / "claim.json"
+        if not mine.exists():
+            write_json(mine, {"identity": identity, "workspace": os.urandom(8).hex()})
+        with _one_claims:  # threads that share a store without conditional writes
+            cast(Remote, self.folder.place / IDENTITY).create(mine)
+            held = read_object(self.folder, IDENTITY).get("workspace")
+        if held not in (None, read_json(mine)["workspace"]):
+            raise ExistsError(
+                f"{self}: workspace {held} is making a corpus there; wait for it, or, if that run was killed, run it again "
+                f"or remove {self}/{IDENTITY}"
+            )
 
     def finish(self, info: dict[str, Any]) -> None:
         """Write corpus.json last, then remove what the run needed to resume."""

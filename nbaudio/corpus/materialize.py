@@ -35,7 +35,7 @@ from nbaudio.review.state import reviewed_ids
 from nbaudio.sources.grow import with_earlier
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.urls import check_writable, is_url
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _ATTEMPTS = 3  # a damaged pack is cut again; after the third time, give up on the disk
 
@@ -209,6 +209,7 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
     return [f"the given splits let train share something with held-out data: {shared}"] if shared else []
 
 
+@locks_workspace("materialize")
 def _keep_splits(workspace: Workspace, base: Base) -> None:
     """Count the base as an earlier version of the workspace: later selections keep what it holds out."""
     held = base.earlier_splits().join(tables.read(workspace, ["segment_id"]), on="segment_id", how="semi", maintain_order="left")

@@ -20,7 +20,7 @@ from nbaudio.corpus.packs import cut_all, measure_windows
 from nbaudio.corpus.plan import ClipFormat, clip_keys, cut_tasks, cut_windows, recording_facts, with_audio
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.storage.location import location
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 LOG = "signals.jsonl"  # of a run that is not finished
 _TABLE = "signals"
@@ -87,6 +87,7 @@ def measure(
     return Report("measure", facts, problems=first_lines(problems, f"{workspace.path}/reports/measure.json"))
 
 
+@locks_workspace("measure", "signals")
 def measure_segments(
     workspace: Workspace, run_tasks: RunTasks, *, channel: str, show: bool, only: pl.Series | None = None
 ) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -116,8 +117,7 @@ def measure_segments(
         raise InputError(f"{workspace.path}: none of {len(segments):,} segments can be measured; {why}")
     tables.write(workspace, held, table=_TABLE)
     (workspace.path / LOG).unlink(missing_ok=True)
-    workspace.save_together(settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}})
-    _write_columns(workspace, segments, held)
+    _write_columns(workspace, segments, held, channel)
     reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "reason": pl.String}, orient="row")
     lost = segments.join(reasons, on="clip_key").select("segment_id", "reason")
     total, now = tables.read(workspace, ["segment_id"]).height, len(missing) - len(lost)
@@ -150,8 +150,10 @@ def _held(workspace: Workspace, keys: pl.Series) -> pl.DataFrame:
     return found.filter(pl.col("clip_key").is_in(keys.implode())).unique("clip_key", keep="first", maintain_order=True)
 
 
-def _write_columns(workspace: Workspace, segments: pl.DataFrame, held: pl.DataFrame) -> None:
+@locks_workspace("measure")
+def _write_columns(workspace: Workspace, segments: pl.DataFrame, held: pl.DataFrame, channel: str) -> None:
     """Write the signals of segments as columns; `speech_rate` is in characters of `text` per second of speech."""
+    workspace.save_together(settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}})
     rates = workspace.recordings.select("recording_id", "sampling_rate")
     rows = tables.read(workspace, ["segment_id", "recording_id", "start_sample", "end_sample", "text"])
     own = segments.select("segment_id", "clip_key").join(held, on="clip_key", how="left").unique("segment_id", keep="first")

@@ -24,7 +24,7 @@ from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import CORRECTION_LOG, EXPORTS, VERDICT_LOG, ReviewState, frame_table
 from nbaudio.storage import run_log
 from nbaudio.storage.location import location
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 # Beside segments and recordings, the tables with rows of segments.
 _BY_SEGMENT = ("decisions", tables.CORRECTED_TEXTS, tables.EARLIER_SPLITS, tables.GROWTH, tables.LEFT_OUT)
@@ -36,6 +36,7 @@ _WORD = re.compile(r"[\s:,;'\"()]+")
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
+@locks_workspace("withdraw")
 def withdraw(
     workspace: str | Path | Workspace,
     *,

@@ -21,9 +21,10 @@ from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.location import location
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 
+@locks_workspace("recognize", "recognized")
 def recognize(
     workspace: str | Path | Workspace,
     *,

@@ -10,13 +10,14 @@ import polars as pl
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, SIGNALS, WORD_TIMES, is_score, text_column
 from nbaudio.review.state import CORRECTION_LOG, OK, VERDICT_LOG, ReviewState, content_hashes, corrections
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.text.score import rescored
 
 _WANTED = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": pl.String}
 
 
+@locks_workspace("review correct-texts")
 def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     """Apply the corrected texts that hold to the segments table, and revert those that no longer do.
 
@@ -72,6 +73,7 @@ def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> p
     return segments.update(old, on="segment_id", include_nulls=True, maintain_order="left")
 
 
+@locks_workspace("review correct-bounds")
 def correct_bounds(workspace: Workspace | str | Path) -> Report:
     """Apply the corrected boundaries to the segments table.
 

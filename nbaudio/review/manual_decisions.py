@@ -8,7 +8,7 @@ from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tables import DECISIONS, RECORDINGS, RULES, SEGMENTS, conform, segment_failures, table_path
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 BY_HAND = "by_hand"  # the reason of a manual rejection without a reason
 
@@ -16,6 +16,7 @@ _GIVEN = pl.Schema({"segment_id": pl.String, "decision": pl.String, "reason": pl
 _HELD = pl.Schema({**_GIVEN, "decision": SEGMENTS["decision"]})
 
 
+@locks_workspace("review import-decisions")
 def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     """Import decisions edited in pandas or polars: accept or reject single segments, whatever the rules of `select` say.
 

@@ -38,7 +38,7 @@ from nbaudio.review.state import (
     reviewed_ids,
     word_hashes,
 )
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 from nbaudio.text.score import compared
 
 _MOST_BY_DEFAULT = 1000
@@ -48,6 +48,7 @@ _WORD = re.compile(r"\w([\w '/-]{0,38}[\w'/-])?")
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
 
 
+@locks_workspace("review export", "reviews")
 def export(
     workspace: Workspace | str | Path,
     *,

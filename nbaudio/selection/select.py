@@ -32,12 +32,13 @@ from nbaudio.selection.parameters import MIN_SIMILARITY, Parameters
 from nbaudio.selection.select_report import count_reasons, reasons_of, select_report
 from nbaudio.selection.size_budget import PCM, measure_clip_size, over_budget
 from nbaudio.storage.urls import redact_url
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _MEASURED_CLIPS = 64
 _DECISION = SEGMENTS["decision"]
 
 
+@locks_workspace("select")
 def select(
     workspace: str | Path | Workspace,
     *,

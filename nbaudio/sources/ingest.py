@@ -25,7 +25,7 @@ from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import LocalPath, Location, location
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import is_url
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _Probe = Callable[..., pl.DataFrame]  # `probe_recordings` with the options of ingest
 _LAYOUTS = (parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, subtitles, textgrid)
@@ -33,6 +33,7 @@ _LAYOUTS = (parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhot
 READERS: Mapping[str, Reader] = MappingProxyType({layout.__name__.rpartition(".")[2]: layout.read for layout in _LAYOUTS})
 
 
+@locks_workspace("ingest", new="out")
 def ingest(
     format: str,
     source: str | Path,

@@ -19,7 +19,7 @@ from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import Rows, rows_on_disk
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 IntArray = NDArray[np.int64]
 
@@ -45,6 +45,7 @@ _Match = Callable[[Mapping[str, pl.Series]], tuple[IntArray, IntArray, NDArray[n
 _PROBLEMS = pl.Schema({"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String})
 
 
+@locks_workspace("join")
 def join(
     workspace: Workspace | str | Path,
     table: Any,

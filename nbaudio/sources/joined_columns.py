@@ -10,7 +10,7 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.rows import Rows
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _PREFIXES = {"text": "text_", "hypothesis": "asr_text_", "column": ""}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -45,6 +45,7 @@ def _refuse(held: Collection[str], name: str, why: str) -> None:
     raise InputError(f"{why}; choose another name, such as {free}")
 
 
+@locks_workspace("join")
 def store_column(workspace: Workspace, column: str, values: Rows | pl.DataFrame, record: Mapping[str, Any]) -> dict[str, int]:
     """Write a column, and drop scores of what changes; return counts of changes.
 

@@ -1,8 +1,10 @@
 """Remote files and folders; uploads are written beside their names and moved, except to object stores, which show whole ones."""
 
+import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
@@ -39,6 +41,8 @@ _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = {
     "abfs": {"max_concurrency": 1},
 }
 _PARTIAL = ".partial"
+_BEGAN = re.compile(rf"\.([0-9a-f]{{8}})-\w+\{_PARTIAL}$")  # the Unix time in the name of an upload
+_OLD_S = 86_400  # an upload that began earlier is of a killed run
 
 # Names of filesystems for what changes with the content, the most reliable first.
 _VERSIONS = (
@@ -218,6 +222,20 @@ class Remote:
             raise NbaudioError(f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload")
         return found
 
+    def create(self, source: Path) -> None:
+        """Upload a small local file unless there is one of this name; object stores let one of several writers do so."""
+
+        def publish() -> None:
+            fs, path, scheme = self.located
+            with suppress(FileExistsError):
+                if scheme in _OBJECT_STORES and not fs.exists(path):
+                    fs.put_file(str(source), path, mode="create")
+                elif not fs.exists(path):
+                    self.put(source)
+
+        with convert_error(AudioError, NbaudioError):
+            with_retries(self, publish, done="written")
+
     def copy_from(self, source: object) -> FileStatus:
         """Let the server copy a file of the same scheme to this name."""
         origin = remote(str(source)).located.path
@@ -225,6 +243,7 @@ class Remote:
 
     def _written(self, write: Callable[[Any, str, Mapping[str, Any]], object], done: str) -> FileStatus:
         """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete."""
+        writer = f"{int(time.time()):x}-{os.urandom(4).hex()}"
 
         def publish() -> None:
             fs, path, scheme = self.located
@@ -232,7 +251,7 @@ class Remote:
                 write(fs, path, _OBJECT_STORES[scheme])
                 return
             folder, _, name = path.rpartition("/")
-            beside = f"{folder}/.{name}{_PARTIAL}"
+            beside = f"{folder}/.{name}.{writer}{_PARTIAL}"
             fs.makedirs(folder, exist_ok=True)
             write(fs, beside, {})
             fs.mv(beside, path)
@@ -245,17 +264,20 @@ class Remote:
         if self.cache is not None and num_bytes is not None:
             self.cache.forget(self._identity(FileStatus(num_bytes, version)))
 
-    def tidy(self) -> None:
+    def tidy(self, *, older_than_s: float = 0) -> None:
         """See `LocalPath.tidy`; also remove multipart uploads that were never completed."""
+        latest = time.time() - older_than_s
         for name in self.files():
             if PurePosixPath(name).name.startswith(".") and name.endswith(_PARTIAL):
-                (self / name).remove()
+                began = _BEGAN.search(name)
+                if began is None or int(began[1], 16) <= latest:
+                    (self / name).remove()
         fs, path, scheme = self.located
         if scheme != "s3":
             return  # other stores delete such uploads by themselves
         bucket, _, prefix = path.partition("/")
         for upload in with_retries(self, lambda: fs.list_multipart_uploads(bucket), done="listed"):
-            if upload["Key"].startswith(f"{prefix}/"):
+            if upload["Key"].startswith(f"{prefix}/") and upload["Initiated"].timestamp() <= latest:
                 with_retries(self, partial(fs.abort_mpu, bucket, upload["Key"], upload["UploadId"]), done="tidied")
 
     def remove(self) -> None:
@@ -265,8 +287,8 @@ class Remote:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Tidy a folder that runs write to; without locks, also if another run uses it. See `LocalPath.shared`."""
-        self.tidy()
+        """Tidy a folder that runs write to, as in `LocalPath.shared`; without locks only what is old."""
+        self.tidy(older_than_s=_OLD_S)
         yield
 
     def with_sha256(self, sha256: str | None) -> "Remote":

@@ -26,7 +26,7 @@ _MAX_FAILURES = 1000
 # A progress line is written after this share of the stage and this many seconds.
 _STEP, _INTERVAL_S = 0.001, 1.0
 # `alive` holds the lock for a moment.
-_LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.05
+_LOCK_WAIT_S, _LOCK_PAUSE_S = 0.5, 0.05
 
 
 class _LogWriter:
@@ -43,6 +43,9 @@ class _LogWriter:
         text = json.dumps({"at": at, "event": event, **facts}, ensure_ascii=False, default=str)
         with suppress(OSError):
             write_lines(self._file, [text.encode("utf8", "replace")], sync=False)
+
+    def begin(self, step: str, **facts: Any) -> None:
+        self.write("began", step=step, pid=os.getpid(), host=socket.gethostname(), **facts)
 
     def stage(self, what: str, total: float, unit: str) -> None:
         self._total, self._done, self._logged = total, 0.0, 0.0
@@ -66,10 +69,10 @@ class _LogWriter:
 @contextmanager
 def run_log(path: Path, step: str, given: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
     """Log this thread's progress to `path`, locked (else ExistsError about `of`); on success the log moves to `keep`, if any."""
-    with _locked_log(path, of) as file:
+    with _locked_log(path, of, _LOCK_WAIT_S) as file:
         log = _LogWriter(file)
         parameters = {name: redact_log(value) if isinstance(value, str) else value for name, value in given.items()}
-        log.write("began", step=step, pid=os.getpid(), host=socket.gethostname(), parameters=parameters)
+        log.begin(step, parameters=parameters)
         try:
             with progress.listen_to_progress(log):
                 yield
@@ -82,22 +85,33 @@ def run_log(path: Path, step: str, given: Mapping[str, Any], *, of: object, keep
             if keep is not None:
                 with atomic_write(keep, sync=False) as partial:
                     shutil.copyfile(path, partial)
-        # Last of all: once the file is removed, another run may begin.
-        path.unlink(missing_ok=True)
-        with suppress(OSError):
-            path.parent.rmdir()
+        _remove(path)
 
 
 @contextmanager
-def _locked_log(path: Path, of: object) -> Iterator[BinaryIO]:
-    """Yield the log, locked and open at its end; a large one is emptied."""
-    for _ in range(_LOCK_TRIES):
-        with raise_disk_full(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):
-                input_guards.check_regular(path)
-            opened = path.open("a+b", buffering=0)
-        with opened as file:
+def step_lock(path: Path, step: str, *, of: object, wait_s: float) -> Iterator[None]:
+    """Lock a file, which exists as long as the step runs; another call waits, and then raises ExistsError that names the step."""
+    with _locked_log(path, of, wait_s) as file:
+        _LogWriter(file).begin(step)
+        try:
+            yield
+        finally:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a log, last of all, and its folder if that is empty: then another run may begin."""
+    path.unlink(missing_ok=True)
+    with suppress(OSError):
+        path.parent.rmdir()
+
+
+@contextmanager
+def _locked_log(path: Path, of: object, wait_s: float) -> Iterator[BinaryIO]:
+    """Yield the log, locked and open at its end, after a wait for the run that has it; a large one is emptied."""
+    end = time.monotonic() + wait_s
+    while time.monotonic() < end:
+        with _opened(path) as file:
             if lock(file, wait=False, required=False) and os.fstat(file.fileno()).st_nlink:
                 if file.seek(0, os.SEEK_END) > _KEPT_BYTES:
                     file.truncate(0)
@@ -105,8 +119,17 @@ def _locked_log(path: Path, of: object) -> Iterator[BinaryIO]:
                 return
         time.sleep(_LOCK_PAUSE_S)
     began: dict[str, Any] = next((line for line in reversed(read(path)) if line.get("event") == "began"), {})
-    who = f"process {began.get('pid')} on {began.get('host')}, since {began.get('at')}"
+    who = f"process {began.get('pid')} on {began.get('host')}, since {began.get('at')}, {began.get('step')}"
     raise ExistsError(f"{of}: another run is active there ({who}); wait for it, or stop it and run the same command again")
+
+
+def _opened(path: Path) -> BinaryIO:
+    while True:
+        with suppress(FileNotFoundError), raise_disk_full(path):  # a run that ends meanwhile removes its folder
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                input_guards.check_regular(path)
+            return path.open("a+b", buffering=0)
 
 
 def _open(path: Path) -> BinaryIO:

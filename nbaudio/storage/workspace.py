@@ -3,11 +3,13 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 import polars as pl
@@ -16,10 +18,17 @@ from nbaudio.core import atomic, dataframes, input_guards, source_splits, tables
 from nbaudio.core.errors import InputError
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import Location, location
+from nbaudio.storage.run_log import step_lock
+from nbaudio.storage.urls import is_url
 
 if TYPE_CHECKING:
     import pandas as pd
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_LOCK_WAIT_S = 10.0  # for a step that writes to the same tables
+_locked: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())  # by this thread
 # Folders of files that get their names together: while they are written, and when they are complete.
 _SAVING, _SAVED = "saving", "saved"
 
@@ -233,3 +242,38 @@ class Workspace:
 
 def _rows_of(table: Any, name: str) -> Any:
     return table if isinstance(table, Iterator | pl.LazyFrame) else dataframes.as_polars(table, name)
+
+
+def locks_workspace(step: str, what: str = "tables", *, new: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Lock `what` of a workspace, the first argument (or a possibly `new` one, of that name), while a function runs.
+
+    A call waits for a while for the step that has the lock, then raises ExistsError with its name. Calls within a call share
+    its lock; readers need none.
+    """
+
+    def locking(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            given: Any = kwargs.get(new or "workspace", None if new or not args else args[0])
+            given = getattr(getattr(given, "workspace", given), "path", given)
+            folder = Path(given).absolute() if isinstance(given, str | Path) and not is_url(str(given)) else None
+            # Nothing is written to what is no workspace; the function raises an error.
+            if folder is None or not ((folder / "workspace.json").is_file() or (new and _is_free(folder))):
+                return function(*args, **kwargs)
+            if (mark := folder / f".{what}.running") in _locked.get():
+                return function(*args, **kwargs)
+            token = _locked.set(_locked.get() | {mark})
+            try:
+                with step_lock(mark, step, of=folder, wait_s=_LOCK_WAIT_S):
+                    return function(*args, **kwargs)
+            finally:
+                _locked.reset(token)
+
+        return call
+
+    return locking
+
+
+def _is_free(folder: Path) -> bool:
+    """Return whether a path has nothing, or an empty folder."""
+    return not os.path.lexists(folder) or (folder.is_dir() and not any(folder.glob("[!.]*")))

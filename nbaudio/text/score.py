@@ -14,7 +14,7 @@ from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, NORMALIZED, hypothesis_names, table_path, text_names
-from nbaudio.storage.workspace import Workspace
+from nbaudio.storage.workspace import Workspace, locks_workspace
 from nbaudio.text.agreement import with_agreement
 from nbaudio.text.characters import ODD, vocabulary
 from nbaudio.text.edit_distance import edit_counts, error_rates
@@ -34,6 +34,7 @@ class Pair(NamedTuple):
     steps: Sequence[str] = ()
 
 
+@locks_workspace("score")
 def score(
     workspace: Workspace | str | Path,
     *,

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import reduce
 from operator import and_
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from nbaudio.core.atomic import lock, read_json, write_json
 from nbaudio.core.conditions import LONGEST_TEXT, condition_mask
 from nbaudio.core.errors import InputError
+from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.storage.workspace import Workspace
 
 # Columns needed to find the audio of a segment, hidden from the user.
 INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "num_samples", "place")
 
 Order = NDArray[np.uint32]
+Rows: TypeAlias = pl.DataFrame | StoredFrame
 
 _MOST_VALUES = 10_000  # searched for similar ones
 _LONGEST_NAME, _MOST_SAVED = 100, 500
@@ -29,7 +31,7 @@ _EMPTY = {"where": "", "find": "", "sort": "", "descending": False}
 
 
 def sort_and_filter(
-    frame: pl.DataFrame, *, where: str = "", find: str = "", sort: str = "", descending: bool = False, narrowed: str = ""
+    frame: Rows, *, where: str = "", find: str = "", sort: str = "", descending: bool = False, narrowed: str = ""
 ) -> Order:
     """Return the numbers of rows that meet both conditions and contain a text; equal rows keep their order, nulls are last."""
     columns = visible_columns(frame)
@@ -49,6 +51,8 @@ def sort_and_filter(
         near = get_close_matches(sort, columns, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(columns)}"
         raise InputError(f"sort: no column {sort!r}; {hint}")
+    if isinstance(frame, StoredFrame) and frame.schema[sort] == pl.String:
+        return kept[frame.text_order(sort, kept, descending=descending)]
     column = frame[sort]
     if column.dtype.is_float():
         column = column.fill_nan(None)
@@ -60,13 +64,15 @@ def sort_and_filter(
     return arranged
 
 
-def visible_columns(frame: pl.DataFrame) -> list[str]:
+def visible_columns(frame: Rows) -> list[str]:
     """Return the columns of a frame without those that the widgets have joined to segments."""
     return [name for name in frame.columns if name not in INTERNAL_COLUMNS or "recording_path" not in frame.columns]
 
 
-def similar_values(frame: pl.DataFrame, where: str) -> str:
-    """Return which text of a filter no row has, with similar values; empty if there is none."""
+def similar_values(frame: Rows, where: str) -> str:
+    """Return which text of a filter no row has, with similar values; empty if there is none, or the rows are in a file."""
+    if isinstance(frame, StoredFrame):
+        return ""
     for name, value in re.findall(r"\b(\w+)\s*==?\s*'([^']*)'", where):
         if not isinstance(frame.schema.get(name), pl.String | pl.Categorical | pl.Enum):
             continue

@@ -1,13 +1,17 @@
 """Results of an engine on plain tasks, as JSON: ``python engine_probe.py ENGINE [ADDRESS]``, for test_engines.
 
-The tasks call functions of nbaudio or Python, as workers have nothing else.
+The tasks call functions of nbaudio or Python, as workers have nothing else; but for ``python engine_probe.py lost ENGINE FILE
+TIMES``, where a task kills its worker so many times, counted in the file.
 """
 
 import json
+import os
+import signal
 import sys
 import time
+from pathlib import Path
 
-from nbaudio.core.errors import NbaudioError
+from nbaudio.core.errors import NbaudioError, WorkerLostError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.engine import EngineLocation, worker_pool
 
@@ -29,5 +33,34 @@ def main(engine: str, address: str | None = None) -> None:
     print(json.dumps(found))
 
 
+def deadly(task: tuple[int, str, int]) -> int:
+    """Task 3 kills its worker."""
+    number, deaths, times = task
+    if number == 3:
+        with Path(deaths).open("a+") as file:
+            if file.tell() < times:
+                file.write("x")
+                file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def lost(engine: str, deaths: str, times: str) -> None:
+    """Print results and lost tasks."""
+    import engine_probe  # workers import it by this name
+
+    found: dict[str, list[int]] = {"results": [], "lost": []}
+    with worker_pool(EngineLocation(engine, 2)) as run:
+        try:
+            for result in run(engine_probe.deadly, [(number, deaths, int(times)) for number in range(8)]):
+                found["results"].append(result)
+        except WorkerLostError as error:
+            found["lost"] = [number for number, *_ in error.tasks]
+    print(json.dumps({name: sorted(numbers) for name, numbers in found.items()}))
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1] == "lost":
+        lost(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])

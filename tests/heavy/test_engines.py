@@ -191,3 +191,25 @@ def test_benchmarks(command):
     done = subprocess.run(run, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "| loky |" in done.stdout
+
+
+def lost(engine, tmp_path, times):
+    """Results of 8 tasks, of which one kills its worker this many times; and the tasks that were lost for good."""
+    command = [sys.executable if engine == "spark" else WORKER, str(TOP / "tests/heavy/engine_probe.py"), "lost", engine]
+    command += [str(tmp_path / "deaths"), str(times)]
+    worker = environment() | {"PYSPARK_PYTHON": WORKER, "PYTHONPATH": str(TOP / "tests/heavy")}
+    done = subprocess.run(command, env=worker, capture_output=True, text=True, check=False, timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("engine", ["spark", "beam"])
+def test_a_killed_worker_is_made_up_for(engine, tmp_path):
+    assert lost(engine, tmp_path, 2) == {"results": [*range(8)], "lost": []}
+    assert len((tmp_path / "deaths").read_text()) == 2
+
+
+@pytest.mark.parametrize("engine", ["spark", "beam"])
+def test_a_task_that_kills_its_workers_is_named_after_three_and_the_others_are_done(engine, tmp_path):
+    assert lost(engine, tmp_path, 100) == {"results": [0, 1, 2, 4, 5, 6, 7], "lost": [3]}
+    assert len((tmp_path / "deaths").read_text()) == 3

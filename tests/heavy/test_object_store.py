@@ -6,7 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
@@ -20,7 +22,7 @@ from specimens import librispeech_tree
 
 from nbaudio import ingest, materialize, select, stats, verify
 from nbaudio.audio import read_clip
-from nbaudio.core.errors import InputError, NbaudioError
+from nbaudio.core.errors import ExistsError, InputError, NbaudioError
 from nbaudio.reading import open_corpus
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.remote import Remote, remote
@@ -244,3 +246,36 @@ def test_bucket_that_is_not_there_is_reported_in_one_line(selected):
         materialize(selected, out="s3://nowhere/c", jobs=1, **OPTIONS)
     with pytest.raises(InputError, match="not a corpus"):
         verify("s3://nowhere/c")
+
+
+@pytest.mark.usefixtures("store")
+def test_two_workspaces_that_write_to_one_address(selected, tmp_path):
+    shutil.copytree(selected, twin := tmp_path / "twin", ignore=shutil.ignore_patterns("publishing"))
+    address, ready = "s3://corpora/both", threading.Barrier(2)
+
+    def made(workspace):
+        ready.wait()
+        try:
+            materialize(workspace, out=address, jobs=1, engine="threading", **OPTIONS)
+        except ExistsError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(2) as pool:
+        told = sorted(pool.map(made, (selected, twin)))
+    assert told[0] == ""
+    assert told[1] == "" or "is making a corpus there; wait for it" in told[1]
+    assert verify(address, jobs=1, show_progress=False).problems == []
+
+
+def test_one_of_many_writers_creates_an_object(store, tmp_path):
+    ready = threading.Barrier(8)
+
+    def create(number):
+        (tmp_path / f"{number}").write_text(f"{number}")
+        ready.wait()
+        remote("s3://corpora/claimed/x").create(tmp_path / f"{number}")
+        return store.get_object(Bucket="corpora", Key="claimed/x")["Body"].read()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(create, range(8)))) == 1

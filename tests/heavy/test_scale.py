@@ -87,12 +87,13 @@ def test_half_a_million_segments_are_read_scored_and_selected_in_bounded_memory(
             ["cut.py", "--hours", "0.02", "--recordings", "2", "--formats", "wav,mp3,m4a", "--share", "0.5", "--long", "0"],
             "| wav | nbaudio |",
         ),
+        (["cut.py", "--entrants", "nbaudio,soundfile", "--scale", "0.01"], "| nbaudio |"),
         (["score.py", "--segments", "2000"], "ratio"),
         (["stream.py", "--clips", "60", "--lines", "local,40ms", "--only", "nbaudio", "webdataset"], "| nbaudio, tfrecord |"),
         (["convert.py", "--clips", "60", "--runs", "1"], "| lhotse |"),
         (["scale.py", "--recordings", "40", "--each", "3", "--seconds", "1"], "| 40 | 120 |"),
     ],
-    ids=["cut", "score", "stream", "convert", "scale"],
+    ids=["cut", "entrants", "score", "stream", "convert", "scale"],
 )
 def test_the_benchmarks_run(command: list[str], said: str) -> None:
     done = subprocess.run(

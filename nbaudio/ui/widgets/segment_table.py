@@ -2,24 +2,26 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import polars as pl
 import traitlets
 
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
+from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.core.tables import hypothesis_names
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.filters import SavedFilters, visible_columns
+from nbaudio.ui.filters import Rows, SavedFilters, visible_columns
 from nbaudio.ui.widgets.base import BaseWidget, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
 from nbaudio.ui.widgets.static_html import MOST_ROWS, Table
-from nbaudio.ui.widgets.table_view import TableView
+from nbaudio.ui.widgets.table_view import TableView, take_rows
 
 COLUMNS = ("segment_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
 
 
-def default_columns(columns: Sequence[str], frame: pl.DataFrame) -> list[str]:
+def default_columns(columns: Sequence[str], frame: Rows) -> list[str]:
     """Return which of some columns a frame has; with `wer` also those of further hypotheses."""
     further = [f"wer_{name}" for name in hypothesis_names(frame.columns)]
     wanted = (each for name in columns for each in ((name, *further) if name == "wer" else (name,)))
@@ -52,7 +54,8 @@ class SegmentTable(BaseWidget):
         """Load the segments.
 
         Args:
-            source: a workspace, its loaded segments, or any pandas or polars frame.
+            source: a workspace, its loaded segments, a Parquet file, or any pandas or polars frame. Of a file, and of a workspace
+                with more than a million segments, only the columns of a filter or an order are in memory.
             columns: columns shown at first; others can be chosen.
             where: SQL condition over the columns, such as ``similarity < 0.5``.
             find: text that any column contains, whatever its case.
@@ -69,10 +72,13 @@ class SegmentTable(BaseWidget):
             >>> table.shown["segment_id"].to_list()
             ['b', 'a']
         """
-        if isinstance(source, str | Path | Workspace):
-            source = load_segments(source)
+        is_file = isinstance(source, str | Path) and Path(source).is_file()
+        if isinstance(source, str | Path | Workspace) and not is_file:
+            source = load_segments(source, stored=True)
         segments = source if isinstance(source, Segments) else None
-        frame = source.frame if isinstance(source, Segments) else as_polars(source)
+        frame = segments.rows if segments else StoredFrame(Path(str(source))) if is_file else as_polars(cast(Frame, source))
+        if isinstance(frame, StoredFrame):
+            frame.advance = lambda share: self.send({"progress": share})
         if columns is None:
             columns = default_columns(COLUMNS, frame) or frame.columns[:8]
         if not columns:
@@ -115,7 +121,7 @@ class SegmentTable(BaseWidget):
     @property
     def shown(self) -> pl.DataFrame:
         """The rows that pass the filter, as sorted."""
-        return self._rows.frame[self._rows.order].select(visible_columns(self._rows.frame))
+        return take_rows(self._rows.frame, self._rows.order, visible_columns(self._rows.frame))
 
     @property
     def selected(self) -> pl.DataFrame:
@@ -124,7 +130,7 @@ class SegmentTable(BaseWidget):
 
     def static_html(self) -> str:
         """Return the first rows as a plain table."""
-        frame = self._rows.frame[self._rows.order[: self._static_rows]].select(self._rows.columns)
+        frame = take_rows(self._rows.frame, self._rows.order[: self._static_rows], self._rows.columns)
         return Table(frame, self._static_rows, len(self._rows.order))._repr_html_()
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import InputError
+from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, hypothesis_names, with_durations
 from nbaudio.core.times import rescale, utc_now
 from nbaudio.review.review_page import segment_facts
@@ -17,11 +18,12 @@ from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.aligned_words import MOST_CHARACTERS, WordPair, align_words
 from nbaudio.text.score import compared
-from nbaudio.ui.filters import INTERNAL_COLUMNS
+from nbaudio.ui.filters import INTERNAL_COLUMNS, Rows
 from nbaudio.ui.widgets.clip_audio import RATE, Playback, Sound, read_sound
 
 _HEAVY = ("word_times", "text_raw", *NORMALIZED)
 _MS = 1000
+_MOST_IN_MEMORY = 1_000_000  # segments
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,16 @@ class Segments:
     workspace: Workspace
     audio_root: Location | None
     frame: pl.DataFrame
+    stored: StoredFrame | None = None  # of a large table, whose frame is empty
+
+    @property
+    def rows(self) -> Rows:
+        """The segments, in memory or in their file."""
+        return self.frame if self.stored is None else self.stored
 
     def row(self, number: int) -> dict[str, Any]:
         """Return the facts of a segment."""
-        return self.frame.row(number, named=True)
+        return self.rows.row(number, named=True)
 
     def lines(self, number: int) -> dict[str, list[WordPair]]:
         """Return `align_lines` of a segment, with times where they are known."""
@@ -45,11 +53,18 @@ class Segments:
         return align_lines(row, timed[0] if timed else None, **compared(self.workspace))
 
 
-def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = None) -> Segments:
-    """Load all segments of a workspace, or those of `segment_ids` in that order."""
+def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, stored: bool = False) -> Segments:
+    """Load all segments of a workspace, or those of `segment_ids` in that order; leave a large table in its file if `stored`."""
     workspace = Workspace.open(workspace)
     hidden = (*_HEAVY, *INTERNAL_COLUMNS, "duration_s")
     names = [name for name in dict.fromkeys((*SEGMENTS, *tables.table_schema(workspace))) if name not in hidden]
+    recordings = workspace.recordings.unique("recording_id", keep="first")
+    facts = recordings.select("recording_id", "num_samples", recording_path="path", recording_channels="num_channels")
+    if stored and tables.scan(workspace, ["segment_id"]).select(pl.len()).collect().item() > _MOST_IN_MEMORY:
+        types = pl.Schema({name: SEGMENTS[name] for name in names if name in SEGMENTS})
+        joined = recordings.select("recording_id", "sampling_rate").join(facts, on="recording_id")
+        held = StoredFrame(tables.table_path(workspace), names, schema=types, recordings=joined)
+        return Segments(workspace, workspace.audio, pl.DataFrame(schema=held.schema), held)
     frame = tables.read(workspace, names).with_row_index("place")
     if segment_ids is not None:
         wanted = pl.DataFrame({"segment_id": pl.Series(as_ids(segment_ids), dtype=pl.String)}).unique(maintain_order=True)
@@ -57,8 +72,6 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
         for missing in found.filter(pl.col("place").is_null())["segment_id"].head(1):
             raise InputError(f"{workspace.path}: no segment {missing!r}")
         frame = found.select(frame.columns)
-    recordings = workspace.recordings.unique("recording_id", keep="first")
-    facts = recordings.select("recording_id", "num_samples", recording_path="path", recording_channels="num_channels")
     frame = with_durations(frame, recordings).join(facts, on="recording_id", how="left", maintain_order="left")
     return Segments(workspace, workspace.audio, frame)
 

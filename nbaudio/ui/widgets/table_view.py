@@ -9,7 +9,8 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
-from nbaudio.ui.filters import Order, similar_values, sort_and_filter, visible_columns
+from nbaudio.core.stored_frame import StoredFrame
+from nbaudio.ui.filters import Order, Rows, similar_values, sort_and_filter, visible_columns
 from nbaudio.ui.widgets.base import handlers
 
 MOST_ROWS = 500  # of a page
@@ -21,12 +22,17 @@ _TOP = 4
 _SAMPLE = 5000
 
 
-def row_page(frame: pl.DataFrame, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
+def take_rows(frame: Rows, numbers: Order, columns: Sequence[str]) -> pl.DataFrame:
+    """Return columns of rows by their numbers."""
+    return frame.rows(numbers, columns) if isinstance(frame, StoredFrame) else frame.select(columns)[numbers]
+
+
+def row_page(frame: Rows, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
     """Return rows `first` to `last` of an order, at most `MOST_ROWS`: the number in the frame, then its cells as JSON values."""
     if unknown := [name for name in columns if name not in frame.columns]:
         raise InputError(f"columns: there is no {unknown[0]!r}; there are {', '.join(frame.columns)}")
     numbers = order[max(0, first) : max(0, min(last, first + MOST_ROWS))]
-    rows = frame.select(columns)[numbers].iter_rows()
+    rows = take_rows(frame, numbers, columns).iter_rows()
     return [[int(number), *map(cell, row)] for number, row in zip(numbers, rows, strict=True)]
 
 
@@ -41,8 +47,9 @@ def cell(value: Any) -> str | int | float | bool | None:
 class TableView:
     """State of a table: order, columns, cursor and marks of a frame, with the handlers of its front end."""
 
-    def __init__(self, frame: pl.DataFrame, columns: Sequence[str], **order: Any) -> None:
-        self.frame, self.columns = frame, list(columns)
+    def __init__(self, frame: Rows, columns: Sequence[str], **order: Any) -> None:
+        self.frame: Any = frame  # `Rows`
+        self.columns = list(columns)
         self.cursor = 0
         self.marked: set[int] = set()
         self.arrangement = {"where": "", "find": "", "sort": "", "descending": False, **order}
@@ -111,11 +118,15 @@ class TableView:
         self.columns, self.layout = shown, layout
 
     def _distribution(self, *, column: str) -> dict[str, Any]:
+        if isinstance(self.frame, StoredFrame):
+            values = self.frame.sample(column, self.order, _MOST_DESCRIBED)
+            found = distribution(values, np.arange(len(values), dtype=np.uint32))
+            return found | {"step": -(-len(self.order) // _MOST_DESCRIBED) or 1}
         return distribution(self.frame[column], self.order)
 
     def _cell(self, *, number: int, column: str) -> str:
         """Return the value of a cell as text, longer than a page of rows has it."""
-        value = self.frame[column][number]
+        value = take_rows(self.frame, np.array([number], dtype=np.uint32), [column]).item()
         return "" if value is None else value[:_MOST_COPIED] if isinstance(value, str) else str(cell(value))
 
     def _cursor(self, *, position: int, version: int) -> None:
@@ -137,7 +148,7 @@ class TableView:
     def selection(self) -> pl.DataFrame:
         """The marked rows in the order shown, or the row under the cursor if no row shown is marked."""
         chosen = self.marked_order
-        return self.frame[chosen if len(chosen) else self.order[self.cursor : self.cursor + 1]]
+        return take_rows(self.frame, chosen if len(chosen) else self.order[self.cursor : self.cursor + 1], self.frame.columns)
 
 
 def _kind(dtype: pl.DataType) -> str:

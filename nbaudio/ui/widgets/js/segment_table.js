@@ -62,7 +62,10 @@ function render(widget) {
       show(number, asked);
     }
     watch("change:current", follow);
-    watch("msg:custom", (message) => message.arranged !== undefined && table.reload(message.arranged));
+    watch("msg:custom", (message) => {
+      if (message.arranged !== undefined) table.reload(message.arranged);
+      if (message.progress !== undefined) table.showProgress(message.progress);
+    });
     close(() => {
       player?.stop();
       if (speaking === view) speaking = null;

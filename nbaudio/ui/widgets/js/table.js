@@ -345,5 +345,6 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   const ready = reload();
 
-  return { ready, move, moveTo, reload, refresh, loadedRow, key, help, position: () => cursor };
+  const showProgress = (share) => (count.textContent = `reading, ${Math.round(100 * share)} %`);
+  return { ready, move, moveTo, reload, refresh, showProgress, loadedRow, key, help, position: () => cursor };
 }
