@@ -119,14 +119,28 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
-def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a Parquet file in order, `ROWS_A_GROUP` at a time, at least once; InputError where it is not usable."""
-    table = pl.scan_parquet(path, glob=False)
+def num_rows(path: Path) -> int:
+    """Return the number of rows of a Parquet file; raise InputError where it is not usable."""
     with reading_parquet(path):
-        rows = table.select(pl.len()).collect().item()
-    for start in range(0, max(rows, 1), ROWS_A_GROUP):
+        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+
+
+def parquet_slices(
+    path: Path, columns: Iterable[str] | None = None, *, start: int = 0, stop: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows [start, stop) of a Parquet file, `ROWS_A_GROUP` at a time, at least once; InputError if it is not usable.
+
+    Of `columns`, those that the file has are read.
+    """
+    table, rows = pl.scan_parquet(path, glob=False), num_rows(path)
+    with reading_parquet(path, checked=True):
+        if columns is not None:
+            held = table.collect_schema()
+            table = table.select(name for name in columns if name in held)
+    stop = rows if stop is None else min(rows, stop)
+    for first in range(start, max(stop, start + 1), ROWS_A_GROUP):
         with reading_parquet(path, checked=True):
-            part = table.slice(start, ROWS_A_GROUP).collect()
+            part = table.slice(first, max(0, min(ROWS_A_GROUP, stop - first))).collect()
         yield part
 
 
@@ -303,6 +317,25 @@ def amounts(segments: pl.DataFrame) -> dict[str, Any]:
     hours = round(float(segments["duration_s"].sum()) / 3600, 6)
     speakers, recordings = segments["speaker_id"].drop_nulls().n_unique(), segments["recording_id"].n_unique()
     return {"segments": len(segments), "hours": hours, "speakers": speakers, "recordings": recordings}
+
+
+NO_AMOUNTS = {"segments": 0, "hours": 0.0, "speakers": 0, "recordings": 0}
+
+
+def amounts_by_split(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the `amounts` of each split of a table in a file, which need not fit into memory."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in parquet_slices(path, ("split", "duration_s")):  # always added in the same order
+        for split, segments, seconds in part.group_by("split").agg(pl.len(), pl.col("duration_s").sum()).iter_rows():
+            one = found.setdefault(split, {"segments": 0, "hours": 0.0})
+            one["segments"] += segments
+            one["hours"] += seconds
+    for split, one in found.items():
+        one["hours"] = round(one["hours"] / 3600, 6)
+        of_split = pl.scan_parquet(path, glob=False).filter(pl.col("split").eq_missing(pl.lit(split, pl.String)))
+        for name, column in (("speakers", pl.col("speaker_id").drop_nulls()), ("recordings", pl.col("recording_id"))):
+            one[name] = of_split.select(column).unique().select(pl.len()).collect(engine="streaming").item()
+    return found
 
 
 def without_audio(recordings: pl.DataFrame) -> bool:

@@ -7,14 +7,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import listed_splits, ordered_splits
-from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, amounts, conform, parquet_slices
+from nbaudio.core.tables import NO_AMOUNTS, ROWS_A_GROUP, SEGMENTS, amounts_by_split, conform, parquet_slices
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.base import Shard, version_of
@@ -88,23 +90,31 @@ def publish(
     *,
     lost: pl.DataFrame,
     table: Path,
+    inside: NDArray[np.bool_],
     recordings: pl.DataFrame,
     selection: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the tables of the corpus and return its corpus.json without the parameters; `lost` is what could not be cut."""
+    """Write the tables of the corpus and return its corpus.json without the parameters.
+
+    `lost` is what could not be cut; `inside` is whether each row of the segments table is in a shard.
+    """
     info: dict[str, Any] = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection}
     publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:
         info["leakage"] = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping_columns(info["selection"]))
         if len(ranges := signal_ranges(pl.scan_parquet(path, glob=False))):
             info["signals"] = ranges.to_dicts()
-        inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"], glob=False)
-        characters = {character for part in parquet_slices(path) for character in vocabulary(part["text"]).counts}
+        sums = amounts_by_split(path)
+        ids = pl.scan_parquet(path, glob=False).select(pl.col("recording_id").unique())
+        used = recordings.join(ids.collect(engine="streaming"), on="recording_id", how="semi").sort("recording_id")
+        characters = {character for part in parquet_slices(path, ["text"]) for character in vocabulary(part["text"]).counts}
     reasons: Counter[str] = Counter()
 
     def rejected() -> Iterator[pl.DataFrame]:
+        start = 0
         for part in parquet_slices(table):
-            outside = conform(part, SEGMENTS, "segments").join(inside, on="segment_id", how="anti", maintain_order="left")
+            outside = conform(part, SEGMENTS, "segments").filter(~pl.Series(inside[start : start + len(part)]))
+            start += len(part)
             out = outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
                 reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE_AUDIO)).otherwise("reason"),
                 decision=pl.lit("reject"),
@@ -117,9 +127,8 @@ def publish(
         _write_table(path, rejected())
     with side_file(layout.folder, info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
-    used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
-    splits = {split: amounts(inside.filter(pl.col("split") == split)) for split in listed_splits(inside["split"])}
+    splits = {split: sums.get(split, NO_AMOUNTS) for split in listed_splits(sums)}
     return info | {"splits": splits, "rejected": dict(sorted(reasons.items())), "sources": JsonRows(used.select(facts))}
 
 

@@ -4,9 +4,11 @@ import json
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Set
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 
@@ -20,9 +22,9 @@ from nbaudio.corpus.plan import (
     RECOGNIZED,
     RECOGNIZED_FOLDER,
     CutTask,
+    Windows,
     clip_keys,
     cut_tasks,
-    cut_windows,
     recording_facts,
     with_audio,
 )
@@ -96,19 +98,22 @@ def recognize(
     segments = segments.with_columns(clip_keys(segments, facts, RECOGNIZED))
     ledger = workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl"
     held = _held(ledger, recognizer.version, set(segments["clip_key"]))
-    windows = cut_windows(segments.filter(~pl.col("clip_key").is_in([*held])), facts, RECOGNIZED)
-    hours = float(windows["seconds"].sum()) / 3600
     texts, failures = dict[str, str](), dict[str, str]()
-    if len(windows):
-        tasks = cut_tasks(windows, facts, audio, location(workspace.path))
-        with progress("recognize", hours, "h of audio", show=show_progress) as advance, worker_pool(site) as run_tasks:
+    with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch, ExitStack() as stack:
+        missing = segments.filter(~pl.col("clip_key").is_in([*held]))
+        windows = Windows([missing], facts, RECOGNIZED, folder=Path(scratch), most=len(missing))
+        hours = windows.seconds / 3600
+        if windows.segments:
+            tasks = cut_tasks(windows, facts, audio, location(workspace.path))
+            advance = stack.enter_context(progress("recognize", hours, "h of audio", show=show_progress))
+            run_tasks = stack.enter_context(worker_pool(site))
             for result in cut_all(run_tasks, tasks, partial(_recognize_task, recognizer, batch), advance):
                 append_lines(ledger, _lines(recognizer.version, result.values.items()))
                 texts |= result.values
                 failures |= result.failures
     if not held and not texts:
         why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
-        raise InputError(f"{workspace.path}: none of {len(windows):,} clips can be recognized; {why}")
+        raise InputError(f"{workspace.path}: none of {windows.segments:,} clips can be recognized; {why}")
     rows = [(key, text, None) for key, text in (held | texts).items()] + [(key, None, why) for key, why in failures.items()]
     outcomes = pl.DataFrame(rows, pl.Schema(dict.fromkeys(("clip_key", "value", "reason"), pl.String())), orient="row")
     found = segments.join(outcomes, on="clip_key", how="left", maintain_order="left")
