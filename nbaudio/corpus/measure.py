@@ -192,5 +192,5 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
         rows = tables.conform(part, tables.SEGMENTS, "segments").drop(tables.SIGNALS.names(), strict=False)
         rows = rows.with_row_index(ROW, offset=row).join(rates, on="recording_id", how="left", maintain_order="left")
         rows = rows.join(own, left_on=ROW, right_on="row", how="left", maintain_order="left")
-        yield rows.with_columns(speech_rate=rate).select(order)
+        yield rows.with_columns(speech_rate=rate).select(*order)
         row += len(part)

@@ -306,7 +306,7 @@ class ShardPlan:
     def add(self, clips: pl.DataFrame, name: str = "") -> None:
         """Add a shard with these clips, in order; `row` is the number of each row in the segments table."""
         self.shard_of[clips["row"].to_numpy()] = len(self.shards)
-        self.clips.append(clips.drop("row"))
+        self.clips.append(clips.select(*_CLIP[1:], "^window$"))
         self.shards.append((name, len(clips)))
 
     def assign(
