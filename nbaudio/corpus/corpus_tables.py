@@ -1,7 +1,7 @@
 """Tables of a corpus, none whole in memory: the frozen copy of the workspace's segments, side files, facts of corpus.json."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import listed_splits, ordered_splits
-from nbaudio.core.tables import NO_AMOUNTS, ROWS_A_GROUP, SEGMENTS, amounts_by_split, conform, parquet_slices
+from nbaudio.core.tables import NO_AMOUNTS, SEGMENTS, amounts_by_split, conform, parquet_slices, write_parts
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.base import Shard, version_of
@@ -74,7 +73,7 @@ def freeze_table(workspace: Workspace, target: Path, text: str | None) -> Path:
         tables.copy_table(workspace, target)
     else:
         with atomic_write(target, sync=False) as partial:
-            _write_table(partial, (_with_text(part, text) for part in tables.read_batches(workspace)))
+            write_parts(partial, (_with_text(part, text) for part in tables.read_batches(workspace)))
     return target
 
 
@@ -124,7 +123,7 @@ def publish(
             yield out
 
     with side_file(layout.folder, info, "rejected.parquet") as path:
-        _write_table(path, rejected())
+        write_parts(path, rejected())
     with side_file(layout.folder, info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
@@ -150,16 +149,7 @@ def publish_shards(layout: Layout, shards: list[Shard], *, container: str, info:
         if name.rpartition("/")[0] not in names:
             layout.folder.remove(name)
     with side_file(layout.folder, info, "segments.parquet") as path:
-        _write_table(path, chain.from_iterable(parquet_slices(shard.rows) for shard in shards))
+        write_parts(path, chain.from_iterable(parquet_slices(shard.rows) for shard in shards))
     for name, parts in container_named(container).side_files(shards):
         with side_file(layout.folder, info, name) as path, path.open("wb") as file:
             file.writelines(parts)
-
-
-def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
-    """Write a table that comes in parts with the same columns, each a row group; empty parts only declare the columns."""
-    tables = (part.to_arrow(compat_level=pl.CompatLevel.oldest()) for part in parts)
-    first = next(tables)
-    with pq.ParquetWriter(target, first.schema, compression="ZSTD") as writer:
-        for arrow in filter(len, chain([first], tables)):
-            writer.write_table(arrow, row_group_size=ROWS_A_GROUP)

@@ -327,14 +327,14 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
         keys += [signal_keys(part, facts, clip_format.channel).alias("signal_key")] if run.signals else []
         wanted.add_by_key(part.with_columns(keys))
 
-    def matched() -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    def matched(*, last: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         remove(folder / "packed")
         packed = Buckets(folder / "packed", total)
         for index in indexes(run.packs):
             packed.add_by_key(index)
         for number in range(wanted.count):
             held = packed.read(number, remove=True).unique("clip_key", keep="first", maintain_order=True)
-            yield wanted.read(number), held
+            yield wanted.read(number, remove=last), held
 
     missing = (rows.join(held, on="clip_key", how="anti", maintain_order="left") for rows, held in matched())
     windows = plan.Windows(missing, facts, clip_format, folder=folder, most=total)
@@ -351,13 +351,14 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
                 if run.signals:
                     log_signals(run.workspace, {measured_as.pop(key): values for key, values in result.values.items()})
                 failures |= result.failures
+    windows.remove()
     reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row")
     rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
     rates = facts.select("recording_id", sampling_rate=rate)
     losses = list[pl.DataFrame]()
 
     def clips() -> Iterator[pl.DataFrame]:
-        for rows, held in matched():
+        for rows, held in matched(last=True):
             gone = rows.join(held, on="clip_key", how="anti", maintain_order="left").select("row", "segment_id", "clip_key")
             losses.append(gone.join(reasons, on="clip_key", how="left", maintain_order="left").drop("clip_key"))
             found = rows.join(held, on="clip_key", how="inner", maintain_order="left").rename({"clip_samples": "num_samples"})

@@ -21,11 +21,11 @@ from nbaudio.corpus.packs import cut_all, measure_windows
 from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets
 from nbaudio.corpus.plan import ClipFormat, Windows, clip_keys, cut_tasks, recording_facts, with_audio_parts
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
-from nbaudio.selection.row_values import ROW
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace
 
 LOG = "signals.jsonl"  # of a run that is not finished
+_ROW = "\0row"
 _LOG_BYTES = 8 << 20  # of it that are read at once
 _TABLE = "signals"
 _MEASURED = pl.Schema(
@@ -190,7 +190,7 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
         if row % BUCKET_ROWS == 0:
             own = by_row.read(row // BUCKET_ROWS, remove=True).drop("clip_key")
         rows = tables.conform(part, tables.SEGMENTS, "segments").drop(tables.SIGNALS.names(), strict=False)
-        rows = rows.with_row_index(ROW, offset=row).join(rates, on="recording_id", how="left", maintain_order="left")
-        rows = rows.join(own, left_on=ROW, right_on="row", how="left", maintain_order="left")
+        rows = rows.with_row_index(_ROW, offset=row).join(rates, on="recording_id", how="left", maintain_order="left")
+        rows = rows.join(own, left_on=_ROW, right_on="row", how="left", maintain_order="left")
         yield rows.with_columns(speech_rate=rate).select(*order)
         row += len(part)

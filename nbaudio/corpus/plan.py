@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core import tables
+from nbaudio.core.atomic import remove
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
@@ -152,6 +153,11 @@ class Windows:
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Yield the windows; those of a recording are in one frame."""
         return (windows.sort("recording_id", "start_sample", "end_sample", "channel") for windows in self._buckets)
+
+    def remove(self) -> None:
+        """Remove the windows, and those of the tasks, from the disk."""
+        for name in ("windows", "tasks"):
+            remove(self.folder / name)
 
 
 def cut_tasks(
