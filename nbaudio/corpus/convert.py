@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +13,6 @@ from nbaudio.core.atomic import remove
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.report import Report
-from nbaudio.core.tables import amounts_by_split
 from nbaudio.corpus.base_version import Base
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.registry import container_named
@@ -67,6 +67,9 @@ def convert(
         tables = {name: stack.enter_context(intact_table(origin.folder, info, name)) for name in TABLES[1:]}
         parameters = info["parameters"]
         name_of = container_named(container, encoding=parameters["encoding"]).shard_name
+        counts = Counter[str]()
+        for part in origin.clips():
+            counts.update(part["split"].to_list())
         changed = {"container": container, **asdict(limits)}
         logged = {**changed, "of": str(origin), "corpus": str(layout), "jobs": jobs, "engine": engine}
         is_whole = stack.enter_context(layout.claimed(info["identity"] | changed, "convert", logged))
@@ -74,7 +77,6 @@ def convert(
         card = restore_records(layout) if is_whole else ""
         remove(folder := layout.work / "plan")
         clips = (part.drop("name", "window", strict=False) for part in origin.clips())
-        counts = {split: each["segments"] for split, each in amounts_by_split(origin.table).items()}
         shards = ShardPlan(folder, origin.num_clips)
         shards.assign(windows_on_disk(clips, window, folder=folder, most=origin.num_clips), counts, limits, name_of)
         clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])
