@@ -16,12 +16,13 @@ from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.core.tables import NO_AMOUNTS, SEGMENTS, amounts_by_split, conform, parquet_slices, write_parts
+from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
-from nbaudio.corpus.plan import digest
+from nbaudio.corpus.plan import digest, segment_parts
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder
 from nbaudio.storage.workspace import Workspace
@@ -30,6 +31,36 @@ from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
 
 _SOURCE_TEXT = "text_source"
+
+
+def check_accepted(workspace: Workspace) -> Counter[str]:
+    """Return the number of accepted segments of each split; raise `InputError` if there are none or some cannot be cut."""
+    where, table = workspace.path, tables.table_path(workspace)
+    for name, dtype in tables.table_schema(workspace).items():
+        if name in tables.RESERVED:
+            raise InputError(f"{table}: the column {name!r} has a name that is reserved in corpora; rename it")
+        if dtype in (pl.Binary, pl.Object):
+            raise InputError(f"{table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text")
+    withdrawn, counts = workspace.withdrawn, Counter[str]()
+    gone = pending = total = 0
+    uncut = list[str]()
+    for part in segment_parts(table):
+        gone += int(is_withdrawn(part, withdrawn).sum())
+        pending += int((part["decision"] == "pending").sum())
+        total += len(part)
+        accepted = part.filter(pl.col("decision") == "accept")
+        counts.update(dict(accepted["split"].value_counts().iter_rows()))
+        uncut.extend(accepted.filter(pl.any_horizontal(pl.col("start_sample", "end_sample").is_null()))["segment_id"])
+    if gone:
+        raise InputError(f"{where}: {gone:,} withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again")
+    if pending:
+        raise InputError(f"{where}: {pending} of {total} segments are not decided; run 'nbaudio select {where}' first")
+    if not counts:
+        raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
+    if uncut:
+        remedy = "ingest with --audio and select again"
+        raise InputError(f"{where}: {len(uncut)} accepted segments have no audio, {uncut[0]} the first; {remedy}")
+    return counts
 
 
 def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,13 +18,13 @@ from nbaudio.core.atomic import remove
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
+from nbaudio.core.tombstones import TOMBSTONES, merged
 from nbaudio.corpus import plan
 from nbaudio.corpus.base_version import Base, corpus_parameters
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
+from nbaudio.corpus.corpus_tables import check_accepted, check_text, freeze_table, publish, selection_hash
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, indexes
@@ -124,7 +124,8 @@ def materialize(
         address: of a running cluster, such as ``tcp://host:8786`` for Dask; by default workers are started here.
         beam_options: as on a command line, such as ``--runner=FlinkRunner --temp_location=hdfs://host/tmp``.
         packs: where clips are kept between cutting and packing; by default in the workspace. Workers without a shared disk need
-            a URL here, such as ``s3://bucket/packs``, and recordings at a URL: they cut, this machine packs.
+            a URL here, such as ``s3://bucket/packs``, and recordings at a URL. They pack, too, if `out` is at a URL, as is
+            `base`; otherwise this machine packs.
         show_progress: show progress with rate and time left on standard error.
 
     Returns:
@@ -160,18 +161,9 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     workspace, layout, base, site = run.workspace, run.layout, run.base, run.site
     container, text = run.parameters["container"], run.parameters.get("text")
     recordings, judged = workspace.recordings, reviewed_ids(workspace)
-    run = replace(run, counts=_check_accepted(run))  # raises before anything is written
+    run = replace(run, counts=check_accepted(workspace))  # raises before anything is written
     facts = plan.recording_facts(recordings)
-    columns = ("segment_id", "recording_id", "split", "decision")
-    accepted = tables.scan(workspace, columns).filter(pl.col("decision") == "accept")
-    check_text(workspace, text, judged=bool(judged))
-    if run.format.rate is None:
-        used = accepted.select(pl.col("recording_id").unique()).collect(engine="streaming")
-        for own in recordings.join(used, on="recording_id", how="semi")["sampling_rate"].unique():
-            encoder(run.format.encoding).check_rate(own)
-    in_train = (pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))
-    reviewed = accepted.filter(in_train).select(pl.len()).collect(engine="streaming").item()
-    short = plan.short_windows(accepted, run.limits.window)
+    reviewed, short = _check_clips(run, judged)
     proof = ProofState.load(workspace)
     claim = selection_claim(proof)
     selected = workspace.report("select").get("facts", {})
@@ -192,23 +184,21 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
             others = base.left_out(run.table) if base else []
             results, found = _cut_and_pack(run, facts, run_tasks)
         lost = found.lost
+        claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
+        of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
+        told: dict[str, Any] = {"identity": identity, "parameters": run.parameters, "versions": codec_versions(), "about": about}
+        told |= {"evidence": claim, "tombstones": merged(withdrawn, of_base).to_dicts()}
+        told |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
         with progress("publish", 1, "corpus", show=False) as advance:
             tables_of = {"table": run.table, "inside": found.shards.shard_of != plan.OUTSIDE, "recordings": recordings}
-            info = publish(layout, results, container, lost=lost, selection=selected, **tables_of)
-            info |= {"identity": identity, "parameters": run.parameters, "versions": codec_versions()}
-            claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
-            info |= {"about": about, "evidence": claim}
-            info |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
-            of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
-            info["tombstones"] = merged(withdrawn, of_base).to_dicts()
+            info = publish(layout, results, container, lost=lost, selection=selected, **tables_of) | told
             if not publish_card(layout.folder, info, before=card):
                 notes.append(f"{layout}/{CARD} was edited and is not overwritten")
             layout.finish(info)
             advance(1)
     if base:
         _keep_splits(workspace, base)
-    if reviewed:
-        notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
+    notes += reviewed
     if others:
         notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
     if base and not any(version_of(shard.name) <= base.version for shard in results):
@@ -219,6 +209,21 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     report = Report("materialize", shown, notes, problems=problems)
     workspace.save_report("materialize", report.to_dict())
     return report
+
+
+def _check_clips(run: _Run, judged: Set[str]) -> tuple[list[str], list[str]]:
+    """Raise InputError if text or rates cannot ship; return notes on reviewed clips of train, and on short windows."""
+    columns = ("segment_id", "recording_id", "split", "decision")
+    accepted = tables.scan(run.workspace, columns).filter(pl.col("decision") == "accept")
+    check_text(run.workspace, run.parameters.get("text"), judged=bool(judged))
+    if run.format.rate is None:
+        used = accepted.select(pl.col("recording_id").unique()).collect(engine="streaming")
+        for own in run.workspace.recordings.join(used, on="recording_id", how="semi")["sampling_rate"].unique():
+            encoder(run.format.encoding).check_rate(own)
+    in_train = (pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))
+    count = accepted.filter(in_train).select(pl.len()).collect(engine="streaming").item()
+    note = f"{count:,} clips of train were drawn for review after select: select again, then make a new corpus"
+    return [note] if count else [], plan.short_windows(accepted, run.limits.window)
 
 
 def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]) -> list[str]:
@@ -247,10 +252,13 @@ def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[
         num_cut += found.num_cut
         how = (run.parameters["container"], run.format)
         rows = run.base.conformed if run.base else None
-        # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
-        here = worker_pool(EngineLocation("loky", run.site.jobs)) if run.packs.local is None else nullcontext(run_tasks)
-        with here as pool:
-            written = write_shards(run.layout, found.shards, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
+        # Workers without a shared disk can write to an address; what is in a folder of this machine is written or read here.
+        there = run.layout.folder.place.local is None and not (run.base and run.base.folder.place.local)
+        alone = run.packs.local is None and not there
+        records = run.packs / f"records-{run.layout.work.parent.name}" if run.packs.local is None and there else None
+        same: dict[str, Any] = {"table": run.table, "show": run.show, "conformed": rows, "records": records}
+        with worker_pool(EngineLocation("loky", run.site.jobs)) if alone else nullcontext(run_tasks) as pool:
+            written = write_shards(run.layout, found.shards, *how, run_tasks=pool, **same)
         damaged = {result.damaged for result in written if result.damaged}
         if not damaged:
             return [*found.kept, *written], found._replace(num_cut=num_cut)
@@ -274,36 +282,6 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location
             f"{packs}: workers without a shared disk cannot read {audio}; ingest with --audio at a URL, or name a shared folder"
         )
     return location(str(audio)), location(str(packs))  # without a cache of fetched files
-
-
-def _check_accepted(run: _Run) -> Counter[str]:
-    """Return the number of accepted segments of each split; raise `InputError` if there are none or some cannot be cut."""
-    where = run.workspace.path
-    for name, dtype in tables.table_schema(run.workspace).items():
-        if name in tables.RESERVED:
-            raise InputError(f"{run.table}: the column {name!r} has a name that is reserved in corpora; rename it")
-        if dtype in (pl.Binary, pl.Object):
-            raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text")
-    withdrawn, counts = run.workspace.withdrawn, Counter[str]()
-    gone = pending = total = 0
-    uncut = list[str]()
-    for part in plan.segment_parts(run.table):
-        gone += int(is_withdrawn(part, withdrawn).sum())
-        pending += int((part["decision"] == "pending").sum())
-        total += len(part)
-        accepted = part.filter(pl.col("decision") == "accept")
-        counts.update(dict(accepted["split"].value_counts().iter_rows()))
-        uncut.extend(accepted.filter(pl.any_horizontal(pl.col("start_sample", "end_sample").is_null()))["segment_id"])
-    if gone:
-        raise InputError(f"{where}: {gone:,} withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again")
-    if pending:
-        raise InputError(f"{where}: {pending} of {total} segments are not decided; run 'nbaudio select {where}' first")
-    if not counts:
-        raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
-    if uncut:
-        remedy = "ingest with --audio and select again"
-        raise InputError(f"{where}: {len(uncut)} accepted segments have no audio, {uncut[0]} the first; {remedy}")
-    return counts
 
 
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
@@ -338,23 +316,14 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
 
     missing = (rows.join(held, on="clip_key", how="anti", maintain_order="left") for rows, held in matched())
     windows = plan.Windows(missing, facts, clip_format, folder=folder, most=total)
-    failures: dict[str, str] = {}
-    if windows.segments:
-        measured_as: dict[str, str] = {}  # of the tasks underway
-
-        def used(own: pl.DataFrame) -> None:
-            measured_as.update(own.select("clip_key", "signal_key").iter_rows() if run.signals else ())
-
-        tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, used=used)
-        with progress("cut ", windows.seconds / 3600, "h of audio", show=run.show) as advance:
-            for result in cut_all(run_tasks, tasks, partial(cut, clip_format, measured=run.signals), advance):
-                if run.signals:
-                    log_signals(run.workspace, {measured_as.pop(key): values for key, values in result.values.items()})
-                failures |= result.failures
+    failures = _cut(run, run_tasks, windows, facts) if windows.segments else {}
     windows.remove()
     reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row")
     rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
     rates = facts.select("recording_id", sampling_rate=rate)
+    # Not divided by a constant: polars then multiplies, unless there is one row, and durations would depend on other clips.
+    own_rate = clip_format.rate
+    seconds = pl.col("num_samples") / pl.col("sampling_rate") if own_rate is None else pl.col("num_samples") * (1 / own_rate)
     losses = list[pl.DataFrame]()
 
     def clips() -> Iterator[pl.DataFrame]:
@@ -366,7 +335,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
                 # Without the hash of a recording, only the clip shows whether its audio has changed.
                 found = found.filter(~same.keep_equal(found))
             found = found.join(rates, on="recording_id", how="left", maintain_order="left")
-            yield found.with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
+            yield found.with_columns(duration_s=seconds)
 
     name_of = partial(container_named(run.parameters["container"]).shard_name, version=version, taken=taken)
     shards = plan.ShardPlan(folder, tables.num_rows(run.table))
@@ -380,6 +349,23 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
         raise InputError(f"{run.workspace.path}: none of the {total:,} accepted segments can be cut; {detail}")
     kept = base.keep_shards(run.layout, shards, same.kept_rows()) if base and same else []
     return _Cut(shards, kept, lost, windows.segments - len(failures))
+
+
+def _cut(run: _Run, run_tasks: RunTasks, windows: plan.Windows, facts: pl.DataFrame) -> dict[str, str]:
+    """Cut windows into packs; return by clip key why clips failed."""
+    failures: dict[str, str] = {}
+    measured_as: dict[str, str] = {}  # keys of the signals of clips in tasks underway
+
+    def used(own: pl.DataFrame) -> None:
+        measured_as.update(own.select("clip_key", "signal_key").iter_rows() if run.signals else ())
+
+    tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, used=used)
+    with progress("cut ", windows.seconds / 3600, "h of audio", show=run.show) as advance:
+        for result in cut_all(run_tasks, tasks, partial(cut, run.format, measured=run.signals), advance):
+            if run.signals:
+                log_signals(run.workspace, {measured_as.pop(key): values for key, values in result.values.items()})
+            failures |= result.failures
+    return failures
 
 
 def _facts(
