@@ -144,15 +144,6 @@ def parquet_slices(
         yield part
 
 
-def write_parts(target: Path, parts: Iterable[pl.DataFrame]) -> None:
-    """Write a table that comes in parts with the same columns, each a row group; empty parts only declare the columns."""
-    tables = (part.to_arrow(compat_level=pl.CompatLevel.oldest()) for part in parts)
-    first = next(tables)
-    with pq.ParquetWriter(target, first.schema, compression="ZSTD") as writer:
-        for arrow in filter(len, chain([first], tables)):
-            writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
-
-
 _KEYS = {"recordings": ("recording_id", RECORDINGS), "segments": ("segment_id", SEGMENTS)}
 
 WorkspacePath = str | os.PathLike[str]

@@ -1,12 +1,15 @@
 """Tables larger than memory, on disk: rows by bucket, and batches that are read in any order."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from nbaudio.core.atomic import raise_disk_full
+from nbaudio.core.tables import ROWS_A_GROUP
 
 BUCKET_ROWS = 1 << 16  # rows that are in memory at once
 _BLOCK_BYTES = 32 << 20  # rows that wait, for all buckets, until they are appended
@@ -103,3 +106,12 @@ def divided(frames: Iterable[pl.DataFrame], lengths: Iterable[int]) -> Iterator[
             held = pl.concat([held, next(rest)])
         yield held.head(length)
         held = held.slice(length)
+
+
+def write_parts(target: Path, parts: Iterable[pl.DataFrame]) -> None:
+    """Write a table that comes in parts with the same columns, each a row group; empty parts only declare the columns."""
+    tables = (part.to_arrow(compat_level=pl.CompatLevel.oldest()) for part in parts)
+    first = next(tables)
+    with pq.ParquetWriter(target, first.schema, compression="ZSTD") as writer:
+        for arrow in filter(len, chain([first], tables)):
+            writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
