@@ -236,9 +236,11 @@ def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
     write(workspace, pl.concat([kept, new], how="horizontal").select(*order))
 
 
-def read_batches(workspace: WorkspacePath, table: str = "segments") -> Iterator[pl.DataFrame]:
+def read_batches(
+    workspace: WorkspacePath, table: str = "segments", columns: Iterable[str] | None = None
+) -> Iterator[pl.DataFrame]:
     """Yield the rows of a table as the file has them, `ROWS_A_GROUP` at a time; raise InputError where it is not usable."""
-    return parquet_slices(table_path(workspace, table))
+    return parquet_slices(table_path(workspace, table), columns)
 
 
 def copy_table(workspace: WorkspacePath, target: Path) -> None:

@@ -103,13 +103,17 @@ class Base:
     @cached_property
     def columns(self) -> pl.Schema:
         """The metadata columns of all versions."""
-        held = pl.scan_parquet(self.table, glob=False).collect_schema()
+        held = self.scan().collect_schema()
         return pl.Schema({name: dtype for name, dtype in held.items() if name not in (*CLIP_FACTS, *LOCATION)})
+
+    def scan(self) -> pl.LazyFrame:
+        """Scan the rows of all clips."""
+        return pl.scan_parquet(self.table, glob=False)
 
     @cached_property
     def num_clips(self) -> int:
         """The number of clips."""
-        return int(pl.scan_parquet(self.table, glob=False).select(pl.len()).collect().item())
+        return int(self.scan().select(pl.len()).collect().item())
 
     def clips(self, start: int = 0, stop: int | None = None) -> Iterator[pl.DataFrame]:
         """Yield clips in order: `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of the shard."""
@@ -190,7 +194,7 @@ class Base:
             name = shard["name"]
             count, start, stop = places.get(name, (0, 0, 0))
             if count and count == stop - start == shard["segments"]:
-                described = pl.scan_parquet(self.table, glob=False).slice(start, count).collect()
+                described = self.scan().slice(start, count).collect()
                 layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
                 path = write_record(layout, name, described, {each: shard[each] for each in ("plan", "sha256", "bytes")})
                 kept.append(Shard(name, shard["split"], count, shard["bytes"], shard["sha256"], shard["plan"], path, kept=True))
@@ -208,7 +212,7 @@ class Base:
     def earlier_splits(self) -> pl.DataFrame:
         """Return the splits as the table `EARLIER_SPLITS` has them."""
         grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
-        held = pl.scan_parquet(self.table, glob=False)
+        held = self.scan()
         return held.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
 
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
@@ -217,7 +221,7 @@ class Base:
         names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
         sentence = sentences(pl.col("text")).alias("sentence")
         trains = pl.col("split").cast(pl.String).map_batches(in_training, return_dtype=pl.Boolean)
-        before = pl.scan_parquet(self.table, glob=False).select(names)
+        before = self.scan().select(names)
         rows = before.filter(~trains).with_columns(sentence).collect()
         rows = rows.filter(~is_withdrawn(rows, withdrawn))
         others = before.filter(trains).select("segment_id").collect()["segment_id"]

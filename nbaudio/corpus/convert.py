@@ -7,8 +7,6 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-import polars as pl
-
 from nbaudio.core.atomic import remove
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.input_guards import parse_size
@@ -91,7 +89,7 @@ def convert(
         info |= {"identity": info["identity"] | changed, "parameters": parameters | changed}
         publish_card(layout.folder, info, before=card)
         layout.finish(info)
-        notes = short_windows(pl.scan_parquet(origin.table, glob=False), window)
+        notes = short_windows(origin.scan(), window)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
     kept = sum(result.kept for result in results)
     facts = {"corpus": str(layout), "container": container, "clips": origin.num_clips, "shards": len(results)}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
+from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.core.tables import NO_AMOUNTS, SEGMENTS, amounts_by_split, conform, parquet_slices
@@ -23,7 +24,7 @@ from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.corpus.partitions import write_parts
-from nbaudio.corpus.plan import digest, segment_parts
+from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder
 from nbaudio.storage.workspace import Workspace
@@ -32,6 +33,16 @@ from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
 
 _SOURCE_TEXT = "text_source"
+
+
+def segment_parts(table: Path) -> Iterator[pl.DataFrame]:
+    """Yield `row` from 0, keys, recording, window, channel and decision of all segments in the file of a table."""
+    columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "split", "decision")
+    start, schema = 0, pl.Schema({name: SEGMENTS[name] for name in columns})
+    for part in parquet_slices(table, (*columns, "source_channel")):
+        rows = conform(part, schema, str(table)).with_columns(source_channel(part))
+        yield rows.with_row_index("row", offset=start)
+        start += len(part)
 
 
 def check_accepted(workspace: Workspace) -> Counter[str]:

@@ -24,7 +24,7 @@ from nbaudio.corpus.base_version import Base, corpus_parameters
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.corpus_tables import check_accepted, check_text, freeze_table, publish, selection_hash
+from nbaudio.corpus.corpus_tables import check_accepted, check_text, freeze_table, publish, segment_parts, selection_hash
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, indexes
@@ -295,7 +295,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
     wanted = Buckets(folder / "wanted", total)
 
     def new() -> Iterator[pl.DataFrame]:
-        for part in plan.segment_parts(run.table):
+        for part in segment_parts(run.table):
             accepted = part.filter(pl.col("decision") == "accept").drop("decision", "speaker_id")
             yield accepted if same is None else accepted.filter(~same.is_sure(accepted["row"]))
 

@@ -166,7 +166,7 @@ def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
             while lines := file.readlines(_LOG_BYTES):
                 whole = [line for line in parse_lines(b"".join(lines)) if line.keys() == _MEASURED.keys()]
                 held.add_by_key(pl.DataFrame(whole, schema=_MEASURED))
-    for part in tables.parquet_slices(path) if path.exists() else ():
+    for part in tables.read_batches(workspace, _TABLE) if path.exists() else ():
         if part.schema == _MEASURED:
             held.add_by_key(part)
     return held

@@ -11,7 +11,6 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.atomic import remove
-from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.corpus.partitions import BUCKET_ROWS, Batches, Buckets, divided
@@ -81,23 +80,13 @@ def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
     return recordings.select("recording_id", *(name if name in recordings else pl.lit(None).alias(name) for name in _FACTS))
 
 
-def segment_parts(table: Path) -> Iterator[pl.DataFrame]:
-    """Yield `row` from 0, keys, recording, window, channel and decision of all segments in the file of a table."""
-    columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "split", "decision")
-    start, schema = 0, pl.Schema({name: tables.SEGMENTS[name] for name in columns})
-    for part in tables.parquet_slices(table, (*columns, "source_channel")):
-        rows = tables.conform(part, schema, str(table)).with_columns(source_channel(part))
-        yield rows.with_row_index("row", offset=start)
-        start += len(part)
-
-
 def with_audio_parts(workspace: Workspace) -> Iterator[pl.DataFrame]:
     """Yield `row`, key, recording, window, channel and decision of the segments that can be cut, whatever their text."""
     recordings, names = workspace.recordings, ("segment_id", "recording_id", "start_sample", "end_sample", "decision")
     rules = {name: rule for name, rule in tables.segment_failures(recordings).items() if name not in ("duplicate", "empty_text")}
     broken = pl.any_horizontal(*rules.values(), pl.col("start_sample", "end_sample", "num_samples").is_null())
     columns, start = (*names, "source_channel", "source_start", "source_end", "text"), 0
-    for part in tables.parquet_slices(tables.table_path(workspace), columns):
+    for part in tables.read_batches(workspace, columns=columns):
         rows = tables.with_recordings(tables.conform(part, tables.SEGMENTS, "segments"), recordings)
         numbered = rows.with_row_index("row", offset=start).filter(~broken.fill_null(value=False))
         yield numbered.select("row", *names, "source_channel")
