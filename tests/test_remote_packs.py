@@ -1,13 +1,14 @@
 """Packs in an object store, for workers without a shared disk: the same corpus, nothing cut twice, damage found."""
 
 import shutil
+import threading
 
 import fsspec
 import pytest
 import stores
 from stores import Bucket
 
-from nbaudio import Workspace, materialize
+from nbaudio import Workspace, materialize, verify
 from nbaudio.core.errors import InputError
 from nbaudio.storage import network
 
@@ -38,7 +39,7 @@ def workspace(make_workspace, store):
 
 
 def made(workspace, out, **options):
-    return materialize(workspace, out=out, jobs=1, shard_size="40kB", show_progress=False, **options)
+    return materialize(workspace, **{"out": out, "jobs": 1, "shard_size": "40kB", "show_progress": False} | options)
 
 
 def contents(folder):
@@ -98,3 +99,35 @@ def test_recordings_of_this_disk_are_no_use_to_who_shares_none(make_workspace, t
         made(local, tmp_path / "C", packs=PACKS)
     with pytest.raises(InputError, match="cannot be written; give a folder"):
         made(local, tmp_path / "C", packs="https://host/packs")
+
+
+@pytest.mark.parametrize("container", ["webdataset", "files"])
+def test_workers_pack_a_corpus_at_an_address(workspace, store, tmp_path, monkeypatch, container):
+    put, by_driver = Bucket.put_file, []
+
+    def put_file(self, lpath, rpath, **options):
+        by_driver.extend([rpath] if threading.current_thread() is threading.main_thread() else [])
+        return put(self, lpath, rpath, **options)
+
+    made(workspace, tmp_path / "local", container=container)
+    monkeypatch.setattr(Bucket, "put_file", put_file)
+    report = made(workspace, "gs://bucket/C", packs=PACKS, container=container, engine="threading", jobs=2)
+    assert contents(store / "C") == contents(tmp_path / "local")
+    assert "bucket/C/segments.parquet" in by_driver
+    assert not [name for name in by_driver if name.endswith((".tar", ".flac", ".pack"))]
+    assert {path.suffix for path in (store / "packs").rglob("*") if path.is_file()} == {".pack"}
+    assert report.facts["shards_kept_from_before"] == 0
+    assert verify("gs://bucket/C", jobs=1, show_progress=False).problems == []
+
+
+def test_an_interrupted_corpus_at_an_address_keeps_the_shards_of_workers(workspace, store, tmp_path, monkeypatch):
+    made(workspace, tmp_path / "local")
+    with monkeypatch.context() as patch:
+        patch.setattr("nbaudio.corpus.materialize.publish", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            made(workspace, "gs://bucket/C", packs=PACKS)
+    [first, *_] = sorted((store / "C/train").glob("*.tar"))
+    first.write_bytes(first.read_bytes()[:-1])
+    report = made(workspace, "gs://bucket/C", packs=PACKS)
+    assert report.facts["shards_kept_from_before"] == report.facts["shards"] - 1 > 0
+    assert contents(store / "C") == contents(tmp_path / "local")

@@ -5,10 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 from msgspec import UNSET
+from numpy.typing import NDArray
 
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import sha256_file
@@ -16,11 +18,12 @@ from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training, is_split_name
-from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
+from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard, check_locations
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
-from nbaudio.corpus.plan import ShardLimits
+from nbaudio.corpus.partitions import Buckets
+from nbaudio.corpus.plan import KEPT, ShardLimits, ShardPlan
 from nbaudio.corpus.shards import CLIP_FACTS, LOCATION, write_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.urls import stays_inside
@@ -29,9 +32,36 @@ from nbaudio.text.near_duplicates import sentences
 _TABLE = "segments.parquet"
 # The columns of each corpus that are read here; `window`, the last of CLIP_FACTS, is in few.
 _NAMES = ("segment_id", "recording_id", "start_sample", "end_sample", "split", *CLIP_FACTS[:-1], *LOCATION)
+_FIRST_BITS = pl.col("clip_sha256").str.head(16).str.to_integer(base=16, dtype=pl.UInt64, strict=False).fill_null(0)
 # The parameters of a corpus that is no version of another one.
 _DEFAULTS: dict[str, Any] = {"container": "webdataset", "text": None, "rate": 16000, "channel": "mix", "encoding": "flac"}
 _DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
+
+
+class Unchanged(NamedTuple):
+    """Clips of a base whose rows are unchanged in a segments table; rows are counted from 0, -1 is none."""
+
+    rows: NDArray[np.int32]  # in the segments table, by row of the base
+    base_rows: NDArray[np.int32]  # in the base, by row of the segments table
+    sure: NDArray[np.bool_]  # by row of the base: whether the recording is known to be the same
+    kept: NDArray[np.bool_]  # by row of the base: whether the clip is kept; `sure` at first
+    first_bits: NDArray[np.uint64]  # by row of the base: of the clip's SHA-256
+
+    def is_sure(self, rows: pl.Series) -> pl.Series:
+        """Return whether the clips of these rows of the segments table are kept whatever they are cut to."""
+        held = self.base_rows[rows.to_numpy()]
+        return pl.Series((held >= 0) & self.sure[held])
+
+    def keep_equal(self, clips: pl.DataFrame) -> pl.Series:
+        """Return which of these clips (`row`, `clip_sha256`) are as in the base, and keep those of the base."""
+        held = self.base_rows[clips["row"].to_numpy()]
+        equal = (held >= 0) & (self.first_bits[held] == clips.select(_FIRST_BITS).to_series().to_numpy())
+        self.kept[held[equal]] = True
+        return pl.Series(equal)
+
+    def kept_rows(self) -> NDArray[np.int32]:
+        """Return `rows` of the clips that are kept, -1 for others."""
+        return np.where(self.kept, self.rows, -1)
 
 
 @dataclass(frozen=True)
@@ -73,32 +103,57 @@ class Base:
     @cached_property
     def columns(self) -> pl.Schema:
         """The metadata columns of all versions."""
-        held = pl.scan_parquet(self.table, glob=False).collect_schema()
+        held = self.scan().collect_schema()
         return pl.Schema({name: dtype for name, dtype in held.items() if name not in (*CLIP_FACTS, *LOCATION)})
 
-    @cached_property
-    def clips(self) -> pl.DataFrame:
-        """All clips in order: keys, facts, location (`pack`, `offset`, `length`, `clip_sha256`), and the `name` of the shard."""
-        check_locations(self.folder, clips := pl.scan_parquet(self.table, glob=False).select(*_NAMES, "^window$").collect())
-        for split, shard in clips.select("split", "shard").unique().iter_rows():
-            if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
-                where = f"shard {shard!r} of split {split!r}"
-                raise InputError(f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?")
-        listed = [shard["name"] for shard in self.info["shards"]]
-        folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
-        name = pl.when(pl.col("shard").is_in(listed)).then("shard").otherwise(folders).alias("name")
-        pack = pl.format("{}/{}", pl.lit(str(self.folder)), "shard").alias("pack")
-        return clips.with_columns(name, pack).drop("shard").rename({"audio_sha256": "clip_sha256"})
+    def scan(self) -> pl.LazyFrame:
+        """Scan the rows of all clips."""
+        return pl.scan_parquet(self.table, glob=False)
 
-    def same_rows(self, table: Path, recordings: pl.DataFrame) -> pl.DataFrame:
-        """Return the clips whose accepted row in the segments table has the same values in all columns of the base."""
-        now = pl.concat(self._fingerprints(part.filter(pl.col("decision") == "accept")) for part in parquet_slices(table))
-        before = pl.concat(self._fingerprints(part) for part in parquet_slices(self.table))
-        keys = ["segment_id", "fingerprint"]
-        found = self.clips.with_columns(before["fingerprint"]).join(now, on=keys, how="semi", maintain_order="left")
+    @cached_property
+    def num_clips(self) -> int:
+        """The number of clips."""
+        return int(self.scan().select(pl.len()).collect().item())
+
+    def clips(self, start: int = 0, stop: int | None = None) -> Iterator[pl.DataFrame]:
+        """Yield clips in order: `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of the shard."""
+        listed = [shard["name"] for shard in self.info["shards"]]
+        for clips in parquet_slices(self.table, (*_NAMES, "window"), start=start, stop=stop):
+            check_locations(self.folder, clips)
+            for split, shard in clips.select("split", "shard").unique().iter_rows():
+                if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
+                    where = f"shard {shard!r} of split {split!r}"
+                    raise InputError(f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?")
+            folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
+            name = pl.when(pl.col("shard").is_in(listed)).then("shard").otherwise(folders).alias("name")
+            pack = pl.format("{}/{}", pl.lit(str(self.folder)), "shard").alias("pack")
+            located = clips.with_columns(name, pack).drop("shard").rename({"audio_sha256": "clip_sha256"})
+            yield located.with_row_index("row", offset=start)
+            start += len(clips)
+
+    def unchanged(self, table: Path, recordings: pl.DataFrame, folder: Path) -> Unchanged:
+        """Find the clips whose accepted row in the segments table has the same values in all columns of the base."""
         sources = pl.DataFrame(self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String})
         known = recordings.select("recording_id", "sha256").drop_nulls().join(sources, on=["recording_id", "sha256"])
-        return found.with_columns(same_audio=pl.col("recording_id").is_in(known["recording_id"].implode())).drop("fingerprint")
+        is_sure = pl.col("recording_id").is_in(known["recording_id"].implode())
+        told = [part.select(is_sure.alias("sure"), _FIRST_BITS) for part in self.clips()]
+        place, lengths, sides = pl.col("segment_id").hash(), list[int](), list[Buckets]()
+        for name, path in (("before", self.table), ("now", table)):
+            sides.append(Buckets(folder / name, len(told) * ROWS_A_GROUP))
+            lengths.append(0)
+            for part in parquet_slices(path):
+                found = self._fingerprints(part).with_row_index("row", offset=lengths[-1])
+                is_in = part["decision"] == "accept" if name == "now" else pl.lit(value=True)
+                sides[-1].add(found.filter(is_in), place % sides[-1].count)
+                lengths[-1] += len(part)
+        rows, base_rows = (np.full(length, -1, dtype=np.int32) for length in lengths)
+        for was, now in zip(*sides, strict=True):
+            both = was.join(now, on=["segment_id", "fingerprint"])
+            rows[both["row"].to_numpy()] = both["row_right"].to_numpy()
+            base_rows[both["row_right"].to_numpy()] = both["row"].to_numpy()
+        sure, first_bits = (column.to_numpy() for column in pl.concat(told, rechunk=True))
+        sure &= rows >= 0
+        return Unchanged(rows, base_rows, sure, sure.copy(), first_bits)
 
     def conformed(self, part: pl.DataFrame) -> pl.DataFrame:
         """Return rows of a segments table with the metadata columns of the base."""
@@ -122,22 +177,32 @@ class Base:
         counts = held.select(pl.col(others).count()).collect() if others else pl.DataFrame()
         return [name for name in others if counts[name].item()]
 
-    def keep_shards(self, layout: Layout, clips: pl.DataFrame) -> list[Shard]:
-        """Link or copy the shards whose clips are all among `clips`, write their records, and return them in order."""
-        counts = dict(clips["name"].value_counts().iter_rows())
-        row = pl.col("row")
-        places = self.clips.with_row_index("row").group_by("name").agg(row.min(), length=row.max() - row.min() + 1)
-        starts = {name: (start, length) for name, start, length in places.iter_rows()}
+    def keep_shards(self, layout: Layout, shards: ShardPlan, rows: NDArray[np.int32]) -> list[Shard]:
+        """Link or copy the shards whose clips are all kept, write their records, and return them; add what is left of others.
+
+        `rows` has for each clip its row in the segments table, -1 if it is not kept.
+        """
+        row, is_in = pl.col("row"), pl.col("kept").sum()
+        parts = []
+        for part in self.clips():
+            found = part.select("name", "row", kept=rows[part["row"].to_numpy()] >= 0)
+            parts.append(found.group_by("name").agg(is_in, start=row.min(), stop=row.max() + 1))
+        sums = pl.concat(parts).group_by("name").agg(is_in, pl.col("start").min(), pl.col("stop").max())
+        places = {name: numbers for name, *numbers in sums.iter_rows()}
         kept = []
         for shard in self.info["shards"]:
             name = shard["name"]
-            start, length = starts.get(name, (0, 0))
-            if not counts.get(name) == length == shard["segments"]:
-                continue
-            rows = pl.scan_parquet(self.table, glob=False).slice(start, length).collect()
-            layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
-            path = write_record(layout, name, rows, {each: shard[each] for each in ("plan", "sha256", "bytes")})
-            kept.append(Shard(name, shard["split"], length, shard["bytes"], shard["sha256"], shard["plan"], path, kept=True))
+            count, start, stop = places.get(name, (0, 0, 0))
+            if count and count == stop - start == shard["segments"]:
+                described = self.scan().slice(start, count).collect()
+                layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
+                path = write_record(layout, name, described, {each: shard[each] for each in ("plan", "sha256", "bytes")})
+                kept.append(Shard(name, shard["split"], count, shard["bytes"], shard["sha256"], shard["plan"], path, kept=True))
+                shards.shard_of[rows[start:stop]] = KEPT
+            elif count:
+                own = pl.concat(part.filter(pl.col("name") == name) for part in self.clips(start, stop))
+                now = pl.Series("row", rows[own["row"].to_numpy()])
+                shards.add(own.with_columns(now).filter(row >= 0), name)
         return kept
 
     @property
@@ -147,7 +212,7 @@ class Base:
     def earlier_splits(self) -> pl.DataFrame:
         """Return the splits as the table `EARLIER_SPLITS` has them."""
         grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
-        held = pl.scan_parquet(self.table, glob=False)
+        held = self.scan()
         return held.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
 
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
@@ -156,7 +221,7 @@ class Base:
         names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
         sentence = sentences(pl.col("text")).alias("sentence")
         trains = pl.col("split").cast(pl.String).map_batches(in_training, return_dtype=pl.Boolean)
-        before = pl.scan_parquet(self.table, glob=False).select(names)
+        before = self.scan().select(names)
         rows = before.filter(~trains).with_columns(sentence).collect()
         rows = rows.filter(~is_withdrawn(rows, withdrawn))
         others = before.filter(trains).select("segment_id").collect()["segment_id"]

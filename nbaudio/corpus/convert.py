@@ -2,10 +2,12 @@
 
 import shutil
 import time
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
+from nbaudio.core.atomic import remove
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.report import Report
@@ -14,7 +16,7 @@ from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import publish_shards, side_file
 from nbaudio.corpus.layout import TABLES, Layout, intact_table
-from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows, short_windows
+from nbaudio.corpus.plan import ClipFormat, ShardLimits, ShardPlan, short_windows, windows_on_disk
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.storage.folders import folder_at
@@ -63,16 +65,21 @@ def convert(
         tables = {name: stack.enter_context(intact_table(origin.folder, info, name)) for name in TABLES[1:]}
         parameters = info["parameters"]
         name_of = container_named(container, encoding=parameters["encoding"]).shard_name
-        clips = assign_windows(origin.clips.drop("name", "window", strict=False), window)
+        counts = Counter[str]()
+        for part in origin.clips():
+            counts.update(part["split"].to_list())
         changed = {"container": container, **asdict(limits)}
         logged = {**changed, "of": str(origin), "corpus": str(layout), "jobs": jobs, "engine": engine}
         is_whole = stack.enter_context(layout.claimed(info["identity"] | changed, "convert", logged))
         run_tasks = stack.enter_context(worker_pool(site))
         card = restore_records(layout) if is_whole else ""
-        assigned = assign_shards(clips, limits, name_of)
+        remove(folder := layout.work / "plan")
+        clips = (part.drop("name", "window", strict=False) for part in origin.clips())
+        shards = ShardPlan(folder, origin.num_clips)
+        shards.assign(windows_on_disk(clips, window, folder=folder, most=origin.num_clips), counts, limits, name_of)
         clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])
         table = origin.table
-        results = write_shards(layout, assigned, container, clip_format, table=table, run_tasks=run_tasks, show=show_progress)
+        results = write_shards(layout, shards, container, clip_format, table=table, run_tasks=run_tasks, show=show_progress)
         if bad := [result.damaged for result in results if result.damaged]:
             raise AudioError(f"{min(bad)}: a clip is damaged; 'nbaudio verify {origin}' lists all damage")
         publish_shards(layout, results, container=container, info=info)
@@ -82,12 +89,13 @@ def convert(
         info |= {"identity": info["identity"] | changed, "parameters": parameters | changed}
         publish_card(layout.folder, info, before=card)
         layout.finish(info)
+        notes = short_windows(origin.scan(), window)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
     kept = sum(result.kept for result in results)
-    facts = {"corpus": str(layout), "container": container, "clips": len(clips), "shards": len(results)}
+    facts = {"corpus": str(layout), "container": container, "clips": origin.num_clips, "shards": len(results)}
     facts |= {"shards_of_train": shard_advice(results), "bytes": num_bytes, "shards_kept_from_before": kept}
     facts |= {"seconds": round(took, 1), "megabytes_per_second": round(num_bytes / 1e6 / took)}
-    return Report("convert", facts, short_windows(clips, window))
+    return Report("convert", facts, notes)
 
 
 def _local(where: str | Path) -> Path:

@@ -1,25 +1,29 @@
 """Tables of a corpus, none whole in memory: the frozen copy of the workspace's segments, side files, facts of corpus.json."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
+from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import listed_splits, ordered_splits
-from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, amounts, conform, parquet_slices
+from nbaudio.core.tables import NO_AMOUNTS, SEGMENTS, amounts_by_split, conform, parquet_slices
+from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
+from nbaudio.corpus.partitions import write_parts
 from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder
@@ -29,6 +33,46 @@ from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
 
 _SOURCE_TEXT = "text_source"
+
+
+def segment_parts(table: Path) -> Iterator[pl.DataFrame]:
+    """Yield `row` from 0, keys, recording, window, channel and decision of all segments in the file of a table."""
+    columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "split", "decision")
+    start, schema = 0, pl.Schema({name: SEGMENTS[name] for name in columns})
+    for part in parquet_slices(table, (*columns, "source_channel")):
+        rows = conform(part, schema, str(table)).with_columns(source_channel(part))
+        yield rows.with_row_index("row", offset=start)
+        start += len(part)
+
+
+def check_accepted(workspace: Workspace) -> Counter[str]:
+    """Return the number of accepted segments of each split; raise `InputError` if there are none or some cannot be cut."""
+    where, table = workspace.path, tables.table_path(workspace)
+    for name, dtype in tables.table_schema(workspace).items():
+        if name in tables.RESERVED:
+            raise InputError(f"{table}: the column {name!r} has a name that is reserved in corpora; rename it")
+        if dtype in (pl.Binary, pl.Object):
+            raise InputError(f"{table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text")
+    withdrawn, counts = workspace.withdrawn, Counter[str]()
+    gone = pending = total = 0
+    uncut = list[str]()
+    for part in segment_parts(table):
+        gone += int(is_withdrawn(part, withdrawn).sum())
+        pending += int((part["decision"] == "pending").sum())
+        total += len(part)
+        accepted = part.filter(pl.col("decision") == "accept")
+        counts.update(dict(accepted["split"].value_counts().iter_rows()))
+        uncut.extend(accepted.filter(pl.any_horizontal(pl.col("start_sample", "end_sample").is_null()))["segment_id"])
+    if gone:
+        raise InputError(f"{where}: {gone:,} withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again")
+    if pending:
+        raise InputError(f"{where}: {pending} of {total} segments are not decided; run 'nbaudio select {where}' first")
+    if not counts:
+        raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
+    if uncut:
+        remedy = "ingest with --audio and select again"
+        raise InputError(f"{where}: {len(uncut)} accepted segments have no audio, {uncut[0]} the first; {remedy}")
+    return counts
 
 
 def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
@@ -72,7 +116,7 @@ def freeze_table(workspace: Workspace, target: Path, text: str | None) -> Path:
         tables.copy_table(workspace, target)
     else:
         with atomic_write(target, sync=False) as partial:
-            _write_table(partial, (_with_text(part, text) for part in tables.read_batches(workspace)))
+            write_parts(partial, (_with_text(part, text) for part in tables.read_batches(workspace)))
     return target
 
 
@@ -88,23 +132,31 @@ def publish(
     *,
     lost: pl.DataFrame,
     table: Path,
+    inside: NDArray[np.bool_],
     recordings: pl.DataFrame,
     selection: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the tables of the corpus and return its corpus.json without the parameters; `lost` is what could not be cut."""
+    """Write the tables of the corpus and return its corpus.json without the parameters.
+
+    `lost` is what could not be cut; `inside` is whether each row of the segments table is in a shard.
+    """
     info: dict[str, Any] = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection}
     publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:
         info["leakage"] = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping_columns(info["selection"]))
         if len(ranges := signal_ranges(pl.scan_parquet(path, glob=False))):
             info["signals"] = ranges.to_dicts()
-        inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"], glob=False)
-        characters = {character for part in parquet_slices(path) for character in vocabulary(part["text"]).counts}
+        sums = amounts_by_split(path)
+        ids = pl.scan_parquet(path, glob=False).select(pl.col("recording_id").unique())
+        used = recordings.join(ids.collect(engine="streaming"), on="recording_id", how="semi").sort("recording_id")
+        characters = {character for part in parquet_slices(path, ["text"]) for character in vocabulary(part["text"]).counts}
     reasons: Counter[str] = Counter()
 
     def rejected() -> Iterator[pl.DataFrame]:
+        start = 0
         for part in parquet_slices(table):
-            outside = conform(part, SEGMENTS, "segments").join(inside, on="segment_id", how="anti", maintain_order="left")
+            outside = conform(part, SEGMENTS, "segments").filter(~pl.Series(inside[start : start + len(part)]))
+            start += len(part)
             out = outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
                 reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE_AUDIO)).otherwise("reason"),
                 decision=pl.lit("reject"),
@@ -114,12 +166,11 @@ def publish(
             yield out
 
     with side_file(layout.folder, info, "rejected.parquet") as path:
-        _write_table(path, rejected())
+        write_parts(path, rejected())
     with side_file(layout.folder, info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
-    used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
-    splits = {split: amounts(inside.filter(pl.col("split") == split)) for split in listed_splits(inside["split"])}
+    splits = {split: sums.get(split, NO_AMOUNTS) for split in listed_splits(sums)}
     return info | {"splits": splits, "rejected": dict(sorted(reasons.items())), "sources": JsonRows(used.select(facts))}
 
 
@@ -141,16 +192,7 @@ def publish_shards(layout: Layout, shards: list[Shard], *, container: str, info:
         if name.rpartition("/")[0] not in names:
             layout.folder.remove(name)
     with side_file(layout.folder, info, "segments.parquet") as path:
-        _write_table(path, chain.from_iterable(parquet_slices(shard.rows) for shard in shards))
+        write_parts(path, chain.from_iterable(parquet_slices(shard.rows) for shard in shards))
     for name, parts in container_named(container).side_files(shards):
         with side_file(layout.folder, info, name) as path, path.open("wb") as file:
             file.writelines(parts)
-
-
-def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
-    """Write a table that comes in parts with the same columns, each a row group; empty parts only declare the columns."""
-    tables = (part.to_arrow(compat_level=pl.CompatLevel.oldest()) for part in parts)
-    first = next(tables)
-    with pq.ParquetWriter(target, first.schema, compression="ZSTD") as writer:
-        for arrow in filter(len, chain([first], tables)):
-            writer.write_table(arrow, row_group_size=ROWS_A_GROUP)

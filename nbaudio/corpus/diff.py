@@ -1,7 +1,11 @@
 """The command `diff`: what differs between two versions of a corpus, or of a workspace; segments are compared by their ids."""
 
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -10,9 +14,10 @@ from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import amounts, read_parquet, with_durations
+from nbaudio.core.tables import num_rows, parquet_slices, reading_parquet, with_durations
 from nbaudio.core.tombstones import TOMBSTONES, withdrawal_reasons
-from nbaudio.corpus.layout import CORPUS_JSON, intact_table, read_corpus_info
+from nbaudio.corpus.layout import CORPUS_JSON, TABLES, intact_table, read_corpus_info
+from nbaudio.corpus.partitions import Buckets
 from nbaudio.proof.evidence import describe_claim, selection_claim
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
@@ -29,15 +34,40 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True)
 class _Side:
-    """Kept segments (`_ROWS`), the others with their reasons (`_OUT`), tombstones, and facts of a corpus or a workspace."""
+    """Rows of kept segments (`_ROWS`) and of others (`_OUT`), tombstones, and facts of a corpus or a workspace."""
 
     name: str
-    kept: pl.DataFrame
-    out: pl.DataFrame
+    num_rows: int
+    parts: Callable[[], Iterator[tuple[pl.DataFrame, pl.DataFrame]]]
     withdrawn: pl.DataFrame
     shards: dict[str, dict[str, Any]]
     claim: dict[str, Any]
     clips: tuple[Any, ...] | None  # rate, channel and encoding
+
+    def buckets(self, folder: Path, rows: int) -> tuple[Buckets, Buckets]:
+        """Write both tables to a folder, in buckets for so many rows by segment."""
+        both = Buckets(folder / "kept", rows), Buckets(folder / "out", rows)
+        for frames in self.parts():
+            for held, frame in zip(both, frames, strict=True):
+                held.add(frame, pl.col("segment_id").hash() % held.count)
+        return both
+
+
+@dataclass
+class _Sum:
+    """What segments amount to, added up."""
+
+    segments: int = 0
+    seconds: float = 0.0
+    speakers: set[str] = field(default_factory=set)
+
+    def add(self, rows: pl.DataFrame) -> None:
+        self.segments += len(rows)
+        self.seconds += float(rows["duration_s"].sum())
+        self.speakers.update(rows["speaker_id"].drop_nulls().unique())
+
+    def to_json(self) -> dict[str, Any]:
+        return {"segments": self.segments, "hours": round(self.seconds / 3600, 6), "speakers": len(self.speakers)}
 
 
 def diff(a: str | Path, b: str | Path) -> Report:
@@ -55,27 +85,43 @@ def diff(a: str | Path, b: str | Path) -> Report:
     Raises:
         InputError: one is neither a corpus nor a workspace.
     """
-    before, after = _side(a), _side(b)
-    both = before.kept.join(after.kept, on="segment_id", suffix="_after", maintain_order="left")
-    added = after.kept.join(before.kept, on="segment_id", how="anti", maintain_order="left")
-    removed = before.kept.join(after.kept, on="segment_id", how="anti", maintain_order="left")
-    moved = both.filter(pl.col("split").ne_missing(pl.col("split_after")))
-    changes = _changes(comparable=before.clips is not None and before.clips == after.clips)
-    changed = both.filter(pl.any_horizontal(changes.values()))
-    speakers_before, speakers_after = (set(side.kept["speaker_id"].drop_nulls()) for side in (before, after))
+    sums, counts, reasons = defaultdict[Any, _Sum](_Sum), Counter[str](), defaultdict[str, list[pl.DataFrame]](list)
     way = pl.format("{} to {}", *(pl.col(name).fill_null("none") for name in ("split", "split_after")))
+    with ExitStack() as stack:
+        before, after = _side(a, stack), _side(b, stack)
+        changes = _changes(comparable=before.clips is not None and before.clips == after.clips)
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
+        rows = max(before.num_rows, after.num_rows)
+        was, now = (side.buckets(folder / name, rows) for name, side in (("a", before), ("b", after)))
+        for old, old_out, new, new_out in zip(*was, *now, strict=True):
+            both = old.join(new, on="segment_id", suffix="_after", maintain_order="left")
+            added = new.join(old, on="segment_id", how="anti", maintain_order="left")
+            removed = old.join(new, on="segment_id", how="anti", maintain_order="left")
+            moved = both.filter(pl.col("split").ne_missing(pl.col("split_after")))
+            changed = both.filter(pl.any_horizontal(changes.values()))
+            counts.update({name: changed.filter(is_changed).height for name, is_changed in changes.items()})
+            found = {"before": old, "after": new, "added": added, "removed": removed, "moved": moved, "changed": changed}
+            for name, frame in found.items():
+                sums[name].add(frame)
+            for when, frame in (("before", old), ("after", new)):
+                for (split,), own in frame.partition_by("split", as_dict=True).items():
+                    sums[split, when].add(own)
+            reasons["added_because"].append(_grouped(added, _reasons(added, before, old_out, "new in the source")))
+            reasons["removed_because"].append(_grouped(removed, _reasons(removed, after, new_out, "no longer in the source")))
+            reasons["moved_between"].append(_grouped(moved, moved.select(way).to_series()))
+    speakers_before, speakers_after = (sums[when].speakers for when in ("before", "after"))
     facts: dict[str, Any] = {
-        "before": {"of": before.name, **_amounts(before.kept)},
-        "after": {"of": after.name, **_amounts(after.kept)},
-        "added": _amounts(added),
-        **_table("added_because", added, _reasons(added, before, "new in the source")),
-        "removed": _amounts(removed),
-        **_table("removed_because", removed, _reasons(removed, after, "no longer in the source")),
-        "moved": _amounts(moved),
-        **_table("moved_between", moved, moved.select(way).to_series()),
-        "changed": {**_amounts(changed), **{name: changed.filter(is_changed).height for name, is_changed in changes.items()}},
+        "before": {"of": before.name, **sums["before"].to_json()},
+        "after": {"of": after.name, **sums["after"].to_json()},
+        "added": sums["added"].to_json(),
+        **_table("added_because", reasons),
+        "removed": sums["removed"].to_json(),
+        **_table("removed_because", reasons),
+        "moved": sums["moved"].to_json(),
+        **_table("moved_between", reasons),
+        "changed": {**sums["changed"].to_json(), **{name: counts[name] for name in changes}},
         "speakers": {"added": len(speakers_after - speakers_before), "removed": len(speakers_before - speakers_after)},
-        "by_split": _by_split(before.kept, after.kept),
+        "by_split": _by_split(sums),
     }
     if before.shards and after.shards:
         facts["shards"] = _shards(before.shards, after.shards)
@@ -86,42 +132,54 @@ def diff(a: str | Path, b: str | Path) -> Report:
     return Report("diff", facts)
 
 
-def _side(where: str | Path) -> _Side:
+def _side(where: str | Path, stack: ExitStack) -> _Side:
     folder = folder_at(where)
     if folder.exists(CORPUS_JSON):
-        return _corpus(folder)
+        return _corpus(folder, stack)
     if folder.place.local is not None and (folder.place.local / "workspace.json").is_file():
         return _workspace(Workspace.open(folder.place.local))
     raise InputError(f"{where}: neither a corpus (no {CORPUS_JSON}) nor a workspace (no workspace.json)")
 
 
-def _corpus(folder: Folder) -> _Side:
+def _corpus(folder: Folder, stack: ExitStack) -> _Side:
     info = read_corpus_info(folder)
-    with intact_table(folder, info, "segments.parquet") as path:
-        names = [name for name in pl.read_parquet_schema(path) if name in _ROWS]
-        rows = tables.conform(read_parquet(path, names), _ROWS, f"{folder}/segments.parquet").drop("sha256")
-    with intact_table(folder, info, "rejected.parquet") as path:
-        out = read_parquet(path, [*_OUT])
+    segments, rejected = (stack.enter_context(intact_table(folder, info, name)) for name in TABLES[:2])
+    with reading_parquet(rejected):
+        pl.scan_parquet(rejected, glob=False).select(*_OUT).collect_schema()
     sources = pl.DataFrame(info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String})
-    kept = rows.join(sources, on="recording_id", how="left", maintain_order="left")
+
+    def parts() -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        for part in parquet_slices(segments, _ROWS):
+            rows = tables.conform(part, _ROWS, f"{folder}/segments.parquet").drop("sha256")
+            yield rows.join(sources, on="recording_id", how="left", maintain_order="left"), pl.DataFrame(schema=_OUT)
+        for out in parquet_slices(rejected, _OUT):
+            yield pl.DataFrame(schema=_ROWS), out
+
     parameters = info["parameters"]
     withdrawn = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
     shards = {shard["name"]: shard for shard in info["shards"]}
     clips = (parameters["rate"], parameters["channel"], parameters["encoding"])
-    return _Side(str(folder), kept, out, withdrawn, shards, info.get("evidence") or {}, clips)
+    most = max(num_rows(segments), num_rows(rejected))
+    return _Side(str(folder), most, parts, withdrawn, shards, info.get("evidence") or {}, clips)
 
 
 def _workspace(workspace: Workspace) -> _Side:
     names = [name for name in _ROWS if name not in ("duration_s", "audio_sha256", "sha256")]
-    rows = tables.read(workspace, (*names, "source_start", "source_end", "decision", "reason"))
+    columns, table = (*names, "source_start", "source_end", "decision", "reason"), tables.table_path(workspace)
     recordings = workspace.recordings
     hashes = recordings.select("recording_id", "sha256")
-    rows = with_durations(rows, recordings).join(hashes, on="recording_id", how="left", maintain_order="left")
-    decided = (rows["decision"] == "accept").any()
-    is_kept = pl.col("decision") == "accept" if decided else pl.col("decision").ne_missing("reject")
-    kept = tables.conform(rows.filter(is_kept), _ROWS, str(workspace.path)).select(_ROWS.names())
-    out = rows.filter(~is_kept).select(*_OUT)
-    return _Side(str(workspace.path), kept, out, workspace.withdrawn, {}, selection_claim(workspace), None)
+    accepted = pl.col("decision") == "accept"
+    decided = tables.scan(workspace, ["decision"]).select(accepted.any()).collect(engine="streaming").item()
+    is_kept = accepted.fill_null(value=False) if decided else pl.col("decision").ne_missing("reject")
+
+    def parts() -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        for part in parquet_slices(table, columns):
+            rows = with_durations(tables.conform(part, tables.SEGMENTS, str(table)), recordings)
+            rows = rows.join(hashes, on="recording_id", how="left", maintain_order="left")
+            kept = tables.conform(rows.filter(is_kept), _ROWS, str(workspace.path)).select(_ROWS.names())
+            yield kept, rows.filter(~is_kept).select(*_OUT)
+
+    return _Side(str(workspace.path), num_rows(table), parts, workspace.withdrawn, {}, selection_claim(workspace), None)
 
 
 def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
@@ -136,33 +194,34 @@ def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
     return {"text": differ("text"), "bounds": bounds, "audio": pl.when(unknown).then(clips).otherwise(differ("sha256"))}
 
 
-def _reasons(rows: pl.DataFrame, other: _Side, default: str) -> pl.Series:
+def _reasons(rows: pl.DataFrame, other: _Side, out: pl.DataFrame, default: str) -> pl.Series:
     """Return why each segment is not in `other`: its rule there, or the reason of its withdrawal."""
-    why = rows.select("segment_id").join(other.out.unique("segment_id"), on="segment_id", how="left", maintain_order="left")
+    why = rows.select("segment_id").join(out.unique("segment_id"), on="segment_id", how="left", maintain_order="left")
     withdrawn = "withdrawn: " + withdrawal_reasons(rows, other.withdrawn)
     return withdrawn.zip_with(withdrawn.is_not_null(), why["reason"]).fill_null(default)
 
 
-def _table(name: str, rows: pl.DataFrame, reasons: pl.Series) -> dict[str, Any]:
-    """Return a table of reasons as a fact, with some of their segments; nothing without segments."""
-    if rows.is_empty():
-        return {}
-    hours, examples = (pl.col("duration_s").sum() / 3600).round(6), pl.col("segment_id").sort().head(_EXAMPLES)
+def _grouped(rows: pl.DataFrame, reasons: pl.Series) -> pl.DataFrame:
     groups = rows.select("segment_id", "duration_s", reason=reasons).group_by("reason")
-    counted = groups.agg(segments=pl.len(), hours=hours, examples=examples)
-    return {name: counted.sort("segments", "reason", descending=[True, False]).to_dicts()}
+    examples = pl.col("segment_id").sort().head(_EXAMPLES)
+    return groups.agg(segments=pl.len(), seconds=pl.col("duration_s").sum(), examples=examples)
 
 
-def _amounts(rows: pl.DataFrame) -> dict[str, Any]:
-    return {name: amount for name, amount in amounts(rows).items() if name != "recordings"}
+def _table(name: str, reasons: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, Any]:
+    """Return a table of reasons as a fact, with some of their segments; nothing without segments."""
+    groups = pl.concat(reasons[name]).group_by("reason")
+    examples = pl.col("examples").explode().sort().head(_EXAMPLES)
+    hours = (pl.col("seconds").sum() / 3600).round(6)
+    counted = groups.agg(pl.col("segments").sum(), hours=hours, examples=examples)
+    return {name: counted.sort("segments", "reason", descending=[True, False]).to_dicts()} if len(counted) else {}
 
 
-def _by_split(before: pl.DataFrame, after: pl.DataFrame) -> list[dict[str, Any]]:
+def _by_split(sums: Mapping[Any, _Sum]) -> list[dict[str, Any]]:
     found = []
-    for name in ordered_splits([*before["split"].unique(), *after["split"].unique()]):
+    for name in ordered_splits(key[0] for key in sums if isinstance(key, tuple)):
         found.append({"split": name})
-        for when, rows in (("before", before), ("after", after)):
-            found[-1] |= {f"{when}_{what}": n for what, n in _amounts(rows.filter(pl.col("split") == name)).items()}
+        for when in ("before", "after"):
+            found[-1] |= {f"{when}_{what}": n for what, n in sums.get((name, when), _Sum()).to_json().items()}
     return found
 
 

@@ -1,31 +1,34 @@
 """Make a corpus from a selected workspace: cut clips, pack them into shards, publish the tables."""
 
 import time
+from collections import Counter
+from collections.abc import Iterator, Set
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from msgspec import UNSET, UnsetType
 
 from nbaudio.audio import codec_versions, encoder
 from nbaudio.core import tables
-from nbaudio.core.channels import source_channel
+from nbaudio.core.atomic import remove
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, merged
+from nbaudio.core.tombstones import TOMBSTONES, merged
 from nbaudio.corpus import plan
 from nbaudio.corpus.base_version import Base, corpus_parameters
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
+from nbaudio.corpus.corpus_tables import check_accepted, check_text, freeze_table, publish, segment_parts, selection_hash
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
-from nbaudio.corpus.packs import cut, cut_all, index_of
+from nbaudio.corpus.packs import cut, cut_all, indexes
+from nbaudio.corpus.partitions import Buckets
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
@@ -56,6 +59,16 @@ class _Run:
     show: bool
     table: Path
     signals: bool
+    counts: Counter[str] = field(default_factory=Counter)  # accepted segments of each split
+
+
+class _Cut(NamedTuple):
+    """The clips by shard, shards that are kept from the base, `segment_id` and `detail` of failures, number of clips cut."""
+
+    shards: plan.ShardPlan
+    kept: list[Shard]
+    lost: pl.DataFrame
+    num_cut: int
 
 
 def materialize(
@@ -111,7 +124,8 @@ def materialize(
         address: of a running cluster, such as ``tcp://host:8786`` for Dask; by default workers are started here.
         beam_options: as on a command line, such as ``--runner=FlinkRunner --temp_location=hdfs://host/tmp``.
         packs: where clips are kept between cutting and packing; by default in the workspace. Workers without a shared disk need
-            a URL here, such as ``s3://bucket/packs``, and recordings at a URL: they cut, this machine packs.
+            a URL here, such as ``s3://bucket/packs``, and recordings at a URL. They pack, too, if `out` is at a URL, as is
+            `base`; otherwise this machine packs.
         show_progress: show progress with rate and time left on standard error.
 
     Returns:
@@ -147,11 +161,9 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     workspace, layout, base, site = run.workspace, run.layout, run.base, run.site
     container, text = run.parameters["container"], run.parameters.get("text")
     recordings, judged = workspace.recordings, reviewed_ids(workspace)
-    facts, accepted = plan.recording_facts(recordings), _accepted(run)  # raises before anything is written
-    check_text(workspace, text, judged=bool(judged))
-    used = recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"]
-    for own in used.unique() if run.format.rate is None else ():
-        encoder(run.format.encoding).check_rate(own)
+    run = replace(run, counts=check_accepted(workspace))  # raises before anything is written
+    facts = plan.recording_facts(recordings)
+    reviewed, short = _check_clips(run, judged)
     proof = ProofState.load(workspace)
     claim = selection_claim(proof)
     selected = workspace.report("select").get("facts", {})
@@ -161,41 +173,57 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         logged["packs"] = str(run.packs)
     withdrawn = workspace.withdrawn
     notes = _held_out_notes(run, withdrawn, selected)
-    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared(), worker_pool(site) as run_tasks:
+    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared():
         card = restore_records(layout) if is_whole else ""
-        cut_before = _cut_missing(run, run_tasks, facts)[2] if run.signals else 0
-        if run.signals:  # measured while they were cut
-            measure_segments(workspace, run_tasks, channel=run.format.channel, show=run.show, only=accepted["segment_id"])
-        # The current table: a later selection replaces the file.
-        run = replace(run, signals=False, table=freeze_table(workspace, layout.work / "segments.parquet", text))
-        others = base.left_out(run.table) if base else []
-        results, lost, cut_now = _cut_and_pack(run, facts, run_tasks)
+        with worker_pool(site) as run_tasks:
+            cut_before = _cut_missing(run, run_tasks, facts).num_cut if run.signals else 0
+            if run.signals:  # measured while they were cut
+                measure_segments(workspace, run_tasks, channel=run.format.channel, show=run.show, accepted=True)
+            # The current table: a later selection replaces the file.
+            run = replace(run, signals=False, table=freeze_table(workspace, layout.work / "segments.parquet", text))
+            others = base.left_out(run.table) if base else []
+            results, found = _cut_and_pack(run, facts, run_tasks)
+        lost = found.lost
+        claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
+        of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
+        told: dict[str, Any] = {"identity": identity, "parameters": run.parameters, "versions": codec_versions(), "about": about}
+        told |= {"evidence": claim, "tombstones": merged(withdrawn, of_base).to_dicts()}
+        told |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
         with progress("publish", 1, "corpus", show=False) as advance:
-            info = publish(layout, results, container, lost=lost, table=run.table, recordings=recordings, selection=selected)
-            info |= {"identity": identity, "parameters": run.parameters, "versions": codec_versions()}
-            claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
-            info |= {"about": about, "evidence": claim}
-            info |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
-            of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
-            info["tombstones"] = merged(withdrawn, of_base).to_dicts()
+            tables_of = {"table": run.table, "inside": found.shards.shard_of != plan.OUTSIDE, "recordings": recordings}
+            info = publish(layout, results, container, lost=lost, selection=selected, **tables_of) | told
             if not publish_card(layout.folder, info, before=card):
                 notes.append(f"{layout}/{CARD} was edited and is not overwritten")
             layout.finish(info)
             advance(1)
     if base:
         _keep_splits(workspace, base)
-    if reviewed := accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height:
-        notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
+    notes += reviewed
     if others:
         notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
     if base and not any(version_of(shard.name) <= base.version for shard in results):
         notes.append(f"no clip of the base {base} is unchanged: was it made from this workspace?")
-    notes += plan.short_windows(accepted, run.limits.window)
-    shown = _facts(layout, info, results, num_cut=cut_before + cut_now, num_lost=len(lost), took=time.monotonic() - began)
+    notes += short
+    shown = _facts(layout, info, results, num_cut=cut_before + found.num_cut, num_lost=len(lost), took=time.monotonic() - began)
     problems = first_lines([f"{segment_id}: {why}" for segment_id, why in lost.iter_rows()], f"{layout}/rejected.parquet")
     report = Report("materialize", shown, notes, problems=problems)
     workspace.save_report("materialize", report.to_dict())
     return report
+
+
+def _check_clips(run: _Run, judged: Set[str]) -> tuple[list[str], list[str]]:
+    """Raise InputError if text or rates cannot ship; return notes on reviewed clips of train, and on short windows."""
+    columns = ("segment_id", "recording_id", "split", "decision")
+    accepted = tables.scan(run.workspace, columns).filter(pl.col("decision") == "accept")
+    check_text(run.workspace, run.parameters.get("text"), judged=bool(judged))
+    if run.format.rate is None:
+        used = accepted.select(pl.col("recording_id").unique()).collect(engine="streaming")
+        for own in run.workspace.recordings.join(used, on="recording_id", how="semi")["sampling_rate"].unique():
+            encoder(run.format.encoding).check_rate(own)
+    in_train = (pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))
+    count = accepted.filter(in_train).select(pl.len()).collect(engine="streaming").item()
+    note = f"{count:,} clips of train were drawn for review after select: select again, then make a new corpus"
+    return [note] if count else [], plan.short_windows(accepted, run.limits.window)
 
 
 def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]) -> list[str]:
@@ -217,23 +245,24 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
         workspace.save(**{tables.EARLIER_SPLITS: kept})
 
 
-def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[list[Shard], pl.DataFrame, int]:
-    """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
+def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[list[Shard], _Cut]:
+    """Return the shards, and what was cut, altogether; recut damaged packs."""
     num_cut = 0
     for _ in range(_ATTEMPTS):
-        assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
-        num_cut += cut_now
-        kept = run.base.keep_shards(run.layout, assigned) if run.base else []
-        clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
+        found = _cut_missing(run, run_tasks, facts)
+        num_cut += found.num_cut
         how = (run.parameters["container"], run.format)
         rows = run.base.conformed if run.base else None
-        # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
-        here = worker_pool(EngineLocation("loky", run.site.jobs)) if run.packs.local is None else nullcontext(run_tasks)
-        with here as pool:
-            written = write_shards(run.layout, clips, *how, table=run.table, run_tasks=pool, show=run.show, conformed=rows)
+        # Workers without a shared disk can write to an address; what is in a folder of this machine is written or read here.
+        there = run.layout.folder.place.local is None and not (run.base and run.base.folder.place.local)
+        alone = run.packs.local is None and not there
+        records = run.packs / f"records-{run.layout.work.parent.name}" if run.packs.local is None and there else None
+        same: dict[str, Any] = {"table": run.table, "show": run.show, "conformed": rows, "records": records}
+        with worker_pool(EngineLocation("loky", run.site.jobs)) if alone else nullcontext(run_tasks) as pool:
+            written = write_shards(run.layout, found.shards, *how, run_tasks=pool, **same)
         damaged = {result.damaged for result in written if result.damaged}
         if not damaged:
-            return [*kept, *written], lost, num_cut
+            return [*found.kept, *written], found._replace(num_cut=num_cut)
         for pack_path in damaged:
             if run.base and pack_path.startswith(f"{run.base}/"):
                 raise InputError(f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists all damage of the base")
@@ -256,87 +285,88 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location
     return location(str(audio)), location(str(packs))  # without a cache of fetched files
 
 
-def _accepted(run: _Run) -> pl.DataFrame:
-    """Return accepted segments: keys, windows of samples, split; raise `InputError` if there are none or some cannot be cut."""
-    where = run.workspace.path
-    for name, dtype in tables.table_schema(run.workspace).items():
-        if name in tables.RESERVED:
-            raise InputError(f"{run.table}: the column {name!r} has a name that is reserved in corpora; rename it")
-        if dtype in (pl.Binary, pl.Object):
-            raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text")
-    columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "split", "decision", "source_channel")
-    segments = tables.read(run.workspace, columns)
-    if len(gone := segments.filter(is_withdrawn(segments, run.workspace.withdrawn))):
-        raise InputError(
-            f"{where}: {len(gone):,} withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again"
-        )
-    segments = segments.drop("speaker_id")
-    if pending := (segments["decision"] == "pending").sum():
-        raise InputError(f"{where}: {pending} of {segments.height} segments are not decided; run 'nbaudio select {where}' first")
-    accepted = segments.filter(pl.col("decision") == "accept").drop("decision").with_columns(source_channel(segments))
-    if accepted.is_empty():
-        raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
-    uncut = accepted.filter(pl.any_horizontal(pl.col("start_sample", "end_sample").is_null()))["segment_id"]
-    if len(uncut):
-        remedy = "ingest with --audio and select again"
-        raise InputError(f"{where}: {len(uncut)} accepted segments have no audio, {uncut[0]} the first; {remedy}")
-    return accepted
-
-
-def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-    """Cut what neither packs nor the base hold; return clips with shards, `segment_id` and `detail` of failures, number cut."""
+def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
+    """Cut what neither packs nor the base hold, and divide the clips into shards. Rows are on disk, by a hash of their key."""
     clip_format, limits, base = run.format, run.limits, run.base
     version, taken = (base.version + 1, [shard["name"] for shard in base.info["shards"]]) if base else (1, [])
-    accepted = _accepted(run)
-    same = base.same_rows(run.table, run.workspace.recordings) if base else None
-    sure = same.filter("same_audio") if same is not None else accepted.clear()
-    new = accepted.join(sure, on="segment_id", how="anti", maintain_order="left")
-    new = plan.assign_windows(new, limits.window, label=f" v{version}" if base else "")
-    new = new.with_columns(plan.clip_keys(new, facts, clip_format))
-    have = index_of(run.packs)
-    keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
-    missing = new.select(keys).join(have, on="clip_key", how="anti", maintain_order="left")
-    num_missing = len(missing)
-    failures: dict[str, str] = {}
-    if num_missing:
-        windows = plan.cut_windows(missing, facts, clip_format)
-        del missing
-        tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs)
-        measured_as = dict(zip(new["clip_key"], signal_keys(new, facts, clip_format.channel), strict=True)) if run.signals else {}
-        with progress("cut ", float(windows["seconds"].sum()) / 3600, "h of audio", show=run.show) as advance:
-            for result in cut_all(run_tasks, tasks, partial(cut, clip_format, measured=run.signals), advance):
-                if run.signals:
-                    log_signals(run.workspace, {measured_as[key]: values for key, values in result.values.items()})
-                failures |= result.failures
-        have = index_of(run.packs)
-    gone = new.select("segment_id", "clip_key").join(have, on="clip_key", how="anti", maintain_order="left")
+    folder = run.layout.work / "plan"
+    remove(folder)
+    same = base.unchanged(run.table, run.workspace.recordings, folder) if base else None
+    total = sum(run.counts.values())
+    wanted = Buckets(folder / "wanted", total)
+
+    def new() -> Iterator[pl.DataFrame]:
+        for part in segment_parts(run.table):
+            accepted = part.filter(pl.col("decision") == "accept").drop("decision", "speaker_id")
+            yield accepted if same is None else accepted.filter(~same.is_sure(accepted["row"]))
+
+    label = f" v{version}" if base else ""
+    for part in plan.windows_on_disk(new(), limits.window, folder=folder, most=total, label=label):
+        keys = [plan.clip_keys(part, facts, clip_format)]
+        keys += [signal_keys(part, facts, clip_format.channel).alias("signal_key")] if run.signals else []
+        wanted.add_by_key(part.with_columns(keys))
+
+    def matched(*, last: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        remove(folder / "packed")
+        packed = Buckets(folder / "packed", total)
+        for index in indexes(run.packs):
+            packed.add_by_key(index)
+        for number in range(wanted.count):
+            held = packed.read(number, remove=True).unique("clip_key", keep="first", maintain_order=True)
+            yield wanted.read(number, remove=last), held
+
+    missing = (rows.join(held, on="clip_key", how="anti", maintain_order="left") for rows, held in matched())
+    windows = plan.Windows(missing, facts, clip_format, folder=folder, most=total)
+    failures = _cut(run, run_tasks, windows, facts) if windows.segments else {}
+    windows.remove()
     reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row")
-    lost = gone.join(reasons, on="clip_key", how="left", maintain_order="left").drop("clip_key")
+    rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
+    rates = facts.select("recording_id", sampling_rate=rate)
+    # Not divided by a constant: polars then multiplies, unless there is one row, and durations would depend on other clips.
+    own_rate = clip_format.rate
+    seconds = pl.col("num_samples") / pl.col("sampling_rate") if own_rate is None else pl.col("num_samples") * (1 / own_rate)
+    losses = list[pl.DataFrame]()
+
+    def clips() -> Iterator[pl.DataFrame]:
+        for rows, held in matched(last=True):
+            gone = rows.join(held, on="clip_key", how="anti", maintain_order="left").select("row", "segment_id", "clip_key")
+            losses.append(gone.join(reasons, on="clip_key", how="left", maintain_order="left").drop("clip_key"))
+            found = rows.join(held, on="clip_key", how="inner", maintain_order="left").rename({"clip_samples": "num_samples"})
+            if same is not None:
+                # Without the hash of a recording, only the clip shows whether its audio has changed.
+                found = found.filter(~same.keep_equal(found))
+            found = found.join(rates, on="recording_id", how="left", maintain_order="left")
+            yield found.with_columns(duration_s=seconds)
+
+    name_of = partial(container_named(run.parameters["container"]).shard_name, version=version, taken=taken)
+    shards = plan.ShardPlan(folder, tables.num_rows(run.table))
+    shards.assign(clips(), run.counts, base.shard_limits(limits) if base else limits, name_of)
+    lost = pl.concat(losses).sort("row").drop("row")
     if lost["detail"].null_count():
         first = lost.filter(pl.col("detail").is_null())["segment_id"]
         raise NbaudioError(f"{run.packs}: {len(first)} clips were cut but are missing, {first[0]} the first")
-    if len(lost) == len(accepted):
+    if len(lost) == total:
         detail = next(iter(failures.values()))
-        raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
-    clips = new.join(have, on="clip_key", how="inner", maintain_order="left")
-    if base is not None and same is not None:
-        # Without the hash of a recording, only the clip shows whether its audio has changed.
-        equal = same.filter(~pl.col("same_audio")).join(
-            clips, on=["segment_id", "clip_sha256"], how="semi", maintain_order="left"
-        )
-        clips = clips.join(equal, on="segment_id", how="anti", maintain_order="left")
-        kept = base.clips.join(pl.concat([sure, equal]), on="segment_id", how="semi", maintain_order="left")
-        limits = base.shard_limits(limits)
-    rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
-    rates = facts.select("recording_id", sampling_rate=rate)
-    clips = clips.join(rates, on="recording_id", how="left", maintain_order="left").rename({"clip_samples": "num_samples"})
-    clips = clips.with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
-    clips = clips.drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
-    name_of = partial(container_named(run.parameters["container"]).shard_name, version=version, taken=taken)
-    assigned = plan.assign_shards(clips, limits, name_of)
-    if base:
-        assigned = pl.concat([kept.select(assigned.columns), assigned.cast({"pack": pl.String})])
-    return assigned, lost, num_missing - len(failures)
+        raise InputError(f"{run.workspace.path}: none of the {total:,} accepted segments can be cut; {detail}")
+    kept = base.keep_shards(run.layout, shards, same.kept_rows()) if base and same else []
+    return _Cut(shards, kept, lost, windows.segments - len(failures))
+
+
+def _cut(run: _Run, run_tasks: RunTasks, windows: plan.Windows, facts: pl.DataFrame) -> dict[str, str]:
+    """Cut windows into packs; return by clip key why clips failed."""
+    failures: dict[str, str] = {}
+    measured_as: dict[str, str] = {}  # keys of the signals of clips in tasks underway
+
+    def used(own: pl.DataFrame) -> None:
+        measured_as.update(own.select("clip_key", "signal_key").iter_rows() if run.signals else ())
+
+    tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, used=used)
+    with progress("cut ", windows.seconds / 3600, "h of audio", show=run.show) as advance:
+        for result in cut_all(run_tasks, tasks, partial(cut, run.format, measured=run.signals), advance):
+            if run.signals:
+                log_signals(run.workspace, {measured_as.pop(key): values for key, values in result.values.items()})
+            failures |= result.failures
+    return failures
 
 
 def _facts(

@@ -3,8 +3,9 @@
 import json
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -17,12 +18,15 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus.packs import cut_all, measure_windows
-from nbaudio.corpus.plan import ClipFormat, clip_keys, cut_tasks, cut_windows, recording_facts, with_audio
+from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets
+from nbaudio.corpus.plan import ClipFormat, Windows, clip_keys, cut_tasks, recording_facts, with_audio_parts
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
 LOG = "signals.jsonl"  # of a run that is not finished
+_ROW = "\0row"
+_LOG_BYTES = 8 << 20  # of it that are read at once
 _TABLE = "signals"
 _MEASURED = pl.Schema(
     {"clip_key": pl.String} | {name: tables.SIGNALS[name] for signal in SIGNALS.values() for name in signal.columns}
@@ -89,40 +93,56 @@ def measure(
 
 @locks_workspace("measure", "signals")
 def measure_segments(
-    workspace: Workspace, run_tasks: RunTasks, *, channel: str, show: bool, only: pl.Series | None = None
+    workspace: Workspace, run_tasks: RunTasks, *, channel: str, show: bool, accepted: bool = False
 ) -> tuple[dict[str, Any], pl.DataFrame]:
-    """Measure the segments of a workspace, or `only` these, and write the columns; return counts, and why segments failed."""
+    """Measure all segments, or all accepted ones, and write the columns; return counts, and why segments failed."""
     check_channel(channel)
     if (audio := workspace.audio) is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
     columns = tables.table_schema(workspace)
     if "measured" not in workspace.settings and (taken := [name for name in columns if name in tables.SIGNALS]):
         raise InputError(f"{workspace.path}: the source has a column {taken[0]}, which stays; ingest it under another name")
-    facts, segments = recording_facts(workspace.recordings), with_audio(workspace)
-    segments = segments.with_columns(signal_keys(segments, facts, channel))
-    held = _held(workspace, segments["clip_key"])
-    missing = segments.join(held, on="clip_key", how="anti", maintain_order="left")
-    missing = missing if only is None else missing.filter(pl.col("segment_id").is_in(only.implode()))
-    windows = cut_windows(missing, facts, signal_format(channel))
-    hours, failures = float(windows["seconds"].sum()) / 3600, dict[str, str]()
-    if len(windows):
-        tasks = cut_tasks(windows, facts, audio, location(workspace.path))
-        with progress("measure", hours, "h of audio", show=show) as advance:
-            for result in cut_all(run_tasks, tasks, measure_windows, advance):
-                log_signals(workspace, result.values)
-                failures |= result.failures
-        held = _held(workspace, segments["clip_key"])
-    if held.is_empty():
-        why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
-        raise InputError(f"{workspace.path}: none of {len(segments):,} segments can be measured; {why}")
-    tables.write(workspace, held, table=_TABLE)
-    (workspace.path / LOG).unlink(missing_ok=True)
-    _write_columns(workspace, segments, held, channel)
-    reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "reason": pl.String}, orient="row")
-    lost = segments.join(reasons, on="clip_key").select("segment_id", "reason")
-    total, now = tables.read(workspace, ["segment_id"]).height, len(missing) - len(lost)
-    counts = {"segments": total, "measured_now": now, "already_measured": len(segments) - len(missing), "failed": len(lost)}
-    return counts | {"skipped": total - len(segments), "hours": round(hours, 6)}, lost
+    facts, total = recording_facts(workspace.recordings), tables.num_rows(tables.table_path(workspace))
+    with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:
+        folder, failures, num_segments = Path(scratch), dict[str, str](), 0
+        wanted = Buckets(folder / "wanted", total)
+        for part in with_audio_parts(workspace):
+            wanted.add_by_key(part.with_columns(signal_keys(part, facts, channel)))
+            num_segments += len(part)
+        is_asked = pl.col("decision") == "accept" if accepted else pl.lit(value=True)
+        held = _held(workspace, folder / "before", total)
+        missing = (
+            rows.join(known, on="clip_key", how="anti", maintain_order="left").filter(is_asked)
+            for rows, known in _matched(wanted, held)
+        )
+        windows = Windows(missing, facts, signal_format(channel), folder=folder, most=total)
+        if windows.segments:
+            tasks = cut_tasks(windows, facts, audio, location(workspace.path))
+            with progress("measure", windows.seconds / 3600, "h of audio", show=show) as advance:
+                for result in cut_all(run_tasks, tasks, measure_windows, advance):
+                    log_signals(workspace, result.values)
+                    failures |= result.failures
+        reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "reason": pl.String}, orient="row")
+        held, by_row, num_held = _held(workspace, folder / "now", total), Buckets(folder / "rows", total), 0
+        losses = list[pl.DataFrame]()
+        for rows, known in _matched(wanted, held):
+            by_row.add(
+                own := rows.select("row", "clip_key", measured="segment_id").join(known, on="clip_key"),
+                pl.col("row") // BUCKET_ROWS,
+            )
+            num_held += len(own)
+            losses.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
+        if not num_held:
+            why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
+            raise InputError(f"{workspace.path}: none of {num_segments:,} segments can be measured; {why}")
+        kept = (known.join(rows, on="clip_key", how="semi").sort("clip_key") for rows, known in _matched(wanted, held))
+        tables.write(workspace, kept, table=_TABLE)
+        (workspace.path / LOG).unlink(missing_ok=True)
+        _write_columns(workspace, by_row, channel)
+    lost = pl.concat(losses).sort("row").drop("row")
+    counts = {"segments": total, "measured_now": windows.segments - len(lost)}
+    counts |= {"already_measured": num_segments - windows.segments, "failed": len(lost), "skipped": total - num_segments}
+    return {**counts, "hours": round(windows.seconds / 3600, 6)}, lost
 
 
 def signal_format(channel: str) -> ClipFormat:
@@ -140,26 +160,50 @@ def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -
     append_lines(workspace.path / LOG, (json.dumps({"clip_key": key, **found}).encode() for key, found in values.items()))
 
 
-def _held(workspace: Workspace, keys: pl.Series) -> pl.DataFrame:
-    """Return the signals of these keys that this run or an earlier one measured."""
-    log, path = workspace.path / LOG, tables.table_path(workspace, _TABLE)
-    lines: Iterable[dict[str, Any]] = parse_lines(log.read_bytes()) if log.exists() else ()
-    whole = [line for line in lines if line.keys() == _MEASURED.keys()]
-    parts = [pl.DataFrame(whole, schema=_MEASURED), *([workspace.table(_TABLE)] if path.exists() else [])]
-    found = pl.concat([part for part in parts if part.schema == _MEASURED])
-    return found.filter(pl.col("clip_key").is_in(keys.implode())).unique("clip_key", keep="first", maintain_order=True)
+def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
+    """Return the signals that this run or an earlier one measured, by key."""
+    log, path, held = workspace.path / LOG, tables.table_path(workspace, _TABLE), Buckets(folder, rows)
+    held.add_by_key(pl.DataFrame(schema=_MEASURED))
+    if log.exists():
+        with log.open("rb") as file:
+            while lines := file.readlines(_LOG_BYTES):
+                whole = [line for line in parse_lines(b"".join(lines)) if line.keys() == _MEASURED.keys()]
+                held.add_by_key(pl.DataFrame(whole, schema=_MEASURED))
+    for part in tables.read_batches(workspace, _TABLE) if path.exists() else ():
+        if part.schema == _MEASURED:
+            held.add_by_key(part)
+    return held
+
+
+def _matched(wanted: Buckets, held: Buckets) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Yield segments, and the signals with keys of the same bucket, each key once."""
+    for rows, known in zip(wanted, held, strict=True):
+        yield rows, known.unique("clip_key", keep="first", maintain_order=True)
 
 
 @locks_workspace("measure")
-def _write_columns(workspace: Workspace, segments: pl.DataFrame, held: pl.DataFrame, channel: str) -> None:
-    """Write the signals of segments as columns; `speech_rate` is in characters of `text` per second of speech."""
+def _write_columns(workspace: Workspace, by_row: Buckets, channel: str) -> None:
     workspace.save_together(settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}})
+    tables.write(workspace, _with_signals(workspace, by_row))
+
+
+def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFrame]:
+    """Yield the segments with their signals as columns; `speech_rate` is in characters of `text` per second of speech."""
     rates = workspace.recordings.select("recording_id", "sampling_rate")
-    rows = tables.read(workspace, ["segment_id", "recording_id", "start_sample", "end_sample", "text"])
-    own = segments.select("segment_id", "clip_key").join(held, on="clip_key", how="left").unique("segment_id", keep="first")
-    rows = rows.join(rates, on="recording_id", how="left", maintain_order="left")
-    rows = rows.join(own, on="segment_id", how="left", maintain_order="left")
     seconds = pl.col("speech_share") * (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
     characters = pl.col("text").str.strip_chars().str.len_chars().fill_null(0)
     rate = pl.when(seconds > 0).then((characters / seconds).round(2)).cast(pl.Float64)
-    tables.replace_columns(workspace, rows.with_columns(speech_rate=rate).select(tables.SIGNALS.names()))
+    order = dict.fromkeys((*tables.SEGMENTS, *tables.table_schema(workspace), *tables.SIGNALS))
+    row = 0
+    for part in tables.read_batches(workspace):
+        if row % BUCKET_ROWS == 0:
+            own = by_row.read(row // BUCKET_ROWS, remove=True).drop("clip_key")
+        rows = tables.conform(part, tables.SEGMENTS, "segments").drop(tables.SIGNALS.names(), strict=False)
+        rows = rows.with_row_index(_ROW, offset=row).join(rates, on="recording_id", how="left", maintain_order="left")
+        rows = rows.join(own, left_on=_ROW, right_on="row", how="left", maintain_order="left")
+        if (rows["measured"] != rows["segment_id"]).any():
+            raise InputError(
+                f"{workspace.path}: its segments changed while they were measured; measure again, what is done is kept"
+            )
+        yield rows.with_columns(speech_rate=rate).select(*order)
+        row += len(part)

@@ -5,7 +5,6 @@ import json
 import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
@@ -203,16 +202,17 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
     return pl.DataFrame([(*row, str(pack)) for row in json.loads(encoded)], schema=_INDEX, orient="row")
 
 
-def index_of(packs: LocationLike) -> pl.DataFrame:
-    """List all clips in a folder of packs, each once; skip packs that are incomplete or damaged."""
+def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
+    """Yield the clips of each pack in a folder, at least one table; skip packs that are incomplete or damaged."""
     folder = location(packs)
-    places = [folder / name for name in folder.files() if name.endswith(".pack")]
-    # As strings, paths would be a third of the table.
-    paths = pl.Enum([str(place) for place in places])
-    with ThreadPoolExecutor(_READERS) as pool:
-        found = [index.cast({"pack": paths}) for index in pool.map(read_index, places) if index is not None]
-    none = pl.DataFrame(schema=_INDEX).cast({"pack": paths})
-    return pl.concat([none, *found]).unique("clip_key", keep="first", maintain_order=True)
+    yield pl.DataFrame(schema=_INDEX)
+    places = (folder / name for name in folder.files() if name.endswith(".pack"))
+    yield from filter(lambda index: index is not None, ordered_map(read_index, places, jobs=_READERS))
+
+
+def index_of(packs: LocationLike) -> pl.DataFrame:
+    """List all clips in a folder of packs, each once."""
+    return pl.concat(indexes(packs)).unique("clip_key", keep="first", maintain_order=True)
 
 
 def keep_clips(packs: Location, keys: Collection[str]) -> int:

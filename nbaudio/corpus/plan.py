@@ -1,14 +1,19 @@
 """Plan of a corpus: clip keys, tasks that cut windows into packs of clips, and the shard of each clip. Audio is not read."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from nbaudio.core import tables
+from nbaudio.core.atomic import remove
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
+from nbaudio.corpus.partitions import BUCKET_ROWS, Batches, Buckets, divided
 from nbaudio.storage.archives import all_in_order, is_in_archive
 from nbaudio.storage.location import Location
 from nbaudio.storage.remote import Content, Remote
@@ -28,6 +33,10 @@ _NO_CONTENT = Content(b"", None)
 # What a recording's clips depend on, beside its id.
 _FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version", "codec")
 _ROWS = 20_000  # rows whose keys are computed together: as Python strings, all at once would be most of a driver's memory
+_WINDOW = ("clip_key", "recording_id", "start_sample", "end_sample")
+OUTSIDE, KEPT = -1, -2  # numbers of shards: of rows that are in no shard, and in one that is kept from another corpus
+# Columns of the clips of a shard: the row in the segments table, facts, and where the bytes are.
+_CLIP = ("row", "segment_id", "split", "num_samples", "sampling_rate", "duration_s", "pack", "offset", "length", "clip_sha256")
 _CLIP_OVERHEAD_BYTES = 2048  # metadata and headers of a clip in a shard, for sizing only
 
 
@@ -71,13 +80,22 @@ def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
     return recordings.select("recording_id", *(name if name in recordings else pl.lit(None).alias(name) for name in _FACTS))
 
 
-def with_audio(workspace: Workspace) -> pl.DataFrame:
-    """Return key, recording, window and channel of the segments that can be cut, whatever their text."""
-    recordings, names = workspace.recordings, ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
-    rows = tables.with_recordings(tables.read(workspace, (*names, "source_start", "source_end", "text")), recordings)
+def with_audio_parts(workspace: Workspace) -> Iterator[pl.DataFrame]:
+    """Yield `row`, key, recording, window, channel and decision of the segments that can be cut, whatever their text."""
+    recordings, names = workspace.recordings, ("segment_id", "recording_id", "start_sample", "end_sample", "decision")
     rules = {name: rule for name, rule in tables.segment_failures(recordings).items() if name not in ("duplicate", "empty_text")}
     broken = pl.any_horizontal(*rules.values(), pl.col("start_sample", "end_sample", "num_samples").is_null())
-    return rows.filter(~broken.fill_null(value=False)).select(names)
+    columns, start = (*names, "source_channel", "source_start", "source_end", "text"), 0
+    for part in tables.read_batches(workspace, columns=columns):
+        rows = tables.with_recordings(tables.conform(part, tables.SEGMENTS, "segments"), recordings)
+        numbered = rows.with_row_index("row", offset=start).filter(~broken.fill_null(value=False))
+        yield numbered.select("row", *names, "source_channel")
+        start += len(part)
+
+
+def with_audio(workspace: Workspace) -> pl.DataFrame:
+    """Return key, recording, window and channel of the segments that can be cut, whatever their text."""
+    return pl.concat(with_audio_parts(workspace)).drop("row", "decision")
 
 
 def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
@@ -99,39 +117,76 @@ def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipForm
     return pl.concat(keys)
 
 
-def cut_windows(missing: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
-    """List what to cut for segments without clips, each clip once, by recording and position."""
-    seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("rate")
-    channel = pl.col("source_channel").fill_null(clip_format.channel)
-    return (
-        missing.lazy()
-        # Two segments with the same window of the same channel share a clip.
-        .unique("clip_key", keep="first", maintain_order=True)
-        .join(facts.lazy().select("recording_id", rate="sampling_rate"), on="recording_id", how="left", maintain_order="left")
-        .select("clip_key", "recording_id", "start_sample", "end_sample", channel=channel, seconds=seconds)
-        .sort("recording_id", "start_sample", "end_sample", "channel")
-        .collect()
-    )
+class Windows:
+    """What to cut, each clip once, by recording and position: frames on disk, and how many `segments` and `seconds` they are."""
+
+    def __init__(
+        self, missing: Iterable[pl.DataFrame], facts: pl.DataFrame, clip_format: ClipFormat, *, folder: Path, most: int
+    ) -> None:
+        """List the windows of at most so many segments, of which those with the same clip are in the same frame of `missing`."""
+        self.folder, self.segments, self.seconds = folder, 0, 0.0
+        self._buckets = Buckets(folder / "windows", most)
+        known = facts.select("recording_id", rate="sampling_rate").sort("recording_id").with_row_index("number")
+        seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("rate")
+        channel = pl.col("source_channel").fill_null(clip_format.channel)
+        number = pl.col("number").fill_null(0).cast(pl.Int64) * self._buckets.count // max(1, len(known))
+        for part in missing:
+            # Two segments with the same window of the same channel share a clip.
+            once = part.unique("clip_key", keep="first", maintain_order=True)
+            rated = once.join(known, on="recording_id", how="left", maintain_order="left")
+            windows = rated.select(*_WINDOW, "^signal_key$", "number", channel=channel, seconds=seconds)
+            self._buckets.add(windows, number)
+            self.segments += len(part)
+            self.seconds += float(windows["seconds"].sum())
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        """Yield the windows; those of a recording are in one frame."""
+        return (windows.sort("recording_id", "start_sample", "end_sample", "channel") for windows in self._buckets)
+
+    def remove(self) -> None:
+        """Remove the windows, and those of the tasks, from the disk."""
+        for name in ("windows", "tasks"):
+            remove(self.folder / name)
 
 
-def cut_tasks(windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Location, packs: Location) -> Iterator[CutTask]:
-    """Make the cut tasks of windows from `cut_windows`, longest first so that the last workers end together."""
+def cut_tasks(
+    windows: Windows,
+    facts: pl.DataFrame,
+    audio_root: Location,
+    packs: Location,
+    *,
+    used: Callable[[pl.DataFrame], object] = lambda _: None,
+) -> Iterator[CutTask]:
+    """Make the cut tasks of windows, longest first so that the last workers end together; `used` gets the windows of each."""
+    archived = facts.clear()
     if is_in_archive(audio_root):
-        inside = facts.filter(~pl.col("path").str.contains("://", literal=True))
-        yield from _tar_cut_tasks(windows.join(inside, on="recording_id", how="semi"), inside, audio_root, packs)
-        windows = windows.join(inside, on="recording_id", how="anti", maintain_order="left")
+        archived = facts.filter(~pl.col("path").str.contains("://", literal=True))
+        inside = pl.concat(part.join(archived, on="recording_id", how="semi") for part in windows)
+        used(inside)
+        yield from _tar_cut_tasks(inside, archived, audio_root, packs)
+
+    def others() -> Iterator[pl.DataFrame]:
+        return (part.join(archived, on="recording_id", how="anti", maintain_order="left") for part in windows)
+
     # A recording stays in one task unless it is longer than one; short recordings share a task.
-    wanted = min(max(float(windows["seconds"].sum()) / _MIN_TASKS, _MIN_TASK_SECONDS), _TASK_SECONDS)
+    total = windows.seconds if archived.is_empty() else sum(float(part["seconds"].sum()) for part in others())
+    wanted = min(max(total / _MIN_TASKS, _MIN_TASK_SECONDS), _TASK_SECONDS)
     part_of = _bin(pl.col("seconds"), wanted).over("recording_id").alias("part")
-    parts = windows.group_by("recording_id", part_of, maintain_order=True).agg(pl.len(), pl.col("seconds").sum())
+    sums = (pl.len(), pl.col("seconds").sum())
+    parts = pl.concat(part.group_by("recording_id", part_of, maintain_order=True).agg(sums)[:, 2:] for part in others())
     tasks = (
         parts.group_by(task=_bin(pl.col("seconds"), wanted), maintain_order=True)
         .agg(pl.col("len").sum(), pl.col("seconds").sum())
-        .with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
-        .sort("seconds", "task", descending=[True, False])
+        .with_row_index()
     )
-    for start, length, seconds in tasks.select("start", "len", "seconds").iter_rows():
-        part = windows.slice(start, length).join(facts, on="recording_id", how="left", maintain_order="left")
+    ordered, batches = facts.sort("recording_id"), Batches(windows.folder / "tasks")
+    for own in divided(others(), tasks["len"]):
+        batches.append(own)
+    for number, seconds in tasks.sort("seconds", "task", descending=[True, False]).select("index", "seconds").iter_rows():
+        used(own := batches[number])
+        # A join with all recordings would take longer than the task.
+        near = ordered[own["number"][0] : own["number"][-1] + 1]
+        part = own.join(near, on="recording_id", how="left", maintain_order="left")
         sources = [_source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
         yield cut_task(sources, packs, seconds)
 
@@ -202,11 +257,25 @@ def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.
     return segments.join(windows, on="segment_id", how="left", maintain_order="left")
 
 
-def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
+def windows_on_disk(
+    parts: Iterable[pl.DataFrame], size: int, *, folder: Path, most: int, label: str = ""
+) -> Iterator[pl.DataFrame]:
+    """Do the same as `assign_windows` for at most so many segments, in frames; the order of rows changes."""
+    if size == 1:
+        yield from parts
+        return
+    buckets = Buckets(folder / "recordings", most)
+    for part in parts:
+        buckets.add(part, pl.col("recording_id").hash() % buckets.count)
+    for number in range(buckets.count):
+        yield assign_windows(buckets.read(number, remove=True), size, label=label)
+
+
+def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]:
     """Return a note if recordings have fewer segments in their `split` than windows of this `size` need; empty otherwise."""
     if size == 1:
         return []
-    lengths = segments.group_by("split", "recording_id").len("segments")
+    lengths = segments.lazy().group_by("split", "recording_id").len("segments").collect(engine="streaming")
     short = lengths.filter(pl.col("segments") < size)["recording_id"].n_unique()
     if not short:
         return []
@@ -218,24 +287,77 @@ def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
     ]
 
 
-def assign_shards(clips: pl.DataFrame, limits: ShardLimits, name_of: Callable[[str, int, int], str]) -> pl.DataFrame:
-    """Add the `name` of the shard, and sort: windows or clips in the order of a hash, divided at equal bytes."""
-    unit, *inside = ("window", "position") if "window" in clips.columns else ("segment_id",)
-    size = (pl.col("length") + _CLIP_OVERHEAD_BYTES).sum().over("split", unit)
-    first = pl.col(unit).is_first_distinct().over("split")
-    ordered = clips.with_columns(hash_column(clips[unit], "shard").alias("order")).sort("split", "order", unit, *inside)
-    total = size.filter(first).sum().over("split")
-    by_size = (total + (limits.shard_size - 1)) // limits.shard_size
-    wanted = by_size if limits.shard_count is None else pl.lit(limits.shard_count)
-    count = pl.min_horizontal(wanted, pl.col(unit).n_unique().over("split"))
-    end = pl.when(first).then(size).otherwise(0).cum_sum().over("split")
-    shard = pl.min_horizontal(((end - size / 2) * count / total).floor().cast(pl.Int64), count - 1)
-    # If one clip is as large as several shards, there are fewer than bytes alone would ask for.
-    number = (shard.rank("dense").over("split") - 1).cast(pl.Int64)
-    assigned = ordered.with_columns(shard=number).drop("order", *inside)
-    keys = assigned.select("split", "shard").unique(maintain_order=True).with_columns(shards=pl.len().over("split"))
-    named = keys.select("split", "shard", name=pl.Series([name_of(*row) for row in keys.rows()], dtype=pl.String))
-    return assigned.join(named, on=["split", "shard"], how="left", maintain_order="left").drop("shard")
+class ShardPlan:
+    """The clips of each shard, on disk: `clips` by number of the shard, `shards` with name and number of clips.
+
+    `shard_of` has the number of the shard by row of the segments table, or `OUTSIDE`, or `KEPT`.
+    """
+
+    def __init__(self, folder: Path, num_rows: int) -> None:
+        self.folder, self.clips = folder, Batches(folder / "shards")
+        self.shards: list[tuple[str, int]] = []
+        self.shard_of = np.full(num_rows, OUTSIDE, dtype=np.int32)
+
+    def add(self, clips: pl.DataFrame, name: str = "") -> None:
+        """Add a shard with these clips, in order; `row` is the number of each row in the segments table."""
+        self.shard_of[clips["row"].to_numpy()] = len(self.shards)
+        self.clips.append(clips.select(*_CLIP[1:], "^window$"))
+        self.shards.append((name, len(clips)))
+
+    def assign(
+        self,
+        clips: Iterable[pl.DataFrame],
+        expected: Mapping[str, int],
+        limits: ShardLimits,
+        name_of: Callable[[str, int, int], str],
+    ) -> None:
+        """Add shards of windows or clips in the order of a hash, divided at equal bytes; `expected` is the most of each split."""
+        splits = sorted(expected)
+        counts = [-(-expected[split] // BUCKET_ROWS) for split in splits]
+        starts = [0, *accumulate(counts)]
+        buckets = Buckets(self.folder / "order", starts[-1] * BUCKET_ROWS)
+        known = pl.DataFrame({"split": splits, "start": starts[:-1], "count": counts})
+        unit, inside = "segment_id", list[str]()
+        for part in clips:
+            unit, *inside = ("window", "position") if "window" in part.columns else ("segment_id",)
+            placed = part.with_columns(hash_column(part[unit], "shard").alias("order"))
+            placed = placed.join(known, on="split", how="left", maintain_order="left")
+            place = (pl.col("order") // 2**32).cast(pl.Int64) * pl.col("count") // 2**32 + pl.col("start")
+            buckets.add(placed.select(*_CLIP, "^(window|position)$", "order"), placed.select(place).to_series())
+        for split, start, stop in zip(splits, starts[:-1], starts[1:], strict=True):
+            made = len(self.shards)
+            self._assign_split(buckets, range(start, stop), limits, (unit, *inside))
+            count = len(self.shards) - made
+            names = (name_of(split, index, count) for index in range(count))
+            self.shards[made:] = [(name, length) for name, (_, length) in zip(names, self.shards[made:], strict=True)]
+
+    def _assign_split(self, buckets: Buckets, places: Iterable[int], limits: ShardLimits, order: Sequence[str]) -> None:
+        """Add the shards of a split, without names."""
+        unit, *inside = order
+        num_bytes = pl.col("length") + _CLIP_OVERHEAD_BYTES
+        total = units = before = 0
+        for place in places:
+            sums = buckets.read(place).select(num_bytes.sum(), units=pl.col(unit).n_unique())
+            total, units = total + sums.item(0, 0), units + sums.item(0, 1)
+        wanted = -(-total // limits.shard_size) if limits.shard_count is None else limits.shard_count
+        count = min(wanted, units)
+        size, first = num_bytes.sum().over(unit), pl.col(unit).is_first_distinct()
+        number, held = None, list[pl.DataFrame]()
+        for place in places:
+            own = buckets.read(place, remove=True).sort("order", unit, *inside)
+            end = pl.when(first).then(size).otherwise(0).cum_sum() + before
+            shard = pl.min_horizontal(((end - size / 2) * count / total).floor().cast(pl.Int64), count - 1)
+            own = own.with_columns(end=end).with_columns(shard=shard).drop("order", *inside)
+            before = own["end"][-1] if len(own) else before
+            # If one clip is as large as several shards, there are fewer than bytes alone would ask for.
+            for (found,), part in own.drop("end").partition_by("shard", as_dict=True, include_key=False).items():
+                if held and found != number:
+                    self.add(pl.concat(held))
+                    held = []
+                held.append(part)
+                number = found
+        if held:
+            self.add(pl.concat(held))
 
 
 def digest(parts: Iterable[pl.DataFrame]) -> str:

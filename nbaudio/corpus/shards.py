@@ -1,29 +1,38 @@
 """Write shards: copy clips from packs into a container, with a record of each shard that a later run can keep."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from nbaudio.audio import encoder
-from nbaudio.core.atomic import atomic_write, raise_disk_full, sha256_path, size_of, write_json
+from nbaudio.core.atomic import atomic_write, sha256_path, size_of, write_json
 from nbaudio.core.progress import progress
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.corpus.plan import ClipFormat, digest
+from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets
+from nbaudio.corpus.plan import ClipFormat, ShardPlan, digest
 from nbaudio.engine import RunTasks
+from nbaudio.storage.location import Location, location
+from nbaudio.storage.network import RemoteNotFoundError
 
 CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")  # of a clip, beside the metadata of its segment
 LOCATION = ("audio_sha256", "shard", "offset", "length")  # columns of a corpus's table that are not copied to another corpus
 
+_SHARD = "\0shard"
+_RECORD = (".json", ".parquet", ".sent")  # files about a shard: its record, the rows of its clips, its version in a store
 Rows = Callable[[pl.DataFrame], pl.DataFrame]
 # Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed transfer repeats it.
 _MAX_SHARD_BYTES = 1_000_000_000
@@ -67,9 +76,42 @@ def pack(layout: Layout, container: str, clip_format: ClipFormat, task: tuple[st
     return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
 
 
+def pack_remotely(
+    layout: Layout, container: str, clip_format: ClipFormat, records: Location, task: tuple[str, pl.DataFrame]
+) -> Shard:
+    """Do the same as `pack` in a worker that shares no disk: the rows and the record of the shard are files in `records`."""
+    name, _ = task
+    with TemporaryDirectory(prefix="nbaudio-") as scratch:
+        own = replace(layout, work=Path(scratch), folder=replace(layout.folder, desk=Path(scratch)))
+        _fetch(own, records, name, (".arrow", *_RECORD))
+        shard = pack(own, container, clip_format, task)
+        _send(own, records, name)
+    return replace(shard, rows=layout.record(name, ".parquet"))
+
+
+def _record_file(layout: Layout, name: str, suffix: str) -> Path:
+    return (layout.folder.desk or layout.work) / "sent" / f"{name}.json" if suffix == ".sent" else layout.record(name, suffix)
+
+
+def _fetch(layout: Layout, records: Location, name: str, suffixes: Sequence[str]) -> None:
+    """Copy files about a shard that are in `records` to the folder of the run."""
+    for suffix in suffixes:
+        origin, target = records / layout.record(name, suffix).name, _record_file(layout, name, suffix)
+        with suppress(RemoteNotFoundError), origin.fetched() as path, atomic_write(target, sync=False) as partial:
+            shutil.copyfile(path, partial)
+
+
+def _send(layout: Layout, records: Location, name: str) -> None:
+    """Copy the record of a shard, if there is one, to `records`."""
+    for suffix in _RECORD:
+        if (path := _record_file(layout, name, suffix)).is_file():
+            with (records / layout.record(name, suffix).name).new() as partial:
+                shutil.copyfile(path, partial)
+
+
 def write_shards(
     layout: Layout,
-    clips: pl.DataFrame,
+    plan: ShardPlan,
     container: str,
     clip_format: ClipFormat,
     *,
@@ -77,25 +119,55 @@ def write_shards(
     run_tasks: RunTasks,
     show: bool,
     conformed: Rows | None = None,
+    records: Location | None = None,
 ) -> list[Shard]:
-    """Write the shards of clips, or keep those that are whole; return them in any order."""
-    shards = clips.group_by("name", maintain_order=True).agg(clips=pl.len())
-    files = [layout.record(name, ".arrow") for name in shards["name"]]
-    number_of = clips.select("segment_id", number=pl.col("name").rle_id())
-    _partition_rows(table, number_of, files, conformed or (lambda part: conform(part, SEGMENTS, "segments")))
+    """Write the shards of a plan, or keep those that are whole; return them in any order.
 
-    def tasks() -> Iterator[tuple[str, pl.DataFrame]]:
-        start = 0
-        for name, length in shards.iter_rows():
-            yield name, clips.slice(start, length).drop("name").with_columns(pl.col("pack").cast(pl.String))
-            start += length
-
+    Workers that share no disk get the rows of the segments table through files in `records`.
+    """
+    groups = _partition_rows(table, plan, conformed or (lambda part: conform(part, SEGMENTS, "segments")))
+    function = partial(pack, layout, container, clip_format)
+    if records is not None:
+        function = partial(pack_remotely, layout, container, clip_format, records)
     results = []
-    with progress("pack", len(shards), "shards", show=show) as advance:
-        for result in run_tasks(partial(pack, layout, container, clip_format), tasks()):
+    with progress("pack", len(plan.shards), "shards", show=show) as advance:
+        for result in run_tasks(function, _tasks(layout, plan, groups, records)):
+            layout.record(result.name, ".arrow").unlink(missing_ok=True)
+            if records is not None:
+                _fetch(layout, records, result.name, _RECORD)
+                for suffix in (".arrow", *_RECORD):
+                    (records / layout.record(result.name, suffix).name).remove()
             results.append(result)
             advance(1)
     return results
+
+
+def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:
+    """Divide the rows of the segments table, in one pass, into buckets of whole consecutive shards."""
+    lengths = np.array([length for _, length in plan.shards], dtype=np.int64)
+    buckets = Buckets(plan.folder / "rows", int(lengths.sum()))
+    group = pl.Series(np.append((np.cumsum(lengths) - 1) // BUCKET_ROWS, -1))
+    start = 0
+    for part in parquet_slices(table):
+        segments = conformed(part).drop("decision", "reason", *CLIP_FACTS, *LOCATION, strict=False)
+        numbered = segments.with_columns(pl.Series(_SHARD, plan.shard_of[start : start + len(part)]))
+        start += len(part)
+        own = numbered.filter(pl.col(_SHARD) >= 0)
+        buckets.add(own, group.gather(own[_SHARD]))
+    return buckets
+
+
+def _tasks(layout: Layout, plan: ShardPlan, groups: Buckets, records: Location | None) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield each shard's name and clips once its rows of the segments table are in a file of their own."""
+    for group in range(groups.count):
+        for (number,), rows in groups.read(group, remove=True).partition_by(_SHARD, as_dict=True, include_key=False).items():
+            name, _ = plan.shards[number]
+            path = layout.record(name, ".arrow")
+            with location(path).new() if records is None else (records / path.name).new() as target:
+                rows.write_ipc_stream(target, compression="zstd", compat_level=pl.CompatLevel.oldest())
+            if records is not None:
+                _send(layout, records, name)
+            yield name, plan.clips[number]
 
 
 def restore_records(layout: Layout) -> str:
@@ -103,32 +175,20 @@ def restore_records(layout: Layout) -> str:
     info = read_corpus_info(layout.folder)
     if layout.folder.holds("segments.parquet", info["tables"]["segments.parquet"]):
         with layout.folder.local("segments.parquet") as table:
+            start = 0
             for shard in info["shards"]:
                 with reading_parquet(table):
-                    described = pl.scan_parquet(table, glob=False).filter(clips_in(shard["name"])).collect()
+                    own = pl.scan_parquet(table, glob=False).slice(start, shard["segments"])
+                    described = own.filter(clips_in(shard["name"])).collect()
+                start += shard["segments"]
                 write_record(layout, shard["name"], described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
     return str(info.get("card", ""))
 
 
-def _partition_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path], conformed: Rows) -> None:
-    """Write the rows of each shard to a file of Arrow streams, in one pass; `number_of` has `segment_id` and `number` of file."""
-    for file in files:
-        file.unlink(missing_ok=True)
-    for part in parquet_slices(table):
-        segments = conformed(part).drop("decision", "reason", *CLIP_FACTS, *LOCATION, strict=False)
-        found = segments.with_columns(pl.col(pl.Enum).cast(pl.String)).join(number_of, on="segment_id", maintain_order="left")
-        for (number,), rows in found.partition_by("number", as_dict=True, include_key=False).items():
-            with raise_disk_full(files[number]), files[number].open("ab") as target:
-                rows.write_ipc_stream(target, compat_level=pl.CompatLevel.oldest())
-
-
 def _metadata(rows: Path, clips: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the segments table that a shard holds, in its order, with the facts of their clips."""
-    parts = []
     with pa.OSFile(str(rows)) as file:
-        while file.tell() < file.size():
-            parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
-    segments = pl.concat(parts)
+        segments = pl.DataFrame(pa.ipc.open_stream(file).read_all())
     facts = [name for name in CLIP_FACTS if name in clips.columns]
     ordered = clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
     return ordered.select(*segments.columns, *facts)

@@ -2,10 +2,12 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -16,11 +18,12 @@ from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import amounts, read_parquet
+from nbaudio.core.tables import NO_AMOUNTS, amounts_by_split, num_rows, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
-from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, TABLES, read_corpus_info, shard_names
+from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, TABLES, read_corpus_info
+from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets, write_parts
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
@@ -29,7 +32,8 @@ from nbaudio.storage.workspace import Workspace
 
 _LOCATION = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
 _COLUMNS = [*_LOCATION, "split", "duration_s", "speaker_id", "recording_id"]
-_DECODED = pl.Schema({"segment_id": pl.String, "audio_sha256": pl.String})
+_KEYS = ("segment_id", "recording_id", "speaker_id")
+_DECODED = pl.Schema({"row": pl.UInt32, "audio_sha256": pl.String})
 _OTHER_BYTES = "its bytes are not those that were written"
 
 
@@ -85,13 +89,15 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
             other = [name for name, path in tables.items() if sha256_file(path) != info["tables"][name]]
             if other:  # a damaged table proves nothing about the shards
                 return replace(damaged, problems=[f"{name}: {_OTHER_BYTES}" for name in other])
-            segments = read_parquet(tables["segments.parquet"], _COLUMNS)
-            rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "recording_id", "speaker_id", "reason"])
+            segments, rejected = (tables[name] for name in TABLES[:2])
+            for path, columns in ((segments, _COLUMNS), (rejected, [*_KEYS, "reason"])):
+                with reading_parquet(path):
+                    pl.scan_parquet(path, glob=False).select(columns).collect_schema()
         except (KeyError, TypeError, OSError) as error:
             raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})") from error
-        problems = _check_numbers(info, segments, rejected)
-        check_locations(folder, segments)
-        problems += _check_lists(folder, info, segments)
+        splits, problems = _check_numbers(info, segments, rejected)
+        places, found, others = _check_lists(folder, info, segments)
+        problems += found
         notes, card = [], "missing"
         if not folder.exists(CARD):
             problems.append(f"{CARD}: missing")
@@ -100,59 +106,90 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
         else:
             card = "edited"
             notes.append(f"{CARD} is not the card that was written: what it says is not verified")
-        known = {CORPUS_JSON, CARD, *info["tables"], *segments["shard"], *(shard["name"] for shard in info["shards"])}
-        others = {name for name in folder.names() if name not in known and not name.startswith((".work/", ".gitattributes"))}
-        if others and (others := others - shard_names(folder)):
+        if others:
             few = ", ".join(first_lines(sorted(others), "the folder", most=5))
             notes.append(f"not verified, as {CORPUS_JSON} does not list them: {few}")
-        found, decoded = _check_shards(folder, info, segments, site, show=show)
+        num_clips, num_rejected = num_rows(segments), num_rows(rejected)
+        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
+        decoded = Buckets(scratch / "decoded", num_clips)
+        found, num_decoded = _check_shards(folder, info, (segments, places), decoded, site, show=show)
         problems += sorted(found)
-        leaks, unproved = _check_splits(tables["segments.parquet"], info, decoded)
+        leaks, unproved = _check_splits(segments, info, decoded, scratch / "table.parquet")
     problems += unproved
-    splits = {split: int((segments["split"] == split).sum()) for split in ordered_splits(info["splits"])}
-    facts = {"corpus": str(folder), "whole": not problems, "clips_decoded": len(decoded), "hours": amounts(segments)["hours"]}
-    facts |= {"splits": splits, "kept_and_rejected": segments.height + rejected.height, "shards": len(info["shards"])}
+    hours = round(sum(each["hours"] for each in splits.values()), 6)
+    facts = {"corpus": str(folder), "whole": not problems, "clips_decoded": num_decoded, "hours": hours}
+    facts["splits"] = {split: splits.get(split, NO_AMOUNTS)["segments"] for split in ordered_splits(info["splits"])}
+    facts |= {"kept_and_rejected": num_clips + num_rejected, "shards": len(info["shards"])}
     facts |= {"version": info.get("version", 1), "withdrawn": len(info.get("tombstones", [])), "data_card": card}
     facts["leakage"] = {fact_key(check): shared for check, shared in leaks.items()}
     return Report("verify", facts, notes, problems=first_lines(problems, "the files named", most=50))
 
 
-def _check_lists(folder: Folder, info: dict[str, Any], segments: pl.DataFrame) -> list[str]:
-    """Compare shards and side files with what corpus.json and segments.parquet list."""
-    shards = info["shards"]
-    held = {shard["name"]: segments.filter(clips_in(shard["name"])).height for shard in shards}
+def _check_lists(folder: Folder, info: dict[str, Any], segments: Path) -> tuple[dict[str, tuple[int, int]], list[str], list[str]]:
+    """Compare shards and side files with what corpus.json and segments.parquet list.
+
+    Return the first row of each shard and the one after its last, problems, and names of files that are not listed.
+    """
+    shards, row = info["shards"], 0
+    names = {shard["name"] for shard in shards}
+    known = {CORPUS_JSON, CARD, *info["tables"], *names}
+    others = {name for name in folder.names() if name not in known and not name.startswith((".work/", ".gitattributes"))}
+    runs = [pl.DataFrame(schema={"name": pl.String, "clips": pl.UInt32, "start": pl.UInt32, "stop": pl.UInt32})]
+    for part in parquet_slices(segments, _LOCATION):
+        check_locations(folder, part)
+        others.difference_update(part["shard"].unique())
+        name = pl.when(pl.col("shard").is_in(names)).then("shard").otherwise(pl.col("shard").str.extract("^([^/]+/[^/]+)/"))
+        own = part.select(name=name).with_row_index("row", offset=row)
+        runs.append(own.group_by("name").agg(clips=pl.len(), start=pl.col("row").min(), stop=pl.col("row").max() + 1))
+        row += len(part)
+    sums = pl.concat(runs).group_by("name").agg(pl.col("clips").sum(), pl.col("start").min(), pl.col("stop").max())
+    held = {name: (start, stop, clips) for name, clips, start, stop in sums.iter_rows() if name in names}
     problems = [
-        f"{shard['name']}: holds {held[shard['name']]} clips of segments.parquet; {CORPUS_JSON} says {shard['segments']}"
+        f"{shard['name']}: holds {found[2]} clips of segments.parquet; {CORPUS_JSON} says {shard['segments']}"
         for shard in shards
-        if held[shard["name"]] != shard["segments"]
+        if (found := held.get(shard["name"], (0, 0, 0)))[2] != shard["segments"]
     ]
-    if len(held) < len(shards):
+    if len(names) < len(shards):
         problems.append(f"{CORPUS_JSON}: a shard is listed twice")
-    if lost := max(segments.height - sum(held.values()), 0):
+    if lost := row - sum(clips for _, _, clips in held.values()):
         problems.append(f"segments.parquet: {lost:,} clips are in shards that {CORPUS_JSON} does not list")
-    unlisted = shard_names(folder).difference(held, segments["shard"])
-    problems += [f"{name}: not listed in {CORPUS_JSON}" for name in sorted(unlisted)]
+    problems += [f"{name}: not listed in {CORPUS_JSON}" for name in sorted(others) if SHARD_NAME.fullmatch(name)]
     sizes = info.get("table_bytes", {})
     side_files = {name: sha256 for name, sha256 in info["tables"].items() if name not in TABLES}
     other = (name for name, sha256 in side_files.items() if not folder.holds(name, sha256, sizes.get(name)))
-    return problems + [f"{name}: {_OTHER_BYTES}" for name in other]
+    problems += [f"{name}: {_OTHER_BYTES}" for name in other]
+    places = {name: (start, stop) for name, (start, stop, _) in held.items()}
+    return places, problems, [name for name in others if not SHARD_NAME.fullmatch(name)]
 
 
 def _check_shards(
-    folder: Folder, info: dict[str, Any], segments: pl.DataFrame, site: EngineLocation, *, show: bool
-) -> tuple[list[str], pl.DataFrame]:
-    """Decode every clip; return problems, and a hash of the samples of each clip as `_DECODED`."""
+    folder: Folder,
+    info: dict[str, Any],
+    table: tuple[Path, dict[str, tuple[int, int]]],
+    decoded: Buckets,
+    site: EngineLocation,
+    *,
+    show: bool,
+) -> tuple[list[str], int]:
+    """Decode every clip; return problems, and how many were `decoded`, by row: a hash of the samples as `_DECODED`."""
     check = partial(_check_shard, folder, info["parameters"]["encoding"])
-    problems: list[str] = []
-    decoded = [pl.DataFrame(schema=_DECODED)]
+    path, places = table
+    problems, count = list[str](), 0
+    decoded.add(pl.DataFrame(schema=_DECODED), pl.col("row"))
 
-    tasks = ((shard, segments.filter(clips_in(shard["name"])).select(_LOCATION)) for shard in info["shards"])
+    def tasks() -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+        for shard in info["shards"]:
+            start, stop = places.get(shard["name"], (0, 0))
+            own = pl.concat(parquet_slices(path, _LOCATION, start=start, stop=stop)).with_row_index("row", offset=start)
+            yield shard, own.filter(clips_in(shard["name"])).select(*_LOCATION, "row")
+
     with progress("verify", len(info["shards"]), "shards", show=show) as advance, worker_pool(site) as run_tasks:
-        for bad, samples in run_tasks(check, tasks):
+        for bad, samples in run_tasks(check, tasks()):
             problems += bad
-            decoded.append(samples)
+            decoded.add(samples, pl.col("row") // BUCKET_ROWS)
+            count += len(samples)
             advance(1)
-    return problems, pl.concat(decoded)
+    return problems, count
 
 
 def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
@@ -160,11 +197,12 @@ def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
     return None if wanted in (None, found) else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
 
 
-def _check_numbers(info: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
+def _check_numbers(info: dict[str, Any], segments: Path, rejected: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the amounts of each split, and where corpus.json and the rules of tables say otherwise."""
     problems = []
-    none = amounts(segments.clear())
-    for split in ordered_splits([*info["splits"], *segments["split"].unique()]):
-        found, noted = amounts(segments.filter(pl.col("split") == split)), info["splits"].get(split, none)
+    splits = amounts_by_split(segments)
+    for split in ordered_splits([*info["splits"], *splits]):
+        found, noted = splits.get(split, NO_AMOUNTS), info["splits"].get(split, NO_AMOUNTS)
         if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
             other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
             problems.append(f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {other}")
@@ -173,26 +211,48 @@ def _check_numbers(info: dict[str, Any], segments: pl.DataFrame, rejected: pl.Da
             for name in ("speakers", "recordings")
             if noted[name] != found[name]
         ]
-    reasons = dict(rejected["reason"].drop_nulls().value_counts().iter_rows())
+    tombstones = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
+    reasons, hashes = Counter[str](), list[pl.Series]()
+    withdrawn, unexplained = list[str](), list[str]()
+    for path in (segments, rejected):
+        for part in parquet_slices(path, (*_KEYS, "reason")):
+            hashes.append(part["segment_id"].hash())
+            withdrawn.extend(part["segment_id"].filter(is_withdrawn(part, tombstones)))
+            if path == rejected:
+                reasons.update(part["reason"].drop_nulls().to_list())
+                unexplained.extend(part.filter(pl.col("reason").is_null())["segment_id"])
     if info["rejected"] != reasons:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
-        problems.append(f"rejected.parquet: {rejected.height} rows ({counts}); corpus.json says otherwise")
-    keys = ("segment_id", "recording_id", "speaker_id")
-    everything = pl.concat([segments.select(keys), rejected.select(keys)])
-    ids = everything["segment_id"]
-    problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
-    withdrawn = everything.filter(is_withdrawn(everything, pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)))
-    problems += [f"segment {key}: was withdrawn, but is still there" for key in withdrawn["segment_id"]]
-    unexplained = rejected.filter(pl.col("reason").is_null())["segment_id"]
-    return problems + [f"segment {key}: rejected without a reason" for key in unexplained]
+        problems.append(f"rejected.parquet: {num_rows(rejected)} rows ({counts}); corpus.json says otherwise")
+    problems += [f"segment {key}: occurs more than once" for key in _duplicates((segments, rejected), pl.concat(hashes))]
+    problems += [f"segment {key}: was withdrawn, but is still there" for key in withdrawn]
+    return splits, problems + [f"segment {key}: rejected without a reason" for key in unexplained]
 
 
-def _check_splits(segments: Path, info: dict[str, Any], decoded: pl.DataFrame) -> tuple[dict[str, int], list[str]]:
+def _duplicates(paths: Iterable[Path], hashes: pl.Series) -> list[str]:
+    """Return the ids that occur more than once in tables, sorted; `hashes` are of all ids."""
+    ordered = hashes.sort()
+    twice = pl.lit(ordered.filter(ordered == ordered.shift()).unique().implode())
+    key = pl.col("segment_id")
+    same = [part.filter(key.hash().is_in(twice))["segment_id"] for path in paths for part in parquet_slices(path, ["segment_id"])]
+    ids = pl.concat(same)
+    return ids.filter(ids.is_duplicated()).unique().sort().to_list()
+
+
+def _check_splits(segments: Path, info: dict[str, Any], decoded: Buckets, target: Path) -> tuple[dict[str, int], list[str]]:
     """Return what the splits share by transcripts and decoded samples, and where corpus.json says otherwise."""
+
+    def parts() -> Iterator[pl.DataFrame]:
+        row = 0
+        for part in parquet_slices(segments, ("segment_id", "split", "text", *grouping_columns(info.get("selection", {})))):
+            samples = decoded.read(row // BUCKET_ROWS)
+            numbered = part.with_row_index("row", offset=row)
+            yield numbered.join(samples, on="row", how="left", maintain_order="left").drop("row")
+            row += len(part)
+
+    write_parts(target, parts())
     selection = info.get("selection", {})
-    table = pl.scan_parquet(segments, glob=False).drop("audio_sha256")
-    joined = table.join(decoded.lazy(), on="segment_id", how="left", maintain_order="left")
-    found = leakage_record(joined, keys=grouping_columns(selection))
+    found = leakage_record(pl.scan_parquet(target, glob=False), keys=grouping_columns(selection))
     leaks = {check: counts["shared"] for check, counts in found.items()}
     grouped = selection.get("parameters", {}).get("group_by", [])
     fixed = Counter[str]()  # what given splits share stays in them
@@ -250,7 +310,7 @@ def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[st
     problems = []
     decoded = []
     with path.open("rb") as file:
-        for segment_id, offset, length, num_samples, rate, sha256 in clips.iter_rows():
+        for segment_id, offset, length, num_samples, rate, sha256, row in clips.iter_rows():
             file.seek(offset)
             data = verified_clip(file.read(length), sha256)
             if data is None:
@@ -261,7 +321,7 @@ def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[st
             except AudioError as error:
                 problems.append(f"{segment_id}: {error}")
                 continue
-            decoded.append((segment_id, hashlib.sha256(rate.to_bytes(4) + samples.tobytes()).hexdigest()))
+            decoded.append((row, hashlib.sha256(rate.to_bytes(4) + samples.tobytes()).hexdigest()))
             found_rate = rate if own_rate is None else own_rate
             if (len(samples), found_rate) != (num_samples, rate):
                 problems.append(f"{segment_id} has {len(samples)} samples at {found_rate} Hz, not {num_samples} at {rate}")

@@ -59,4 +59,4 @@ def _is_current(workspace: Workspace, held: Base) -> bool:
         return False
     with TemporaryDirectory(dir=workspace.path, prefix=".") as scratch:
         table = freeze_table(workspace, Path(scratch) / "segments.parquet", text)
-        return len(held.same_rows(table, recordings)) == len(held.clips)
+        return bool((held.unchanged(table, recordings, Path(scratch)).rows >= 0).all())

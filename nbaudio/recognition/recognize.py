@@ -4,9 +4,11 @@ import json
 import shlex
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 
@@ -87,22 +89,23 @@ def recognize(
     facts, segments = plan.recording_facts(workspace.recordings), plan.with_audio(workspace)
     segments = segments.with_columns(plan.clip_keys(segments, facts, plan.RECOGNIZED))
     ledger = workspace.path / plan.RECOGNIZED_FOLDER / f"{name}.jsonl"
-    lines, keys = parse_lines(ledger.read_bytes()) if ledger.exists() else (), set(segments["clip_key"])
-    own = (line for line in lines if line.get("version") == recognizer.version and isinstance(line.get("text"), str))
-    held = {line["clip_key"]: line["text"] for line in own if str(line.get("clip_key")) in keys}
-    windows = plan.cut_windows(segments.filter(~pl.col("clip_key").is_in([*held])), facts, plan.RECOGNIZED)
-    hours = float(windows["seconds"].sum()) / 3600
+    held = _held(ledger, recognizer.version, set(segments["clip_key"]))
     texts, failures = dict[str, str](), dict[str, str]()
-    if len(windows):
-        tasks = plan.cut_tasks(windows, facts, audio, location(workspace.path))
-        with progress("recognize", hours, "h of audio", show=show_progress) as advance, worker_pool(site) as run_tasks:
+    with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch, ExitStack() as stack:
+        missing = segments.filter(~pl.col("clip_key").is_in([*held]))
+        windows = plan.Windows([missing], facts, plan.RECOGNIZED, folder=Path(scratch), most=len(missing))
+        hours = windows.seconds / 3600
+        if windows.segments:
+            tasks = plan.cut_tasks(windows, facts, audio, location(workspace.path))
+            advance = stack.enter_context(progress("recognize", hours, "h of audio", show=show_progress))
+            run_tasks = stack.enter_context(worker_pool(site))
             for result in cut_all(run_tasks, tasks, partial(_recognize_task, recognizer, batch), advance):
                 append_lines(ledger, _lines(recognizer.version, result.values.items()))
                 texts |= result.values
                 failures |= result.failures
     if not held and not texts:
         why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
-        raise InputError(f"{workspace.path}: none of {len(windows):,} clips can be recognized; {why}")
+        raise InputError(f"{workspace.path}: none of {windows.segments:,} clips can be recognized; {why}")
     rows = [(key, text, None) for key, text in (held | texts).items()] + [(key, None, why) for key, why in failures.items()]
     outcomes = pl.DataFrame(rows, pl.Schema(dict.fromkeys(("clip_key", "value", "reason"), pl.String())), orient="row")
     found = segments.join(outcomes, on="clip_key", how="left", maintain_order="left")
@@ -124,6 +127,12 @@ def recognize(
     report = Report("recognize", shown, problems=first_lines(problems, str(tables.table_path(workspace, table))))
     workspace.save_report("recognize", report.to_dict())
     return report
+
+
+def _held(ledger: Path, version: str, keys: set[str]) -> dict[str, str]:
+    lines = parse_lines(ledger.read_bytes()) if ledger.exists() else ()
+    own = (line for line in lines if line.get("version") == version and isinstance(line.get("text"), str))
+    return {line["clip_key"]: line["text"] for line in own if str(line.get("clip_key")) in keys}
 
 
 def _lines(version: str, texts: Iterable[tuple[str, str]]) -> Iterator[bytes]:

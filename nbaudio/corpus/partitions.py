@@ -1,0 +1,117 @@
+"""Tables larger than memory, on disk: rows by bucket, and batches that are read in any order."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nbaudio.core.atomic import raise_disk_full
+from nbaudio.core.tables import ROWS_A_GROUP
+
+BUCKET_ROWS = 1 << 16  # rows that are in memory at once
+_BLOCK_BYTES = 32 << 20  # rows that wait, for all buckets, until they are appended
+_NUMBER = "\0bucket"
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+class Buckets:
+    """Rows in files by number of their bucket; within one they keep their order. Columns are of plain types."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        """Divide about so many `rows` into `count` buckets, as files in a new `folder`."""
+        self.count = max(1, -(-rows // BUCKET_ROWS))
+        self._folder = folder
+        self._waiting: list[pl.DataFrame] = []
+        self._num_bytes = 0
+        folder.mkdir(parents=True)
+
+    def add(self, rows: pl.DataFrame, bucket: pl.Expr | pl.Series) -> None:
+        """Add rows, each to the bucket of this number; where it is null, to none."""
+        numbered = rows.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String), bucket.cast(pl.Int64).alias(_NUMBER))
+        self._empty = numbered.drop(_NUMBER).clear()
+        self._waiting.append(numbered.drop_nulls(_NUMBER))
+        self._num_bytes += int(numbered.estimated_size())
+        if self._num_bytes > _BLOCK_BYTES:
+            self._flush()
+
+    def add_by_key(self, rows: pl.DataFrame) -> None:
+        """Add rows by their `clip_key`: those with equal keys are in one bucket, of any two tables for equally many rows."""
+        place = pl.col("clip_key").str.head(8).str.to_integer(base=16, dtype=pl.Int64, strict=False).fill_null(0)
+        self.add(rows, place * self.count // 2**32)
+
+    def _flush(self) -> None:
+        parts = pl.concat(self._waiting).partition_by(_NUMBER, as_dict=True, include_key=False) if self._waiting else {}
+        self._waiting, self._num_bytes = [], 0
+        for (number,), part in parts.items():
+            with raise_disk_full(self._folder), self._path(number).open("ab") as file:
+                part.write_ipc_stream(file, compression="zstd", compat_level=pl.CompatLevel.oldest())
+
+    def _path(self, number: object) -> Path:
+        return self._folder / f"{number}.arrows"
+
+    def read(self, number: int, *, remove: bool = False) -> pl.DataFrame:
+        """Return the rows of a bucket."""
+        self._flush()
+        path, parts = self._path(number), [self._empty]
+        if path.exists():
+            with pa.OSFile(str(path)) as file:
+                while file.tell() < file.size():
+                    parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
+        if remove:
+            path.unlink(missing_ok=True)
+        return pl.concat(parts).rechunk()
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows of each bucket, in order of their numbers."""
+        return map(self.read, range(self.count))
+
+
+class Batches:
+    """Frames with equal columns in a file: appended, and then read by number."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._count = path, 0
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
+        self._reader: pa.ipc.RecordBatchFileReader | None = None
+
+    def append(self, frame: pl.DataFrame) -> None:
+        """Write a frame, which is not empty, as the last batch."""
+        [batch] = frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+        with raise_disk_full(self._path):
+            if self._writer is None:
+                self._writer = pa.ipc.new_file(str(self._path), batch.schema, options=_OPTIONS)
+            self._writer.write_batch(batch)
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> pl.DataFrame:
+        if self._reader is None:
+            if self._writer is not None:
+                self._writer.close()
+            self._reader = pa.ipc.open_file(pa.OSFile(str(self._path)))
+        return pl.DataFrame(pa.Table.from_batches([self._reader.get_batch(number)]))
+
+
+def divided(frames: Iterable[pl.DataFrame], lengths: Iterable[int]) -> Iterator[pl.DataFrame]:
+    """Divide the rows of frames, end to end, into consecutive frames of these lengths."""
+    rest = iter(frames)
+    held = next(rest)
+    for length in lengths:
+        while len(held) < length:
+            held = pl.concat([held, next(rest)])
+        yield held.head(length)
+        held = held.slice(length)
+
+
+def write_parts(target: Path, parts: Iterable[pl.DataFrame]) -> None:
+    """Write a table that comes in parts with the same columns, each a row group; empty parts only declare the columns."""
+    tables = (part.to_arrow(compat_level=pl.CompatLevel.oldest()) for part in parts)
+    first = next(tables)
+    with pq.ParquetWriter(target, first.schema, compression="ZSTD") as writer:
+        for arrow in filter(len, chain([first], tables)):
+            writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
