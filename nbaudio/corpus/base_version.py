@@ -18,8 +18,9 @@ from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training, is_split_name
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import is_withdrawn
-from nbaudio.corpus.containers.base import Shard, check_locations
+from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
+from nbaudio.corpus.locations import check_locations
 from nbaudio.corpus.plan import ShardLimits
 from nbaudio.corpus.shards import CLIP_FACTS, LOCATION, write_record
 from nbaudio.storage.folders import Folder, folder_at
@@ -79,7 +80,8 @@ class Base:
     @cached_property
     def clips(self) -> pl.DataFrame:
         """All clips in order: keys, facts, location (`pack`, `offset`, `length`, `clip_sha256`), and the `name` of the shard."""
-        check_locations(self.folder, clips := pl.scan_parquet(self.table, glob=False).select(*_NAMES, "^window$").collect())
+        clips = pl.scan_parquet(self.table, glob=False).select(*_NAMES, "^window$").collect()
+        check_locations(self.folder, clips.to_arrow())
         for split, shard in clips.select("split", "shard").unique().iter_rows():
             if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
                 where = f"shard {shard!r} of split {split!r}"

@@ -19,8 +19,9 @@ from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import amounts, read_parquet
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.card import CARD
-from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
+from nbaudio.corpus.containers.base import clips_in
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, TABLES, read_corpus_info, shard_names
+from nbaudio.corpus.locations import check_locations, verified_clip
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
@@ -90,7 +91,7 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
         except (KeyError, TypeError, OSError) as error:
             raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})") from error
         problems = _check_numbers(info, segments, rejected)
-        check_locations(folder, segments)
+        check_locations(folder, segments.to_arrow())
         problems += _check_lists(folder, info, segments)
         notes, card = [], "missing"
         if not folder.exists(CARD):

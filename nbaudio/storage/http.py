@@ -183,7 +183,15 @@ class HttpFiles:
                 raise RemoteRefusedError(f"{url}: the server does not support range requests")
             if not is_whole and not range_.startswith(f"bytes {start}-"):
                 raise RemoteRefusedError(f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received")
-            return b"".join(_chunks(response, url, end - start, "that were requested"))
+            return _body(response, url, end - start, "that were requested")
+
+    def cat_whole(self, url: str, most: int) -> bytes | None:
+        """Return a whole file; None where more than `most` bytes are announced; raise RemoteRefusedError where no length is."""
+        with self._request("GET", url) as response:
+            size = _file_info(response.headers)["size"]
+            if size is None:
+                raise RemoteRefusedError(f"{url}: {base.NO_LENGTH}")
+            return None if size > most else _body(response, url, size, "that it announced")
 
     def get_file(self, url: str, path: str, *, num_bytes: int) -> None:
         """Write a file to a local path; raise RemoteRefusedError if the server sends more than `num_bytes`."""
@@ -228,6 +236,13 @@ class HttpFiles:
             if urlsplit(url).scheme not in urls.WEB:
                 break
         raise RedirectError("a redirect loop, or a redirect to an invalid URL")
+
+
+def _body(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> bytes:
+    """Return a body of at most `most` bytes, without copies where exactly so many are announced."""
+    if most and _file_info(response.headers)["size"] == most:
+        return response.read(most, decode_content=False)
+    return b"".join(_chunks(response, url, most, what))
 
 
 def _chunks(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> Iterator[bytes]:
