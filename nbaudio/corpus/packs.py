@@ -257,7 +257,7 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
         clip = verified_clip(data, sha256)
         if clip is None:
             raise PackDamagedError(pack)
-        yield clip
+        yield bytes(clip)
 
 
 def _read(place: tuple[str, int, int]) -> bytes:

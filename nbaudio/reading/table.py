@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import MAX_TEXT_BYTES
-from nbaudio.corpus.locations import PLACES, check_locations
+from nbaudio.corpus.locations import PLACES, check_locations, values
 from nbaudio.storage.folders import Folder
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ClipTable:
         self._columns = {name: np.concatenate(part) for name, part in parts.items()}
         self._order = self._sorted()
         if self._order is not None:
-            self._columns = {name: values[self._order] for name, values in self._columns.items()}
+            self._columns = {name: column[self._order] for name, column in self._columns.items()}
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -59,8 +59,8 @@ class ClipTable:
         """Return a column in the order of the corpus; texts are objects."""
         if name not in self._columns:
             known: dict[str | None, str | None] = {}
-            values = np.concatenate([_values(self._read(group, (name,))[name], known) for group in self._groups])
-            self._columns[name] = values if self._order is None else values[self._order]
+            column = np.concatenate([_values(self._read(group, (name,))[name], known) for group in self._groups])
+            self._columns[name] = column if self._order is None else column[self._order]
         return self._columns[name]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -141,9 +141,10 @@ class ClipTable:
         """Return the rows of the file in order; None where they are in order."""
         shard, offset = self["shard"], self["offset"]
         edges = _edges(shard)
-        falls = np.flatnonzero(offset[1:] <= offset[:-1]) + 1
+        falls = offset[1:] <= offset[:-1]
+        falls[np.array(edges[1:-1], int) - 1] = False
         heads = shard[edges[:-1]].tolist()
-        if all(one < other for one, other in pairwise(heads)) and not np.setdiff1d(falls, edges).size:
+        if all(one < other for one, other in pairwise(heads)) and not falls.any():
             return None
         ranks = {name: rank for rank, name in enumerate(sorted({*heads}))}
         shards = np.repeat([ranks[name] for name in heads], np.diff(edges))
@@ -175,18 +176,18 @@ class Rows:
         return self.table[name][self.numbers.start : self.numbers.stop]
 
 
-def _edges(values: NDArray[Any]) -> list[int]:
+def _edges(column: NDArray[Any]) -> list[int]:
     """Return where runs of equal values begin, and the end."""
-    return [*([0] if len(values) else []), *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)]
+    return [*range(min(1, len(column))), *(np.flatnonzero(column[1:] != column[:-1]) + 1).tolist(), len(column)]
 
 
 def _values(column: pa.ChunkedArray, known: dict[str | None, str | None]) -> NDArray[Any]:
     """Return a column as an array; equal texts of few are one object."""
-    if not pa.types.is_dictionary(column.type) or column.null_count:
-        values = column.to_numpy()
-        return np.array([known.setdefault(one, one) for one in values.tolist()], object) if values.dtype == object else values
-    found = []
+    found = [np.zeros(0, object if pa.types.is_dictionary(column.type) else int)] * (not column.num_chunks)
     for chunk in column.chunks:
-        texts = np.array([known.setdefault(text, text) for text in chunk.dictionary.to_pylist()], object)
-        found.append(texts[chunk.indices.to_numpy()])
-    return np.concatenate(found) if found else np.zeros(0, object)
+        if pa.types.is_dictionary(chunk.type) and not chunk.null_count:
+            texts = np.array([known.setdefault(text, text) for text in chunk.dictionary.to_pylist()], object)
+            found.append(texts[np.from_dlpack(chunk.indices)])
+        else:
+            found.append(values(chunk))
+    return np.concatenate(found)
