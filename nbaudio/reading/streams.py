@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nbaudio.core import allocator
 from nbaudio.core.errors import InputError
 from nbaudio.core.threads import ordered_map
 from nbaudio.reading.clips import Clip, ClipReader, ClipRequests
@@ -38,6 +39,7 @@ class Stream:
         return len(self._steps) - self._taken
 
     def __iter__(self) -> Iterator[Any]:
+        allocator.reuse_memory()
         with ClipRequests(self.clips) as requests, ExitStack() as cleanup:
             decoded = cleanup.enter_context(closing(ordered_map(self._decode, self._tasks(requests), jobs=self.threads)))
             # Requests are canceled first, as decoding tasks wait for them.

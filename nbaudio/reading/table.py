@@ -25,6 +25,7 @@ TABLE = "segments.parquet"  # table of all clips in a corpus
 
 _TEXTS = ("shard", "split", "recording_id")  # columns of few different texts
 _FACTS = ("segment_id", "audio_sha256", "sampling_rate")
+_NEIGHBORS = 64  # rows whose facts are converted at once
 _GROUPS = 32  # row groups that are kept: a stream reads from a few shards at a time, each of which has one
 
 
@@ -64,7 +65,7 @@ class ClipTable:
         return self._columns[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_group", "_source", "_footer", "_starts")}
+        return {name: value for name, value in vars(self).items() if name not in ("_whole", "_facts", "_source", "_footer", "_starts")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -86,14 +87,15 @@ class ClipTable:
 
     def facts(self, number: int) -> tuple[str, str, int]:
         """Return id, SHA-256 and sampling rate (Hz) of a clip by its position."""
-        rows, row = self._at(number, _FACTS)
-        segment_id, sha256, rate = (rows[name][row].as_py() for name in _FACTS)
-        return segment_id, sha256, rate
+        group, row = self._at(number)
+        segment_ids, hashes, rates = self._facts(group, row // _NEIGHBORS)
+        row %= _NEIGHBORS
+        return segment_ids[row], hashes[row], rates[row]
 
     def row(self, number: int) -> dict[str, Any]:
         """Return the row of a clip by its position."""
-        rows, row = self._at(number, None)
-        return cast("dict[str, Any]", rows.slice(row, 1).to_pylist()[0])
+        group, row = self._at(number)
+        return cast("dict[str, Any]", self._whole(group).slice(row, 1).to_pylist()[0])
 
     def frame(self) -> "pl.DataFrame":
         """Read all rows and columns."""
@@ -102,15 +104,23 @@ class ClipTable:
         with self._place.fetched() as path:
             return read_parquet(path).sort("shard", "offset", "segment_id")
 
-    def _at(self, number: int, names: Sequence[str] | None) -> tuple[pa.Table, int]:
+    def _at(self, number: int) -> tuple[int, int]:
+        """Return the row group of a clip, and the row in it."""
         row = number if self._order is None else int(self._order[number])
         group = bisect_right(self._starts, row) - 1
-        return self._group(group, names), row - self._starts[group]
+        return group, row - self._starts[group]
 
     def _open(self) -> None:
-        self._group = lru_cache(_GROUPS)(self._read)
+        self._whole = lru_cache(_GROUPS)(self._read)
+        some = lru_cache(_GROUPS)(lambda group: self._read(group, _FACTS))
 
-    def _read(self, group: int, names: Sequence[str] | None) -> pa.Table:
+        @lru_cache(16 * _GROUPS)
+        def facts(group: int, part: int) -> list[list[Any]]:
+            return [column.to_pylist() for column in some(group).slice(part * _NEIGHBORS, _NEIGHBORS).columns]
+
+        self._facts = facts
+
+    def _read(self, group: int, names: Sequence[str] | None = None) -> pa.Table:
         with self._reading():
             # Without threads, which a forked process has not; a reader is for one thread.
             file = pq.ParquetFile(self._source, metadata=self._footer, read_dictionary=_TEXTS)
