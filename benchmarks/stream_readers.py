@@ -254,7 +254,7 @@ def litdata(source: Source) -> Iterable[Any]:
     return chain.from_iterable(StreamingDataLoader(found, batch_size=16, num_workers=source.workers, collate_fn=list))
 
 
-DR_FLAC, OURS = ("miniaudio", "numpy"), ("nbaudio.reading",)
+DR_FLAC, OURS = ("miniaudio", "numpy"), ("nbaudio.reading", "miniaudio", "urllib3")
 READERS = {
     "floor: prototype": Reader(DR_FLAC, "webdataset", prototype),
     "floor: prototype with SHA-256": Reader(DR_FLAC, "webdataset", checked_prototype),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"})
 
 _MAX_GAP = 8 << 10  # bytes between clips that one request joins
-_MAX_REQUEST = 1 << 20
+_MAX_REQUEST = 5 << 18
 _OPEN_FILES = 16  # shards that a thread keeps open
 
 

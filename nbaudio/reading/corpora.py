@@ -270,8 +270,10 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         nbaudio.core.errors.InputError: .../no such folder/segments.parquet: ...
     """
     folder = folder_at(where)
-    with ThreadPoolExecutor(1) as pool:  # concurrently: from a URL each takes several round trips
+    with ThreadPoolExecutor(_STREAM_REQUESTS - 1) as pool:  # concurrently: from a URL each takes several round trips
         pending = pool.submit(read_corpus_info, folder)
+        for _ in range(_STREAM_REQUESTS - 2):  # for a stream
+            pool.submit(folder.place.connect)
         table = ClipTable(folder)
         info = pending.result()
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))

@@ -29,6 +29,8 @@ _HEADERS: Mapping[str, str] = {"Accept-Encoding": "identity", "User-Agent": f"nb
 _CHUNK_BYTES = 1 << 18
 # Connections that are kept open per host: more than threads, as urllib3 warns of each one that it discards.
 _CONNECTIONS = 64
+_PROXY_VARIABLES = [change(f"{name}_proxy") for name in ("http", "https", "all", "no") for change in (str.lower, str.upper)]
+_PROXY_VARIABLES += ["REQUEST_METHOD"]  # of a CGI script, which uses no proxy that a client named
 # Digits of a length that is not nonsense.
 _MAX_DIGITS = 19
 # Archives are read in larger blocks than recordings: their members are read from start to end.
@@ -74,8 +76,7 @@ class HttpClient:
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
         parts = urlsplit(url)
-        bypass = urllib.request.proxy_bypass(parts.hostname or "")
-        pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
+        pool = self._pool(parts.scheme, parts.hostname or "")
         whole = {**_HEADERS, **headers}
         send = partial(pool.request, method, url, headers=whole, preload_content=False, redirect=False, retries=False)
         try:
@@ -97,6 +98,21 @@ class HttpClient:
             raise InvalidUrlError("no usable address") from None
         except HTTPError as error:
             raise _connection_error(error) from None
+
+    def connect(self, url: str) -> None:
+        """Open a connection for a later request; errors are left to that."""
+        parts = urlsplit(url)
+        if (pools := self._pool(parts.scheme, parts.hostname or "")) is self._direct:
+            with suppress(Exception):
+                pool = pools.connection_from_url(url)
+                connection = pool._get_conn()
+                try:
+                    connection.connect()
+                finally:
+                    pool._put_conn(connection)
+
+    def _pool(self, scheme: str, host: str) -> "urllib3.PoolManager":
+        return self._proxies.get(scheme, self._direct) if self._proxies and not _is_direct(host, _environment()) else self._direct
 
     def hang_up(self) -> None:
         """End all reads of other threads, so that no thread waits for a silent server."""
@@ -133,8 +149,18 @@ def content_coding(headers: Mapping[str, str]) -> str | None:
     return None if coding in ("identity", "") else coding[:40]
 
 
+def _environment() -> tuple[str | None, ...]:
+    """Return what of the environment tells proxies; looking all of it through takes longer than a request."""
+    return tuple(map(os.environ.get, _PROXY_VARIABLES))
+
+
 @cache
-def _client(timeout: float, proxies: frozenset[tuple[str, str]]) -> HttpClient:  # noqa: ARG001 - other proxies, another client
+def _is_direct(host: str, _environment: tuple[str | None, ...]) -> bool:
+    return bool(urllib.request.proxy_bypass(host))
+
+
+@cache
+def _client(timeout: float, _environment: tuple[str | None, ...]) -> HttpClient:
     return HttpClient(connections=_CONNECTIONS, timeout=timeout)
 
 
@@ -185,6 +211,10 @@ class HttpFiles:
                 raise RemoteRefusedError(f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received")
             return _body(response, url, end - start, "that were requested")
 
+    def connect(self, url: str) -> None:
+        """Open a connection for a later request."""
+        _client(self.network.timeout, _environment()).connect(url)
+
     def cat_whole(self, url: str, most: int) -> bytes | None:
         """Return a whole file; None where more than `most` bytes are announced; raise RemoteRefusedError where no length is."""
         with self._request("GET", url) as response:
@@ -224,7 +254,7 @@ class HttpFiles:
     @contextmanager
     def _request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
         """Yield the response after redirects, with its body unread; raise HttpStatusError for an error status."""
-        client = _client(self.network.timeout, frozenset(urllib.request.getproxies().items()))
+        client = _client(self.network.timeout, _environment())
         for _ in range(MAX_REDIRECTS + 1):
             with client.request(method, url, **_authorization(url), **headers) as response:
                 if response.status not in REDIRECTS:
