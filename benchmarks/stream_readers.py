@@ -3,8 +3,8 @@
     python benchmarks/stream_readers.py READER FOLDER-OR-ADDRESS FOLDER WORKERS
 
 Reads all clips once and prints a line of JSON: clips, seconds and seconds to the first batch of 16 clips, both from when the
-libraries are imported, seconds of these imports, the most memory that the process itself held, and its seconds of CPU. Every reader imports what it
-uses itself, so that nobody's memory includes the libraries of another.
+libraries are imported, seconds of these imports, the most memory that the process itself held, and its seconds of CPU. Every
+reader imports what it uses itself, so that nobody's memory includes the libraries of another.
 """
 
 import http.client

@@ -407,7 +407,47 @@ def test_leaving_early_fetches_little_more(corpus):
         assert web.sent < opened.segments["length"].sum() / 2
 
 
+def test_the_order_of_the_file_of_the_table_does_not_matter(corpus, tmp_path):
+    convert(corpus, container="webdataset", out=tmp_path / "c", shard_size="60kB", **QUIET)
+    whole = open_corpus(tmp_path / "c")
+    table = whole.segments
+    streams = [ids(whole.stream("train", seed=4, **options)) for options in ({}, {"batch_s": 3.0}, {"consecutive": 3})]
+    state = whole.stream("train").state_dict()
+    for size in (7, 1000):
+        table.sample(fraction=1.0, shuffle=True, seed=1).write_parquet(tmp_path / "c/segments.parquet", row_group_size=size)
+        again = pickle.loads(pickle.dumps(open_corpus(tmp_path / "c")))  # noqa: S301
+        assert again.segments.equals(table)
+        assert again.splits == whole.splits
+        assert [
+            ids(again.stream("train", seed=4, **options)) for options in ({}, {"batch_s": 3.0}, {"consecutive": 3})
+        ] == streams
+        stream = again.stream("train")
+        stream.load_state_dict(state)
+        rows = {row["segment_id"]: row for row in table.iter_rows(named=True)}
+        assert all(clip.metadata == rows[clip.segment_id] for clip in stream)
+
+
+def test_a_shard_that_is_cut_off_is_an_error_with_its_name(corpus, tmp_path):
+    convert(corpus, container="webdataset", out=tmp_path / "c", shard_size="60kB", **QUIET)
+    opened = open_corpus(tmp_path / "c")
+    last = opened.rows("train").row(-1, named=True)
+    with (tmp_path / "c" / last["shard"]).open("r+b") as file:
+        file.truncate(last["offset"] + 10)
+    with pytest.raises(AudioError, match=rf"{last['shard']}: ends before byte {last['offset'] + last['length']:,}"):
+        list(opened.stream("train"))
+    with pytest.raises(AudioError, match="ends before byte"):
+        opened.read(last["segment_id"])
+
+
 # --- elsewhere
+
+
+def test_opening_takes_one_request_for_each_of_two_files(corpus):
+    with serving(corpus) as web:
+        open_corpus(web.url)
+        assert web.asked == {("GET", "corpus.json"): 1, ("GET", "segments.parquet"): 1}
+        web.busy["segments.parquet"] = 1
+        assert open_corpus(web.url).splits == {"train": 96, "dev": 1}
 
 
 @pytest.fixture

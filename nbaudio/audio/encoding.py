@@ -49,7 +49,7 @@ def _decode_pcm(data: bytes | memoryview) -> tuple[NDArray[np.int16], int | None
 
     try:
         samples, rate = sf.read(io.BytesIO(data), dtype="int16")
-    except sf.LibsndfileError as error:
+    except (sf.LibsndfileError, MemoryError) as error:
         raise AudioError(f"an encoded clip of {len(data)} bytes cannot be decoded ({error})") from error
     return samples, rate
 

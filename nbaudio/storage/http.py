@@ -107,7 +107,8 @@ class HttpClient:
                 pool = pools.connection_from_url(url)
                 connection = pool._get_conn()
                 try:
-                    connection.connect()
+                    if connection.sock is None:
+                        connection.connect()
                 finally:
                     pool._put_conn(connection)
 
