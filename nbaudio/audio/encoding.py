@@ -43,7 +43,7 @@ def _write_pcm(samples: NDArray[np.int16], rate: int, *, container: str, subtype
 
 
 def _decode_pcm(data: bytes | memoryview) -> tuple[NDArray[np.int16], int | None]:
-    if found := (_decode_flac(data) if data[:4] == b"fLaC" else _decode_wav(data) if data[:4] == b"RIFF" else None):
+    if data[:4] == b"fLaC" and (found := _decode_flac(data)):
         return found
     import soundfile as sf
 
@@ -71,13 +71,6 @@ def _decode_flac(data: bytes | memoryview) -> tuple[NDArray[np.int16], int] | No
     finally:
         lib.ma_dr_flac_close(flac)
     return None
-
-
-def _decode_wav(data: bytes | memoryview) -> tuple[NDArray[np.int16], int] | None:
-    """Decode WAV as `encode_clip` writes it, of one channel and 16 bits; None for any other."""
-    is_plain = data[8:16] == b"WAVEfmt " and data[16:24] == b"\x10\0\0\0\1\0\1\0" and data[34:40] == b"\x10\0data"
-    rate, size = (int.from_bytes(data[at : at + 4], "little") for at in (24, 40))
-    return (np.frombuffer(data, "<i2", offset=44).astype(np.int16), rate) if is_plain and size == len(data) - 44 else None
 
 
 def _encode_opus(samples: NDArray[np.int16], rate: int) -> bytes:

@@ -106,7 +106,7 @@ class Corpus:
             InputError: one is not in the corpus.
             AudioError: bytes cannot be read, or are damaged.
         """
-        if isinstance(segment_ids, list) and all(isinstance(one, str) for one in segment_ids):
+        if isinstance(segment_ids, list):
             wanted = segment_ids
         else:
             from nbaudio.core.dataframes import as_ids  # imports polars
@@ -270,10 +270,8 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         nbaudio.core.errors.InputError: .../no such folder/segments.parquet: ...
     """
     folder = folder_at(where)
-    with ThreadPoolExecutor(_STREAM_REQUESTS - 1) as pool:  # concurrently: from a URL each takes several round trips
+    with ThreadPoolExecutor(1) as pool:  # concurrently: from a URL each takes several round trips
         pending = pool.submit(read_corpus_info, folder)
-        for _ in range(_STREAM_REQUESTS - 2):  # for a stream
-            pool.submit(folder.place.connect)
         table = ClipTable(folder)
         info = pending.result()
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))

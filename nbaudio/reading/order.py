@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,14 +58,6 @@ class Partition(NamedTuple):
         return slice(start, stop)
 
 
-class Columns(Protocol):
-    """Columns of clips by name: a data frame, or the rows of a corpus."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, name: str, /) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Groups:
     """Groups of consecutive `clips`, each from one of `starts` to one of `ends`; groups may overlap, none is empty."""
@@ -107,7 +99,7 @@ class Groups:
 class Epoch:
     """An epoch of a split: all that its order depends on, with the parameters of `Corpus.stream`."""
 
-    index: Columns  # of the split's clips, in the order of the corpus
+    index: Any  # columns of the split's clips by name, in the order of the corpus: a data frame, or rows of the corpus
     seed: int = 0
     epoch: int = 0
     shuffle: bool = True
@@ -220,7 +212,7 @@ class Epoch:
             return np.argsort(z ^ (z >> np.uint64(31)), kind="stable")
 
 
-def _windows(index: Columns, size: int, step: int) -> Groups:
+def _windows(index: Any, size: int, step: int) -> Groups:
     """Return `size` consecutive clips of each recording from every `step`-th on, up to its end, where there may be fewer."""
     _, codes = np.unique(np.asarray(index["recording_id"]), return_inverse=True)
     ordered = np.lexsort((np.asarray(index["start_sample"]), codes))

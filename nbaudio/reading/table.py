@@ -25,51 +25,42 @@ TABLE = "segments.parquet"  # table of all clips in a corpus
 
 _TEXTS = ("shard", "split", "recording_id")  # columns of few different texts
 _FACTS = ("segment_id", "audio_sha256", "sampling_rate")
-_NEIGHBORS = 64  # rows whose facts are converted at once
 _GROUPS = 32  # row groups that are kept: a stream reads from a few shards at a time, each of which has one
 
 
 class ClipTable:
-    """The rows of a corpus, sorted by `shard`, `offset` and `segment_id`; can be pickled, and used after a fork."""
+    """The rows of a corpus, sorted by `shard` and `offset`; can be used after a fork, and by several threads."""
 
     def __init__(self, folder: Folder) -> None:
         """Read the places of all clips; raise InputError where there is no such table, or one is implausible."""
         self.folder = folder
         self._order: NDArray[np.int64] | None = None
-        self._open()
         with self._reading():
             self._place = folder.loaded(TABLE, MAX_TEXT_BYTES)
-        with self._reading():
-            names = {*PLACES, "split"} & {*self.columns}
-        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names - {"segment_id", "audio_sha256"}}
-        known: dict[str | None, str | None] = {}
-        for group in self._groups:
-            rows = self._read(group, tuple(names))
-            check_locations(folder, rows)
-            for name, part in parts.items():
-                part.append(_values(rows[name], known))
-        self._columns = {name: np.concatenate(part) for name, part in parts.items()}
-        self._order = self._sorted()
-        if self._order is not None:
-            self._columns = {name: column[self._order] for name, column in self._columns.items()}
+            names = [name for name in PLACES if name in self.columns]
+        self._whole = lru_cache(_GROUPS)(self._read)
+        self._facts = lru_cache(_GROUPS)(lambda group: [column.to_pylist() for column in self._read(group, _FACTS).columns])
+        self._columns = self._columns_of(names, check=True)
+        edges = _edges(self["shard"])
+        heads = self["shard"][edges[:-1]].tolist()
+        ranks = {name: rank for rank, name in enumerate(sorted({*heads}))}
+        order = np.lexsort((self["offset"], np.repeat(np.array([ranks[name] for name in heads], np.int32), np.diff(edges))))
+        if (np.diff(order) != 1).any():
+            self._order = order
+            self._columns = {name: column[order] for name, column in self._columns.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ClipTable, (self.folder,)
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return self._starts[-1]
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return a column in the order of the corpus; texts are objects."""
+        """Return a column; texts are objects."""
         if name not in self._columns:
-            known: dict[str | None, str | None] = {}
-            column = np.concatenate([_values(self._read(group, (name,))[name], known) for group in self._groups])
+            column = self._columns_of([name])[name]
             self._columns[name] = column if self._order is None else column[self._order]
         return self._columns[name]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_whole", "_facts", "_source", "_footer", "_starts")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._open()
 
     @property
     def columns(self) -> list[str]:
@@ -80,16 +71,17 @@ class ClipTable:
     def splits(self) -> dict[str, range]:
         """Positions of the clips of each split, which are contiguous, as a shard has one split."""
         found: dict[str, range] = {}
-        for start, stop in pairwise(_edges(self["split"])):
-            before = found.get(name := self["split"][start], range(start, start))
+        split = self["split"]
+        for start, stop in pairwise(_edges(split)):
+            before = found.get(name := split[start], range(start, start))
             found[name] = range(before.start, before.stop + stop - start)
+        del self._columns["split"]
         return found
 
     def facts(self, number: int) -> tuple[str, str, int]:
         """Return id, SHA-256 and sampling rate (Hz) of a clip by its position."""
         group, row = self._at(number)
-        segment_ids, hashes, rates = self._facts(group, row // _NEIGHBORS)
-        row %= _NEIGHBORS
+        segment_ids, hashes, rates = self._facts(group)
         return segment_ids[row], hashes[row], rates[row]
 
     def row(self, number: int) -> dict[str, Any]:
@@ -110,15 +102,17 @@ class ClipTable:
         group = bisect_right(self._starts, row) - 1
         return group, row - self._starts[group]
 
-    def _open(self) -> None:
-        self._whole = lru_cache(_GROUPS)(self._read)
-        some = lru_cache(_GROUPS)(lambda group: self._read(group, _FACTS))
-
-        @lru_cache(16 * _GROUPS)
-        def facts(group: int, part: int) -> list[list[Any]]:
-            return [column.to_pylist() for column in some(group).slice(part * _NEIGHBORS, _NEIGHBORS).columns]
-
-        self._facts = facts
+    def _columns_of(self, names: Sequence[str], *, check: bool = False) -> dict[str, NDArray[Any]]:
+        """Read columns group by group, so that little more than these arrays is in memory; those of the ids are only checked."""
+        parts = {name: [np.zeros(0, object if name in _TEXTS else np.int8)] for name in names if not check or name not in _FACTS}
+        known: dict[str, str] = {}
+        for group in range(max(1, len(self._starts) - 1)):  # without a row group too there are columns
+            rows = self._read(group, names)
+            if check:
+                check_locations(self.folder, rows)
+            for name, found in parts.items():
+                found.extend(_values(chunk, known) for chunk in rows[name].chunks)
+        return {name: np.concatenate(parts.pop(name)) for name in list(parts)}
 
     def _read(self, group: int, names: Sequence[str] | None = None) -> pa.Table:
         with self._reading():
@@ -140,28 +134,7 @@ class ClipTable:
     @cached_property
     def _starts(self) -> list[int]:
         """The first row of each row group, and the number of rows."""
-        sizes = [self._footer.row_group(group).num_rows for group in range(self._footer.num_row_groups)]
-        return [0, *accumulate(sizes)]
-
-    @property
-    def _groups(self) -> range:
-        return range(max(1, len(self._starts) - 1))  # without a row group too there are columns
-
-    def _sorted(self) -> NDArray[np.int64] | None:
-        """Return the rows of the file in order; None where they are in order."""
-        shard, offset = self["shard"], self["offset"]
-        edges = _edges(shard)
-        falls = offset[1:] <= offset[:-1]
-        falls[np.array(edges[1:-1], int) - 1] = False
-        heads = shard[edges[:-1]].tolist()
-        if all(one < other for one, other in pairwise(heads)) and not falls.any():
-            return None
-        ranks = {name: rank for rank, name in enumerate(sorted({*heads}))}
-        shards = np.repeat([ranks[name] for name in heads], np.diff(edges))
-        order = np.lexsort((offset, shards))
-        if not (np.diff(offset[order]) | np.diff(shards[order])).all():  # two clips at one place
-            order = np.lexsort((np.unique(self["segment_id"], return_inverse=True)[1], offset, shards))
-        return order
+        return [0, *accumulate(self._footer.row_group(group).num_rows for group in range(self._footer.num_row_groups))]
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -191,13 +164,9 @@ def _edges(column: NDArray[Any]) -> list[int]:
     return [*range(min(1, len(column))), *(np.flatnonzero(column[1:] != column[:-1]) + 1).tolist(), len(column)]
 
 
-def _values(column: pa.ChunkedArray, known: dict[str | None, str | None]) -> NDArray[Any]:
+def _values(column: pa.Array, known: dict[str, str]) -> NDArray[Any]:
     """Return a column as an array; equal texts of few are one object."""
-    found = [np.zeros(0, object if pa.types.is_dictionary(column.type) else int)] * (not column.num_chunks)
-    for chunk in column.chunks:
-        if pa.types.is_dictionary(chunk.type) and not chunk.null_count:
-            texts = np.array([known.setdefault(text, text) for text in chunk.dictionary.to_pylist()], object)
-            found.append(texts[np.from_dlpack(chunk.indices)])
-        else:
-            found.append(values(chunk))
-    return np.concatenate(found)
+    if not pa.types.is_dictionary(column.type) or column.null_count:
+        return values(column)
+    texts = np.array([known.setdefault(text, text) for text in column.dictionary.to_pylist()], object)
+    return cast("NDArray[Any]", texts[np.from_dlpack(column.indices)])

@@ -76,7 +76,8 @@ class HttpClient:
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
         parts = urlsplit(url)
-        pool = self._pool(parts.scheme, parts.hostname or "")
+        bypass = not self._proxies or _is_direct(parts.hostname or "", _environment())
+        pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
         whole = {**_HEADERS, **headers}
         send = partial(pool.request, method, url, headers=whole, preload_content=False, redirect=False, retries=False)
         try:
@@ -98,22 +99,6 @@ class HttpClient:
             raise InvalidUrlError("no usable address") from None
         except HTTPError as error:
             raise _connection_error(error) from None
-
-    def connect(self, url: str) -> None:
-        """Open a connection for a later request; errors are left to that."""
-        parts = urlsplit(url)
-        if (pools := self._pool(parts.scheme, parts.hostname or "")) is self._direct:
-            with suppress(Exception):
-                pool = pools.connection_from_url(url)
-                connection = pool._get_conn()
-                try:
-                    if connection.sock is None:
-                        connection.connect()
-                finally:
-                    pool._put_conn(connection)
-
-    def _pool(self, scheme: str, host: str) -> "urllib3.PoolManager":
-        return self._proxies.get(scheme, self._direct) if self._proxies and not _is_direct(host, _environment()) else self._direct
 
     def hang_up(self) -> None:
         """End all reads of other threads, so that no thread waits for a silent server."""
@@ -211,10 +196,6 @@ class HttpFiles:
             if not is_whole and not range_.startswith(f"bytes {start}-"):
                 raise RemoteRefusedError(f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received")
             return _body(response, url, end - start, "that were requested")
-
-    def connect(self, url: str) -> None:
-        """Open a connection for a later request."""
-        _client(self.network.timeout, _environment()).connect(url)
 
     def cat_whole(self, url: str, most: int) -> bytes | None:
         """Return a whole file; None where more than `most` bytes are announced; raise RemoteRefusedError where no length is."""

@@ -57,9 +57,6 @@ class LocalPath:
             raise AudioError(f"{self}: ends before byte {stop:,}")
         return data
 
-    def connect(self) -> None:
-        """Open a connection for a later request, on the web."""
-
     def loaded(self, _most: int) -> "LocalPath":
         """Return the file, a remote one with its content if it has at most so many bytes."""
         return self

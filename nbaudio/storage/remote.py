@@ -118,10 +118,6 @@ class Remote:
         version = next((info[name] for name in _VERSIONS if info.get(name)), None)
         return FileStatus(int(info["size"]), None if version is None else str(version))
 
-    def connect(self) -> None:
-        if self._is_on_web:
-            self.located.fs.connect(self.located.path)
-
     def loaded(self, most: int) -> "Remote":
         """Return the file with its content, on the web by one request; without it if it has more than `most` bytes."""
         if not self._is_on_web:
