@@ -15,6 +15,7 @@ named. Exit code 1 where a required ratio is not reached.
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -121,7 +122,18 @@ def served(folder: Path, options: list[str] | None) -> Iterator[str]:
 def make(folder: Path, container: str, corpus: Path) -> Path:
     """The corpus in a container."""
     out = folder / container
-    if container == "litdata":
+    if container == "energon":  # adds its own files
+        shutil.copytree(corpus / "train", out)
+    elif container == "array_record":
+        from array_record.python.array_record_module import ArrayRecordWriter
+
+        out.mkdir()
+        writer = ArrayRecordWriter(str(out / "clips.array_record"), "group_size:1")
+        opened = nbaudio.open_corpus(corpus)
+        for clip in opened.stream("train", shuffle=False, give="encoded"):
+            writer.write(clip.encoded)
+        writer.close()
+    elif container == "litdata":
         from litdata import optimize
 
         ids = nbaudio.open_corpus(corpus).segments["segment_id"].to_list()

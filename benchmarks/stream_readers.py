@@ -189,6 +189,49 @@ def webdataset(source: Source) -> Iterable[Any]:
     return loaded(shuffled.map(lambda sample: decoded(sample["flac"])), source.workers)
 
 
+def torchcodec(source: Source) -> Iterable[Any]:
+    """Shards of webdataset, decoded by torchcodec."""
+    import webdataset as wds
+    from torchcodec.decoders import AudioDecoder
+
+    urls = [f"{source.where}/{file}" for file in source.files if file.endswith(".tar")]
+    shuffled = wds.WebDataset(urls, shardshuffle=100, seed=1, empty_check=False).shuffle(1000)
+    return loaded(shuffled.map(lambda sample: AudioDecoder(sample["flac"]).get_all_samples().data), source.workers)
+
+
+def energon(source: Source) -> Iterable[Any]:
+    """Megatron-Energon, which indexes the same tars."""
+    import megatron.energon as en
+    from megatron.energon.flavors.webdataset.prepare import WebdatasetPreparator
+
+    tars = [file for file in source.files if file.endswith(".tar")]
+    WebdatasetPreparator.prepare_dataset(source.folder, tars, split_parts_ratio=[("train", 1.0)], workers=source.workers)
+    (source.folder / ".nv-meta/dataset.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
+
+    @en.stateless
+    def cook(sample: dict[str, Any]) -> en.CaptioningSample:  # a class of its own, as workers pickle them
+        return en.CaptioningSample(**en.basic_sample_keys(sample), image=decoded(sample["flac"]), caption="")
+
+    class Encoder(en.DefaultTaskEncoder):
+        cookers = (en.Cooker(cook),)
+        decoder = None
+
+    yield None
+    workers = en.WorkerConfig(rank=0, world_size=1, num_workers=source.workers)
+    options = {"batch_size": None, "shuffle_buffer_size": 1000, "max_samples_per_sequence": 100, "repeat": False}
+    found = en.get_train_dataset(source.folder, worker_config=workers, task_encoder=Encoder(), **options)
+    yield from (sample.image for sample in en.get_loader(found))
+
+
+def grain(source: Source) -> Iterable[Any]:
+    """Its own container, ArrayRecord, written by itself."""
+    import grain as gr
+
+    files = gr.sources.ArrayRecordDataSource([str(path) for path in sorted(source.folder.iterdir())])
+    found = gr.MapDataset.source(files).shuffle(seed=1).map(decoded)
+    return found.to_iter_dataset(gr.ReadOptions(num_threads=source.workers, prefetch_buffer_size=64))
+
+
 def datasets(source: Source) -> Iterable[Any]:
     """Streaming parquet."""
     import datasets as hf
@@ -265,6 +308,9 @@ READERS = {
     },
     "nbaudio, torch DataLoader": Reader(("torch.utils.data", *OURS), "webdataset", adapter),
     "webdataset": Reader(("webdataset", "torch.utils.data"), "webdataset", webdataset),
+    "webdataset, torchcodec": Reader(("webdataset", "torchcodec", "torch.utils.data"), "webdataset", torchcodec, ("local",)),
+    "Megatron-Energon": Reader(("megatron.energon", "soundfile"), "energon", energon, ("local",)),
+    "Grain, ArrayRecord": Reader(("grain", "soundfile"), "array_record", grain, ("local",)),
     "datasets, parquet": Reader(("datasets", "torch.utils.data"), "parquet", datasets),
     "lhotse Shar": Reader(("lhotse", "torch.utils.data"), "lhotse", lhotse),
     "MDS": Reader(("streaming",), "mds", streaming, ("local",)),
