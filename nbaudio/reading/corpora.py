@@ -197,7 +197,9 @@ class Corpus:
         part = {"rank": rank, "world_size": world_size, "worker": worker, "num_workers": num_workers}
         share = Partition(**{name: _whole(name, value) for name, value in part.items()})
         threads = min(4, os.cpu_count() or 1) if threads is None else _whole("threads", threads, least=1)
-        return Stream(self._clips(clips, give, _STREAM_REQUESTS), order, share, threads=threads)
+        # Of files of one clip each, requests are as small as those of single clips.
+        in_flight = _CLIP_REQUESTS if self.info["parameters"]["container"] == "files" else _STREAM_REQUESTS
+        return Stream(self._clips(clips, give, in_flight), order, share, threads=threads)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
