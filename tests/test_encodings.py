@@ -1,15 +1,18 @@
 """Lossy clips: exact lengths, no delay, the same bytes everywhere."""
 
 import hashlib
+import io
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import soundfile as sf
 from conftest import sweeps
 
 from nbaudio.audio import ENCODERS, decode_clip, encode_clip
-from nbaudio.core.errors import InputError
+from nbaudio.core.errors import AudioError, InputError
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
@@ -66,3 +69,33 @@ def test_a_rate_that_an_encoding_has_not_is_refused_before_anything_is_cut(make_
         with pytest.raises(InputError, match=rf"{encoding} has no rate of {rate} Hz; it has 8000"):
             materialize(workspace, out=tmp_path / "c", encoding=encoding, rate=rate, show_progress=False)
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("container", ["FLAC", "WAV"])
+@pytest.mark.parametrize("subtype", ["PCM_S8", "PCM_16", "PCM_24"])
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 44100, 48000])
+def test_lossless_clips_decode_as_libsndfile_decodes_them(container, subtype, channels, rate):
+    samples = np.random.default_rng(rate).integers(-32768, 32768, (5001, channels), dtype=np.int16)
+    file = io.BytesIO()
+    sf.write(file, samples, rate, format=container, subtype="PCM_U8" if (container, subtype) == ("WAV", "PCM_S8") else subtype)
+    file.seek(0)
+    wanted = sf.read(file, dtype="int16")[0]
+    for data in (file.getvalue(), memoryview(file.getvalue())):
+        found, own_rate = decode_clip(data)
+        np.testing.assert_array_equal(found, wanted)
+        assert (own_rate, found.dtype, found.flags.writeable) == (rate, np.int16, True)
+
+
+@pytest.mark.parametrize("encoding", ["flac", "wav"])
+def test_a_lossless_clip_that_is_cut_off_is_no_clip_or_a_shorter_one(encoding):
+    data = encode_clip(speech(20_000, 16000), 16000, encoding)
+    for length in (3, 30, 41, 43, len(data) // 2, len(data) - 1):
+        try:
+            assert len(decode_clip(data[:length])[0]) < 20_000
+        except AudioError as error:
+            assert f"an encoded clip of {length} bytes cannot be decoded" in str(error)  # noqa: PT017
+    claims = bytearray(data)
+    claims[21:26] = b"\xff" * 5  # of FLAC: as many samples as a header can claim
+    with pytest.raises(AudioError, match="cannot be decoded") if encoding == "flac" else nullcontext():
+        decode_clip(claims if encoding == "flac" else data)

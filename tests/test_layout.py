@@ -163,7 +163,7 @@ OPEN_PARQUET = {
     *(
         "nbaudio.core.tables",
         "nbaudio.formats.source_columns",
-        "nbaudio.reading.corpora",
+        "nbaudio.reading.table",
         "nbaudio.runs.demo",
         "nbaudio.selection.given_splits",
         "nbaudio.ui.views",

@@ -169,29 +169,31 @@ import os, sys
 from nbaudio import open_corpus
 from nbaudio.core.errors import InputError
 opened = open_corpus(sys.argv[1])
+if sys.argv[2] == "polars":
+    opened.segments
 child = os.fork()
 if not child:
     try:
-        open_corpus(sys.argv[1])
+        print(len(opened.shards), flush=True)
     except InputError as error:
         print(error, flush=True)
-    try:
-        opened.shards
-    except InputError as error:
-        print(error, flush=True)
-    stream = opened.stream("train")
-    stream.load_state_dict(stream.state_dict())
-    os._exit(len(list(stream)))
+    stream = open_corpus(sys.argv[1]).stream("train")
+    stream.load_state_dict(opened.stream("train").state_dict())
+    seen = [clip.metadata["split"] for clip in stream]
+    assert opened.read("c-5.5").metadata == opened.read_many(["c-5.5"])[0].metadata
+    os._exit(len(seen))
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked unless it is asked for")
-def test_a_fork_that_could_not_read_tables_says_so_and_reads_on(corpus):
-    done = subprocess.run([sys.executable, "-c", FORKED, corpus], capture_output=True, text=True, timeout=120, check=True)
-    lines = done.stdout.splitlines()
-    assert [line.partition("; open the corpus before the fork")[1] != "" for line in lines] == [True, True, False]
-    assert lines[-1] == "96"
+@pytest.mark.parametrize("before", ["nothing", "polars"])
+def test_a_fork_opens_and_reads_on_and_says_which_tables_it_cannot_read(corpus, before):
+    command = [sys.executable, "-c", FORKED, corpus, before]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    shards, clips = done.stdout.splitlines()
+    assert ("; open the corpus before the fork" in shards) == (before == "polars")
+    assert clips == "96"
 
 
 # --- order
@@ -405,7 +407,47 @@ def test_leaving_early_fetches_little_more(corpus):
         assert web.sent < opened.segments["length"].sum() / 2
 
 
+def test_the_order_of_the_file_of_the_table_does_not_matter(corpus, tmp_path):
+    convert(corpus, container="webdataset", out=tmp_path / "c", shard_size="60kB", **QUIET)
+    whole = open_corpus(tmp_path / "c")
+    table = whole.segments
+    streams = [ids(whole.stream("train", seed=4, **options)) for options in ({}, {"batch_s": 3.0}, {"consecutive": 3})]
+    state = whole.stream("train").state_dict()
+    for size in (7, 1000):
+        table.sample(fraction=1.0, shuffle=True, seed=1).write_parquet(tmp_path / "c/segments.parquet", row_group_size=size)
+        again = pickle.loads(pickle.dumps(open_corpus(tmp_path / "c")))  # noqa: S301
+        assert again.segments.equals(table)
+        assert again.splits == whole.splits
+        assert [
+            ids(again.stream("train", seed=4, **options)) for options in ({}, {"batch_s": 3.0}, {"consecutive": 3})
+        ] == streams
+        stream = again.stream("train")
+        stream.load_state_dict(state)
+        rows = {row["segment_id"]: row for row in table.iter_rows(named=True)}
+        assert all(clip.metadata == rows[clip.segment_id] for clip in stream)
+
+
+def test_a_shard_that_is_cut_off_is_an_error_with_its_name(corpus, tmp_path):
+    convert(corpus, container="webdataset", out=tmp_path / "c", shard_size="60kB", **QUIET)
+    opened = open_corpus(tmp_path / "c")
+    last = opened.rows("train").row(-1, named=True)
+    with (tmp_path / "c" / last["shard"]).open("r+b") as file:
+        file.truncate(last["offset"] + 10)
+    with pytest.raises(AudioError, match=rf"{last['shard']}: ends before byte {last['offset'] + last['length']:,}"):
+        list(opened.stream("train"))
+    with pytest.raises(AudioError, match="ends before byte"):
+        opened.read(last["segment_id"])
+
+
 # --- elsewhere
+
+
+def test_opening_takes_one_request_for_each_of_two_files(corpus):
+    with serving(corpus) as web:
+        open_corpus(web.url)
+        assert web.asked == {("GET", "corpus.json"): 1, ("GET", "segments.parquet"): 1}
+        web.busy["segments.parquet"] = 1
+        assert open_corpus(web.url).splits == {"train": 96, "dev": 1}
 
 
 @pytest.fixture

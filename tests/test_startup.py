@@ -63,6 +63,21 @@ def test_exported_names_are_there_whatever_was_imported_before() -> None:
     assert "nbaudio" in imported(EXPORTS)
 
 
+STREAM = """
+import sys
+import nbaudio
+corpus = nbaudio.open_corpus(sys.argv[1])
+clips = list(corpus.stream("train"))
+assert corpus.read(clips[0].segment_id).metadata == clips[0].metadata
+"""
+
+
+def test_streams_import_no_more_than_they_use(make_workspace, tmp_path: Path) -> None:
+    workspace = make_workspace({"a.flac": (30.0, 16000)})
+    nbaudio.materialize(workspace, out=tmp_path / "corpus", jobs=1, engine="threading", show_progress=False)
+    assert imported(STREAM, str(tmp_path / "corpus")) & {*HEAVY, "urllib3", "fsspec"} == {"numpy", "pyarrow"}
+
+
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="module 'nbaudio' has no attribute 'materialise'"):
         nbaudio.materialise  # noqa: B018

@@ -20,8 +20,9 @@ from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training, is_split_name
 from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import is_withdrawn
-from nbaudio.corpus.containers.base import Shard, check_locations
+from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
+from nbaudio.corpus.locations import check_locations
 from nbaudio.corpus.partitions import Buckets
 from nbaudio.corpus.plan import KEPT, ShardLimits, ShardPlan
 from nbaudio.corpus.shards import CLIP_FACTS, LOCATION, write_record
@@ -119,7 +120,7 @@ class Base:
         """Yield clips in order: `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of the shard."""
         listed = [shard["name"] for shard in self.info["shards"]]
         for clips in parquet_slices(self.table, (*_NAMES, "window"), start=start, stop=stop):
-            check_locations(self.folder, clips)
+            check_locations(self.folder, clips.to_arrow())
             for split, shard in clips.select("split", "shard").unique().iter_rows():
                 if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
                     where = f"shard {shard!r} of split {split!r}"

@@ -21,7 +21,7 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip_queries
 from nbaudio.core.progress import progress_note
 from nbaudio.core.threads import ordered_map
-from nbaudio.corpus.containers.base import verified_clip
+from nbaudio.corpus.locations import verified_clip
 from nbaudio.corpus.plan import ClipFormat, CutTask, Source, cut_task
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, LocationLike, location
@@ -257,7 +257,7 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
         clip = verified_clip(data, sha256)
         if clip is None:
             raise PackDamagedError(pack)
-        yield clip
+        yield bytes(clip)
 
 
 def _read(place: tuple[str, int, int]) -> bytes:

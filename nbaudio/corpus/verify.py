@@ -21,8 +21,9 @@ from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import NO_AMOUNTS, amounts_by_split, num_rows, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.card import CARD
-from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
+from nbaudio.corpus.containers.base import clips_in
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, TABLES, read_corpus_info
+from nbaudio.corpus.locations import check_locations, verified_clip
 from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets, write_parts
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
@@ -136,7 +137,7 @@ def _check_lists(folder: Folder, info: dict[str, Any], segments: Path) -> tuple[
     others = {name for name in folder.names() if name not in known and not name.startswith((".work/", ".gitattributes"))}
     runs = [pl.DataFrame(schema={"name": pl.String, "clips": pl.UInt32, "start": pl.UInt32, "stop": pl.UInt32})]
     for part in parquet_slices(segments, _LOCATION):
-        check_locations(folder, part)
+        check_locations(folder, part.to_arrow())
         others.difference_update(part["shard"].unique())
         name = pl.when(pl.col("shard").is_in(names)).then("shard").otherwise(pl.col("shard").str.extract("^([^/]+/[^/]+)/"))
         own = part.select(name=name).with_row_index("row", offset=row)

@@ -1,31 +1,36 @@
 """Clips of a corpus: where their bytes are, how they are requested and decoded; and one clip cut from a workspace."""
 
+import os
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
+from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.audio import encoder, read_clip
-from nbaudio.core import tables
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import AudioError, InputError, get_by_name
-from nbaudio.corpus.containers.base import verified_clip
+from nbaudio.corpus.locations import verified_clip
 from nbaudio.reading.order import IntArray
-from nbaudio.storage.workspace import Workspace
+from nbaudio.reading.table import Rows
+from nbaudio.storage.folders import Folder
 
 if TYPE_CHECKING:
     from nbaudio.audio.pydub_bridge import PlayableSegment
+    from nbaudio.storage.workspace import Workspace
 
 _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"})
 
 _MAX_GAP = 8 << 10  # bytes between clips that one request joins
-_MAX_REQUEST = 4 << 20
+_MAX_REQUEST = 5 << 18
+_OPEN_FILES = 16  # shards that a thread keeps open
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +80,8 @@ class Clip:
         Raises:
             InputError: another suffix, a rate that the format does not support, or the clip was read as levels or encoded bytes.
         """
+        from nbaudio.audio import encoder
+
         target = Path(path)
         form = encoder(get_by_name(_ENCODINGS, target.suffix.lower(), "suffix"))
         form.check_rate(self.sampling_rate)
@@ -103,47 +110,114 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class ClipReader:
-    """Reader of the clips in `frame`, rows of `Corpus.segments`."""
+    """Reader of the clips in `rows`; on this machine, threads that decode read the files of `folder` themselves."""
 
-    frame: pl.DataFrame
+    rows: Rows
+    folder: Folder
     read: Callable[[str, int, int], bytes]  # the bytes [start, stop) of a shard
-    decode: Callable[[bytes], NDArray[Any]] | None  # None leaves clips encoded
+    decode: Callable[[bytes | memoryview], NDArray[Any]] | None  # None leaves clips encoded
     in_flight: int  # concurrent requests
     read_uncached: Callable[[str, int, int], bytes]  # past the cache, for bytes that turned out to be wrong
 
     def requests(self, clips: IntArray) -> list[Request]:
         """Return the requests for these clips, in the order of first need; neighbors share one."""
         needed = {clip: place for place, clip in enumerate(clips.tolist())}
-        _, shards, starts, lengths, *_ = self._columns
+        numbers = np.sort(clips)
+        columns = (self.rows[name][numbers].tolist() for name in ("shard", "offset", "length"))
         found: list[Request] = []
-        for number in np.sort(clips).tolist():
-            shard, start = shards[number], starts[number]
-            stop = start + lengths[number]
-            last = found[-1] if found else None
+        for number, shard, start, length in zip(numbers.tolist(), *columns, strict=True):
+            stop, last = start + length, found[-1] if found else None
             if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= _MAX_REQUEST:
                 last.clips.append((number, start - last.start, stop - last.start))
                 found[-1] = last._replace(stop=max(stop, last.stop))
             else:
-                found.append(Request(shard, start, stop, [(number, 0, stop - start)]))
+                found.append(Request(shard, start, stop, [(number, 0, length)]))
         return sorted(found, key=lambda request: min(needed[clip] for clip, _, _ in request.clips))
 
-    def decoded(self, number: int, data: memoryview) -> Clip:
+    def decoded(self, number: int, data: bytes | memoryview) -> Clip:
         """Decode a clip from its bytes, which are read again where their checksum is wrong; raise AudioError if it still is."""
-        segment_id, shard, start, length, sha256, rate = (column[number] for column in self._columns)
-        encoded = verified_clip(bytes(data), sha256) or verified_clip(self.read_uncached(shard, start, start + length), sha256)
+        place = self.rows.numbers[number]
+        segment_id, sha256, rate = self.rows.table.facts(place)
+        encoded = verified_clip(memoryview(data), sha256) or verified_clip(self._read_again(number), sha256)
         if encoded is None:
-            raise AudioError(f"{shard}: clip {segment_id!r} is damaged; 'nbaudio verify' lists all damage")
-        frame = self.frame
+            raise AudioError(f"{self.rows['shard'][number]}: clip {segment_id!r} is damaged; 'nbaudio verify' lists all damage")
         samples = self.decode(encoded) if self.decode else None
-        return Clip(segment_id, samples, rate, None if self.decode else encoded, lambda: frame.row(number, named=True))
+        return Clip(segment_id, samples, rate, None if self.decode else bytes(encoded), partial(self.rows.table.row, place))
 
-    @cached_property
-    def _columns(self) -> list[list[Any]]:
-        names = ("segment_id", "shard", "offset", "length", "audio_sha256", "sampling_rate")
-        return [self.frame[name].to_list() for name in names]
+    def _read_again(self, number: int) -> bytes:
+        shard, start, length = (self.rows[name][number] for name in ("shard", "offset", "length"))
+        return self.read_uncached(shard, int(start), int(start + length))
 
 
-def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None = 16000, channel: str = "mix") -> Clip:
+class ClipRequests(ExitStack):
+    """Requests of a reader in this process; the context closes its files."""
+
+    def __init__(self, reader: ClipReader) -> None:
+        super().__init__()
+        self._reader, self._fetchers = reader, ThreadPoolExecutor(reader.in_flight)
+        self._shards = None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
+
+    def parts(self, clips: IntArray) -> dict[int, Callable[[], bytes | memoryview]]:
+        """Request clips in the order of need; return for each what waits for its bytes, which the same thread may overwrite."""
+        found: dict[int, Callable[[], bytes | memoryview]] = {}
+        for request in self._reader.requests(clips):
+            shard, first, stop, clips_in = request
+            if self._shards is None:
+                future = self._fetchers.submit(self._reader.read, shard, first, stop)
+                found |= {clip: partial(_part, future, start, end) for clip, start, end in clips_in}
+            else:
+                if len(clips_in) > 1:
+                    self._shards.expect(shard, first, stop)
+                found |= {clip: partial(self._shards.read, shard, first + start, first + end) for clip, start, end in clips_in}
+        return found
+
+    def cancel(self) -> None:
+        """Cancel what has not begun, and wait for the rest."""
+        self._fetchers.shutdown(cancel_futures=True)
+
+
+def _part(future: Future[bytes], start: int, end: int) -> memoryview:
+    return memoryview(future.result())[start:end]
+
+
+def _close(files: dict[str, FileIO]) -> None:
+    for file in files.values():
+        file.close()
+
+
+class _LocalShards(threading.local):
+    """Shards on this machine; each thread has a buffer and few open files of its own, which are closed with `owner`."""
+
+    def __init__(self, folder: Folder, owner: ExitStack) -> None:
+        self._folder, self._buffer, self._files = folder, bytearray(), dict[str, FileIO]()
+        owner.callback(_close, self._files)
+
+    def read(self, shard: str, start: int, stop: int) -> memoryview:
+        """Return the bytes [start, stop), until this thread reads again."""
+        if len(self._buffer) < stop - start:
+            self._buffer = bytearray(stop - start)
+        data = memoryview(self._buffer)[: stop - start]
+        file = self._open(shard)
+        file.seek(start)
+        if file.readinto(data) != len(data):
+            raise AudioError(f"{file.name!s}: ends before byte {stop:,}")
+        return data
+
+    def expect(self, shard: str, start: int, stop: int) -> None:
+        """Let the system read ahead, where it can."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._open(shard).fileno(), start, stop - start, os.POSIX_FADV_WILLNEED)
+
+    def _open(self, shard: str) -> FileIO:
+        if shard not in self._files:
+            with self._folder.local(shard) as path:
+                self._files[shard] = FileIO(str(path))
+            if len(self._files) > _OPEN_FILES:
+                self._files.pop(next(iter(self._files))).close()
+        return self._files[shard]
+
+
+def clip(workspace: "str | Path | Workspace", segment_id: str, *, rate: int | None = 16000, channel: str = "mix") -> Clip:
     """Cut the clip of a segment, with the samples that `materialize` cuts for the same rate and channel.
 
     Args:
@@ -160,7 +234,8 @@ def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None
         AudioError: its recording is missing or cannot be decoded, or its times are not inside the recording.
 
     Examples:
-        >>> import numpy as np, soundfile, tempfile
+        >>> import numpy as np, polars as pl, soundfile, tempfile
+        >>> from nbaudio.storage.workspace import Workspace
         >>> folder = Path(tempfile.mkdtemp())
         >>> soundfile.write(folder / "a.wav", np.zeros(48000), 48000)
         >>> workspace = Workspace.create(folder / "w", source="asr.json", audio=str(folder))
@@ -170,6 +245,12 @@ def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None
         >>> clip(workspace, "s").samples.shape
         (8000,)
     """
+    import polars as pl  # imported on demand: reading a corpus does without
+
+    from nbaudio.audio import read_clip
+    from nbaudio.core import tables
+    from nbaudio.storage.workspace import Workspace
+
     workspace = Workspace.open(workspace)
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int) or rate < 1):
         raise InputError(f"rate={rate!r}: must be a whole number of Hz, 1 or more, or None")

@@ -2,41 +2,37 @@
 
 import operator
 import os
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.audio import decode_clip, decode_levels
+from nbaudio.audio.encoding import decode_clip, decode_levels
 from nbaudio.audio.quantization import QUANTIZATIONS
-from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.core.input_guards import parse_size
-from nbaudio.core.tables import read_parquet
-from nbaudio.corpus.containers.base import check_locations
 from nbaudio.corpus.layout import read_corpus_info
-from nbaudio.reading.clips import Clip, ClipReader, Request
+from nbaudio.reading.clips import Clip, ClipReader, ClipRequests
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Partition
 from nbaudio.reading.streams import Stream
+from nbaudio.reading.table import TABLE, ClipTable, Rows
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.folders import Folder, folder_at
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
-TABLE = "segments.parquet"  # table of all clips in a corpus
+    from nbaudio.core.dataframes import Ids
 
 Give = Literal["samples", "levels", "encoded"]
 
-_STREAM_REQUESTS, _CLIP_REQUESTS = 4, 64  # concurrent requests: of a stream, whose requests are large, and of clips by id
+_STREAM_REQUESTS, _CLIP_REQUESTS = 8, 64  # concurrent requests: of a stream, whose requests are large, and of clips by id
 _PIECE_BYTES = 1 << 20  # size of a file in the cache
 
 
@@ -45,19 +41,28 @@ class Corpus:
     """An open corpus, as returned by `open_corpus`; it can be pickled, and used after a fork, as it keeps no files open.
 
     Attributes:
-        segments: one row per clip: its metadata, and `shard`, `offset` and `length` (bytes), by which the rows are sorted.
+        table: the places of all clips; further columns are read when they are needed.
         info: the content of its corpus.json, with the parameters with which it was made, such as ``encoding`` and ``rate``.
         cache: of fetched parts of its shards; None for no cache.
     """
 
     folder: Folder
-    segments: pl.DataFrame
+    table: ClipTable
     info: dict[str, Any]
     cache: Cache | None = None
 
     def __repr__(self) -> str:
         clips = ", ".join(f"{split}: {count:,}" for split, count in self.splits.items())
         return f"Corpus({str(self.folder)!r}, {clips or 'empty'})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Corpus, (self.folder, self.table, self.info, self.cache)
+
+    @cached_property
+    def segments(self) -> "pl.DataFrame":
+        """One row per clip: its metadata, and `shard`, `offset` and `length` (bytes), by which the rows are sorted."""
+        _check_not_forked("Corpus.segments")
+        return self.table.frame()
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -66,32 +71,31 @@ class Corpus:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return `segments` as a pandas frame."""
-        _check_not_forked("Corpus.to_pandas")
         return self.segments.to_pandas()
 
     @property
-    def shards(self) -> pl.DataFrame:
+    def shards(self) -> "pl.DataFrame":
         """`name`, `split`, `segments`, `bytes` and `sha256` of each shard."""
+        import polars as pl
+
         _check_not_forked("Corpus.shards")
         return pl.DataFrame(self.info["shards"]).select("name", "split", "segments", "bytes", "sha256")
 
     @property
     def splits(self) -> dict[str, int]:
         """Clips of each split."""
-        return dict(Counter(self.segments["split"]).most_common())
+        return {name: len(rows) for name, rows in sorted(self.table.splits.items(), key=lambda item: -len(item[1]))}
 
-    def rows(self, split: str) -> pl.DataFrame:
+    def rows(self, split: str) -> "pl.DataFrame":
         """Return the rows of a split; raise InputError where there is no such split."""
-        if split not in self.splits:
-            raise InputError(f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}")
-        # The rows of a split are contiguous, in its own shards. Most operations of polars, such as filter, hang after a fork.
-        return self.segments.slice(self.segments["split"].to_list().index(split), self.splits[split])
+        numbers = self._rows(split).numbers
+        return self.segments.slice(numbers.start, len(numbers))
 
     def read(self, segment_id: str, *, give: Give = "samples") -> Clip:
         """Read one clip by its id, as `read_many` does; of a remote corpus nothing else is fetched."""
         return self.read_many([segment_id], give=give)[0]
 
-    def read_many(self, segment_ids: Ids, *, give: Give = "samples") -> list[Clip]:
+    def read_many(self, segment_ids: "Ids", *, give: Give = "samples") -> list[Clip]:
         """Read clips by their ids, in that order, with concurrent requests.
 
         Args:
@@ -102,19 +106,23 @@ class Corpus:
             InputError: one is not in the corpus.
             AudioError: bytes cannot be read, or are damaged.
         """
-        wanted = as_ids(segment_ids)
+        if isinstance(segment_ids, list):
+            wanted = segment_ids
+        else:
+            from nbaudio.core.dataframes import as_ids  # imports polars
+
+            wanted = as_ids(segment_ids)
         if unknown := [segment_id for segment_id in wanted if segment_id not in self._numbers]:
             raise InputError(f"{self.folder}: no clip {unknown[0]!r} in its {TABLE}")
-        clips = self._clips(self.segments, give, _CLIP_REQUESTS)
         numbers = [self._numbers[segment_id] for segment_id in wanted]
-        requests = clips.requests(np.array(sorted({*numbers}), dtype=np.int64))
-
-        def read(request: Request) -> list[tuple[int, Clip]]:
-            data = memoryview(clips.read(request.shard, request.start, request.stop))
-            return [(number, clips.decoded(number, data[start:end])) for number, start, end in request.clips]
-
-        with ThreadPoolExecutor(max(1, min(clips.in_flight, len(requests)))) as pool:
-            found = dict(chain.from_iterable(pool.map(read, requests)))
+        clips = self._clips(Rows(self.table, range(len(self.table))), give, min(_CLIP_REQUESTS, max(1, len(numbers))))
+        with ClipRequests(clips) as requests, ThreadPoolExecutor(os.cpu_count() or 1) as decoders:
+            try:
+                parts = requests.parts(np.array(sorted({*numbers}), dtype=np.int64))
+                decoded = decoders.map(lambda number: clips.decoded(number, parts[number]()), parts)
+                found = dict(zip(parts, decoded, strict=True))
+            finally:
+                requests.cancel()
         return [found[number] for number in numbers]
 
     def stream(
@@ -164,7 +172,7 @@ class Corpus:
         Raises:
             InputError: there is no such split, or a number is out of range.
         """
-        clips = self.rows(split)
+        clips = self._rows(split)
         if consecutive > 1 and batch_s is not None:
             raise InputError("give consecutive or batch_s, not both")
         if batch_s is not None and not batch_s >= 1:
@@ -189,13 +197,20 @@ class Corpus:
         part = {"rank": rank, "world_size": world_size, "worker": worker, "num_workers": num_workers}
         share = Partition(**{name: _whole(name, value) for name, value in part.items()})
         threads = min(4, os.cpu_count() or 1) if threads is None else _whole("threads", threads, least=1)
-        return Stream(self._clips(clips, give, _STREAM_REQUESTS), order, share, threads=threads)
+        # Of files of one clip each, requests are as small as those of single clips.
+        in_flight = _CLIP_REQUESTS if self.info["parameters"]["container"] == "files" else _STREAM_REQUESTS
+        return Stream(self._clips(clips, give, in_flight), order, share, threads=threads)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {segment_id: number for number, segment_id in enumerate(self.segments["segment_id"])}
+        return {segment_id: number for number, segment_id in enumerate(self.table["segment_id"])}
 
-    def _clips(self, frame: pl.DataFrame, give: Give, in_flight: int) -> ClipReader:
+    def _rows(self, split: str) -> Rows:
+        if split not in self.table.splits:
+            raise InputError(f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}")
+        return Rows(self.table, self.table.splits[split])
+
+    def _clips(self, rows: Rows, give: Give, in_flight: int) -> ClipReader:
         encoding = self.info["parameters"]["encoding"]
         ways: dict[str, Any] = {"samples": partial(_samples, encoding=encoding), "levels": decode_levels, "encoded": None}
         decode = get_by_name(ways, give, "way to give clips")
@@ -203,7 +218,7 @@ class Corpus:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = self.folder.place.local is not None
         read = self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
-        return ClipReader(frame, read, decode, os.cpu_count() or 1 if local else in_flight, self._read_uncached)
+        return ClipReader(rows, self.folder, read, decode, in_flight, self._read_uncached)
 
     def _read_uncached(self, name: str, start: int, stop: int) -> bytes:
         """Read the bytes [start, stop) of a file past the cache, which forgets them."""
@@ -249,26 +264,20 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         cache_limit: its size in bytes, or a text such as ``"20GB"``; the least recently used files are evicted.
 
     Raises:
-        InputError: there is no corpus, its tables are implausible, or this process is a fork that cannot read tables.
+        InputError: there is no corpus, or its tables are implausible.
 
     Examples:
         >>> open_corpus("no such folder")
         Traceback (most recent call last):
         nbaudio.core.errors.InputError: .../no such folder/segments.parquet: ...
     """
-    _check_not_forked(f"open_corpus({str(where)!r})")
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # concurrently: from a URL each takes several round trips
         pending = pool.submit(read_corpus_info, folder)
-        try:
-            with folder.local(TABLE) as path:
-                table = read_parquet(path)
-        except InputError as error:
-            raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error
+        table = ClipTable(folder)
         info = pending.result()
-    check_locations(folder, table)
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))
-    return Corpus(folder, table.sort("shard", "offset", "segment_id"), info, kept)
+    return Corpus(folder, table, info, kept)
 
 
 def _whole(name: str, value: Any, *, least: int | None = None) -> int:
@@ -282,7 +291,7 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
     return number
 
 
-def _samples(data: bytes, *, encoding: str) -> NDArray[np.int16]:
+def _samples(data: bytes | memoryview, *, encoding: str) -> NDArray[np.int16]:
     return decode_clip(data, encoding)[0]
 
 

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
@@ -26,6 +25,7 @@ RUN = 16  # neighbors that are drawn together
 BUFFER = 24 << 20  # bytes of encoded audio that a consumer shuffles at once
 # The first block is small, so that the first clip comes soon; each block is twice as large as the one before.
 _FIRST_BLOCK = 1 << 20
+_HASHED_ROWS = 1 << 16  # rows whose texts are in memory at once
 
 
 class Partition(NamedTuple):
@@ -99,7 +99,7 @@ class Groups:
 class Epoch:
     """An epoch of a split: all that its order depends on, with the parameters of `Corpus.stream`."""
 
-    index: pl.DataFrame  # the rows of the split's clips, in the order of the corpus
+    index: Any  # columns of the split's clips by name, in the order of the corpus: a data frame, or rows of the corpus
     seed: int = 0
     epoch: int = 0
     shuffle: bool = True
@@ -126,9 +126,12 @@ class Epoch:
         """Hash of the positions of all clips, on which the order depends."""
         found = hashlib.blake2b(digest_size=8)
         for name in ("shard", "recording_id"):
-            found.update("\n".join(map(str, self.index[name].to_list())).encode("utf8", "surrogatepass"))
+            values = self._column(name)
+            for start in range(0, len(values), _HASHED_ROWS):
+                text = "\n".join(map(str, values[start : start + _HASHED_ROWS].tolist()))
+                found.update(f"{chr(10) if start else ''}{text}".encode("utf8", "surrogatepass"))
         for name in ("offset", "length", "start_sample"):
-            found.update(self.index[name].to_numpy().tobytes())
+            found.update(self._column(name).tobytes())
         return found.hexdigest()
 
     @cached_property
@@ -149,7 +152,7 @@ class Epoch:
     def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
         """Return a consumer's share of the steps that are left, and the edges of its blocks among them."""
         own = left[share.of(len(left), pad=self.pad)]
-        edges = [0, *_blocks(own.sums(self.index["length"].to_numpy()), self.buffer, self._pools[own.first])]
+        edges = [0, *_blocks(own.sums(self._column("length")), self.buffer, self._pools[own.first])]
         if self.shuffle and len(own):
             first = own.first
             own = own[np.concatenate([start + self._order(first[start:end], "block") for start, end in pairwise(edges)])]
@@ -169,7 +172,8 @@ class Epoch:
         numbers = np.arange(len(self.index))
         if not self.shuffle:
             return numbers
-        shards = self.index["shard"].rle_id().to_numpy().astype(np.int64)
+        shard = self._column("shard")
+        shards = np.cumsum(np.append(False, shard[1:] != shard[:-1]))[: len(shard)]
         places = numbers - np.searchsorted(shards, shards)
         return self._order(np.cumsum(places % self.run == 0), "run")
 
@@ -178,13 +182,13 @@ class Epoch:
         """For each clip, the part of the epoch from which its batch is made, so that what is close is read together."""
         pools = np.zeros(len(self.index), np.int64)
         if self.batch_s is not None:
-            ends = _blocks(self.index["length"].to_numpy()[self._drawn], self.buffer, pools)
+            ends = _blocks(self._column("length")[self._drawn], self.buffer, pools)
             pools[self._drawn] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         return pools
 
     def _batches(self, clips: IntArray, most: float) -> tuple[IntArray, IntArray]:
         """Return the clips by duration, and the first of each batch: clips times the longest is at most `most`, or one clip."""
-        durations = self.index["duration_s"].to_numpy()[clips]
+        durations = self._column("duration_s")[clips]
         by_length = np.argsort(durations, kind="stable")
         firsts, count = [0], 0
         for place, duration in enumerate(durations[by_length].tolist()):
@@ -193,6 +197,9 @@ class Epoch:
                 count = 0
             count += 1
         return clips[by_length], np.array(firsts)
+
+    def _column(self, name: str) -> NDArray[Any]:
+        return np.asarray(self.index[name])
 
     def _order(self, numbers: IntArray, purpose: str) -> IntArray:
         """Return the order of numbers by their hashes: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
@@ -205,10 +212,10 @@ class Epoch:
             return np.argsort(z ^ (z >> np.uint64(31)), kind="stable")
 
 
-def _windows(index: pl.DataFrame, size: int, step: int) -> Groups:
+def _windows(index: Any, size: int, step: int) -> Groups:
     """Return `size` consecutive clips of each recording from every `step`-th on, up to its end, where there may be fewer."""
-    _, codes = np.unique(index["recording_id"].to_numpy(), return_inverse=True)
-    ordered = np.lexsort((index["start_sample"].to_numpy(), codes))
+    _, codes = np.unique(np.asarray(index["recording_id"]), return_inverse=True)
+    ordered = np.lexsort((np.asarray(index["start_sample"]), codes))
     recordings = codes[ordered]
     places = np.arange(len(recordings)) - np.searchsorted(recordings, recordings)
     left = np.bincount(recordings)[recordings] - places

@@ -1,8 +1,7 @@
 """Stream clips, read one block ahead and decoded by threads of this process; two blocks and a few clips bound the memory."""
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -10,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from nbaudio.core import allocator
 from nbaudio.core.errors import InputError
 from nbaudio.core.threads import ordered_map
-from nbaudio.reading.clips import Clip, ClipReader
+from nbaudio.reading.clips import Clip, ClipReader, ClipRequests
 from nbaudio.reading.order import Epoch, Groups, Partition
 
 _AT_ONCE = 8  # clips per decoding task
 
 _Level = list[tuple[Partition, int]]
-# Clips to decode: number, the bytes that include it, and where it begins and ends there.
-_Task = list[tuple[int, Future[bytes], int, int]]
+# Clips to decode: their numbers, and what waits for their bytes.
+_Task = list[tuple[int, Callable[[], bytes | memoryview]]]
 
 
 class Stream:
@@ -39,11 +39,11 @@ class Stream:
         return len(self._steps) - self._taken
 
     def __iter__(self) -> Iterator[Any]:
-        fetchers = ThreadPoolExecutor(self.clips.in_flight)
-        decoded = ordered_map(self._decode, self._tasks(fetchers), jobs=self.threads)
-        with closing(decoded), ExitStack() as cleanup:
+        allocator.reuse_memory()
+        with ClipRequests(self.clips) as requests, ExitStack() as cleanup:
+            decoded = cleanup.enter_context(closing(ordered_map(self._decode, self._tasks(requests), jobs=self.threads)))
             # Requests are canceled first, as decoding tasks wait for them.
-            cleanup.callback(fetchers.shutdown, cancel_futures=True)
+            cleanup.callback(requests.cancel)
             ahead = chain.from_iterable(decoded)
             for block in self._blocks():
                 # A clip is decoded once per block, and kept until the last step that has it.
@@ -109,7 +109,7 @@ class Stream:
     @property
     def padding(self) -> float:
         """Share of padding in all batches, each padded to its longest clip: 0 to 1, known before anything is read."""
-        durations = self.epoch.index["duration_s"].to_numpy()
+        durations = np.asarray(self.epoch.index["duration_s"])
         real = padded = 0.0
         for step in self._steps:
             real += float(durations[step].sum())
@@ -126,28 +126,21 @@ class Stream:
         edges = [max(edge, self._taken) for edge in self._edges.tolist()]
         return [self._steps[start:end] for start, end in pairwise(edges) if end > start]
 
-    def _tasks(self, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
+    def _tasks(self, requests: ClipRequests) -> Iterator[_Task]:
         """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
         tasks: deque[_Task] = deque()
         for block in self._blocks():
             of_block_before = len(tasks)
-            tasks += self._request(block, fetchers)
+            needed = list(dict.fromkeys(block.members.tolist()))
+            parts = requests.parts(np.array(needed))
+            tasks += ([(clip, parts.pop(clip)) for clip in needed[at : at + _AT_ONCE]] for at in range(0, len(needed), _AT_ONCE))
             for _ in range(of_block_before):
                 yield tasks.popleft()
         while tasks:
             yield tasks.popleft()
 
-    def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
-        """Request the audio of some steps, in the order of need; return the tasks that decode it."""
-        where: dict[int, tuple[int, Future[bytes], int, int]] = {}
-        needed = list(dict.fromkeys(steps.members.tolist()))
-        for request in self.clips.requests(np.array(needed)):
-            future = fetchers.submit(self.clips.read, request.shard, request.start, request.stop)
-            where |= {clip: (clip, future, start, end) for clip, start, end in request.clips}
-        return ([where.pop(clip) for clip in needed[at : at + _AT_ONCE]] for at in range(0, len(needed), _AT_ONCE))
-
     def _decode(self, task: _Task) -> list[Clip]:
-        clips = [self.clips.decoded(clip, memoryview(data.result())[start:end]) for clip, data, start, end in task]
+        clips = [self.clips.decoded(clip, data()) for clip, data in task]
         for clip in clips if self.epoch.overlapping else ():
             if clip.samples is not None:  # several steps have this array: none may change it for the others
                 clip.samples.flags.writeable = False

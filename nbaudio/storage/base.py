@@ -11,6 +11,8 @@ _BLOCK_BYTES = 1 << 18
 # At least two blocks are kept, and at most so many bytes.
 _CACHED_BYTES = 4 << 20
 
+NO_LENGTH = "the server does not announce its length, so that a broken connection would go unnoticed"
+
 
 class RangeFile(io.RawIOBase):
     """A file over a function that returns the bytes [start, stop); its AudioError, which decoders in C lose, is for `settle`."""

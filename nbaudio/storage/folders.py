@@ -41,6 +41,11 @@ class Folder:
         with self._regular(name) as place, place.fetched() as path:
             yield path
 
+    def loaded(self, name: str, most: int) -> Location:
+        """Return a file, a remote one with its content if it has at most `most` bytes, which takes one request."""
+        with self._regular(name) as place:
+            return place.loaded(most)
+
     def read(self, name: str, start: int, stop: int) -> bytes:
         """Return the bytes [start, stop) of a file."""
         with self._regular(name) as place:
@@ -204,5 +209,5 @@ def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:
 
 def read_object(folder: Folder, name: str) -> dict[str, Any]:
     """Read a JSON object; raise InputError if the file is missing or holds something else."""
-    with folder.local(name) as path:
+    with folder.loaded(name, input_guards.MAX_TEXT_BYTES).fetched() as path:
         return read_json(path)

@@ -29,6 +29,8 @@ _HEADERS: Mapping[str, str] = {"Accept-Encoding": "identity", "User-Agent": f"nb
 _CHUNK_BYTES = 1 << 18
 # Connections that are kept open per host: more than threads, as urllib3 warns of each one that it discards.
 _CONNECTIONS = 64
+_PROXY_VARIABLES = [change(f"{name}_proxy") for name in ("http", "https", "all", "no") for change in (str.lower, str.upper)]
+_PROXY_VARIABLES += ["REQUEST_METHOD"]  # of a CGI script, which uses no proxy that a client named
 # Digits of a length that is not nonsense.
 _MAX_DIGITS = 19
 # Archives are read in larger blocks than recordings: their members are read from start to end.
@@ -74,7 +76,7 @@ class HttpClient:
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
         parts = urlsplit(url)
-        bypass = urllib.request.proxy_bypass(parts.hostname or "")
+        bypass = not self._proxies or _is_direct(parts.hostname or "", _environment())
         pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
         whole = {**_HEADERS, **headers}
         send = partial(pool.request, method, url, headers=whole, preload_content=False, redirect=False, retries=False)
@@ -133,8 +135,18 @@ def content_coding(headers: Mapping[str, str]) -> str | None:
     return None if coding in ("identity", "") else coding[:40]
 
 
+def _environment() -> tuple[str | None, ...]:
+    """Return what of the environment tells proxies; looking all of it through takes longer than a request."""
+    return tuple(map(os.environ.get, _PROXY_VARIABLES))
+
+
 @cache
-def _client(timeout: float, proxies: frozenset[tuple[str, str]]) -> HttpClient:  # noqa: ARG001 - other proxies, another client
+def _is_direct(host: str, _environment: tuple[str | None, ...]) -> bool:
+    return bool(urllib.request.proxy_bypass(host))
+
+
+@cache
+def _client(timeout: float, _environment: tuple[str | None, ...]) -> HttpClient:
     return HttpClient(connections=_CONNECTIONS, timeout=timeout)
 
 
@@ -183,7 +195,15 @@ class HttpFiles:
                 raise RemoteRefusedError(f"{url}: the server does not support range requests")
             if not is_whole and not range_.startswith(f"bytes {start}-"):
                 raise RemoteRefusedError(f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received")
-            return b"".join(_chunks(response, url, end - start, "that were requested"))
+            return _body(response, url, end - start, "that were requested")
+
+    def cat_whole(self, url: str, most: int) -> bytes | None:
+        """Return a whole file; None where more than `most` bytes are announced; raise RemoteRefusedError where no length is."""
+        with self._request("GET", url) as response:
+            size = _file_info(response.headers)["size"]
+            if size is None:
+                raise RemoteRefusedError(f"{url}: {base.NO_LENGTH}")
+            return None if size > most else _body(response, url, size, "that it announced")
 
     def get_file(self, url: str, path: str, *, num_bytes: int) -> None:
         """Write a file to a local path; raise RemoteRefusedError if the server sends more than `num_bytes`."""
@@ -216,7 +236,7 @@ class HttpFiles:
     @contextmanager
     def _request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
         """Yield the response after redirects, with its body unread; raise HttpStatusError for an error status."""
-        client = _client(self.network.timeout, frozenset(urllib.request.getproxies().items()))
+        client = _client(self.network.timeout, _environment())
         for _ in range(MAX_REDIRECTS + 1):
             with client.request(method, url, **_authorization(url), **headers) as response:
                 if response.status not in REDIRECTS:
@@ -228,6 +248,13 @@ class HttpFiles:
             if urlsplit(url).scheme not in urls.WEB:
                 break
         raise RedirectError("a redirect loop, or a redirect to an invalid URL")
+
+
+def _body(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> bytes:
+    """Return a body of at most `most` bytes, without copies where exactly so many are announced."""
+    if most and _file_info(response.headers)["size"] == most:
+        return response.read(most, decode_content=False)
+    return b"".join(_chunks(response, url, most, what))
 
 
 def _chunks(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> Iterator[bytes]:

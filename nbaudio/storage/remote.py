@@ -17,7 +17,7 @@ from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
-from nbaudio.storage.base import FileStatus, RangeFile
+from nbaudio.storage.base import NO_LENGTH, FileStatus, RangeFile
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
 from nbaudio.storage.network import Network, RemoteNotFoundError, RemoteRefusedError, convert_error, with_retries
@@ -114,13 +114,21 @@ class Remote:
         if info.get("type") == "directory":
             raise AudioError(f"{self}: a folder, not a file")
         if info.get("size") is None:
-            raise AudioError(f"{self}: the server does not announce its length, so that a broken connection would go unnoticed")
+            raise AudioError(f"{self}: {NO_LENGTH}")
         with convert_error(InputError, RemoteRefusedError):
             if info.get("compress_size") is not None:  # of a zip's members
                 check_expansion(self, info["compress_size"], info["size"])
             self.network.check_size(self, int(info["size"]))
         version = next((info[name] for name in _VERSIONS if info.get(name)), None)
         return FileStatus(int(info["size"]), None if version is None else str(version))
+
+    def loaded(self, most: int) -> "Remote":
+        """Return the file with its content, on the web by one request; without it if it has more than `most` bytes."""
+        if not self._is_on_web:
+            size = self.status().num_bytes
+            return self if size > most else replace(self, content=Content(self.read(0, size) if size else b"", None))
+        data = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
+        return self if data is None else replace(self, content=Content(data, None))
 
     @contextmanager
     def fetched(self, status: FileStatus | None = None) -> Iterator[Path]:

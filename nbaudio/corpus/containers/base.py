@@ -1,7 +1,5 @@
 """Shared parts of the containers: shards, clip locations, JSON metadata, escaped names, Arrow tables."""
 
-import hashlib
-import io
 import json
 import math
 import re
@@ -12,19 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
-from nbaudio.storage.folders import Folder
 
-_LOCATED = pl.Schema(
-    {"segment_id": pl.String, "shard": pl.String, "audio_sha256": pl.String, "offset": pl.Int64, "length": pl.Int64}
-)
 _VERSION = re.compile(r"/\w+-v(\d+)-\d{5}-of-")
-_MAX_OFFSET, _MAX_CLIP_BYTES = 1 << 50, 1 << 32
 
 
 class ClipLocation(NamedTuple):
@@ -76,16 +67,6 @@ def clips_in(shard: str) -> pl.Expr:
     return (pl.col("shard") == shard) | pl.col("shard").str.starts_with(f"{shard}/")
 
 
-def verified_clip(data: bytes, sha256: str) -> bytes | None:
-    """Return the clip with these bytes, or with these levels if a container stores levels alone; None if its hash differs."""
-    if hashlib.sha256(data).hexdigest() == sha256:
-        return data
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (len(data),)})
-    whole = header.getvalue() + data
-    return whole if hashlib.sha256(whole).hexdigest() == sha256 else None
-
-
 def as_json(value: Any) -> bytes:
     """Encode a row of metadata, or one of its values, as one line of JSON; equal values give equal bytes."""
     try:
@@ -130,19 +111,3 @@ def _small(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(f.name, _small(f.type)) for f in kind])
     return kind
-
-
-def check_locations(folder: Folder, segments: pl.DataFrame) -> None:
-    """Raise `InputError` if a clip of segments.parquet has no shard, hash, or possible byte range."""
-    table = f"{folder}/segments.parquet"
-    if missing := [name for name in _LOCATED if name not in segments.columns]:
-        raise InputError(f"{table}: the column {missing[0]} is missing; is {folder} a corpus?")
-    try:
-        located = segments.select(pl.col(name).cast(dtype) for name, dtype in _LOCATED.items())
-    except pl.exceptions.PolarsError as error:
-        raise InputError(f"{table}: {' '.join(str(error).split())}; is {folder} a corpus?") from error
-    within = pl.col("offset").is_between(0, _MAX_OFFSET) & pl.col("length").is_between(1, _MAX_CLIP_BYTES)
-    bad = located.filter(pl.any_horizontal(pl.col(*_LOCATED).is_null()) | ~within)
-    if len(bad):
-        key, shard, _, offset, length = bad.row(0)
-        raise InputError(f"{table}: {key!r} cannot be in {shard} at byte {offset}, {length} bytes long; is {folder} a corpus?")

@@ -6,7 +6,6 @@ from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 
 from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.reading import Clip, Stream
@@ -24,11 +23,11 @@ class ArrayForm:
     dtype: Dtype = "float32"
     columns: Sequence[str] = ("text",)
 
-    def check(self, segments: pl.DataFrame) -> "ArrayForm":
+    def check(self, known: Sequence[str]) -> "ArrayForm":
         """Return itself; raise InputError for an unknown type or column."""
         get_by_name({"float32": 1, "int16": 1}, self.dtype, "type of samples")
-        if unknown := [name for name in self.columns if name not in segments.columns]:
-            raise InputError(f"column {unknown[0]!r} is unknown; known are {', '.join(segments.columns)}")
+        if unknown := [name for name in self.columns if name not in known]:
+            raise InputError(f"column {unknown[0]!r} is unknown; known are {', '.join(known)}")
         return self
 
     def step(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
@@ -52,7 +51,7 @@ def array_form(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> Array
     """Return the validated form for a stream, which must not give encoded clips."""
     if stream.clips.decode is None:
         raise InputError("the stream yields encoded clips: create it with give='samples' or give='levels'")
-    return ArrayForm(dtype, columns).check(stream.clips.frame)
+    return ArrayForm(dtype, columns).check(stream.clips.rows.table.columns)
 
 
 def batches(

@@ -32,11 +32,12 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
         raise InputError("rows are single clips: create the stream without batch_s and consecutive")
     if shards < 1:
         raise InputError(f"shards must be 1 or more, not {shards}")
-    form = ArrayForm(dtype, columns).check(stream.check_fresh().clips.frame)
+    form = ArrayForm(dtype, columns).check(stream.check_fresh().clips.rows.table.columns)
     parts = [stream.share.part(number, shards) for number in range(shards)]
     features = None  # encoding arrays by their features costs more than reading them
     if stream.clips.decode is None:
-        rows = stream.clips.frame.select("segment_id", *columns).with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String))
+        rows = stream.clips.rows.table.frame().select("segment_id", *columns)
+        rows = rows.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String))
         features = datasets.Features({**datasets.Features.from_arrow_schema(rows.to_arrow().schema), "audio": datasets.Audio()})
     arguments = {"stream": stream, "form": form, "parts": parts}
     return datasets.IterableDataset.from_generator(_rows, features=features, gen_kwargs=arguments)

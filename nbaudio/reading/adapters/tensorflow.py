@@ -27,7 +27,8 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
     with requires_extra("tensorflow"):
         import tensorflow as tf
     form = array_form(stream, dtype=dtype, columns=columns)
-    kinds = {name: _kind(stream.clips.frame[name]) for name in columns}
+    frame = stream.clips.rows.table.frame()
+    kinds = {name: _kind(frame[name]) for name in columns}
     samples = "uint8" if stream.clips.decode is decode_levels else dtype
     outer = (None,) if stream.listed else ()
     types = {"segment_id": "string", **kinds, "sampling_rate": "int64", **({"lengths": "int64"} if outer else {})}

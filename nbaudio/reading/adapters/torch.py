@@ -42,7 +42,7 @@ class ClipDataset:
     def __init__(self, corpus: Corpus, split: str, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> None:
         _torch()
         self.segments = corpus.rows(split)
-        self._corpus, self._form = corpus, ArrayForm(dtype, columns).check(corpus.segments)
+        self._corpus, self._form = corpus, ArrayForm(dtype, columns).check(corpus.table.columns)
 
     def __len__(self) -> int:
         return len(self.segments)

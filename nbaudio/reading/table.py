@@ -1,0 +1,172 @@
+"""The table of a corpus: the places of all clips are in memory; further columns and rows are read when they are needed."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.input_guards import MAX_TEXT_BYTES
+from nbaudio.corpus.locations import PLACES, check_locations, values
+from nbaudio.storage.folders import Folder
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLE = "segments.parquet"  # table of all clips in a corpus
+
+_TEXTS = ("shard", "split", "recording_id")  # columns of few different texts
+_FACTS = ("segment_id", "audio_sha256", "sampling_rate")
+_GROUPS = 32  # row groups that are kept: a stream reads from a few shards at a time, each of which has one
+
+
+class ClipTable:
+    """The rows of a corpus, sorted by `shard` and `offset`; can be used after a fork, and by several threads."""
+
+    def __init__(self, folder: Folder) -> None:
+        """Read the places of all clips; raise InputError where there is no such table, or one is implausible."""
+        self.folder = folder
+        self._order: NDArray[np.int64] | None = None
+        with self._reading():
+            self._place = folder.loaded(TABLE, MAX_TEXT_BYTES)
+            names = [name for name in PLACES if name in self.columns]
+        self._whole = lru_cache(_GROUPS)(self._read)
+        self._facts = lru_cache(_GROUPS)(lambda group: [column.to_pylist() for column in self._read(group, _FACTS).columns])
+        self._columns = self._columns_of(names, check=True)
+        edges = _edges(self["shard"])
+        heads = self["shard"][edges[:-1]].tolist()
+        ranks = {name: rank for rank, name in enumerate(sorted({*heads}))}
+        order = np.lexsort((self["offset"], np.repeat(np.array([ranks[name] for name in heads], np.int32), np.diff(edges))))
+        if (np.diff(order) != 1).any():
+            self._order = order
+            self._columns = {name: column[order] for name, column in self._columns.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ClipTable, (self.folder,)
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return a column; texts are objects."""
+        if name not in self._columns:
+            column = self._columns_of([name])[name]
+            self._columns[name] = column if self._order is None else column[self._order]
+        return self._columns[name]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns."""
+        return cast("list[str]", self._footer.schema.to_arrow_schema().names)
+
+    @cached_property
+    def splits(self) -> dict[str, range]:
+        """Positions of the clips of each split, which are contiguous, as a shard has one split."""
+        found: dict[str, range] = {}
+        split = self["split"]
+        for start, stop in pairwise(_edges(split)):
+            before = found.get(name := split[start], range(start, start))
+            found[name] = range(before.start, before.stop + stop - start)
+        del self._columns["split"]
+        return found
+
+    def facts(self, number: int) -> tuple[str, str, int]:
+        """Return id, SHA-256 and sampling rate (Hz) of a clip by its position."""
+        group, row = self._at(number)
+        segment_ids, hashes, rates = self._facts(group)
+        return segment_ids[row], hashes[row], rates[row]
+
+    def row(self, number: int) -> dict[str, Any]:
+        """Return the row of a clip by its position."""
+        group, row = self._at(number)
+        return cast("dict[str, Any]", self._whole(group).slice(row, 1).to_pylist()[0])
+
+    def frame(self) -> "pl.DataFrame":
+        """Read all rows and columns."""
+        from nbaudio.core.tables import read_parquet
+
+        with self._place.fetched() as path:
+            return read_parquet(path).sort("shard", "offset", "segment_id")
+
+    def _at(self, number: int) -> tuple[int, int]:
+        """Return the row group of a clip, and the row in it."""
+        row = number if self._order is None else int(self._order[number])
+        group = bisect_right(self._starts, row) - 1
+        return group, row - self._starts[group]
+
+    def _columns_of(self, names: Sequence[str], *, check: bool = False) -> dict[str, NDArray[Any]]:
+        """Read columns group by group, so that little more than these arrays is in memory; those of the ids are only checked."""
+        parts = {name: [np.zeros(0, object if name in _TEXTS else np.int8)] for name in names if not check or name not in _FACTS}
+        known: dict[str, str] = {}
+        for group in range(max(1, len(self._starts) - 1)):  # without a row group too there are columns
+            rows = self._read(group, names)
+            if check:
+                check_locations(self.folder, rows)
+            for name, found in parts.items():
+                found.extend(_values(chunk, known) for chunk in rows[name].chunks)
+        return {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+
+    def _read(self, group: int, names: Sequence[str] | None = None) -> pa.Table:
+        with self._reading():
+            # Without threads, which a forked process has not; a reader is for one thread.
+            file = pq.ParquetFile(self._source, metadata=self._footer, read_dictionary=_TEXTS)
+            return file.read_row_group(group, columns=names, use_threads=False) if len(self._starts) > 1 else file.read(names)
+
+    @cached_property
+    def _source(self) -> Any:
+        if content := getattr(self._place, "content", None):
+            return pa.BufferReader(content.data)
+        with self._place.fetched() as path:
+            return pa.OSFile(str(path))  # stays readable where a fetched copy is removed
+
+    @cached_property
+    def _footer(self) -> Any:
+        return pq.ParquetFile(self._source).metadata
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The first row of each row group, and the number of rows."""
+        return [0, *accumulate(self._footer.row_group(group).num_rows for group in range(self._footer.num_row_groups))]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (InputError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            where = f"{self.folder}/{TABLE}: cannot be read; is {self.folder} a corpus?"
+            raise InputError(f"{where} ({one_line(error)})") from error
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a table: those of a split."""
+
+    table: ClipTable
+    numbers: range
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.table[name][self.numbers.start : self.numbers.stop]
+
+
+def _edges(column: NDArray[Any]) -> list[int]:
+    """Return where runs of equal values begin, and the end."""
+    return [*range(min(1, len(column))), *(np.flatnonzero(column[1:] != column[:-1]) + 1).tolist(), len(column)]
+
+
+def _values(column: pa.Array, known: dict[str, str]) -> NDArray[Any]:
+    """Return a column as an array; equal texts of few are one object."""
+    if not pa.types.is_dictionary(column.type) or column.null_count:
+        return values(column)
+    texts = np.array([known.setdefault(text, text) for text in column.dictionary.to_pylist()], object)
+    return cast("NDArray[Any]", texts[np.from_dlpack(column.indices)])
