@@ -268,7 +268,7 @@ DOORS = {
     **dict.fromkeys(("click", "nbclient", "nbconvert", "papermill"), frozenset({"runs"})),
     "typer": {"cli"},
     "tqdm": {"core"},
-    "pyarrow": {"core", "corpus", "formats", "text"},
+    "pyarrow": {"core", "corpus", "formats", "reading", "text"},
     "yaml": {"corpus", "runs", "storage"},
     "msgspec": {"core", "corpus", "formats", "review", "sources", "storage"},
     "pandas": {"core", "reading", "storage"},

@@ -263,7 +263,7 @@ def _joined(words: str) -> str:
 
 def _by_id(workspace: Workspace, _tolerance: Decimal) -> _Match:
     """Return the function that matches ids, by 128-bit hashes."""
-    parts = [part["segment_id"] for part in tables.parquet_slices(tables.table_path(workspace), ["segment_id"])]
+    parts = [part["segment_id"] for part in tables.read_batches(workspace, columns=["segment_id"])]
     first, second = (np.concatenate([part.hash(seed).to_numpy() for part in parts]) for seed in (0, 1))
     order = np.argsort(first, kind="stable").astype(np.uint32)
     first, second = first[order], second[order]
@@ -289,7 +289,7 @@ def _by_times(workspace: Workspace, tolerance: Decimal) -> _Match:
     known, most = _recording_names(workspace), int(tolerance * _SECOND)
     numbers: dict[str, int] = {}
     owners, bounds = [], []
-    for part in tables.parquet_slices(tables.table_path(workspace), ("recording_id", "source_start", "source_end")):
+    for part in tables.read_batches(workspace, columns=("recording_id", "source_start", "source_end")):
         owners.append([numbers.setdefault(key, len(numbers)) for key in part["recording_id"]])
         bounds.append(np.stack([_times(part["source_start"]), _times(part["source_end"])]))
     owner, (start, end) = np.concatenate(owners).astype(np.int64), np.concatenate(bounds, axis=1)

@@ -79,7 +79,7 @@ def _beside(workspace: Workspace, values: Rows, columns: Sequence[str] | None = 
     """Yield the segments table in batches, each with the value of every row."""
     batches = values.batches()
     left, start = next(batches), 0
-    for part in tables.parquet_slices(tables.table_path(workspace), columns):
+    for part in tables.read_batches(workspace, columns=columns):
         end = start + len(part)
         while (left.is_empty() or left["row"][-1] < end) and (more := next(batches, None)) is not None:
             left = pl.concat([left, more])
