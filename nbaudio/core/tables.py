@@ -214,7 +214,8 @@ def write(
     rows = batches.lazy() if isinstance(batches, pl.DataFrame | pl.LazyFrame) else _stream(iter(batches), failed)
     with atomic_write(path) as partial:
         try:
-            rows.sink_parquet(partial, row_group_size=ROWS_A_GROUP, **IN_ORDER)
+            with partial.open("wb") as file:  # by its path, polars might create it after an error
+                rows.sink_parquet(file, row_group_size=ROWS_A_GROUP, **IN_ORDER)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             if failed:
                 raise failed[0] from None
@@ -328,25 +329,6 @@ def amounts(segments: pl.DataFrame) -> dict[str, Any]:
     hours = round(float(segments["duration_s"].sum()) / 3600, 6)
     speakers, recordings = segments["speaker_id"].drop_nulls().n_unique(), segments["recording_id"].n_unique()
     return {"segments": len(segments), "hours": hours, "speakers": speakers, "recordings": recordings}
-
-
-NO_AMOUNTS = {"segments": 0, "hours": 0.0, "speakers": 0, "recordings": 0}
-
-
-def amounts_by_split(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the `amounts` of each split of a table in a file, which need not fit into memory."""
-    found: dict[str, dict[str, Any]] = {}
-    for part in parquet_slices(path, ("split", "duration_s")):  # always added in the same order
-        for split, segments, seconds in part.group_by("split").agg(pl.len(), pl.col("duration_s").sum()).iter_rows():
-            one = found.setdefault(split, {"segments": 0, "hours": 0.0})
-            one["segments"] += segments
-            one["hours"] += seconds
-    for split, one in found.items():
-        one["hours"] = round(one["hours"] / 3600, 6)
-        of_split = pl.scan_parquet(path, glob=False).filter(pl.col("split").eq_missing(pl.lit(split, pl.String)))
-        for name, column in (("speakers", pl.col("speaker_id").drop_nulls()), ("recordings", pl.col("recording_id"))):
-            one[name] = of_split.select(column).unique().select(pl.len()).collect(engine="streaming").item()
-    return found
 
 
 def without_audio(recordings: pl.DataFrame) -> bool:

@@ -16,14 +16,14 @@ from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import listed_splits, ordered_splits
-from nbaudio.core.tables import NO_AMOUNTS, SEGMENTS, amounts_by_split, conform, parquet_slices
+from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
-from nbaudio.corpus.partitions import write_parts
+from nbaudio.corpus.partitions import NO_AMOUNTS, amounts_by_split, write_parts
 from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder

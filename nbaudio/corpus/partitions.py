@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nbaudio.core.atomic import raise_disk_full
-from nbaudio.core.tables import ROWS_A_GROUP
+from nbaudio.core.tables import ROWS_A_GROUP, parquet_slices
 
 BUCKET_ROWS = 1 << 16  # rows that are in memory at once
 _BLOCK_BYTES = 32 << 20  # rows that wait, for all buckets, until they are appended
@@ -106,6 +107,25 @@ def divided(frames: Iterable[pl.DataFrame], lengths: Iterable[int]) -> Iterator[
             held = pl.concat([held, next(rest)])
         yield held.head(length)
         held = held.slice(length)
+
+
+NO_AMOUNTS = {"segments": 0, "hours": 0.0, "speakers": 0, "recordings": 0}
+
+
+def amounts_by_split(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the `amounts` of each split of a table in a file, which need not fit into memory."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in parquet_slices(path, ("split", "duration_s")):  # always added in the same order
+        for split, segments, seconds in part.group_by("split").agg(pl.len(), pl.col("duration_s").sum()).iter_rows():
+            one = found.setdefault(split, {"segments": 0, "hours": 0.0})
+            one["segments"] += segments
+            one["hours"] += seconds
+    for split, one in found.items():
+        one["hours"] = round(one["hours"] / 3600, 6)
+        of_split = pl.scan_parquet(path, glob=False).filter(pl.col("split").eq_missing(pl.lit(split, pl.String)))
+        for name, column in (("speakers", pl.col("speaker_id").drop_nulls()), ("recordings", pl.col("recording_id"))):
+            one[name] = of_split.select(column).unique().select(pl.len()).collect(engine="streaming").item()
+    return found
 
 
 def write_parts(target: Path, parts: Iterable[pl.DataFrame]) -> None:

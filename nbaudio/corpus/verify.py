@@ -18,13 +18,13 @@ from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import NO_AMOUNTS, amounts_by_split, num_rows, parquet_slices, reading_parquet
+from nbaudio.core.tables import num_rows, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import clips_in
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, TABLES, read_corpus_info
 from nbaudio.corpus.locations import check_locations, verified_clip
-from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets, write_parts
+from nbaudio.corpus.partitions import BUCKET_ROWS, NO_AMOUNTS, Buckets, amounts_by_split, write_parts
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
