@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from nbaudio.core.atomic import raise_disk_full
 from nbaudio.core.tables import ROWS_A_GROUP, parquet_slices
 
-BUCKET_ROWS = 1 << 16  # rows that are in memory at once
-_BLOCK_BYTES = 32 << 20  # rows that wait, for all buckets, until they are appended
+BUCKET_ROWS = 1 << 15  # rows that are in memory at once
+_BLOCK_BYTES = 8 << 20  # rows that wait, for all buckets, until they are appended
 _NUMBER = "\0bucket"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
@@ -63,7 +63,7 @@ class Buckets:
                     parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
         if remove:
             path.unlink(missing_ok=True)
-        return pl.concat(parts).rechunk()
+        return parts[-1].rechunk() if len(parts) == 2 else pl.concat(parts).rechunk()
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Yield the rows of each bucket, in order of their numbers."""

@@ -160,12 +160,15 @@ def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:
 def _tasks(layout: Layout, plan: ShardPlan, groups: Buckets, records: Location | None) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield each shard's name and clips once its rows of the segments table are in a file of their own."""
     for group in range(groups.count):
-        for rows in groups.read(group, remove=True).sort(_SHARD, maintain_order=True).partition_by(_SHARD):
+        waiting = groups.read(group, remove=True).sort(_SHARD, maintain_order=True).partition_by(_SHARD)[::-1]
+        while waiting:
+            rows = waiting.pop()
             number = rows[_SHARD][0]
             name, _ = plan.shards[number]
             path = layout.record(name, ".arrow")
             with location(path).new() if records is None else (records / path.name).new() as target:
                 rows.drop(_SHARD).write_ipc_stream(target, compression="zstd", compat_level=pl.CompatLevel.oldest())
+            del rows  # it is not needed while the task waits
             if records is not None:
                 _send(layout, records, name)
             yield name, plan.clips[number]
