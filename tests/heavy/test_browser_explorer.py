@@ -263,7 +263,11 @@ def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace
         page.locator(".nba-player").first.focus()
         page.keyboard.press("1")
         page.wait_for_selector(".nba-player [role=status]:text-is('s198: ok')")
-        assert ask("e.selected['segment_id'].to_list()") == "['s198']"
+        for _ in range(40):  # the selection reaches the kernel in a message of its own
+            if (selected := ask("e.selected['segment_id'].to_list()")) == "['s198']":
+                break
+            page.wait_for_timeout(250)
+        assert selected == "['s198']"
         # The word that the hypothesis never has, and its examples.
         words.focus()
         page.keyboard.press("/")
