@@ -17,7 +17,9 @@ import pytest
 import soundfile as sf
 
 from nbaudio.audio import probe
+from nbaudio.corpus.packs import indexes
 from nbaudio.reading import open_corpus
+from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
 WriteAudio = Callable[[Path, np.ndarray, int], None]
@@ -34,6 +36,11 @@ def sweeps(seconds: float, rate: int, *, channels: int = 2, seed: int = 0) -> np
         loud = 0.25 * (1.1 + np.sin(2 * np.pi * 1.3 * t + channel))
         parts.append(loud * tone + 0.01 * rng.normal(size=len(t)))
     return np.stack(parts, axis=1).clip(-0.99, 0.99).astype(np.float32)
+
+
+def packed_clips(packs: Path | Location) -> pl.DataFrame:
+    """All clips in a folder of packs, each once."""
+    return pl.concat(indexes(packs)).unique("clip_key", keep="first", maintain_order=True)
 
 
 def encoded(corpus: Path | str, segment_ids: Iterable[str]) -> list[bytes]:

@@ -15,6 +15,7 @@ from threading import Event
 import fsspec
 import polars as pl
 import pytest
+from conftest import packed_clips
 from faults import contents
 from web import serving
 
@@ -120,7 +121,7 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(works
     sounds = dict(pl.read_parquet(tmp_path / "whole/segments.parquet").select("segment_id", "audio_sha256").iter_rows())
     kept = pl.read_parquet(tmp_path / "c/segments.parquet").select("segment_id", "audio_sha256").rows()
     assert all(sounds[key] == sha256 for key, sha256 in kept)
-    held = packs.index_of(workspace.path / "packs")
+    held = packed_clips(workspace.path / "packs")
     assert len(list(packs.read_clips(held))) == len(kept) == 4 * 8
 
 
@@ -267,7 +268,7 @@ def test_only_what_is_damaged_is_rewritten(workspace, tmp_path):
     table = pl.read_parquet(tmp_path / "c/segments.parquet")
     clip = table.filter(pl.col("shard") == f"train/{shard.name}").row(0, named=True)
     flip(shard, 3000)
-    [place] = packs.index_of(workspace.path / "packs").filter(pl.col("clip_sha256") == clip["audio_sha256"]).rows(named=True)
+    [place] = packed_clips(workspace.path / "packs").filter(pl.col("clip_sha256") == clip["audio_sha256"]).rows(named=True)
     flip(Path(place["pack"]), place["offset"] + 10)
     assert any(shard.name in problem for problem in verify(tmp_path / "c", jobs=1, show_progress=False).problems)
 

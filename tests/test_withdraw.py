@@ -6,12 +6,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from conftest import packed_clips
 from test_versions import CLIPS, check, contents, first, grown, samples, save, shards, start, version
 
 import nbaudio
 from nbaudio.core.errors import InputError
 from nbaudio.core.tombstones import tombstone
-from nbaudio.corpus.packs import index_of, keep_clips
+from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.withdraw import withdraw
 from nbaudio.reading import open_corpus
 from nbaudio.storage.location import location
@@ -79,7 +80,7 @@ def test_a_withdrawn_recording_is_out_of_every_table(tmp_path):
     for name in ("decisions", "earlier_splits", "corrected_texts", "segments"):
         assert len(workspace.table(name)) == 4 * CLIPS
     assert workspace.report("evidence")["facts"]["first_of_them"] == ["r3-00"]
-    assert len(index_of(location(workspace.path / "packs"))) == 4 * CLIPS
+    assert len(packed_clips(location(workspace.path / "packs"))) == 4 * CLIPS
     version(workspace, tmp_path / "c1", tmp_path / "c2")
     check(tmp_path / "c2")
     assert "r2" not in open_corpus(tmp_path / "c2").segments["recording_id"].to_list()
@@ -157,10 +158,10 @@ def test_packs_keep_the_clips_that_are_wanted_byte_for_byte(tmp_path):
     workspace, *_ = start(tmp_path)
     first(workspace, tmp_path / "c1")
     packs = location(workspace.path / "packs")
-    before = index_of(packs)
+    before = packed_clips(packs)
     wanted = set(before["clip_key"][::2])
     assert keep_clips(packs, wanted) == len(before) - len(wanted)
-    after = index_of(packs)
+    after = packed_clips(packs)
     assert set(after["clip_key"]) == wanted
     facts = ["clip_key", "length", "clip_samples", "clip_sha256"]
     assert (
@@ -176,13 +177,13 @@ def test_packs_keep_the_clips_that_are_wanted_byte_for_byte(tmp_path):
 def test_damaged_packs_are_removed(tmp_path):
     workspace, *_ = start(tmp_path)
     first(workspace, tmp_path / "c1")
-    held = index_of(location(workspace.path / "packs"))
+    held = packed_clips(location(workspace.path / "packs"))
     for number, path in enumerate(sorted((workspace.path / "packs").glob("*.pack"))):
         data = bytearray(path.read_bytes())
         data[20 if number else -1] ^= 255
         path.write_bytes(data)
     withdraw(workspace, speaker="s3", why="consent withdrawn")
-    left = index_of(location(workspace.path / "packs"))
+    left = packed_clips(location(workspace.path / "packs"))
     assert set(left["clip_key"]) < set(held["clip_key"])
     report = version(workspace, tmp_path / "c1", tmp_path / "c2")
     assert report.facts["kept"] == 4 * CLIPS
@@ -215,7 +216,7 @@ def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(tm
     def state(workspace):
         """What a workspace holds: its tables, its reports but for this one's, and the clips of its packs."""
         tables = {path.name: pl.read_parquet(path).write_ndjson() for path in workspace.path.glob("*.parquet")}
-        clips = index_of(location(workspace.path / "packs")).sort("clip_key")["clip_sha256"].to_list()
+        clips = packed_clips(location(workspace.path / "packs")).sort("clip_key")["clip_sha256"].to_list()
         return tables, workspace.report("evidence"), clips
 
     ready = prepared(tmp_path / "ready")

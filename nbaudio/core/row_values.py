@@ -24,6 +24,12 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
     return segments.with_row_index(ROW).with_columns(at(held) for held in values).drop(ROW)
 
 
+def repeated(values: pl.Series) -> pl.Series:
+    """Return the values that occur several times, each once, in ascending order."""
+    ordered = values.sort()
+    return ordered.filter(ordered == ordered.shift()).unique(maintain_order=True)
+
+
 def row_hashes(segments: pl.LazyFrame) -> RowHashes:
     """Return a function that hashes the ids of rows without holding the ids."""
     ids = segments.select("segment_id")

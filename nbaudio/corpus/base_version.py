@@ -18,7 +18,7 @@ from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training, is_split_name
-from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, parquet_slices, reading_parquet
+from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, num_rows, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
@@ -114,7 +114,7 @@ class Base:
     @cached_property
     def num_clips(self) -> int:
         """The number of clips."""
-        return int(self.scan().select(pl.len()).collect().item())
+        return num_rows(self.table)
 
     def clips(self, start: int = 0, stop: int | None = None) -> Iterator[pl.DataFrame]:
         """Yield clips in order: `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of the shard."""
@@ -179,9 +179,9 @@ class Base:
         return [name for name in others if counts[name].item()]
 
     def keep_shards(self, layout: Layout, shards: ShardPlan, rows: NDArray[np.int32]) -> list[Shard]:
-        """Link or copy the shards whose clips are all kept, write their records, and return them; add what is left of others.
+        """Link or copy the shards whose clips are all kept, write their records, and return them.
 
-        `rows` has for each clip its row in the segments table, -1 if it is not kept.
+        Kept clips of other shards are added to `shards`. `rows` has each clip's row in the segments table, -1 if it is not kept.
         """
         row, is_in = pl.col("row"), pl.col("kept").sum()
         parts = []

@@ -13,7 +13,7 @@ import polars as pl
 from msgspec import UNSET, UnsetType
 
 from nbaudio.audio import codec_versions, encoder
-from nbaudio.core import allocator, tables
+from nbaudio.core import tables
 from nbaudio.core.atomic import remove
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress
@@ -137,8 +137,6 @@ def materialize(
         DiskFullError: there is no space; call again when there is.
     """
     began = time.monotonic()
-    if engine != "threading":  # the driver alone runs in this process
-        allocator.share_arenas()
     workspace = Workspace.open(workspace)
     layout = Layout.at(out, workspace.path)
     site = EngineLocation(engine, jobs, address, beam_options)

@@ -203,16 +203,11 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
 
 
 def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
-    """Yield the clips of each pack in a folder, at least one table; skip packs that are incomplete or damaged."""
+    """Yield the index of each pack in a folder, after an empty one; skip packs that are incomplete or damaged."""
     folder = location(packs)
     yield pl.DataFrame(schema=_INDEX)
     places = (folder / name for name in folder.files() if name.endswith(".pack"))
     yield from filter(lambda index: index is not None, ordered_map(read_index, places, jobs=_READERS))
-
-
-def index_of(packs: LocationLike) -> pl.DataFrame:
-    """List all clips in a folder of packs, each once."""
-    return pl.concat(indexes(packs)).unique("clip_key", keep="first", maintain_order=True)
 
 
 def keep_clips(packs: Location, keys: Collection[str]) -> int:

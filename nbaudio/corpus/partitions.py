@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from nbaudio.core.atomic import raise_disk_full
 from nbaudio.core.tables import ROWS_A_GROUP, parquet_slices
 
-BUCKET_ROWS = 1 << 15  # rows that are in memory at once
-_BLOCK_BYTES = 8 << 20  # rows that wait, for all buckets, until they are appended
+BUCKET_ROWS = 1 << 16  # rows that are in memory at once
+_BLOCK_BYTES = 32 << 20  # rows that wait, for all buckets, until they are appended
 _NUMBER = "\0bucket"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
@@ -56,14 +56,11 @@ class Buckets:
     def read(self, number: int, *, remove: bool = False) -> pl.DataFrame:
         """Return the rows of a bucket."""
         self._flush()
-        path, parts = self._path(number), [self._empty]
-        if path.exists():
-            with pa.OSFile(str(path)) as file:
-                while file.tell() < file.size():
-                    parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
+        path = self._path(number)
+        parts: list[pl.DataFrame] = [self._empty, *(read_streams(path) if path.exists() else ())]
         if remove:
             path.unlink(missing_ok=True)
-        return parts[-1].rechunk() if len(parts) == 2 else pl.concat(parts).rechunk()
+        return pl.concat(parts).rechunk()
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Yield the rows of each bucket, in order of their numbers."""
@@ -96,6 +93,13 @@ class Batches:
                 self._writer.close()
             self._reader = pa.ipc.open_file(pa.OSFile(str(self._path)))
         return pl.DataFrame(pa.Table.from_batches([self._reader.get_batch(number)]))
+
+
+def read_streams(path: Path) -> Iterator[pl.DataFrame]:
+    """Yield the frames of a file of Arrow streams, end to end."""
+    with pa.OSFile(str(path)) as file:
+        while file.tell() < file.size():
+            yield pl.DataFrame(pa.ipc.open_stream(file).read_all())
 
 
 def divided(frames: Iterable[pl.DataFrame], lengths: Iterable[int]) -> Iterator[pl.DataFrame]:

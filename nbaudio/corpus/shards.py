@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import atomic_write, sha256_path, size_of, write_json
@@ -22,7 +21,7 @@ from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets
+from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets, read_streams
 from nbaudio.corpus.plan import ClipFormat, ShardPlan, digest
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, location
@@ -160,15 +159,12 @@ def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:
 def _tasks(layout: Layout, plan: ShardPlan, groups: Buckets, records: Location | None) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield each shard's name and clips once its rows of the segments table are in a file of their own."""
     for group in range(groups.count):
-        waiting = groups.read(group, remove=True).sort(_SHARD, maintain_order=True).partition_by(_SHARD)[::-1]
-        while waiting:
-            rows = waiting.pop()
+        for rows in groups.read(group, remove=True).sort(_SHARD, maintain_order=True).partition_by(_SHARD):
             number = rows[_SHARD][0]
             name, _ = plan.shards[number]
             path = layout.record(name, ".arrow")
             with location(path).new() if records is None else (records / path.name).new() as target:
                 rows.drop(_SHARD).write_ipc_stream(target, compression="zstd", compat_level=pl.CompatLevel.oldest())
-            del rows  # it is not needed while the task waits
             if records is not None:
                 _send(layout, records, name)
             yield name, plan.clips[number]
@@ -191,8 +187,7 @@ def restore_records(layout: Layout) -> str:
 
 def _metadata(rows: Path, clips: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the segments table that a shard holds, in its order, with the facts of their clips."""
-    with pa.OSFile(str(rows)) as file:
-        segments = pl.DataFrame(pa.ipc.open_stream(file).read_all())
+    [segments] = read_streams(rows)
     facts = [name for name in CLIP_FACTS if name in clips.columns]
     ordered = clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
     return ordered.select(*segments.columns, *facts)

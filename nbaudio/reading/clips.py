@@ -19,7 +19,7 @@ from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import AudioError, InputError, get_by_name
 from nbaudio.corpus.locations import verified_clip
 from nbaudio.reading.order import IntArray
-from nbaudio.reading.table import Rows
+from nbaudio.reading.table import SplitRows
 from nbaudio.storage.folders import Folder
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Request(NamedTuple):
 class ClipReader:
     """Reader of the clips in `rows`; on this machine, threads that decode read the files of `folder` themselves."""
 
-    rows: Rows
+    rows: SplitRows
     folder: Folder
     read: Callable[[str, int, int], bytes]  # the bytes [start, stop) of a shard
     decode: Callable[[bytes | memoryview], NDArray[Any]] | None  # None leaves clips encoded

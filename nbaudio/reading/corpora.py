@@ -20,7 +20,7 @@ from nbaudio.corpus.layout import read_corpus_info
 from nbaudio.reading.clips import Clip, ClipReader, ClipRequests
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Partition
 from nbaudio.reading.streams import Stream
-from nbaudio.reading.table import TABLE, ClipTable, Rows
+from nbaudio.reading.table import TABLE, ClipTable, SplitRows
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.folders import Folder, folder_at
 
@@ -115,7 +115,7 @@ class Corpus:
         if unknown := [segment_id for segment_id in wanted if segment_id not in self._numbers]:
             raise InputError(f"{self.folder}: no clip {unknown[0]!r} in its {TABLE}")
         numbers = [self._numbers[segment_id] for segment_id in wanted]
-        clips = self._clips(Rows(self.table, range(len(self.table))), give, min(_CLIP_REQUESTS, max(1, len(numbers))))
+        clips = self._clips(SplitRows(self.table, range(len(self.table))), give, min(_CLIP_REQUESTS, max(1, len(numbers))))
         with ClipRequests(clips) as requests, ThreadPoolExecutor(os.cpu_count() or 1) as decoders:
             try:
                 parts = requests.parts(np.array(sorted({*numbers}), dtype=np.int64))
@@ -205,12 +205,12 @@ class Corpus:
     def _numbers(self) -> dict[str, int]:
         return {segment_id: number for number, segment_id in enumerate(self.table["segment_id"])}
 
-    def _rows(self, split: str) -> Rows:
+    def _rows(self, split: str) -> SplitRows:
         if split not in self.table.splits:
             raise InputError(f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}")
-        return Rows(self.table, self.table.splits[split])
+        return SplitRows(self.table, self.table.splits[split])
 
-    def _clips(self, rows: Rows, give: Give, in_flight: int) -> ClipReader:
+    def _clips(self, rows: SplitRows, give: Give, in_flight: int) -> ClipReader:
         encoding = self.info["parameters"]["encoding"]
         ways: dict[str, Any] = {"samples": partial(_samples, encoding=encoding), "levels": decode_levels, "encoded": None}
         decode = get_by_name(ways, give, "way to give clips")

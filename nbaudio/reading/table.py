@@ -146,8 +146,8 @@ class ClipTable:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of a table: those of a split."""
+class SplitRows:
+    """The rows of a split."""
 
     table: ClipTable
     numbers: range

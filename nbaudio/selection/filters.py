@@ -9,7 +9,7 @@ from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.conditions import condition_error, parse_condition
 from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.row_values import with_values
+from nbaudio.core.row_values import repeated, with_values
 from nbaudio.core.tables import RECORDINGS, conform, seconds_column, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.selection.leakage import GROUPS
@@ -111,9 +111,7 @@ def _conditions(
 def _duplicates(frame: pl.LazyFrame) -> pl.Series | None:
     """Return whether each segment has the window of another one, which precedes it in the order of ids; None if none has."""
     hashes = frame.select(tables.window().hash().alias("hash")).collect(**STREAMED).to_series()
-    ordered = hashes.sort()
-    shared = ordered.filter(ordered == ordered.shift()).unique()
-    del ordered
+    shared = repeated(hashes)
     if shared.is_empty():
         return None
     some = with_values(frame, [hashes.is_in(shared.implode()).alias("is_shared")]).with_row_index("row").filter("is_shared")

@@ -137,7 +137,7 @@ def _numbered(key: str, taken: set[str]) -> str:
 
 
 def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
-    """Return ids (`row`, `segment_id`) of segments that another source has with another text or times: ``#2`` and so on."""
+    """Return new ids (`row`, `segment_id`), such as ``x#2``, where another source has the id with another text or times."""
     if len(before.sources) == 1:
         return placed.ids.clear()
     compared = ("recording_id", "source_start", "source_end", "text")

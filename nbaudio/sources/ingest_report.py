@@ -9,9 +9,10 @@ import polars.selectors as cs
 from nbaudio.core import tables
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.report import Report, duration, first_lines, size
+from nbaudio.core.row_values import repeated
 from nbaudio.core.rows import Rows
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
-from nbaudio.sources.place_segments import KINDS, Merge, PlacedSegments, is_, merge_segments, repeated
+from nbaudio.sources.place_segments import KINDS, Merge, PlacedSegments, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
@@ -119,7 +120,7 @@ def _problems(placed: Placed, source: str) -> dict[str, pl.DataFrame]:
 
 def _repeated_ids(source: str, rows: Rows) -> pl.DataFrame:
     given = rows.map(lambda batch: batch.select("segment_id").filter(pl.col("segment_id") != ""))
-    keys = repeated(batch["segment_id"].hash() for batch in given.batches(("name", "segment_id")))
+    keys = repeated(pl.concat(batch["segment_id"].hash() for batch in given.batches(("name", "segment_id"))))
     is_repeated = pl.col("segment_id").hash().is_in(keys.implode())
     found = pl.concat(batch.filter(is_repeated) for batch in given.batches(("name", "segment_id")))
     counts = found.group_by("segment_id", maintain_order=True).len().filter(pl.col("len") > 1)

@@ -1,6 +1,6 @@
 """Place segments in their recordings, judge them by the rules that every segment must keep, and merge them into the table."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nbaudio.core import channels, name_matching, tables, times
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.row_values import with_values
+from nbaudio.core.row_values import repeated, with_values
 from nbaudio.core.rows import Rows
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, conform, is_score, segment_failures, table_path, with_recordings
 from nbaudio.core.tombstones import is_withdrawn
@@ -104,8 +104,8 @@ class PlacedSegments:
     has_texts: bool = True
 
     def numbered(self) -> "PlacedSegments":
-        """Return them with unique ids."""
-        keys = repeated(batch["segment_id"].hash() for batch in self.placed())
+        """Give every segment a unique id."""
+        keys = repeated(pl.concat(batch["segment_id"].hash() for batch in self.placed()))
         if keys.is_empty():
             return self
         some = pl.col("segment_id").hash().is_in(keys.implode()) | pl.col("segment_id").str.contains(name_matching.NUMBERED)
@@ -113,11 +113,11 @@ class PlacedSegments:
         return self.with_ids(found.with_columns(name_matching.segment_ids(found["segment_id"])))
 
     def with_ids(self, ids: pl.DataFrame) -> "PlacedSegments":
-        """Return them with other ids for some rows (`row`, `segment_id`)."""
+        """Replace the ids of some rows (`row`, `segment_id`)."""
         return replace(self, ids=pl.concat([ids.select(_NO_IDS.columns), self.ids]).unique("row", keep="first").sort("row"))
 
     def compared(self, withdrawn: pl.DataFrame) -> "PlacedSegments":
-        """Return them with what was withdrawn and duplicates marked."""
+        """Mark duplicates, and the segments that were withdrawn."""
         if len(withdrawn):
             rows = pl.concat(batch["row"].filter(is_withdrawn(batch, withdrawn)) for batch in self.placed())
             return replace(self, withdrawn=rows).compared(withdrawn.clear())
@@ -127,7 +127,7 @@ class PlacedSegments:
             kept = batch.filter(stays)
             texts += kept["text"].count()
             hashes.append(kept.select(window.hash()).to_series())
-        windows = repeated(hashes)
+        windows = repeated(pl.concat(hashes))
         told = self.find(stays & window.hash().is_in(windows.implode()), window=window) if len(windows) else None
         duplicates = _NO_ROWS if told is None else told.filter(~pl.col("window").is_first_distinct())["row"]
         return replace(self, duplicates=duplicates, has_texts=texts > 0)
@@ -174,12 +174,6 @@ class PlacedSegments:
             ids = placed["segment_id"].scatter(some["row"] - start, some["segment_id"])
             yield frame, placed.with_columns(ids, row=pl.int_range(start, end, dtype=pl.UInt32))
             start = end
-
-
-def repeated(hashes: Iterable[pl.Series]) -> pl.Series:
-    """Return the values that occur several times."""
-    ordered = pl.concat(hashes).sort()
-    return ordered.filter(ordered == ordered.shift()).unique()
 
 
 _PLACE = ("recording_id", "source_start", "source_end", "source_channel")

@@ -42,7 +42,7 @@ class Folder:
             yield path
 
     def loaded(self, name: str, most: int) -> Location:
-        """Return a file, a remote one with its content if it has at most `most` bytes, which takes one request."""
+        """Return a file; a remote one of at most `most` bytes is fetched, in one request on the web."""
         with self._regular(name) as place:
             return place.loaded(most)
 

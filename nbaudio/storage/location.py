@@ -58,7 +58,7 @@ class LocalPath:
         return data
 
     def loaded(self, _most: int) -> "LocalPath":
-        """Return the file, a remote one with its content if it has at most so many bytes."""
+        """Return the file itself; see `Remote.loaded`."""
         return self
 
     def fetched(self, _status: FileStatus | None = None) -> AbstractContextManager[Path]:

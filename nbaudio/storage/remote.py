@@ -123,7 +123,7 @@ class Remote:
         return FileStatus(int(info["size"]), None if version is None else str(version))
 
     def loaded(self, most: int) -> "Remote":
-        """Return the file with its content, on the web by one request; without it if it has more than `most` bytes."""
+        """Return the file with its content, fetched in one request on the web; without it if it has more than `most` bytes."""
         if not self._is_on_web:
             size = self.status().num_bytes
             return self if size > most else replace(self, content=Content(self.read(0, size) if size else b"", None))

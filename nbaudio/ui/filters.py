@@ -23,7 +23,7 @@ from nbaudio.storage.workspace import Workspace
 INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "num_samples", "place")
 
 Order = NDArray[np.uint32]
-Rows: TypeAlias = pl.DataFrame | StoredFrame
+TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
 _MOST_VALUES = 10_000  # searched for similar ones
 _LONGEST_NAME, _MOST_SAVED = 100, 500
@@ -31,7 +31,7 @@ _EMPTY = {"where": "", "find": "", "sort": "", "descending": False}
 
 
 def sort_and_filter(
-    frame: Rows, *, where: str = "", find: str = "", sort: str = "", descending: bool = False, narrowed: str = ""
+    frame: TableFrame, *, where: str = "", find: str = "", sort: str = "", descending: bool = False, narrowed: str = ""
 ) -> Order:
     """Return the numbers of rows that meet both conditions and contain a text; equal rows keep their order, nulls are last."""
     columns = visible_columns(frame)
@@ -64,12 +64,12 @@ def sort_and_filter(
     return arranged
 
 
-def visible_columns(frame: Rows) -> list[str]:
+def visible_columns(frame: TableFrame) -> list[str]:
     """Return the columns of a frame without those that the widgets have joined to segments."""
     return [name for name in frame.columns if name not in INTERNAL_COLUMNS or "recording_path" not in frame.columns]
 
 
-def similar_values(frame: Rows, where: str) -> str:
+def similar_values(frame: TableFrame, where: str) -> str:
     """Return which text of a filter no row has, with similar values; empty if there is none, or the rows are in a file."""
     if isinstance(frame, StoredFrame):
         return ""

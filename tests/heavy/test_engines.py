@@ -181,7 +181,7 @@ def test_joblib_config_is_taken_where_no_engine_is_named(workspace, tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        ["scale.py", "--recordings", "40000", "--seconds", "0.3", "--driver-mb", "430"],
+        ["scale.py", "--recordings", "40000", "--seconds", "0.3", "--driver-mb", "400"],
         ["engines.py", "--engines", "loky,threading", "--tasks", "20", "--work", "0.01"],
     ],
     ids=["40,000 tiny recordings in bounded memory of the driver", "overhead of engines"],

@@ -12,7 +12,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.core.tables import hypothesis_names
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.filters import Rows, SavedFilters, visible_columns
+from nbaudio.ui.filters import SavedFilters, TableFrame, visible_columns
 from nbaudio.ui.widgets.base import BaseWidget, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
 from nbaudio.ui.widgets.static_html import MOST_ROWS, Table
@@ -21,7 +21,7 @@ from nbaudio.ui.widgets.table_view import TableView, take_rows
 COLUMNS = ("segment_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
 
 
-def default_columns(columns: Sequence[str], frame: Rows) -> list[str]:
+def default_columns(columns: Sequence[str], frame: TableFrame) -> list[str]:
     """Return which of some columns a frame has; with `wer` also those of further hypotheses."""
     further = [f"wer_{name}" for name in hypothesis_names(frame.columns)]
     wanted = (each for name in columns for each in ((name, *further) if name == "wer" else (name,)))

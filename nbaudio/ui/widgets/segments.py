@@ -18,7 +18,7 @@ from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.aligned_words import MOST_CHARACTERS, WordPair, align_words
 from nbaudio.text.score import compared
-from nbaudio.ui.filters import INTERNAL_COLUMNS, Rows
+from nbaudio.ui.filters import INTERNAL_COLUMNS, TableFrame
 from nbaudio.ui.widgets.clip_audio import RATE, Playback, Sound, read_sound
 
 _HEAVY = ("word_times", "text_raw", *NORMALIZED)
@@ -36,8 +36,8 @@ class Segments:
     stored: StoredFrame | None = None  # of a large table, whose frame is empty
 
     @property
-    def rows(self) -> Rows:
-        """The segments, in memory or in their file."""
+    def rows(self) -> TableFrame:
+        """The segments: a frame in memory, or a large table that stays in its file."""
         return self.frame if self.stored is None else self.stored
 
     def row(self, number: int) -> dict[str, Any]:

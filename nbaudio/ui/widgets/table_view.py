@@ -10,7 +10,7 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.stored_frame import StoredFrame
-from nbaudio.ui.filters import Order, Rows, similar_values, sort_and_filter, visible_columns
+from nbaudio.ui.filters import Order, TableFrame, similar_values, sort_and_filter, visible_columns
 from nbaudio.ui.widgets.base import handlers
 
 MOST_ROWS = 500  # of a page
@@ -22,12 +22,12 @@ _TOP = 4
 _SAMPLE = 5000
 
 
-def take_rows(frame: Rows, numbers: Order, columns: Sequence[str]) -> pl.DataFrame:
+def take_rows(frame: TableFrame, numbers: Order, columns: Sequence[str]) -> pl.DataFrame:
     """Return columns of rows by their numbers."""
     return frame.rows(numbers, columns) if isinstance(frame, StoredFrame) else frame.select(columns)[numbers]
 
 
-def row_page(frame: Rows, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
+def row_page(frame: TableFrame, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
     """Return rows `first` to `last` of an order, at most `MOST_ROWS`: the number in the frame, then its cells as JSON values."""
     if unknown := [name for name in columns if name not in frame.columns]:
         raise InputError(f"columns: there is no {unknown[0]!r}; there are {', '.join(frame.columns)}")
@@ -47,8 +47,8 @@ def cell(value: Any) -> str | int | float | bool | None:
 class TableView:
     """State of a table: order, columns, cursor and marks of a frame, with the handlers of its front end."""
 
-    def __init__(self, frame: Rows, columns: Sequence[str], **order: Any) -> None:
-        self.frame: Any = frame  # `Rows`
+    def __init__(self, frame: TableFrame, columns: Sequence[str], **order: Any) -> None:
+        self.frame: Any = frame  # `TableFrame`
         self.columns = list(columns)
         self.cursor = 0
         self.marked: set[int] = set()
