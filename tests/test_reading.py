@@ -11,6 +11,7 @@ from itertools import islice
 
 import numpy as np
 import polars as pl
+import psutil
 import pytest
 import soundfile as sf
 from hypothesis import given
@@ -448,6 +449,16 @@ def test_opening_takes_one_request_for_each_of_two_files(corpus):
         assert web.asked == {("GET", "corpus.json"): 1, ("GET", "segments.parquet"): 1}
         web.busy["segments.parquet"] = 1
         assert open_corpus(web.url).splits == {"train": 96, "dev": 1}
+
+
+def test_the_first_clips_come_through_connections_that_are_open_already(corpus):
+    with serving(corpus) as web:
+        opened = open_corpus(web.url)
+        port = int(web.url.rpartition(":")[2])
+        sockets = psutil.Process().net_connections()
+        ready = {socket.laddr.port for socket in sockets if socket.raddr and socket.raddr.port == port}
+        next(iter(opened.stream("train")))
+        assert web.ports[2] in ready
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ class Web:
         acts: what it does instead of serving a name (GET) or ``HEAD name``, as a function of its handler.
         asked: (method, name) of every request, counted.
         sent: bytes of every body.
+        ports: the client's port of every request, in order.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,6 +45,7 @@ class Web:
         self.over = threading.Event()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.sent = 0
+        self.ports: list[int] = []
         self.url = ""
 
 
@@ -65,6 +67,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         name = unquote(self.path.partition("?")[0]).rstrip("/").rpartition("/")[2]
         with _COUNTED:
             self.web.asked[self.command, name] += 1
+            self.web.ports.append(self.client_address[1])
             busy = self.web.busy[name] > 0
             self.web.busy[name] -= busy
         if name in self.web.hangs:

@@ -23,6 +23,7 @@ from nbaudio.reading.streams import Stream
 from nbaudio.reading.table import TABLE, ClipTable, SplitRows
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.folders import Folder, folder_at
+from nbaudio.storage.remote import Remote
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -272,8 +273,11 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         nbaudio.core.errors.InputError: .../no such folder/segments.parquet: ...
     """
     folder = folder_at(where)
-    with ThreadPoolExecutor(1) as pool:  # concurrently: from a URL each takes several round trips
+    with ThreadPoolExecutor(1 + _STREAM_REQUESTS) as pool:  # concurrently: from a URL each takes several round trips
         pending = pool.submit(read_corpus_info, folder)
+        if isinstance(folder.place, Remote):
+            for _ in range(_STREAM_REQUESTS):  # opened now, the first batch of a stream comes one or more round trips earlier
+                pool.submit(folder.place.connect)
         table = ClipTable(folder)
         info = pending.result()
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))

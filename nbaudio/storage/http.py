@@ -75,10 +75,7 @@ class HttpClient:
         """Yield the response to one request, redirect or not, its body unread; raise ConnectionError or InvalidUrlError."""
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
-        parts = urlsplit(url)
-        bypass = not self._proxies or _is_direct(parts.hostname or "", _environment())
-        pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
-        whole = {**_HEADERS, **headers}
+        whole, pool = {**_HEADERS, **headers}, self._pools(url)
         send = partial(pool.request, method, url, headers=whole, preload_content=False, redirect=False, retries=False)
         try:
             connections = pool.connection_from_url(url)
@@ -99,6 +96,23 @@ class HttpClient:
             raise InvalidUrlError("no usable address") from None
         except HTTPError as error:
             raise _connection_error(error) from None
+
+    def connect(self, url: str) -> None:
+        """Open a connection that a later request uses, unless that goes through a proxy; errors are left to that request."""
+        if (pools := self._pools(url)) is self._direct:
+            with suppress(Exception):  # urllib3 has no public method for it
+                pool = pools.connection_from_url(url)
+                connection = pool._get_conn()
+                try:
+                    if connection.is_closed:
+                        connection.connect()
+                finally:
+                    pool._put_conn(connection)
+
+    def _pools(self, url: str) -> "urllib3.PoolManager":
+        parts = urlsplit(url)
+        bypass = not self._proxies or _is_direct(parts.hostname or "", _environment())
+        return self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
 
     def hang_up(self) -> None:
         """End all reads of other threads, so that no thread waits for a silent server."""
@@ -196,6 +210,10 @@ class HttpFiles:
             if not is_whole and not range_.startswith(f"bytes {start}-"):
                 raise RemoteRefusedError(f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received")
             return _body(response, url, end - start, "that were requested")
+
+    def connect(self, url: str) -> None:
+        """Open a connection that a later request uses."""
+        _client(self.network.timeout, _environment()).connect(url)
 
     def cat_whole(self, url: str, most: int) -> bytes | None:
         """Return a whole file; None where more than `most` bytes are announced; raise RemoteRefusedError where no length is."""

@@ -130,6 +130,11 @@ class Remote:
         data = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
         return self if data is None else replace(self, content=Content(data, None))
 
+    def connect(self) -> None:
+        """Open a connection that a later request uses, on the web."""
+        if self._is_on_web:
+            self.located.fs.connect(self.located.path)
+
     @contextmanager
     def fetched(self, status: FileStatus | None = None) -> Iterator[Path]:
         """Yield a local copy of the whole file, held in the cache within the context; errors within name the address instead."""
