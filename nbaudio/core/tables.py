@@ -122,8 +122,6 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
 
 def open_parquet(path: Path) -> Any:
     """Open a Parquet file with pyarrow, to read some of its row groups; raise InputError where it is not usable."""
-    import pyarrow.parquet as pq
-
     with reading_parquet(path):
         return pq.ParquetFile(path)
 

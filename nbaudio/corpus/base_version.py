@@ -60,10 +60,6 @@ class Unchanged(NamedTuple):
         self.kept[held[equal]] = True
         return pl.Series(equal)
 
-    def kept_rows(self) -> NDArray[np.int32]:
-        """Return `rows` of the clips that are kept, -1 for others."""
-        return np.where(self.kept, self.rows, -1)
-
 
 @dataclass(frozen=True)
 class Base:
@@ -139,11 +135,12 @@ class Base:
         is_sure = pl.col("recording_id").is_in(known["recording_id"].implode())
         told = [part.select(is_sure.alias("sure"), _FIRST_BITS) for part in self.clips()]
         place, lengths, sides = pl.col("segment_id").hash(), list[int](), list[Buckets]()
+        fingerprint = pl.struct(pl.col(name).hash() for name in self.columns).hash().alias("fingerprint")
         for name, path in (("before", self.table), ("now", table)):
             sides.append(Buckets(folder / name, len(told) * ROWS_A_GROUP))
             lengths.append(0)
             for part in parquet_slices(path):
-                found = self._fingerprints(part).with_row_index("row", offset=lengths[-1])
+                found = self.conformed(part).select("segment_id", fingerprint).with_row_index("row", offset=lengths[-1])
                 is_in = part["decision"] == "accept" if name == "now" else pl.lit(value=True)
                 sides[-1].add(found.filter(is_in), place % sides[-1].count)
                 lengths[-1] += len(part)
@@ -160,10 +157,6 @@ class Base:
         """Return rows of a segments table with the metadata columns of the base."""
         return conform(conform(part, SEGMENTS, "segments"), self.columns, str(self)).select(self.columns.names())
 
-    def _fingerprints(self, part: pl.DataFrame) -> pl.DataFrame:
-        row = pl.struct(pl.col(name).hash() for name in self.columns).hash()
-        return self.conformed(part).select("segment_id", fingerprint=row)
-
     def shard_limits(self, limits: ShardLimits) -> ShardLimits:
         """Return the limits for new shards: a number of shards in the base stands for their size."""
         if limits.shard_count is None:
@@ -178,12 +171,13 @@ class Base:
         counts = held.select(pl.col(others).count()).collect() if others else pl.DataFrame()
         return [name for name in others if counts[name].item()]
 
-    def keep_shards(self, layout: Layout, shards: ShardPlan, rows: NDArray[np.int32]) -> list[Shard]:
+    def keep_shards(self, layout: Layout, shards: ShardPlan, same: Unchanged) -> list[Shard]:
         """Link or copy the shards whose clips are all kept, write their records, and return them.
 
-        Kept clips of other shards are added to `shards`. `rows` has each clip's row in the segments table, -1 if it is not kept.
+        Kept clips of other shards are added to `shards`.
         """
         row, is_in = pl.col("row"), pl.col("kept").sum()
+        rows = np.where(same.kept, same.rows, -1)  # in the segments table
         parts = []
         for part in self.clips():
             found = part.select("name", "row", kept=rows[part["row"].to_numpy()] >= 0)

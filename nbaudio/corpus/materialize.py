@@ -348,7 +348,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
     if len(lost) == total:
         detail = next(iter(failures.values()))
         raise InputError(f"{run.workspace.path}: none of the {total:,} accepted segments can be cut; {detail}")
-    kept = base.keep_shards(run.layout, shards, same.kept_rows()) if base and same else []
+    kept = base.keep_shards(run.layout, shards, same) if base and same else []
     return _Cut(shards, kept, lost, windows.segments - len(failures))
 
 

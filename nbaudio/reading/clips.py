@@ -180,17 +180,12 @@ def _part(future: Future[bytes], start: int, end: int) -> memoryview:
     return memoryview(future.result())[start:end]
 
 
-def _close(files: dict[str, FileIO]) -> None:
-    for file in files.values():
-        file.close()
-
-
 class _LocalShards(threading.local):
     """Shards on this machine; each thread has a buffer and few open files of its own, which are closed with `owner`."""
 
     def __init__(self, folder: Folder, owner: ExitStack) -> None:
-        self._folder, self._buffer, self._files = folder, bytearray(), dict[str, FileIO]()
-        owner.callback(_close, self._files)
+        self._folder, self._buffer, self._files = folder, bytearray(), (files := dict[str, FileIO]())
+        owner.callback(lambda: list(map(FileIO.close, files.values())))
 
     def read(self, shard: str, start: int, stop: int) -> memoryview:
         """Return the bytes [start, stop), until this thread reads again."""

@@ -65,11 +65,6 @@ class Corpus:
         _check_not_forked("Corpus.segments")
         return self.table.frame()
 
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """Former name of `info`."""
-        return self.info
-
     def to_pandas(self) -> "pd.DataFrame":
         """Return `segments` as a pandas frame."""
         return self.segments.to_pandas()

@@ -103,11 +103,9 @@ class HttpClient:
             with suppress(Exception):  # urllib3 has no public method for it
                 pool = pools.connection_from_url(url)
                 connection = pool._get_conn()
-                try:
-                    if connection.is_closed:
-                        connection.connect()
-                finally:
-                    pool._put_conn(connection)
+                if connection.is_closed:
+                    connection.connect()
+                pool._put_conn(connection)
 
     def _pools(self, url: str) -> "urllib3.PoolManager":
         parts = urlsplit(url)
