@@ -103,7 +103,7 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 def main() -> None:
     """Run the `nbaudio` command."""
     _ensure_utf8()
-    # Arrow's own pool keeps what is freed: 60 MB more for 40,000 segments. It is chosen when pyarrow is first used.
+    # pyarrow's default pool keeps freed memory: up to 60 MB more for 40,000 segments. pyarrow reads this when it is first used.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         code = app(standalone_mode=False)

@@ -172,9 +172,9 @@ class Base:
         return [name for name in others if counts[name].item()]
 
     def keep_shards(self, layout: Layout, shards: ShardPlan, same: Unchanged) -> list[Shard]:
-        """Link or copy the shards whose clips are all kept, write their records, and return them.
+        """Copy the shards whose clips are all kept, by links where possible; write their records, and return the shards.
 
-        Kept clips of other shards are added to `shards`.
+        `same` says which clips are kept. Those of all other shards are added to `shards`, to be packed again.
         """
         row, is_in = pl.col("row"), pl.col("kept").sum()
         rows = np.where(same.kept, same.rows, -1)  # in the segments table

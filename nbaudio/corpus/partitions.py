@@ -96,7 +96,7 @@ class Batches:
 
 
 def read_streams(path: Path) -> Iterator[pl.DataFrame]:
-    """Yield the frames of a file of Arrow streams, end to end."""
+    """Yield each Arrow stream of a file as a frame."""
     with pa.OSFile(str(path)) as file:
         while file.tell() < file.size():
             yield pl.DataFrame(pa.ipc.open_stream(file).read_all())

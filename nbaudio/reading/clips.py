@@ -184,7 +184,8 @@ class _LocalShards(threading.local):
     """Shards on this machine; each thread has a buffer and few open files of its own, which are closed with `owner`."""
 
     def __init__(self, folder: Folder, owner: ExitStack) -> None:
-        self._folder, self._buffer, self._files = folder, bytearray(), (files := dict[str, FileIO]())
+        self._folder, self._buffer = folder, bytearray()
+        self._files = files = dict[str, FileIO]()  # of this thread; `owner` may close them in another one
         owner.callback(lambda: list(map(FileIO.close, files.values())))
 
     def read(self, shard: str, start: int, stop: int) -> memoryview:

@@ -271,7 +271,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     with ThreadPoolExecutor(1 + _STREAM_REQUESTS) as pool:  # concurrently: from a URL each takes several round trips
         pending = pool.submit(read_corpus_info, folder)
         if isinstance(folder.place, Remote):
-            for _ in range(_STREAM_REQUESTS):  # opened now, the first batch of a stream comes one or more round trips earlier
+            for _ in range(_STREAM_REQUESTS):  # connections that are open already save the first batch of a stream a round trip
                 pool.submit(folder.place.connect)
         table = ClipTable(folder)
         info = pending.result()

@@ -246,7 +246,7 @@ def _parsed(texts: pl.Series, dtype: pl.DataType | None = None) -> pl.Series:
 
 
 def _words(column: pl.Series) -> pl.Series:
-    """Join lists of words by blanks; a list may be written as JSON."""
+    """Join each list of words with blanks; lists may also be JSON texts."""
     if column.dtype == pl.List(pl.String):
         return column.list.join(" ")
     if column.dtype == pl.String and (lists := column.str.starts_with('["')).any():

@@ -104,7 +104,7 @@ class PlacedSegments:
     has_texts: bool = True
 
     def numbered(self) -> "PlacedSegments":
-        """Give every segment a unique id."""
+        """Return a copy in which every segment has a unique id."""
         keys = repeated(pl.concat(batch["segment_id"].hash() for batch in self.placed()))
         if keys.is_empty():
             return self
@@ -113,11 +113,11 @@ class PlacedSegments:
         return self.with_ids(found.with_columns(name_matching.segment_ids(found["segment_id"])))
 
     def with_ids(self, ids: pl.DataFrame) -> "PlacedSegments":
-        """Replace the ids of some rows (`row`, `segment_id`)."""
+        """Return a copy with other ids for some rows (`row`, `segment_id`)."""
         return replace(self, ids=pl.concat([ids.select(_NO_IDS.columns), self.ids]).unique("row", keep="first").sort("row"))
 
     def compared(self, withdrawn: pl.DataFrame) -> "PlacedSegments":
-        """Mark duplicates, and the segments that were withdrawn."""
+        """Return a copy in which duplicates and withdrawn segments are marked."""
         if len(withdrawn):
             rows = pl.concat(batch["row"].filter(is_withdrawn(batch, withdrawn)) for batch in self.placed())
             return replace(self, withdrawn=rows).compared(withdrawn.clear())

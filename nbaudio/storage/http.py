@@ -98,7 +98,7 @@ class HttpClient:
             raise _connection_error(error) from None
 
     def connect(self, url: str) -> None:
-        """Open a connection that a later request uses, unless that goes through a proxy; errors are left to that request."""
+        """Open a connection for a later request, except through a proxy; errors are ignored, as that request raises them."""
         if (pools := self._pools(url)) is self._direct:
             with suppress(Exception):  # urllib3 has no public method for it
                 pool = pools.connection_from_url(url)
@@ -108,9 +108,8 @@ class HttpClient:
                 pool._put_conn(connection)
 
     def _pools(self, url: str) -> "urllib3.PoolManager":
-        parts = urlsplit(url)
-        bypass = not self._proxies or _is_direct(parts.hostname or "", _environment())
-        return self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
+        bypass = not self._proxies or _is_direct(urlsplit(url).hostname or "", _environment())
+        return self._direct if bypass else self._proxies.get(urlsplit(url).scheme, self._direct)
 
     def hang_up(self) -> None:
         """End all reads of other threads, so that no thread waits for a silent server."""
@@ -210,7 +209,7 @@ class HttpFiles:
             return _body(response, url, end - start, "that were requested")
 
     def connect(self, url: str) -> None:
-        """Open a connection that a later request uses."""
+        """Open a connection for a later request."""
         _client(self.network.timeout, _environment()).connect(url)
 
     def cat_whole(self, url: str, most: int) -> bytes | None:

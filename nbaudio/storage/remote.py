@@ -131,7 +131,7 @@ class Remote:
         return self if data is None else replace(self, content=Content(data, None))
 
     def connect(self) -> None:
-        """Open a connection that a later request uses, on the web."""
+        """Open a connection for a later request, if the address is on the web."""
         if self._is_on_web:
             self.located.fs.connect(self.located.path)
 

@@ -37,7 +37,7 @@ class Segments:
 
     @property
     def rows(self) -> TableFrame:
-        """The segments: a frame in memory, or a large table that stays in its file."""
+        """The segments: in memory, or, where there are many, in their file."""
         return self.frame if self.stored is None else self.stored
 
     def row(self, number: int) -> dict[str, Any]:
