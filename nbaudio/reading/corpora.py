@@ -268,11 +268,10 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         nbaudio.core.errors.InputError: .../no such folder/segments.parquet: ...
     """
     folder = folder_at(where)
-    with ThreadPoolExecutor(1 + _STREAM_REQUESTS) as pool:  # concurrently: from a URL each takes several round trips
+    with ThreadPoolExecutor(2) as pool:  # concurrently: from a URL each takes several round trips
         pending = pool.submit(read_corpus_info, folder)
         if isinstance(folder.place, Remote):
-            for _ in range(_STREAM_REQUESTS):  # connections that are open already save the first batch of a stream a round trip
-                pool.submit(folder.place.connect)
+            pool.submit(folder.place.connect, 3)  # for the first batch of a stream, which with more would share the line
         table = ClipTable(folder)
         info = pending.result()
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))

@@ -6,6 +6,7 @@ import os
 import re
 import urllib.request
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -97,15 +98,14 @@ class HttpClient:
         except HTTPError as error:
             raise _connection_error(error) from None
 
-    def connect(self, url: str) -> None:
-        """Open a connection for a later request, except through a proxy; errors are ignored, as that request raises them."""
+    def connect(self, url: str, number: int) -> None:
+        """Open connections for later requests, except through a proxy; errors are ignored, as those requests raise them."""
         if (pools := self._pools(url)) is self._direct:
-            with suppress(Exception):  # urllib3 has no public method for it
+            with suppress(Exception), ThreadPoolExecutor(number) as threads:  # urllib3 has no public method for it
                 pool = pools.connection_from_url(url)
-                connection = pool._get_conn()
-                if connection.is_closed:
-                    connection.connect()
-                pool._put_conn(connection)
+                taken = [pool._get_conn() for _ in range(number)]
+                list(threads.map(lambda connection: connection.is_closed and connection.connect(), taken))
+                list(map(pool._put_conn, taken))
 
     def _pools(self, url: str) -> "urllib3.PoolManager":
         bypass = not self._proxies or _is_direct(urlsplit(url).hostname or "", _environment())
@@ -156,13 +156,14 @@ def _is_direct(host: str, _environment: tuple[str | None, ...]) -> bool:
     return bool(urllib.request.proxy_bypass(host))
 
 
-@cache
-def _client(timeout: float, _environment: tuple[str | None, ...]) -> HttpClient:
-    return HttpClient(connections=_CONNECTIONS, timeout=timeout)
+def _client(*key: Any) -> HttpClient:
+    """Return the client for a timeout and an environment, the same to all threads."""
+    return _clients.get(key) or _clients.setdefault(key, HttpClient(connections=_CONNECTIONS, timeout=key[0]))
 
 
+_clients: dict[Any, HttpClient] = {}
 # A forked process must not use the connections of its parent.
-os.register_at_fork(after_in_child=_client.cache_clear)
+os.register_at_fork(after_in_child=_clients.clear)
 
 
 def _authorization(url: str) -> dict[str, str]:
@@ -208,9 +209,9 @@ class HttpFiles:
                 raise RemoteRefusedError(f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received")
             return _body(response, url, end - start, "that were requested")
 
-    def connect(self, url: str) -> None:
-        """Open a connection for a later request."""
-        _client(self.network.timeout, _environment()).connect(url)
+    def connect(self, url: str, number: int) -> None:
+        """Open connections for later requests."""
+        _client(self.network.timeout, _environment()).connect(url, number)
 
     def cat_whole(self, url: str, most: int) -> bytes | None:
         """Return a whole file; None where more than `most` bytes are announced; raise RemoteRefusedError where no length is."""

@@ -130,10 +130,10 @@ class Remote:
         data = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
         return self if data is None else replace(self, content=Content(data, None))
 
-    def connect(self) -> None:
-        """Open a connection for a later request, if the address is on the web."""
+    def connect(self, number: int) -> None:
+        """Open connections for later requests, if the address is on the web."""
         if self._is_on_web:
-            self.located.fs.connect(self.located.path)
+            self.located.fs.connect(self.located.path, number)
 
     @contextmanager
     def fetched(self, status: FileStatus | None = None) -> Iterator[Path]:
