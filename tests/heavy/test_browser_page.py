@@ -158,6 +158,23 @@ def test_a_colleague_judges_comes_back_saves_and_sends_the_file(tmp_path, worksp
         assert (warned, bad) == (["beforeunload"], [])
 
 
+def test_after_a_jump_the_next_segment_is_the_one_after_it(tmp_path, workspace):
+    review.export(workspace, out=tmp_path / "round.html", n=8, blind=False)
+    with browser(tmp_path) as (opened, bad):
+        page = opened(tmp_path / "round.html")
+        name_oneself(page)
+        judge(page, "1", then=1)
+        # The key comes right after the click, before anything is loaded for the row.
+        page.evaluate("""() => {
+            document.querySelectorAll(".nba-row")[5].click();
+            const key = new KeyboardEvent("keydown", { key: "1", code: "Digit1", bubbles: true });
+            document.querySelector(".nba-review-panel").dispatchEvent(key);
+        }""")
+        page.wait_for_function(SHOWN, arg=6)
+        assert page.locator(VERDICTS).all_inner_texts() == ["ok", *[""] * 4, "ok", "", ""]
+        assert bad == []
+
+
 def test_controls_that_need_no_recording_are_there_and_no_others(tmp_path, workspace):
     review.export(workspace, out=tmp_path / "round.html", n=8, blind=False)
     with browser(tmp_path) as (opened, bad):

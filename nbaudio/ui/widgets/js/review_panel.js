@@ -64,7 +64,7 @@ function render(widget) {
       press([]);
       comment.value = text.value = transcript = "";
       current = which;
-      corrected = null;
+      next = corrected = null; // the next segment of the one before may not be that of this one
       marking = false;
       text.hidden = true;
       const shown = player.show(which, { play });
@@ -82,7 +82,10 @@ function render(widget) {
     }
 
     async function prefetchNext() {
-      next = (await request("review.next", { position: table.position() })).result;
+      const which = current;
+      const { result } = await request("review.next", { position: table.position() });
+      if (current !== which) return;
+      next = result;
       if (next && next.number !== current) player.prefetch(next.number);
     }
 
