@@ -1,12 +1,16 @@
 """Streamed tables: add columns that are in memory, and hash the ids of some rows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from nbaudio.core.dataframes import IN_ORDER
+from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.hashing import hash_column
+
+_SAMPLED, _PIECE = 256, 4096  # every 256th value is looked at to cut pieces of 4096 times as many
 
 ROW = "\0row"
 """Column with the row number, from 0, of a streamed table."""
@@ -28,6 +32,23 @@ def repeated(values: pl.Series) -> pl.Series:
     """Return the values that occur several times, each once, in ascending order."""
     ordered = values.sort()
     return ordered.filter(ordered == ordered.shift()).unique(maintain_order=True)
+
+
+def sorted_values(column: pl.LazyFrame) -> Iterator[str | None]:
+    """Yield the texts of a column in ascending order, null first; about a million of them are in memory at a time."""
+    value = pl.first()
+    some = column.gather_every(_SAMPLED).collect(**STREAMED).to_series().drop_nulls().sort()
+    for low, high in pairwise([None, *some[_PIECE::_PIECE].unique(maintain_order=True), None]):
+        below = pl.lit(value=True) if high is None else value < high
+        part = column.filter(below | value.is_null() if low is None else below & (value >= low))
+        yield from part.collect(**STREAMED).to_series().sort()
+
+
+def first_occurrences(values: pl.Series) -> NDArray[np.bool_]:
+    """Return which values do not occur before."""
+    found, some = np.ones(len(values), dtype=np.bool_), values.is_in(repeated(values).implode())
+    found[some.arg_true().to_numpy()] = values.filter(some).is_first_distinct().to_numpy()
+    return found
 
 
 def row_hashes(segments: pl.LazyFrame) -> RowHashes:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Array, Bools, Path, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
-from nbaudio.review.sampling import least_divergence
+from nbaudio.review.sampling import Strata, least_divergence
 
 #: Thresholds on similarity that tables show.
 THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
@@ -76,7 +76,7 @@ class Part:
 
     def value(self, what: str, *, upper: bool = True) -> Array:
         """Return what each item of the population counts for."""
-        return self.state.value(self.state.amounts[what], self.inside, upper=upper)
+        return self.state.value(self.state.amount(what), self.inside, upper=upper)
 
     def least_not_allowed(self, what: str, target: float) -> float:
         """Return the least value that is wrong, with what does not ship, for which less than the target is right."""
@@ -101,19 +101,17 @@ class Part:
         null = np.array([self.least_not_allowed("segments", target)])
         return bet(self.state.draws, self.value("segments"), null, level=-math.log(error))
 
-    def further_reviews(self, frame: pl.DataFrame, *, target: float, error: float) -> int | None:
-        """Predict how many more reviews the target takes if a `sampling_frame` with rates is drawn; None if out of reach."""
-        state = self.state
-        inside = pl.DataFrame({"segment_id": state.segments["segment_id"], "inside": self.inside})
-        held = frame.join(inside, on="segment_id", how="left").with_columns(chance=pl.col("weight") / pl.len().over("stratum"))
-        strata = held.filter("inside").group_by("stratum").agg(pl.len(), pl.col("rate").first(), pl.col("chance").sum())
-        if strata.is_empty():
+    def further_reviews(self, strata: Strata, *, target: float, error: float) -> int | None:
+        """Predict how many more reviews the target takes if strata with rates are drawn from; None if out of reach."""
+        state, number = self.state, strata.number[self.inside & (strata.number >= 0)]
+        sizes = np.bincount(number, minlength=len(strata.names)).astype(float)
+        if strata.rates is None or not sizes.any():
             return None
-        sizes, rates, chance = (strata[name].cast(pl.Float64).to_numpy() for name in ("len", "rate", "chance"))
         left = self.least_not_allowed("segments", target) - state.draws.found(self.value("segments"), upper=True)
-        if float(sizes @ rates) >= left or len(state.draws.frames) == 0:
+        if float(sizes @ strata.rates) >= left or len(state.draws.frames) == 0:
             return None
-        growth = least_divergence(sizes, rates, left) * float(chance.sum())
+        chance = strata.weights @ (sizes / np.maximum(strata.counts, 1))
+        growth = least_divergence(sizes, strata.rates, left) * float(chance)
         return math.ceil(max(-math.log(error) - float(self.path(target, error).capital[0]), 0.0) / growth)
 
     def progress(self, *, target: float, error: float) -> dict[str, Any]:
@@ -131,30 +129,28 @@ class Part:
         return {name: math.ceil(missing / rate) if rate > 1e-9 else None for name, rate in rates.items()}
 
     def _sum(self, what: str, where: Bools) -> float:
-        return float(self.state.amounts[what].to_numpy()[where].sum())
+        return float(where.sum() if what == "segments" else self.state.amount(what)[where].sum())
 
 
 def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
     """Return all that ships as `selection`, all `above` the threshold if nothing does, and each split; `without` do not ship."""
-    ships = state.accepted & ~state.segments["segment_id"].is_in(list(without)).to_numpy()
+    ships = state.accepted & ~state.population.are(pl.Series(list(without), dtype=pl.String))
     if not ships.any():
         return {"selection": above(state, threshold)}
-    left_out = state.left_out.select("segment_id", left_out_of="split", is_out=pl.lit(value=True))
-    rows = state.segments.join(left_out, on="segment_id", how="left", maintain_order="left")
-    is_out = rows["is_out"].fill_null(value=False).to_numpy()
-    found = {"selection": Part(state, ships, is_out)}
-    for name in rows["split"].filter(pl.Series(ships)).drop_nulls().unique().sort():
+    out, split = state.left_out, state.population.column(pl.col("split").cast(pl.Categorical))
+    found = {"selection": Part(state, ships, state.population.are(out["segment_id"]))}
+    for name in split.filter(pl.Series(ships)).drop_nulls().unique().cast(pl.String).sort():
         # What was rejected by hand is left out of every split.
-        is_out_here = is_out & rows["left_out_of"].fill_null(name).eq(name).to_numpy()
-        found[name] = Part(state, ships & rows["split"].eq(name).fill_null(value=False).to_numpy(), is_out_here)
+        out_of = out.filter(pl.col("split").fill_null(name) == name)["segment_id"]
+        found[name] = Part(state, ships & split.eq(name).fill_null(value=False).to_numpy(), state.population.are(out_of))
     return found
 
 
 def above(state: ProofState, threshold: float, where: Bools | None = None, values: Array | None = None) -> Part:
     """Return all segments at or above a threshold on values, by default similarity or none, whether they ship or not."""
     if values is None:
-        values = state.segments["similarity"].fill_null(2.0).to_numpy()
-    return Part(state, (values >= threshold) & state.reviewable & (True if where is None else where))
+        values = state.population.numbers["similarity"].fill_null(2.0).to_numpy()
+    return Part(state, (values >= threshold) & state.population.reviewable & (True if where is None else where))
 
 
 def rule_error(state: ProofState, rule: Mapping[str, Any], confidence: float) -> tuple[int, int, float]:
@@ -187,20 +183,23 @@ def curve(
     """
     check_target(precision, confidence)
     grid, side = sorted(thresholds), (1 - confidence) / 2
-    at = [above(state, one, where, values) for one in grid]
-    sizes = np.array([part.ships.sum() for part in at])
+
+    def at(place: int) -> Part:
+        return above(state, grid[place], where, values)
+
+    sizes = np.array([at(place).ships.sum() for place in range(len(grid))])
     knots = np.arange(len(grid))
     if len(grid) > _MOST_KNOTS:
         wanted = np.linspace(sizes.max(), 0, _MOST_KNOTS)
         knots = np.unique([0, len(grid) - 1, *(int(np.abs(sizes - each).argmin()) for each in wanted)])
     # Thresholds that keep the same segments have the same claim.
-    by_size = {sizes[k]: at[k].by("segments", target=precision, error=side, high_error=side) for k in reversed(knots)}
+    by_size = {sizes[k]: at(k).by("segments", target=precision, error=side, high_error=side) for k in reversed(knots)}
     claims = {int(k): by_size[sizes[k]] for k in knots}
     proven, rows = _proven(at, sizes, precision, confidence, knots.tolist()), []
-    for place, part in enumerate(at):
+    for place, threshold in enumerate(grid):
         below, over = (knots[np.searchsorted(knots, place, "right") - 1], knots[np.searchsorted(knots, place, "left")])
-        row = _row(part, claims, place, int(below), int(over))
-        rows.append({"threshold": grid[place], **row, "target": precision, "proven": place in proven})
+        row = _row(at(place), claims, place, int(below), int(over))
+        rows.append({"threshold": threshold, **row, "target": precision, "proven": place in proven})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -222,17 +221,17 @@ def _row(part: Part, claims: Mapping[int, Mapping[str, Any]], place: int, below:
     return names | {"precision": precision, "low": low, "high": high}
 
 
-def _proven(at: Sequence[Part], sizes: Array, precision: float, confidence: float, knots: Sequence[int]) -> list[int]:
+def _proven(at: Callable[[int], Part], sizes: Array, precision: float, confidence: float, knots: Sequence[int]) -> list[int]:
     """Return the thresholds that are proven to keep the target precision, all of them with the confidence."""
     order = [place for place in reversed(knots) if sizes[place]]
-    if not order or not len(at[0].state.lines):
+    if not order or not len(at(order[0]).state.lines):
         return []
     starts = [next(n for n, place in enumerate(order) if sizes[place] >= sizes.max() / 2**power) for power in (3, 2, 1, 0)]
     found, error = [], 0.0
     for start, end in pairwise([*sorted(set(starts)), len(order)]):
         error += (1 - confidence) / len(set(starts))
         for place in order[start:end]:
-            part = at[place]
+            part = at(place)
             path = bet(part.state.draws, part.value("segments"), np.array([part.least_not_allowed("segments", precision)]))
             if path.peak[0] < -math.log(error):
                 error = 0.0

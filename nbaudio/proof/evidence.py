@@ -7,15 +7,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from nbaudio.core import tables
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import Report, show
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.proof.claims import THRESHOLDS, Part, check_target, curve, min_sample_size, parts, rule_error
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import draw, sampling_frame
+from nbaudio.review.sampling import salt_of
 from nbaudio.storage.workspace import Workspace
 
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
@@ -70,7 +73,8 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
     learned = risk_facts(state, model, whole, selection, threshold)
     strategy = "risk" if learned["useful"] else "stratified"
     n = min(n, learned["reviews_left"]["risk"] or n) if strategy == "risk" else n
-    keys = draw(state.pool, strategy=strategy, n=n, seed=42, threshold=threshold, rounds=state.rounds)["segment_id"].to_list()
+    strata = state.population.strata(strategy, threshold=threshold, rounds=state.rounds)
+    keys = state.population.draw(strata, n=n, salt=salt_of(42, state.rounds))["segment_id"].to_list()
     options = f"--strategy {strategy} --n {len(keys)} --threshold {threshold:g}"
     advice = f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
     drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)])
@@ -105,12 +109,11 @@ def risk_facts(
     """Return how well `risk` tells wrong from right, and how many reviews are left if it steers the draws."""
     if "missing" in model:
         return {"model": model["missing"], "useful": False}
-    frame = sampling_frame(state.pool, strategy="risk", threshold=threshold, rounds=state.rounds)
+    strata = state.population.strata("risk", threshold=threshold, rounds=state.rounds)
     error = selection["rule"]["error"]
-    left = part.further_reviews(frame, target=selection["target"], error=error)
+    left = part.further_reviews(strata, target=selection["target"], error=error)
     # The same with one stratum: what is gained is the model's.
-    flat = frame.with_columns(stratum=pl.lit("all"), weight=1.0, rate=pl.col("rate").mean())
-    alone = part.further_reviews(flat, target=selection["target"], error=error)
+    alone = part.further_reviews(strata.merged(), target=selection["target"], error=error)
     used = frozen(state.workspace)
     known = f"frozen by the last select: only reviews after {', '.join(used.get('reviews', [])) or 'it'} count"
     return {
@@ -137,11 +140,13 @@ def selection_claim(
     whole = found.pop("selection")
     rule = dict(used)
     if rule.get("gold"):  # what it takes depends on verdicts
-        rule["test"] = sorted(state.segments.filter(pl.col("split") == "test")["segment_id"])[:1]
+        held = tables.scan(state.workspace, ("segment_id", "split")).filter(pl.col("split") == "test")
+        rule["test"] = held.select(pl.col("segment_id").min()).drop_nulls().collect(**STREAMED)["segment_id"].to_list()
     number, of, error = rule_error(state, rule, confidence)
     claim = whole.claim(target=target, error=error, high_error=(1 - confidence) - error)
     side = (1 - confidence) / 2
-    fits = state.segments["seconds"].is_between(used.get("min_duration", 0.0) - _NEARLY, used.get("max_duration", 20.0) + _NEARLY)
+    shortest, longest = used.get("min_duration", 0.0) - _NEARLY, used.get("max_duration", 20.0) + _NEARLY
+    fits = state.population.numbers["seconds"].is_between(shortest, longest)
     claim |= {
         "confidence": confidence,
         "statement": _statement(claim, confidence, selected=bool(state.accepted.any())),
@@ -195,11 +200,13 @@ def describe_progress(claim: Mapping[str, Any]) -> str:
 def weakest(part: Part) -> list[dict[str, Any]]:
     """Return where most of what was judged is wrong: bands of similarity, and the speakers and recordings with most faults."""
     state = part.state
-    judged = state.segments.filter(pl.Series(part.inside)).filter(pl.col("label").is_not_null())
-    score = pl.col("similarity")
+    places = np.flatnonzero(part.inside & (state.label >= 0))
+    judged = state.population.read(state.population.ids(pl.Series(places)))
+    faulty = ~state.labelled("right")[state.population.places(judged["segment_id"])]
+    judged = judged.with_columns(pl.col("similarity").fill_nan(None), faulty=pl.Series(faulty))
+    score, wrong = pl.col("similarity"), pl.col("faulty").sum()
     bands = (pl.when(score >= low).then(pl.lit(f"{low:g} to {high:g}")) for high, low in pairwise(_BANDS))
     groups = {"similarity": pl.coalesce(*bands), "speaker": pl.col("speaker_id"), "recording": pl.col("recording_id")}
-    wrong = (pl.col("label") != "right").sum()
     rows: list[dict[str, Any]] = []
     for kind, key in groups.items():
         found = judged.with_columns(name=key).drop_nulls("name").group_by("name").agg(reviewed=pl.len(), wrong=wrong)
@@ -226,7 +233,7 @@ def _statement(claim: Mapping[str, Any], confidence: float, *, selected: bool) -
 def _warnings(state: ProofState, whole: Part) -> list[str]:
     usable = {one.name for one in state.usable}
     warnings = []
-    if state.segments["label"].null_count() == len(state.segments) and not len(state.lines):
+    if not (state.label >= 0).any() and not len(state.lines):
         warnings.append("nothing has been judged yet: the quality of the labels is unknown")
     if stale := [one.name for one in state.rounds if one.name not in usable]:
         warnings.append(f"reviews without their table of what could be drawn prove nothing: {', '.join(stale)}")
@@ -246,7 +253,7 @@ def _warnings(state: ProofState, whole: Part) -> list[str]:
                 f"{unseen:,} of {int(whole.inside.sum()):,} segments could not be drawn by any round that has verdicts: "
                 "lower bounds count them as wrong, estimates leave them out"
             )
-    if unsure := int((state.segments["label"] == "unsure").sum()):
+    if unsure := int(state.labelled("unsure").sum()):
         warnings.append(f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right")
     return warnings
 

@@ -1,72 +1,85 @@
 """The segments of a workspace as a population, and its reviews as draws from it, in the order in which reviewers reached them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nbaudio.core import tables
-from nbaudio.core.tables import LEFT_OUT, table_path, with_durations
+from nbaudio.core.dataframes import STREAMED
+from nbaudio.core.tables import LEFT_OUT, table_path
 from nbaudio.core.tombstones import tombstone
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints
-from nbaudio.review.corrections import uncorrected
+from nbaudio.review.population import Population
 from nbaudio.review.risk import frozen
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
-from nbaudio.review.sampling import reviewable_segments
-from nbaudio.review.state import ReviewState, frame_contents, frame_table
+from nbaudio.review.state import ReviewState, frame_table
 
-_NEEDED = (*JUDGED, "speaker_id", "source_channel", "similarity", "risk", "split", "decision", "reason")
+_LABELS = ("right", "wrong", "unsure")
+
+
+@dataclass
+class StoredFrame:
+    """What a round could draw, from its stored table."""
+
+    number: Ints  # the stratum of each segment of the population; -1 where it could not be drawn
+    valid: Bools  # of each: it could be drawn and is still what it was
+    gone: dict[int, int] = field(default_factory=dict)  # the strata of further ids, by their hashes
+    weights: list[float] = field(default_factory=list)
+    rates: list[float | None] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class ProofState(ReviewState):
-    """Review state with the segments and the draws, computed once; arrays are aligned with `segments`."""
+    """Review state with the segments and the draws, computed once; arrays are aligned with the population."""
 
     @cached_property
-    def segments(self) -> pl.DataFrame:
-        """The segments, one per id, with `seconds`, `words`, and `label`: the verdict on what they are."""
-        table = tables.read(self.workspace, _NEEDED)
-        labels = current_labels(self, table).select("segment_id", label="verdict")
-        first = uncorrected(self, table).unique("segment_id", keep="first", maintain_order=True)
-        words = pl.col("text").str.count_matches(r"\S+").fill_null(0)
-        found = with_durations(first, self.workspace.recordings).rename({"duration_s": "seconds"})
-        found = found.with_columns(pl.col("seconds").fill_null(0.0), pl.col("similarity").fill_nan(None), words=words)
-        return found.join(labels, on="segment_id", how="left", maintain_order="left")
+    def population(self) -> Population:
+        """The segments, one per id."""
+        return Population(self)
+
+    @cached_property
+    def label(self) -> NDArray[np.int8]:
+        """The verdict on what each segment is now: its place among right, wrong, unsure; -1 without one."""
+        judged = self.verdicts["segment_id"]
+        held = tables.read(self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode()))
+        labels = current_labels(self, held)
+        found, places = np.full(len(self.population), -1, dtype=np.int8), self.population.places(labels["segment_id"])
+        number = labels["verdict"].replace_strict(_LABELS, range(len(_LABELS)), return_dtype=pl.Int8).to_numpy()
+        found[places[places >= 0]] = number[places >= 0]
+        return found
 
     @cached_property
     def rounds(self) -> list[Round]:
         """The reviews that were drawn at random."""
-        return rounds(self, self.segments)
+        return rounds(self, self.population.read(self.drawn["segment_id"]))
 
-    @cached_property
-    def pool(self) -> pl.DataFrame:
-        """The segments that can be reviewed."""
-        return reviewable_segments(self.workspace, self.segments.drop("asr_text", "sampling_rate"))[0]
-
-    @cached_property
-    def amounts(self) -> dict[str, pl.Series]:
-        """What a segment counts for, by measure."""
-        hours, words = pl.col("seconds") / 3600, pl.col("words").cast(pl.Float64)
-        return self.segments.select(segments=pl.repeat(1.0, pl.len()), hours=hours, words=words).to_dict()
-
-    @cached_property
-    def reviewable(self) -> Bools:
-        """Which segments can be reviewed."""
-        return self._where(pl.col("segment_id").is_in(self.pool["segment_id"].implode()))
+    def amount(self, what: str) -> Array:
+        """Return what each segment counts for, by `segments`, `hours` or `words`."""
+        if what == "segments":
+            return np.ones(len(self.population))
+        numbers = self.population.numbers
+        found: Array = numbers["words"].cast(pl.Float64).to_numpy() if what == "words" else numbers["seconds"].to_numpy() / 3600
+        return found
 
     @cached_property
     def accepted(self) -> Bools:
         """Which segments the last `select` keeps."""
-        return self._where(pl.col("decision") == "accept")
+        return self.population.column(pl.col("decision") == "accept").fill_null(value=False).to_numpy()
 
     @cached_property
     def left_out(self) -> pl.DataFrame:
         """`segment_id` and `split` of what `select` leaves out only as it was reviewed, or rejected by hand (null)."""
         if not table_path(self.workspace, LEFT_OUT).exists():  # nothing is selected yet
             return pl.DataFrame(schema={"segment_id": pl.String, "split": pl.String})
-        rejected = self.segments.filter(pl.col("decision") == "reject").select("segment_id", "reason")
-        kept = self.workspace.table(LEFT_OUT).join(rejected, on=["segment_id", "reason"], how="semi")
+        held = self.workspace.table(LEFT_OUT)
+        is_held = pl.col("segment_id").is_in(held["segment_id"].implode())
+        now = tables.read(self.workspace, ("segment_id", "decision", "reason"), where=is_held).unique("segment_id", keep="first")
+        kept = held.join(now.filter(pl.col("decision") == "reject"), on=["segment_id", "reason"], how="semi")
         return kept.select("segment_id", "split")
 
     @cached_property
@@ -76,11 +89,30 @@ class ProofState(ReviewState):
         return [one for one in self.rounds if one.name in self._frames and one.name not in known]
 
     @cached_property
-    def _frames(self) -> dict[str, pl.DataFrame]:
-        """What each round could draw, if stored: `segment_id`, `stratum`, its `weight` and `size`, and `content`."""
-        stored = {one.name: frame_table(one.name) for one in self.rounds}
-        there = {name: table for name, table in stored.items() if table_path(self.workspace, table).exists()}
-        return {name: self.workspace.table(table).with_columns(size=pl.len().over("stratum")) for name, table in there.items()}
+    def _frames(self) -> dict[str, StoredFrame]:
+        """What each round could draw, if stored."""
+        there = [one for one in self.rounds if table_path(self.workspace, frame_table(one.name)).exists()]
+        contents = self.population.contents().to_numpy() if there else np.zeros(0, dtype=np.uint64)
+        return {one.name: self._stored_frame(one, contents) for one in there}
+
+    def _stored_frame(self, one: Round, contents: NDArray[np.uint64]) -> StoredFrame:
+        size, table = len(self.population), frame_table(one.name)
+        known = tables.scan(self.workspace, table=table)
+        if "rate" not in known.collect_schema():
+            known = known.with_columns(rate=pl.lit(None, pl.Float64))
+        strata = known.group_by("stratum").agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
+        numbers = strata.select("stratum").with_row_index("number")
+        found = StoredFrame(np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.bool_))
+        found.weights, found.rates = strata["weight"].to_list(), strata["rate"].to_list()
+        for batch in tables.read_batches(self.workspace, table, ("segment_id", "stratum", "content")):
+            places = self.population.places(batch["segment_id"])
+            number = batch.join(numbers, on="stratum", how="left", maintain_order="left")["number"].to_numpy()
+            inside, gone = places >= 0, places < 0
+            found.number[places[inside]] = number[inside]
+            found.valid[places[inside]] = contents[places[inside]] == batch["content"].to_numpy()[inside]
+            found.gone |= zip(batch["segment_id"].filter(pl.Series(gone)).hash().to_list(), number[gone].tolist(), strict=True)
+        found.valid[self.population.are(self.later(one.corpus))] = False
+        return found
 
     @cached_property
     def lines(self) -> Ints:
@@ -89,63 +121,54 @@ class ProofState(ReviewState):
 
     @cached_property
     def draws(self) -> Draws:
-        """The draws of all rounds; what is not in `segments` any more follows them in the population."""
-        own = self.segments["segment_id"]
-        drawn = self._drawn
-        frames = (self._frames[one.name]["segment_id"] for one in self.usable)
-        ids = pl.concat([own, *frames, drawn["segment_id"]]).unique(maintain_order=True)
-        contents = pl.DataFrame({"segment_id": own, "now": frame_contents(self.segments)})
-        places = pl.DataFrame({"segment_id": ids}).with_row_index("place")
-        places = places.join(contents, on="segment_id", how="left", maintain_order="left")
-        drawn = drawn.join(places, on="segment_id", how="left", maintain_order="left")
-        item, number = (drawn[name].to_numpy().astype(np.int64) for name in ("place", "round"))
-        found = tuple(self._frame(one, places) for one in self.usable)
+        """The draws of all rounds; items that are no segments any more follow the segments."""
+        drawn, size = self._drawn, len(self.population)
+        stored = [self._frames[one.name] for one in self.usable]
+        places, keys = self.population.places(drawn["segment_id"]), drawn["segment_id"].hash()
+        others = dict.fromkeys((*(key for one in stored for key in one.gone), *keys.filter(pl.Series(places < 0))))
+        further = dict(zip(others, count(size)))
+        at = (place if place >= 0 else further[key] for place, key in zip(places.tolist(), keys, strict=True))
+        item = np.fromiter(at, np.int64)
+        number = drawn["round"].to_numpy().astype(np.int64)
+        found = tuple(_frame(one, further) for one in stored)
         valid = np.array([found[which].valid[place] for which, place in zip(number, item, strict=True)], dtype=bool)
         wrong, unsure = (drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure"))
-        in_no_frame = ~np.any([np.zeros(len(ids), dtype=bool), *(frame.valid for frame in found)], axis=0)
-        known = np.flatnonzero(self.segments["label"].is_not_null().to_numpy() & in_no_frame[: len(own)])
-        label = self.segments["label"].gather(known)
+        in_no_frame = ~np.any([np.zeros(size + len(further), dtype=bool), *(frame.valid for frame in found)], axis=0)
+        known = np.flatnonzero((self.label >= 0) & in_no_frame[:size])
         return Draws(
             found,
             round=number,
             item=item,
             wrong=wrong,
             unsure=unsure,
-            replaced=~valid & ((item < len(own)) | wrong | unsure),
+            replaced=~valid & ((item < size) | wrong | unsure),
             first=drawn["segment_id"].is_first_distinct().to_numpy(),
             known=known,
-            known_wrong=label.eq("wrong").to_numpy(),
-            known_unsure=label.eq("unsure").to_numpy(),
+            known_wrong=self.label[known] == _LABELS.index("wrong"),
+            known_unsure=self.label[known] == _LABELS.index("unsure"),
         )
 
     @cached_property
     def judged(self) -> Bools:
         """Which segments reviewers reached in a round, or judged although no round could draw them."""
-        found = np.zeros(len(self.segments), dtype=bool)
+        found = np.zeros(len(self.population), dtype=bool)
         places = np.concatenate([self.draws.item, self.draws.known])
         found[places[places < len(found)]] = True
         return found
 
-    def value(self, amounts: pl.Series, where: Bools, *, upper: bool) -> Array:
+    def value(self, amounts: Array, where: Bools, *, upper: bool) -> Array:
         """Return an amount by item of the population, 0 elsewhere; in upper bounds, replaced items that are gone are average."""
         replaced = self.draws.is_replaced
         found = np.zeros(max(len(replaced), len(where)))
-        found[: len(where)] = np.where(where, amounts.to_numpy(), 0.0)
+        found[: len(where)] = np.where(where, amounts, 0.0)
         if upper and where.any():
             found[len(where) :] = np.where(replaced[len(where) :], found.sum() / where.sum(), 0.0)
         return found
 
     def labelled(self, *words: str) -> Bools:
         """Return which segments have one of these verdicts as they are now."""
-        found: Bools = np.any([self._by_label[word] for word in words], axis=0)
+        found: Bools = np.isin(self.label, [_LABELS.index(word) for word in words])
         return found
-
-    @cached_property
-    def _by_label(self) -> dict[str, Bools]:
-        return {word: self._where(pl.col("label") == word) for word in ("right", "wrong", "unsure")}
-
-    def _where(self, condition: pl.Expr) -> Bools:
-        return self.segments.select(condition.fill_null(value=False)).to_series().to_numpy()
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:
@@ -153,11 +176,12 @@ class ProofState(ReviewState):
         schema = {"line": pl.Int64, "round": pl.Int32, "segment_id": pl.String, "verdict": pl.String}
         parts = [pl.DataFrame(schema=schema)]
         for number, one in enumerate(self.usable):
-            held = self._frames[one.name].select("segment_id", "stratum", "size")
-            gone = one.rows.join(held, on="segment_id", how="anti")["segment_id"]
-            rows = one.rows.with_columns(pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone}))
-            rows = rows.join(held, on="segment_id", how="left", maintain_order="left")
-            rows = rows.with_columns(rank=pl.int_range(1, pl.len() + 1).over("stratum"))
+            held, rows = self._frames[one.name], one.rows
+            gone = rows["segment_id"].filter(self._strata(held, rows["segment_id"]).is_null())
+            rows = rows.with_columns(pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone}))
+            rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
+            sizes = pl.Series(_frame(held, held.gone).sizes).cast(pl.Int64)
+            rows = rows.with_columns(size=sizes.gather(rows["stratum"]), rank=pl.int_range(1, pl.len() + 1).over("stratum"))
             # Once a stratum is used up, the others are drawn more often: then rows count if all before them were reached.
             late = (pl.col("rank") >= pl.col("size")).fill_null(value=False).cum_max().shift(1, fill_value=False)
             missing = pl.col("line").is_null().cum_max()
@@ -166,15 +190,17 @@ class ProofState(ReviewState):
             parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
         return pl.concat(parts).sort("line", "round", maintain_order=True)
 
-    def _frame(self, one: Round, places: pl.DataFrame) -> Frame:
-        """Return what a round could draw; `places` has the population in order, and the contents that it has `now`."""
-        held = self._frames[one.name]
-        held = held if "rate" in held.columns else held.with_columns(rate=pl.lit(None, pl.Float64))
-        strata = held.group_by("stratum").agg(pl.col("weight", "rate").first()).sort("stratum").with_row_index("number")
-        held = held.join(strata.select("stratum", "number"), on="stratum", how="left")
-        held = places.join(held, on="segment_id", how="left", maintain_order="left")
-        same = (pl.col("content") == pl.col("now")) & ~pl.col("segment_id").is_in(self.later(one.corpus).implode())
-        weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
-        valid = held.select(same.fill_null(value=False)).to_series().to_numpy()
-        rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
-        return Frame(held["number"].cast(pl.Int64).fill_null(-1).to_numpy(), valid, weights / weights.sum(), rates)
+    def _strata(self, held: StoredFrame, segment_ids: pl.Series) -> pl.Series:
+        """Return the number of the stratum of each id, null where it could not be drawn."""
+        places, keys = self.population.places(segment_ids).tolist(), segment_ids.hash()
+        numbers = (held.number[place] if place >= 0 else held.gone.get(key, -1) for place, key in zip(places, keys, strict=True))
+        return pl.Series([int(number) if number >= 0 else None for number in numbers], dtype=pl.UInt32)
+
+
+def _frame(held: StoredFrame, further: Mapping[int, int]) -> Frame:
+    """Return a frame whose items are the segments and `further` ones, by the hashes of their ids."""
+    number = np.concatenate([held.number, np.array([held.gone.get(key, -1) for key in further], dtype=np.int32)])
+    valid = np.concatenate([held.valid, np.zeros(len(further), dtype=np.bool_)])
+    weights = np.maximum(held.weights, 1e-300)
+    rates = None if None in held.rates else np.array(held.rates, dtype=float)
+    return Frame(number, valid, weights / weights.sum(), rates)

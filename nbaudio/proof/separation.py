@@ -8,12 +8,10 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import SIGNALS, is_score, table_schema
+from nbaudio.core.tables import SIGNALS, is_score, seconds_column, table_schema
 from nbaudio.proof.betting import Array, Bools, Draws, Ints
 from nbaudio.proof.claims import Part, check_target
 from nbaudio.proof.judged_draws import ProofState
-from nbaudio.review.corrections import uncorrected
-from nbaudio.review.rounds import JUDGED
 from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 
@@ -34,18 +32,20 @@ def ranked_columns(workspace: Workspace) -> list[str]:
 
 
 def column_values(state: ProofState, columns: Collection[str], ids: pl.Series | None = None) -> pl.DataFrame:
-    """Return `segment_id` and columns as numbers, null for NaN, as they were before corrections; in the order of the segments."""
+    """Return columns as numbers, null for NaN, as they were before corrections: of all segments, or of some with `segment_id`."""
     usable = {*tables.number_columns(table_schema(state.workspace)), "duration_s"}
     for name in columns:
         if name not in usable:
             known = ", ".join(ranked_columns(state.workspace))
             raise InputError(f"column {name!r}: not in the segments table, or no numbers; columns to choose are {known}")
-    where = None if ids is None else pl.col("segment_id").is_in(ids.implode())
-    table = tables.read(state.workspace, dict.fromkeys((*JUDGED, *columns)), where=where)
-    first = uncorrected(state, table).unique("segment_id", keep="first", maintain_order=True).drop("duration_s", strict=False)
-    seconds = state.segments.select("segment_id", duration_s="seconds")
-    found = first.join(seconds, on="segment_id", how="left", maintain_order="left")
-    return found.select("segment_id", *(pl.col(name).cast(pl.Float64).fill_nan(None) for name in columns))
+
+    def numbers(rows: pl.DataFrame) -> pl.DataFrame:
+        known = rows.with_columns(duration_s=seconds_column().fill_null(0.0))
+        return known.select("segment_id", *(pl.col(name).cast(pl.Float64).fill_nan(None) for name in columns))
+
+    if ids is not None:
+        return numbers(state.population.read(ids))
+    return state.population.compute(columns, lambda rows: numbers(rows).drop("segment_id"))
 
 
 def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataFrame:
@@ -66,9 +66,10 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
     check_target(0.5, confidence)
     columns, draws = ranked_columns(state.workspace), state.draws
     used = np.flatnonzero(draws.valid & ~draws.unsure)
-    of = state.segments[draws.item[used]].select("segment_id", "recording_id")
-    values = column_values(state, columns, of["segment_id"])
-    judged = of.join(values, on="segment_id", how="left", maintain_order="left")
+    ids = state.population.ids(pl.Series(draws.item[used]))
+    recordings = state.population.read(ids).select("segment_id", "recording_id")
+    values = column_values(state, columns, ids).join(recordings, on="segment_id")
+    judged = ids.to_frame().join(values, on="segment_id", how="left", maintain_order="left")
     several = judged["recording_id"].n_unique() > 1
     cluster = judged["recording_id" if several else "segment_id"].rank("dense").to_numpy().astype(np.int64)
     wrong, weight, rows = draws.wrong[used], draw_weights(draws)[used], []
@@ -144,7 +145,7 @@ def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) ->
     place, side = np.where(known.is_null(), -1, _groups(state, known)), (1 - confidence) / 2
     rows = []
     for number in (*np.unique(place[place >= 0]).tolist(), -1):
-        where = (place == number) & state.reviewable
+        where = (place == number) & state.population.reviewable
         if where.any():
             claim = Part(state, where).by("segments", target=_TARGET, error=side, high_error=side)
             ends = known.filter(pl.Series(where))
@@ -156,7 +157,7 @@ def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) ->
 def _groups(state: ProofState, known: pl.Series) -> Sequence[int] | Ints:
     """Return a group of each value, about equally many segments in each; a value that many share has one for itself."""
     reviewed = int((known.is_not_null().to_numpy() & state.judged).sum())
-    values = known.filter(pl.Series(state.reviewable)).drop_nulls().to_numpy()
+    values = known.filter(pl.Series(state.population.reviewable)).drop_nulls().to_numpy()
     if not len(values):
         return np.zeros(len(known), dtype=np.int64)
     number = min(_MOST_GROUPS, max(2, reviewed // _VERDICTS_A_GROUP))

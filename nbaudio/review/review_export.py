@@ -8,8 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from nbaudio.core import tables as core_tables
 from nbaudio.core.atomic import atomic_write, read_json, write_json
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
@@ -17,11 +19,11 @@ from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, duration
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.cell_escaping import SEPARATORS, write_delimited
-from nbaudio.review.corrections import uncorrected
+from nbaudio.review.population import Population
 from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
 from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import DISAGREEMENTS, PICKED, rounds, undecided_ids
-from nbaudio.review.sampling import draw_from, reviewable_segments, salt_of, sampling_frame
+from nbaudio.review.sampling import Strata, salt_of
 from nbaudio.review.sheet_clips import ENCODINGS, cut_clips, keep_clip
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
@@ -33,7 +35,6 @@ from nbaudio.review.state import (
     ReviewRecord,
     ReviewState,
     content_hashes,
-    frame_contents,
     frame_table,
     reviewed_ids,
     word_hashes,
@@ -115,38 +116,37 @@ def export(
     _check(out, threshold=threshold, reviewers=reviewers, verdicts=verdicts, clips=clips, tables=tables)
     if strategy == "risk" and "missing" in (learned := refresh(state)):
         raise InputError(f"{workspace.path}: {learned['missing']}; until then use --strategy stratified")
-    segments = uncorrected(state, workspace.segments)
-    pool, silent = reviewable_segments(workspace, segments)
-    if pool.is_empty():
-        missing = f"; the recordings of {len(silent):,} are missing" if len(silent) else ""
-        raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
+    population = Population(state)
+    if not population.reviewable.any():
+        missing = f"; the recordings of {population.silent.sum():,} are missing" if population.silent.any() else ""
+        raise InputError(f"{workspace.path}: none of its {len(population):,} segments can be reviewed{missing}")
     record = state.records.get(out.stem)
     if strategy == DISAGREEMENTS:
         segment_ids = record.segment_ids if record else undecided_ids(state)
         if not segment_ids:
             raise InputError(f"{workspace.path}: reviewers left no segment undecided")
-    picked = None if segment_ids is None else _picked(workspace, segments, segment_ids)
+    picked = None if segment_ids is None else _picked(population, segment_ids)
     if picked is not None:
         n, strategy = len(picked), PICKED
     elif n is None:
-        left = pool.filter(~pl.col("segment_id").is_in(list(workspace.reviewed_ids())))
-        n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(left) // _A_TENTH))
+        left = int((population.reviewable & ~population.are(_series(workspace.reviewed_ids()))).sum())
+        n = record.n if record else min(_MOST_BY_DEFAULT, max(1, left // _A_TENTH))
     _check_number(n, overlap, reviewers)
     blind = blind if blind is not None else record.blind if record else True
     options: dict[str, Any] = {"name": out.stem, "strategy": strategy, "n": n, "seed": seed, "threshold": threshold}
     options |= {"reviewers": list(reviewers), "overlap": overlap, "verdicts": list(verdicts), "blind": blind}
-    frame = None
+    strata = None
     if record is None:
-        record, frame = _new_record(options, state, segments=segments, pool=pool, picked=picked)
+        record, strata = _new_record(options, population, picked)
     record.check_parameters(options)
     if picked is not None and set(record.segment_ids) - set(picked):
         raise ExistsError(f"review {record.name} was exported with other segments; these need another name")
-    rows = _drawn_rows(record, state, pool, encoding=clips)
+    rows = _drawn_rows(record, population, encoding=clips)
     files, failed, warnings = _make(rows, record, workspace, out, encoding=clips, tables=tables, zip=zip)
     rows = _without_missing_clips(rows, workspace, failed)
     kept = [path for path, data in files.items() if _is_filled_in(path, data, record)]
-    if frame is not None:
-        workspace.save(**{frame_table(record.name): frame})
+    if strata is not None:
+        core_tables.write(workspace, population.frame(strata), table=frame_table(record.name))
     # The record first: a sheet must never exist while its segments can still go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     exports = workspace.path / EXPORTS
@@ -156,7 +156,7 @@ def export(
         with atomic_write(path) as partial:
             partial.write_bytes(files[path])
     warnings = [*(f"{path}: exists and has been filled in or saved since: not overwritten" for path in kept), *warnings]
-    facts, further = _facts(state, record, rows, pool, silent, files=list(files))
+    facts, further = _facts(population, record, rows, files=list(files))
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
     report = Report("review export", facts, [*warnings, *further], problems)
     workspace.save_report("review", report.to_dict())
@@ -238,39 +238,42 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
         raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
 
 
-def _picked(workspace: Workspace, segments: pl.DataFrame, segment_ids: Ids) -> list[str]:
+def _series(ids: Iterable[str]) -> pl.Series:
+    return pl.Series("segment_id", list(ids), dtype=pl.String)
+
+
+def _picked(population: Population, segment_ids: Ids) -> list[str]:
     """Return picked segments, each once; raise InputError if there is none, or one is not in the workspace."""
     picked = list(dict.fromkeys(as_ids(segment_ids)))
-    known = set(segments["segment_id"])
-    if unknown := [key for key in picked if key not in known]:
-        raise InputError(f"{workspace.path}: no segment {unknown[0]!r}")
+    for unknown in np.flatnonzero(population.places(_series(picked)) < 0)[:1]:
+        raise InputError(f"{population.state.workspace.path}: no segment {picked[unknown]!r}")
     if not picked:
         raise InputError("segment_ids: there are none")
     return picked
 
 
 def _new_record(
-    options: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, picked: Sequence[str] | None
-) -> tuple[ReviewRecord, pl.DataFrame | None]:
-    """Take what was picked, or draw from what nobody has reached, with the frame; raise InputError if nothing is left."""
-    before, frame = rounds(state, segments), None
+    options: Mapping[str, Any], population: Population, picked: Sequence[str] | None
+) -> tuple[ReviewRecord, Strata | None]:
+    """Take what was picked, or draw from what nobody has reached, with the strata; raise InputError if nothing is left."""
+    state, strata = population.state, None
+    before = rounds(state, population.read(state.drawn["segment_id"]))
     if picked is not None:
-        there = pl.DataFrame({"segment_id": picked}).join(pool, on="segment_id", how="semi", maintain_order="left")
-        drawn = there.with_columns(probability=pl.lit(1.0), stratum=pl.lit(PICKED))
+        there = _series(picked).filter(pl.Series(population.reviewable[population.places(_series(picked))]))
+        drawn = there.to_frame().with_columns(probability=pl.lit(1.0), stratum=pl.lit(PICKED))
         if drawn.is_empty():
             raise InputError(f"{state.workspace.path}: none of the {len(picked):,} picked segments can be reviewed")
     else:
-        frame = sampling_frame(pool, strategy=options["strategy"], threshold=options["threshold"], rounds=before)
-        drawn = draw_from(frame, n=options["n"], salt=salt_of(options["seed"], before))
-        contents = pool.select("segment_id", content=frame_contents(pool))
-        frame = frame.join(contents, on="segment_id", how="left", maintain_order="left")
+        strata = population.strata(options["strategy"], threshold=options["threshold"], rounds=before)
+        drawn = population.draw(strata, n=options["n"], salt=salt_of(options["seed"], before))
     if drawn.is_empty():
         given = "have been judged or passed: " + ", ".join(f"{len(one.judged_ids):,} in {one.name}" for one in before)
-        raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")
-    shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
+        every = int(population.reviewable.sum())
+        raise InputError(f"{state.workspace.path}: all {every:,} segments that can be reviewed {given}")
+    shown = drawn.select("segment_id").join(population.read(drawn["segment_id"]), on="segment_id", maintain_order="left")
     record = ReviewRecord(
         **options,
-        corpus=state.workspace.fingerprint(segments["segment_id"]),
+        corpus=state.workspace.fingerprint(),
         segment_ids=drawn["segment_id"].to_list(),
         probabilities=drawn["probability"].to_list(),
         contents=content_hashes(shown),
@@ -278,13 +281,15 @@ def _new_record(
         strata=drawn["stratum"].to_list(),
         after=[one.name for one in before],
     )
-    return record, frame
+    return record, strata
 
 
-def _drawn_rows(record: ReviewRecord, state: ReviewState, pool: pl.DataFrame, *, encoding: str) -> pl.DataFrame:
+def _drawn_rows(record: ReviewRecord, population: Population, *, encoding: str) -> pl.DataFrame:
     """Return the rows of the sheet with the names of their clips; raise ExistsError if the segments have changed."""
     # Nothing is drawn again: a strategy may depend on verdicts that have been given since.
-    drawn = record.rows.select("segment_id", "content").join(pool, on="segment_id", how="left", maintain_order="left")
+    state, held = population.state, population.read(record.segment_ids)
+    held = held.filter(pl.Series(population.reviewable[population.places(held["segment_id"])], dtype=pl.Boolean))
+    drawn = record.rows.select("segment_id", "content").join(held, on="segment_id", how="left", maintain_order="left")
     is_known = record.corpus in state.generations and not state.later(record.corpus).is_in(record.segment_ids).any()
     if not is_known or record.contents != content_hashes(drawn):
         raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
@@ -339,15 +344,16 @@ def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
 
 
 def _facts(
-    state: ReviewState, record: ReviewRecord, rows: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame, *, files: list[Path]
+    population: Population, record: ReviewRecord, rows: pl.DataFrame, *, files: list[Path]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the facts of the report, and warnings about what was drawn and what is left."""
-    left = pool.filter(~pl.col("segment_id").is_in(list(reviewed_ids(state)))).select(seconds_column())["duration_s"]
+    state, pool = population.state, population.reviewable
+    left = population.numbers["seconds"].filter(pl.Series(pool & ~population.are(_series(reviewed_ids(state)))))
     shares = [{"reviewer": name, "segments": len(ids)} for name, ids in record.shares().items() if ids]
     what = "page" if any(path.suffix.lower() == PAGE for path in files) else "sheet"
     facts = {
         "drawn": len(rows),
-        "from": len(pool),
+        "from": int(pool.sum()),
         "left_for_train": {"segments": len(left), "hours": round(float(left.sum()) / 3600, 4)},
         "strategy": record.strategy,
         "seed": record.seed,
@@ -366,15 +372,16 @@ def _facts(
     earlier = [key for one in state.records.values() if one.name in record.after for key in one.segment_ids]
     if twice := int(rows["segment_id"].is_in(earlier).sum()) if record.strategy != PICKED else 0:
         warnings.append(f"{twice:,} of them are also in an earlier review, where nobody had judged them yet: each counts once")
-    if len(silent):
-        names = silent["recording_id"].unique().sort()
+    if silent := int(population.silent.sum()):
+        names = population.column(pl.col("recording_id").cast(pl.Categorical)).filter(pl.Series(population.silent))
+        names = names.unique().cast(pl.String).sort()
         shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
-        warnings.append(f"not drawn from: {len(silent):,} segments of {len(names):,} recordings that are missing ({shown})")
+        warnings.append(f"not drawn from: {silent:,} segments of {len(names):,} recordings that are missing ({shown})")
     if in_train := (rows["split"] == "train").sum():
         warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
     if state.workspace.audio is None:
         warnings.append(f"no audio yet: the {what} has no clips")
-    if (num_given := len(pool) - len(left)) * _A_TENTH > len(pool):
-        given = f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train"
+    if (num_given := int(pool.sum()) - len(left)) * _A_TENTH > pool.sum():
+        given = f"{num_given:,} of {pool.sum():,} segments that can be reviewed were given to reviewers and stay out of train"
         warnings.append(f"{given}; left for training are {len(left):,} segments ({duration(float(left.sum()))})")
     return facts, warnings

@@ -1,25 +1,33 @@
 """Sampling of segments for review, row by row, so that every beginning of a sheet is a smaller sample; see docs/evidence.md."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property, partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import WINDOW, number_columns, segment_failures
+from nbaudio.core.row_values import RowHashes, repeated
+from nbaudio.core.tables import number_columns
 from nbaudio.review.rounds import Round
-from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
-# From pool and threshold to one row per segment: `stratum` and `size`. The pool's column `wrong` is null if that is unknown.
-Strategy = Callable[[pl.DataFrame, float], pl.DataFrame]
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+# The stratum of each segment, the names of the strata, the weight of a segment in each, and expected rates of wrong ones.
+Stratified = tuple[Ints, Sequence[str], Array, Array | None]
+Strategy = Callable[[pl.DataFrame, float], Stratified]
 
 _SCORE = pl.col("similarity").fill_nan(None)
+_ZONES = ("below", "kept", "near", "unscored")
 _STRATA = 20
 _MARGIN = 0.02
 _BELOW = 0.1  # of the sample at most, from further below the threshold: a lower one may turn out to be good enough
@@ -40,57 +48,61 @@ _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
+_LOOKS_AT = {
+    "stratified": ("similarity",),
+    "near": ("similarity",),
+    "risk": ("risk", "similarity", "decision", "reason"),
+    "speaker": ("speaker_id",),
+    "recording": ("recording_id",),
+    "suspicious": ("text", "word_times", "source_start", "source_end", "start_sample", "end_sample", "recording_id"),
+}
 
 
-def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the segments that break no rule, one per id, with facts of recordings: those to review, and those without audio."""
-    recordings = workspace.recordings
-    facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
-    facts = facts.unique("recording_id", keep="first")
-    segments = segments.with_columns(source_channel(segments))
-    rules = segment_failures(recordings)
-    needed = [name for name in (*WINDOW, "source_channel", "text") if name in segments.columns]
-    placed = segments.select(needed).lazy().join(facts.lazy(), on="recording_id", how="left", maintain_order="left")
-    broken = placed.select(pl.any_horizontal(rule.fill_null(value=False) for rule in rules.values())).collect().to_series()
-    known_bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
-    kept = segments.filter(~broken & ~segments.select(known_bad).to_series() & segments["segment_id"].is_not_null())
-    pool = kept.unique("segment_id", keep="first", maintain_order=True)
-    pool = pool.join(facts, on="recording_id", how="left", maintain_order="left")
-    if workspace.audio_root is None:
-        return pool, pool.clear()
-    silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
-    return pool.filter(~silent), pool.filter(silent)
+@dataclass(frozen=True)
+class Strata:
+    """What a draw takes segments from; see docs/evidence.md."""
+
+    number: NDArray[np.signedinteger[Any]]  # the stratum of each segment; -1 for those that cannot be drawn
+    names: Sequence[str]  # in ascending order
+    weights: Array  # the probability of each stratum at the first row
+    rates: Array | None = None  # of wrong segments in each stratum, as expected
+
+    @cached_property
+    def counts(self) -> Ints:
+        """How many segments of each stratum can be drawn."""
+        return np.bincount(self.number[self.number >= 0], minlength=len(self.names))
+
+    def merged(self) -> "Strata":
+        """Return the same segments in one stratum."""
+        rates = None if self.rates is None else np.array([self.rates @ self.counts / max(self.counts.sum(), 1)])
+        return Strata(np.minimum(self.number, 0), ["all"], np.ones(1), rates)
+
+    def table(self, places: Ints) -> pl.DataFrame:
+        """Return `stratum`, `weight` and `rate` (null if there is none) of segments that can be drawn."""
+        number = self.number[places]
+        rates = [None] * len(places) if self.rates is None else self.rates[number]
+        stratum = pl.Series(self.names, dtype=pl.String).gather(number)
+        return pl.DataFrame({"stratum": stratum, "weight": self.weights[number], "rate": pl.Series(rates, dtype=pl.Float64)})
 
 
-def draw(
-    pool: pl.DataFrame, *, strategy: str, n: int, seed: int, threshold: float = 0.8, rounds: Sequence[Round] = ()
-) -> pl.DataFrame:
-    """Draw `n` segments as `draw_from` does, from a pool of all that can be reviewed without what `rounds` have reached."""
-    return draw_from(sampling_frame(pool, strategy=strategy, threshold=threshold, rounds=rounds), n=n, salt=salt_of(seed, rounds))
+def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> Strata:
+    """Return the strata of a pool, with `pool_columns`, `wrong` (null if unknown) and `reached` (in an earlier round)."""
+    number, names, size, rates = STRATEGIES.get(strategy, partial(_by_column, column=strategy))(pool, threshold)
+    number = np.where(pool["reached"].to_numpy(), -1, number).astype(np.int32)
+    total = size * np.bincount(number[number >= 0], minlength=len(names))
+    return Strata(number, names, total / max(total.sum(), 1e-300), rates)
 
 
-def sampling_frame(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8, rounds: Sequence[Round] = ()) -> pl.DataFrame:
-    """Return what nobody has reached: `segment_id`, `stratum`, `weight` (the probability of the stratum at the first row)."""
-    pool = pool.join(_reached(rounds), on="segment_id", how="left", maintain_order="left")
-    wanted = strategy_of(strategy, pool.schema)(pool, threshold)
-    rate = pl.col("rate") if "rate" in wanted.columns else pl.lit(None, pl.Float64)
-    wanted = wanted.select(pl.col("stratum").cast(pl.String), "size", rate=rate)
-    frame = pool.select("segment_id", "reached").hstack(wanted).filter(pl.col("reached").is_null())
-    size = pl.col("size")
-    weight = size.sum().over("stratum") / pl.max_horizontal(size.sum(), 1e-300)
-    return frame.select("segment_id", "stratum", weight=weight, rate="rate")
-
-
-def strategy_of(name: str, schema: pl.Schema) -> Strategy:
-    """Return a strategy by its name, or by a column with numbers; raise InputError, with near names, where there is none."""
-    if name in STRATEGIES:
-        return STRATEGIES[name]
+def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
+    """Return the columns that a strategy looks at, which may be a column of numbers; raise InputError where there is none."""
+    if strategy in STRATEGIES:
+        return _LOOKS_AT.get(strategy, ())
     columns = number_columns(schema)
-    if name in columns:
-        return lambda pool, _: _by_column(pool, name)
-    near = get_close_matches(name, [*STRATEGIES, *columns], n=3)
+    if strategy in columns:
+        return (strategy,)
+    near = get_close_matches(strategy, [*STRATEGIES, *columns], n=3)
     known = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(STRATEGIES)}, and columns with numbers"
-    raise InputError(f"strategy {name!r} is unknown; {known}")
+    raise InputError(f"strategy {strategy!r} is unknown; {known}")
 
 
 def salt_of(seed: int, rounds: Sequence[Round]) -> str:
@@ -98,18 +110,23 @@ def salt_of(seed: int, rounds: Sequence[Round]) -> str:
     return f"review {seed} after {len(rounds)}" if rounds else f"review {seed}"
 
 
-def draw_from(frame: pl.DataFrame, *, n: int, salt: str) -> pl.DataFrame:
-    """Draw at most `n` rows of a `sampling_frame`; return `segment_id`, `probability` of being first, and `stratum`, in order."""
-    strata = frame.group_by("stratum").agg(pl.col("weight").first(), count=pl.len()).sort("stratum")
-    picks = _pick_strata(strata["weight"].to_numpy(), strata["count"].to_numpy(), min(n, len(frame)), salt)
-    rank = pl.int_range(pl.len()).over("stratum")
-    rows = strata[picks].with_columns(rank=rank)
-    shuffled = frame.with_columns(hash=hash_column(frame["segment_id"], salt)).sort("hash", "segment_id").with_columns(rank=rank)
-    drawn = rows.join(shuffled.select("segment_id", "stratum", "rank"), on=("stratum", "rank"), how="left", maintain_order="left")
-    return drawn.select("segment_id", "stratum", probability=pl.col("weight") / pl.col("count"))
+def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.DataFrame:
+    """Draw at most `n` segments; return `place`, `probability` of being first, and `stratum`, in order.
+
+    `hashes` are those of their ids, by place.
+    """
+    counts = strata.counts
+    picks = _pick_strata(strata.weights, counts, min(n, int(counts.sum())), salt)
+    places = np.flatnonzero(strata.number >= 0).astype(np.uint32)
+    order = places[np.argsort(hashes(pl.Series(places), salt).to_numpy(), kind="stable")]
+    order = order[np.argsort(strata.number[order], kind="stable")]
+    rank = pl.DataFrame({"pick": picks}).select(pl.int_range(pl.len()).over("pick")).to_series().to_numpy()
+    drawn = {"place": order[(np.cumsum(counts) - counts)[picks] + rank].astype(np.int64)}
+    stratum = pl.Series(strata.names, dtype=pl.String).gather(picks)
+    return pl.DataFrame(drawn | {"probability": strata.weights[picks] / counts[picks], "stratum": stratum})
 
 
-def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: int, salt: str) -> NDArray[np.int64]:
+def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
     """Return the stratum of each row; a stratum is left out when its segments are used up."""
     hashes = hash_column(pl.Series(map(str, range(n)), dtype=pl.String), f"{salt} row").to_numpy()
     number = (hashes >> np.uint64(11)) / 2.0**53  # in [0, 1)
@@ -127,23 +144,39 @@ def _pick_strata(weights: NDArray[np.float64], counts: NDArray[np.uint32], n: in
     return picks
 
 
-def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
+def _numbered(codes: Ints, name: Callable[[int], str]) -> tuple[Ints, list[str], Ints]:
+    """Return the number of each row among the codes that occur, the names of these, and the codes."""
+    used = np.flatnonzero(np.bincount(codes))
+    place = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int64)
+    place[used] = np.arange(len(used))
+    return place[codes], [name(code) for code in used.tolist()], used
+
+
+def _verdicts(pool: pl.DataFrame, number: Ints, strata: int) -> tuple[Ints, Ints]:
+    """Return how many segments of each stratum were judged, and how many of them are wrong."""
+    judged, wrong = pool["wrong"].is_not_null().to_numpy(), pool["wrong"].fill_null(value=False).to_numpy()
+    return np.bincount(number[judged], minlength=strata), np.bincount(number[wrong], minlength=strata)
+
+
+def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     """Draw most where errors are likely and matter, as docs/evidence.md says; a wrong guess costs width, never validity."""
     score = _SCORE
-    above = pl.when(score.is_null()).then(pl.lit("unscored")).when(score >= threshold).then(pl.lit("kept"))
-    zone = above.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
-    guess = (10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)
-    frame = pool.select("wrong", zone=zone, guess=guess, score=score.fill_null(2.0)).with_columns(size=_spread("guess"))
-    strata = pl.Series(_cut(frame["score"].to_numpy(), frame["size"].to_numpy())).cast(pl.String).str.zfill(2)
-    frame = frame.with_columns(stratum=strata + " " + frame["zone"])
-    share = (pl.col("wrong").sum() + _GUESS_WORTH * pl.col("guess").mean()) / (pl.col("wrong").count() + _GUESS_WORTH)
-    frame = frame.with_columns(share=share.clip(_LEAST, 1 - _LEAST).over("stratum"))
+    above = pl.when(score.is_null()).then(3).when(score >= threshold).then(1)
+    zone = pool.select(above.when(score >= threshold - _MARGIN).then(2).otherwise(0)).to_series().to_numpy()
+    guess = pool.select((10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)).to_series().to_numpy()
+    size = _spread(guess, zone == 0)
+    codes = len(_ZONES) * _cut(pool.select(score.fill_null(2.0)).to_series().to_numpy(), size) + zone
+    number, names, used = _numbered(codes, lambda code: f"{code // len(_ZONES):02d} {_ZONES[code % len(_ZONES)]}")
+    counts = np.bincount(number, minlength=len(names))
+    judged, wrong = _verdicts(pool, number, len(names))
+    guessed = np.bincount(number, guess, len(names)) / counts
+    share = np.clip((wrong + _GUESS_WORTH * guessed) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST)
     # Half by the guess: a later round that nearly left a stratum out would give it weights that spoil the intervals.
-    guessed, learnt = pl.col("size").mean().over("stratum"), _spread("share")
-    return frame.select("stratum", size=guessed / guessed.sum() + learnt / learnt.sum())
+    planned, learnt = np.bincount(number, size, len(names)) / counts, _spread(share, used % len(_ZONES) == 0, counts)
+    return number, names, planned / (planned @ counts) + learnt / (learnt @ counts), None
 
 
-def _by_risk(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
+def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     """Draw as the proof of `_TARGET` needs it if `risk` is the chance of being wrong; a useless model costs width only."""
     if "risk" not in pool.columns:
         raise InputError("strategy 'risk': there is no column risk; review import learns it from verdicts")
@@ -153,31 +186,27 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
         # What the last `select` keeps, or leaves out only as it was reviewed.
         kept = ((pl.col("decision") == "accept") | (pl.col("reason") == "reviewed")).fill_null(value=False)
     inside = pool.select(kept).to_series().to_numpy()
-    strata = np.zeros(len(pool), dtype=np.int64)
-    for zone, number in ((inside, _RISK_STRATA), (~inside, _FEW)):
-        strata[zone] = _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), number)
-    zones = pl.when(pl.Series(inside)).then(pl.lit("kept")).otherwise(pl.lit("below"))
-    named = pl.DataFrame({"stratum": pl.Series(strata).cast(pl.String).str.zfill(2)}).select(pl.col("stratum") + " " + zones)
-    _, first, of, sizes = np.unique(
-        named.to_series().to_numpy().astype(str), return_index=True, return_inverse=True, return_counts=True
-    )
-    wrong = pool["wrong"].fill_null(value=False).to_numpy()
-    judged, faulty = np.bincount(of, pool["wrong"].is_not_null().to_numpy()), np.bincount(of, wrong)
-    model = np.bincount(of, risk) / sizes
+    codes = inside.astype(np.int64)
+    for zone, most in ((inside, _RISK_STRATA), (~inside, _FEW)):
+        codes[zone] += 2 * _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), most)
+    number, names, used = _numbered(codes, lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}")
+    sizes = np.bincount(number, minlength=len(names))
+    judged, faulty = _verdicts(pool, number, len(names))
+    model = np.bincount(number, risk, len(names)) / sizes
     rate = (faulty + _RISK_WORTH * model) / (judged + _RISK_WORTH)
     # How well the model has predicted, beside a rate that is the same everywhere.
     flat = np.full(len(sizes), (faulty.sum() + risk.mean()) / (judged.sum() + 1))
     gain = faulty @ np.log(model / flat) + (judged - faulty) @ np.log((1 - model) / (1 - flat))
     trust = 1 / (1 + np.exp(-np.clip(gain, -30, 30)))
     blend = trust * rate + (1 - trust) * flat
-    in_selection = inside[first]
+    in_selection = used % 2 == 1
     weight = sizes / sizes.sum()
     if in_selection.any():
         size, outside = sizes[in_selection], min(_BELOW, sizes[~in_selection].sum() / sizes.sum())
         best = _best_allocation(size.astype(float), blend[in_selection])
         weight[in_selection] = ((1 - _PROPORTIONAL) * best + _PROPORTIONAL * size / size.sum()) * (1 - outside)
         weight[~in_selection] *= outside / max(weight[~in_selection].sum(), 1e-300)
-    return named.with_columns(size=pl.Series((weight / sizes)[of]), rate=pl.Series(rate[of]))
+    return number, names, weight / sizes, rate
 
 
 def largest_rates(rate: NDArray[np.float64], divergence: float) -> NDArray[np.float64]:
@@ -213,26 +242,17 @@ def _best_allocation(sizes: NDArray[np.float64], rate: NDArray[np.float64]) -> N
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
-        "random": lambda pool, _: pool.with_columns(stratum=pl.lit("all"), size=pl.lit(1.0)),
+        "random": lambda pool, _: (np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1), None),
         "stratified": _stratified,
         "risk": _by_risk,
         # In proportion to the square root of the number of segments (the power allocation of Bankier, 1988, with exponent 1/2).
         "speaker": lambda pool, _: _by(pool, "speaker_id"),
         "recording": lambda pool, _: _by(pool, "recording_id"),
         # Three of four within 0.05 of the threshold, or from anomalies, evenly over the reasons; the rest from elsewhere.
-        "near": lambda pool, threshold: _focus(pool, pl.when((_SCORE - threshold).abs() <= _NEAR).then(pl.lit("near"))),
-        "suspicious": lambda pool, _: _focus(anomaly_reasons(pool), pl.col("reason")),
+        "near": lambda pool, threshold: _focus(pool.select(_kind("near", (_SCORE - threshold).abs() <= _NEAR))),
+        "suspicious": lambda pool, _: _focus(anomaly_reasons(pool)),
     }
 )
-
-
-def _reached(rounds: Sequence[Round]) -> pl.DataFrame:
-    """Return what reviewers have reached in earlier rounds, and their verdicts: `segment_id`, `reached` (true), `wrong`."""
-    schema = {"segment_id": pl.String, "wrong": pl.Boolean}
-    wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
-    rows = [one.rows.drop_nulls("line").select("segment_id", wrong=wrong) for one in rounds]
-    known = pl.concat([pl.DataFrame(schema=schema), *rows]).unique("segment_id", keep="last")
-    return known.with_columns(reached=pl.lit(value=True))
 
 
 def _cut(score: NDArray[np.float64], size: NDArray[np.float64], number: int = _STRATA) -> NDArray[np.int64]:
@@ -245,50 +265,78 @@ def _cut(score: NDArray[np.float64], size: NDArray[np.float64], number: int = _S
     return strata
 
 
-def _spread(share: str) -> pl.Expr:
+def _spread(share: Array, below: Bools, counts: Ints | int = 1) -> Array:
     """Return the standard deviation of a share, reduced below the threshold so that at most `_BELOW` of all falls there."""
-    size, below = (pl.col(share) * (1 - pl.col(share))).sqrt(), pl.col("zone") == "below"
-    rest = size.filter(~below).sum()
-    scale = pl.min_horizontal(1.0, _BELOW / (1 - _BELOW) * rest / size.filter(below).sum())
-    return pl.when(below & (rest > 0)).then(size * scale).otherwise(size)
+    size = np.sqrt(share * (1 - share))
+    rest, low = (float((size * counts)[zone].sum()) for zone in (~below, below))
+    scale = min(1.0, _BELOW / (1 - _BELOW) * rest / low) if low and rest else 1.0
+    return np.where(below, size * scale, size)
 
 
-def _by(pool: pl.DataFrame, column: str) -> pl.DataFrame:
+def _grouped(values: pl.Series, name: Callable[[object], str]) -> tuple[Ints, list[str]]:
+    """Return a number for each value, null included, and the names of the numbers, in ascending order."""
+    kinds = values.unique()
+    names = [name(kind) for kind in kinds]
+    order = sorted(range(len(names)), key=names.__getitem__)
+    numbers = pl.DataFrame({"value": kinds.gather(order)}).with_row_index("number")
+    found = values.to_frame("value").join(numbers, on="value", how="left", nulls_equal=True, maintain_order="left")
+    return found["number"].to_numpy().astype(np.int64), [names[place] for place in order]
+
+
+def _by(pool: pl.DataFrame, column: str) -> Stratified:
     # Names get a prefix, so that none is the name of the stratum without one.
-    named = pl.select(pl.coalesce(pl.lit("=") + pool[column], pl.lit("none"))).to_series()
-    return pl.DataFrame({"stratum": named}).select("stratum", size=1 / pl.len().over("stratum").sqrt())
+    number, names = _grouped(pool[column], lambda kind: "none" if kind is None else f"={kind}")
+    return number, names, 1 / np.sqrt(np.bincount(number, minlength=len(names))), None
 
 
-def _by_column(pool: pl.DataFrame, column: str) -> pl.DataFrame:
+def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Stratified:
     """Take ten strata by quantiles of a column, equal values together, and one of what has no value, all with equal weights."""
     value = pool[column].cast(pl.Float64).fill_nan(None)
-    strata = pl.Series("stratum", _cut(value.fill_null(0.0).to_numpy(), value.is_not_null().to_numpy().astype(float), _TENTHS))
-    named = pl.select(pl.when(value.is_not_null()).then(strata.cast(pl.String)).otherwise(pl.lit("none")).alias("stratum"))
-    return named.with_columns(size=1 / pl.len().over("stratum"))
+    is_known = value.is_not_null().to_numpy()
+    codes = np.where(is_known, _cut(value.fill_null(0.0).to_numpy(), is_known.astype(float), _TENTHS), _TENTHS)
+    number, names, _ = _numbered(codes, lambda code: "none" if code == _TENTHS else str(code))
+    return number, names, 1 / np.bincount(number), None
 
 
-def _focus(frame: pl.DataFrame, stratum: pl.Expr) -> pl.DataFrame:
-    """Give segments with a stratum `_FOCUS` of the sample, evenly over the strata, and the others the rest."""
-    frame = frame.select(stratum=stratum)
-    focus, kinds = pl.col("stratum").is_not_null(), pl.col("stratum").drop_nulls().n_unique()
-    size = pl.when(focus).then(_FOCUS / kinds).otherwise(1 - _FOCUS) / pl.len().over("stratum")
-    return frame.select(pl.col("stratum").fill_null("elsewhere"), size=size)
+def _kind(name: str, where: pl.Expr) -> pl.Expr:
+    return pl.when(where).then(pl.lit(name, pl.Categorical()))
 
 
-def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:
-    """Return `reason`, one row per segment: the first anomaly that applies, null for none."""
-    speed, word = _speed(pool), pl.element().struct
-    folded = pool.select(sentences(pl.col("text"))).to_series()
+def _focus(kinds: pl.DataFrame) -> Stratified:
+    """Give segments of a kind `_FOCUS` of the sample, evenly over the kinds, and the others the rest."""
+    number, names = _grouped(kinds.to_series(), lambda kind: "elsewhere" if kind is None else str(kind))
+    focus = np.array([name != "elsewhere" for name in names])
+    return number, names, np.where(focus, _FOCUS / max(focus.sum(), 1), 1 - _FOCUS) / np.bincount(number), None
+
+
+def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return what `anomaly_reasons` takes, from whole rows of segments: numbers, codes, and hashes of texts."""
+    word = pl.element().struct
     pauses = pl.col("word_times").list.eval(word.field("start") - word.field("end").shift(1))
+    start, end = (pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end"))
+    speed, folded = (pl.col("text").str.len_chars() / (end - start)).log(), sentences(pl.col("text"))
+    return segments.select(
+        pl.col("recording_id").cast(pl.Categorical),
+        *("start_sample", "end_sample"),
+        speed=pl.when(speed.is_finite()).then(speed),
+        sentence=pl.when(folded.str.len_chars() >= _DUPLICATE_CHARACTERS).then(folded.hash()),
+        silence=pauses.list.max() >= _SILENCE_S,
+        odd=pl.col("text").str.extract_all(_ODD).list.unique().cast(pl.List(pl.Categorical)),
+    )
+
+
+def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
+    """Return `reason`, one row per segment of `anomaly_facts`: the first anomaly that applies, null for none."""
+    speed = _speed(facts["speed"])
     found = {
-        "duplicate audio": _overlapping(pool),
-        "duplicate text": folded.is_duplicated() & (folded.str.len_chars() >= _DUPLICATE_CHARACTERS),
+        "duplicate audio": _overlapping(facts),
+        "duplicate text": facts["sentence"].is_in(repeated(facts["sentence"]).implode()),
         "fast": speed > _DEVIATIONS,
         "slow": speed < -_DEVIATIONS,
-        "long silence": pool.select(pauses.list.max() >= _SILENCE_S).to_series(),
-        "odd characters": _odd(pool),
+        "long silence": facts["silence"],
+        "odd characters": _odd(facts["odd"]),
     }
-    return pl.DataFrame(found).select(reason=pl.coalesce(pl.when(name).then(pl.lit(name)) for name in found))
+    return pl.DataFrame(found).select(reason=pl.coalesce(_kind(name, pl.col(name)) for name in found))
 
 
 def _overlapping(pool: pl.DataFrame) -> pl.Series:
@@ -300,17 +348,14 @@ def _overlapping(pool: pl.DataFrame) -> pl.Series:
     return ordered.with_columns(hit=(2 * pl.max_horizontal(reach, after) >= end - start) & (end > start)).sort("row")["hit"]
 
 
-def _speed(pool: pl.DataFrame) -> pl.Series:
+def _speed(speed: pl.Series) -> pl.Series:
     """Return how far the logarithms of the speech rates are from their median, in median absolute deviations times 1.4826."""
-    times = [pool[name].cast(pl.Float64, strict=False) for name in ("source_start", "source_end")]
-    speed = (pool["text"].str.len_chars() / (times[1] - times[0])).log()
-    speed = pl.select(pl.when(speed.is_finite()).then(speed)).to_series()
     from_median = speed - speed.median()
     usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
     return from_median / max(usual, _LEAST_DEVIATION)
 
 
-def _odd(pool: pl.DataFrame) -> pl.Series:
-    found = pool.select(odd=pl.col("text").str.extract_all(_ODD).list.unique()).with_row_index("row").explode("odd").drop_nulls()
-    rare = found.filter(pl.len().over("odd") < max(2, _RARE * len(pool)))
-    return pl.Series(range(len(pool)), dtype=pl.UInt32).is_in(rare["row"].implode())
+def _odd(odd: pl.Series) -> pl.Series:
+    found = odd.to_frame("odd").with_row_index("row").explode("odd").drop_nulls()
+    rare = found.filter(pl.len().over("odd") < max(2, _RARE * len(odd)))
+    return pl.Series(range(len(odd)), dtype=pl.UInt32).is_in(rare["row"].implode())

@@ -16,6 +16,7 @@ import polars as pl
 
 from nbaudio.core import atomic, dataframes, input_guards, source_splits, tables, tombstones
 from nbaudio.core.errors import InputError
+from nbaudio.core.row_values import sorted_values
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.run_log import step_lock
@@ -85,10 +86,10 @@ class Workspace:
         """1 after the first ingest, one more whenever `ingest --add` adds or changes segments."""
         return int(self.settings.get("generation", 1))
 
-    def fingerprint(self, segment_ids: pl.Series) -> str:
+    def fingerprint(self) -> str:
         """Return what identifies the rows of the segments table in a review: a hash of their ids, and the later generation."""
         hashed = hashlib.sha256(b"[")
-        for number, key in enumerate(segment_ids.sort()):
+        for number, key in enumerate(sorted_values(tables.scan(self, ["segment_id"]))):
             hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
         hashed.update(b"]")
         own = hashed.hexdigest()[:16]
@@ -96,8 +97,7 @@ class Workspace:
 
     def known_states(self) -> list[str]:
         """Return the fingerprints of the segments table from before each change of its rows by a step, and the current one."""
-        now = self.fingerprint(tables.read(self, ["segment_id"])["segment_id"])
-        return list(dict.fromkeys([*self.settings.get("generations", []), now]))
+        return list(dict.fromkeys([*self.settings.get("generations", []), self.fingerprint()]))
 
     @property
     def threshold(self) -> float | None:

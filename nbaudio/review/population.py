@@ -1,0 +1,193 @@
+"""The segments of a workspace by number, for review and evidence: numbers are in memory, ids and texts are read in batches."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.core import tables
+from nbaudio.core.channels import source_channel
+from nbaudio.core.dataframes import STREAMED
+from nbaudio.core.row_values import first_occurrences, row_hashes
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, WINDOW, conform, seconds_column, segment_failures, table_schema
+from nbaudio.review.corrections import uncorrected
+from nbaudio.review.rounds import JUDGED, Round
+from nbaudio.review.sampling import Strata, anomaly_facts, draw_from, pool_columns, strata_of
+from nbaudio.review.state import ReviewState, frame_contents
+
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+_FACTS = ("path", "sampling_rate", "num_channels", "num_samples")
+_NOTHING = pl.DataFrame(schema={"segment_id": pl.String, "verdict": pl.String})
+_WORDS = pl.col("text").str.count_matches(r"\S+").fill_null(0).cast(pl.UInt32)
+
+
+@dataclass(frozen=True)
+class Population:
+    """The segments as they were given to reviewers, one per id, in the order of the table; arrays are aligned with them.
+
+    Ids are found by 64-bit hashes, which are equal for two of ten million segments with a probability of 3e-6.
+    """
+
+    state: ReviewState
+
+    def __len__(self) -> int:
+        return len(self._sorted[1])
+
+    @cached_property
+    def _recordings(self) -> pl.DataFrame:
+        facts = conform(self.state.workspace.recordings, RECORDINGS, "recordings")
+        return facts.unique("recording_id", keep="first", maintain_order=True)
+
+    @cached_property
+    def _is_first(self) -> Bools:
+        """Which rows of the table are the first of their ids."""
+        return first_occurrences(self._hashes())
+
+    def _hashes(self) -> pl.Series:
+        return tables.scan(self.state.workspace, ["segment_id"]).select(pl.all().hash()).collect(**STREAMED).to_series()
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+        """The hashes of the ids in ascending order, and the place of each."""
+        keys = self._hashes().to_numpy()
+        keys = keys if self._is_first.all() else keys[self._is_first]
+        order = np.argsort(keys).astype(np.uint32)
+        return keys[order], order
+
+    def places(self, segment_ids: pl.Series) -> Ints:
+        """Return the place of each id among the segments; -1 where there is none."""
+        keys, order = self._sorted
+        wanted = segment_ids.cast(pl.String).hash().to_numpy()
+        if not len(keys):
+            return np.full(len(wanted), -1)
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[at] == wanted, order[at].astype(np.int64), -1)
+
+    def are(self, segment_ids: pl.Series) -> Bools:
+        """Return which segments have one of these ids."""
+        found, places = np.zeros(len(self), dtype=np.bool_), self.places(segment_ids)
+        found[places[places >= 0]] = True
+        return found
+
+    def batches(self, columns: Iterable[str]) -> Iterator[pl.DataFrame]:
+        """Yield columns of the segments, as far as there, with `JUDGED`, `source_channel` and facts of recordings."""
+        names = dict.fromkeys((*JUDGED, "source_channel", *columns))
+        expected = pl.Schema({name: dtype for name, dtype in SEGMENTS.items() if name in names})
+        done = 0
+        for batch in tables.read_batches(self.state.workspace, columns=names):
+            mask, done = self._is_first[done : done + len(batch)], done + len(batch)
+            yield self._joined(uncorrected(self.state, conform(batch, expected, "segments")).filter(mask))
+
+    def read(self, segment_ids: Iterable[str]) -> pl.DataFrame:
+        """Return all columns of some segments, which need not be there, in the order of the table."""
+        wanted = pl.Series(list(segment_ids), dtype=pl.String)
+        rows = tables.read(self.state.workspace, where=pl.col("segment_id").is_in(wanted.implode()))
+        return self._joined(uncorrected(self.state, rows).unique("segment_id", keep="first", maintain_order=True))
+
+    def _joined(self, rows: pl.DataFrame) -> pl.DataFrame:
+        facts = self._recordings.select("recording_id", *_FACTS)
+        rows = rows.drop(_FACTS, strict=False).with_columns(source_channel(rows))
+        return rows.join(facts, on="recording_id", how="left", maintain_order="left")
+
+    def compute(self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+        """Return what a function computes from each batch of columns; whole numbers and codes take little memory."""
+        return pl.concat([function(batch) for batch in self.batches(columns)], rechunk=True)
+
+    def column(self, what: pl.Expr) -> pl.Series:
+        """Return an expression over columns of the table, row by row."""
+        return self.compute(what.meta.root_names(), lambda batch: batch.select(what)).to_series()
+
+    @cached_property
+    def numbers(self) -> pl.DataFrame:
+        """`seconds` (0 if unknown), `words` of the text, and `similarity` (null if unknown) of each segment."""
+        seconds, similarity = seconds_column().fill_null(0.0), pl.col("similarity").fill_nan(None)
+        return self.compute(["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS))
+
+    def contents(self) -> pl.Series:
+        """Return `frame_contents` of each segment."""
+        return self.compute((), lambda rows: frame_contents(rows).to_frame()).to_series()
+
+    @cached_property
+    def _standing(self) -> tuple[Bools, Bools]:
+        """Which segments break no rule, and which have audio."""
+        rules = segment_failures(self._recordings)
+        bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
+        text, silent = pl.col("text"), pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
+        told = {"empty": text.is_null() | ~text.str.contains(r"\S"), "has_text": text.is_not_null()}
+        told |= {"window": tables.window().hash(), "has_audio": ~silent | pl.lit(self.state.workspace.audio_root is None)}
+        # These compare a segment with all others.
+        own = [rule.fill_null(value=False) for name, rule in rules.items() if name not in ("duplicate", "empty_text")]
+        told["broken"] = pl.any_horizontal(*own, bad, pl.col("segment_id").is_null())
+        found = self.compute((*WINDOW, "decision", "reason"), lambda rows: rows.select(**told))
+        broken = found["broken"] | found["empty"] if found["has_text"].any() else found["broken"]
+        return ~broken.to_numpy() & first_occurrences(found["window"]), found["has_audio"].to_numpy()
+
+    @property
+    def reviewable(self) -> Bools:
+        """Which segments can be reviewed: they break no rule, and have audio if any segment has."""
+        keeps_rules, has_audio = self._standing
+        return keeps_rules & has_audio
+
+    @property
+    def silent(self) -> Bools:
+        """Which segments break no rule, but have no audio."""
+        keeps_rules, has_audio = self._standing
+        return keeps_rules & ~has_audio
+
+    def strata(self, strategy: str, *, threshold: float, rounds: Sequence[Round] = ()) -> Strata:
+        """Return the strata of all that can be reviewed and that nobody has reached in a round."""
+        columns = pool_columns(strategy, pl.Schema({**table_schema(self.state.workspace), **RECORDINGS}))
+        verdicts = pl.concat([one.rows.drop_nulls("line").select("segment_id", "verdict") for one in rounds] or [_NOTHING])
+        verdicts = verdicts.unique("segment_id", keep="last")
+        known = pl.Series("wrong", [None] * len(self), dtype=pl.Boolean)
+        wrong = verdicts["verdict"].replace_strict({"right": False, "wrong": True}, default=None, return_dtype=pl.Boolean)
+        places = self.places(verdicts["segment_id"])
+        known = known.scatter(places[places >= 0], wrong.filter(pl.Series(places >= 0)))
+        pool = pl.DataFrame({"wrong": known, "reached": self.are(verdicts["segment_id"])})
+        if columns:
+            function = anomaly_facts if strategy == "suspicious" else partial(_narrow, columns=columns)
+            pool = pool.hstack(self.compute(columns, function))
+        can_be_drawn = self.reviewable
+        found = strata_of(pool.filter(can_be_drawn), strategy=strategy, threshold=threshold)
+        number = np.full(len(self), -1, dtype=np.int32)
+        number[can_be_drawn] = found.number
+        return replace(found, number=number)
+
+    def draw(self, strata: Strata, *, n: int, salt: str) -> pl.DataFrame:
+        """Return `draw_from` of strata with the `segment_id` of each row."""
+        drawn = draw_from(strata, self._salted, n=n, salt=salt)
+        return drawn.select(self.ids(drawn["place"]), "probability", "stratum")
+
+    def _salted(self, places: pl.Series, salt: str) -> pl.Series:
+        return row_hashes(tables.scan(self.state.workspace, ["segment_id"]))(self._rows(places), salt)
+
+    def _rows(self, places: pl.Series) -> pl.Series:
+        """Return the row numbers of some segments in the table."""
+        return places if self._is_first.all() else pl.Series(np.flatnonzero(self._is_first)[places.to_numpy()])
+
+    def ids(self, places: pl.Series) -> pl.Series:
+        """Return the ids of some segments, in that order."""
+        rows = self._rows(places).cast(pl.UInt32).alias("row")
+        held = tables.scan(self.state.workspace, ["segment_id"]).with_row_index("row")
+        found = held.filter(pl.col("row").is_in(rows.unique().implode())).collect(**STREAMED)
+        return rows.to_frame().join(found, on="row", how="left", maintain_order="left")["segment_id"]
+
+    def frame(self, strata: Strata) -> Iterator[pl.DataFrame]:
+        """Yield what a draw took segments from: `segment_id`, `stratum`, `weight`, `rate`, `content`."""
+        start = 0
+        for batch in self.batches(()):
+            own = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)
+            kept = batch[own].select("segment_id", content=frame_contents(batch[own]))
+            yield kept.hstack(strata.table(start + own)).select("segment_id", "stratum", "weight", "rate", "content")
+            start += len(batch)
+
+
+def _narrow(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return those of some columns that are there, names as codes."""
+    return rows.select(name for name in columns if name in rows.columns).cast({pl.String: pl.Categorical()})
