@@ -19,7 +19,7 @@ from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review import cell_escaping, sheet_writer
-from nbaudio.review.sampling import reviewable_segments
+from nbaudio.review.population import Population
 from nbaudio.review.state import ReviewRecord, ReviewState, Verdict, append_verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import word_diff
@@ -114,8 +114,12 @@ def test_what_breaks_a_rule_is_not_reviewed_and_what_select_left_out_is(workspac
         decision=pl.when(key.is_in(ids[4:6])).then(pl.lit("reject")).otherwise("decision").cast(SEGMENTS["decision"]),
         reason=pl.when(key == ids[4]).then(pl.lit("below_similarity")).when(key == ids[5]).then(pl.lit("no_times")),
     )
-    pool, silent = reviewable_segments(workspace, workspace.segments)
-    assert [*pool["segment_id"], *silent["segment_id"]] == [ids[3], ids[4], *ids[6:]]
+    known = Population(ReviewState.load(workspace))
+    assert workspace.segments["segment_id"].filter(pl.Series(known.reviewable | known.silent)).to_list() == [
+        ids[3],
+        ids[4],
+        *ids[6:],
+    ]
 
 
 # --- the step

@@ -93,7 +93,7 @@ def test_the_interval_of_the_area_holds_the_truth_as_often_as_it_says():
 
 def test_import_learns_a_risk_that_finds_noisy_segments(tmp_path):
     workspace, wrong = made(tmp_path / "w")
-    state, before = workspace.fingerprint(workspace.segments["segment_id"]), content_hashes(workspace.segments)
+    state, before = workspace.fingerprint(), content_hashes(workspace.segments)
     assert "judged are 0 and 0 of 0" in review.import_(workspace, None).facts["risk"]
     assert "risk" not in workspace.segments.columns
     judge(workspace, wrong, some(400))
@@ -104,7 +104,7 @@ def test_import_learns_a_risk_that_finds_noisy_segments(tmp_path):
     assert 0.5 < found["calibration"]["slope"] < 2
     assert workspace.segments["risk"].mean() == pytest.approx(0.1, abs=0.03)
     # Risk changes nothing that reviews and claims rest on.
-    assert workspace.fingerprint(workspace.segments["segment_id"]) == state
+    assert workspace.fingerprint() == state
     assert content_hashes(workspace.segments) == before
 
 

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal, assert_series_equal
+from sampled import draw, sampling_frame
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import SEGMENTS, WORD_TIMES, conform
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import STRATEGIES, anomaly_reasons, draw, sampling_frame
+from nbaudio.review.sampling import STRATEGIES, anomaly_facts, anomaly_reasons
 
 EVERY = pytest.mark.parametrize("strategy", [*STRATEGIES, "similarity", "is_odd"])  # the last two are columns
 
@@ -153,7 +154,7 @@ def test_what_near_and_suspicious_look_at_is_three_quarters_of_the_sample():
     near = first_chances(pool, strategy="near", threshold=0.9)
     assert near.filter(((pool["similarity"] - 0.9).abs() <= 0.05).fill_null(value=False)).sum() == pytest.approx(0.75)
     pool = pool.with_columns(text=pl.when(pl.int_range(4000) < 100).then(pl.lit("dvaput isti tekst, i dulji")).otherwise("text"))
-    why = anomaly_reasons(pool)["reason"]
+    why = anomaly_reasons(anomaly_facts(pool))["reason"]
     suspicious = first_chances(pool, strategy="suspicious")
     assert suspicious.filter(why.is_not_null()).sum() == pytest.approx(0.75)
 
@@ -230,7 +231,7 @@ def test_each_reason_is_found_where_it_is_and_nowhere_else():
             "word_times": [gap if n == 8 else [{"start": 0.0, "end": 3.9}] for n in texts],
         }
     ).with_columns(end_sample=pl.when(pl.col("segment_id") == "0").then(1500).otherwise("end_sample"))
-    found = dict(zip(pool["segment_id"], anomaly_reasons(pool)["reason"], strict=True))
+    found = dict(zip(pool["segment_id"], anomaly_reasons(anomaly_facts(pool))["reason"], strict=True))
     assert {key: why for key, why in found.items() if why} == {
         "0": "duplicate audio",
         "1": "duplicate audio",
@@ -245,6 +246,6 @@ def test_each_reason_is_found_where_it_is_and_nowhere_else():
 
 def test_reasons_do_without_values_that_are_missing():
     pool = pl.DataFrame({"segment_id": ["a", "b"], "text": [None, "da"], "source_start": [None, "x"], "source_end": ["1", "2"]})
-    none = pl.Series("reason", [None, None], dtype=pl.String)
-    assert_series_equal(anomaly_reasons(conform(pool, SEGMENTS, "segments"))["reason"], none)
-    assert_series_equal(anomaly_reasons(conform(pool.select("segment_id"), SEGMENTS, "segments"))["reason"], none)
+    none = pl.Series("reason", [None, None], dtype=pl.Categorical)
+    assert_series_equal(anomaly_reasons(anomaly_facts(conform(pool, SEGMENTS, "segments")))["reason"], none)
+    assert_series_equal(anomaly_reasons(anomaly_facts(conform(pool.select("segment_id"), SEGMENTS, "segments")))["reason"], none)

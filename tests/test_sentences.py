@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nbaudio import materialize, verify
 from nbaudio.core.tables import SEGMENTS, conform
-from nbaudio.review.sampling import anomaly_reasons
+from nbaudio.review.sampling import anomaly_facts, anomaly_reasons
 from nbaudio.review.state import word_hashes
 from nbaudio.selection import leakage
 from nbaudio.selection.leakage import NEAR_SENTENCE, SENTENCE
@@ -49,7 +49,8 @@ def test_every_use_agrees_on_what_the_same_sentence_is(one, other, same):
     first, second = folded(one, other)
     assert (first == second) == same
     table = pair(one, other)
-    duplicates = anomaly_reasons(conform(table.drop("source_start", "source_end"), SEGMENTS, "segments"))["reason"].to_list()
+    facts = anomaly_facts(conform(table.drop("source_start", "source_end"), SEGMENTS, "segments"))
+    duplicates = anomaly_reasons(facts)["reason"].to_list()
     assert (duplicates == ["duplicate text", "duplicate text"]) == same
     found = leakage.exceptions(table, keys=[])["check"].to_list()
     assert (SENTENCE in found) == same

@@ -245,8 +245,8 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
     assert tuner._counted("snr_db", 32.0).segments[at] == len(kept) > 0
     proof, _ = ask(tuner, "tuner.evidence", column="snr_db", value=32.0)
     state = ProofState.load(workspace)
-    where = state.segments["segment_id"].is_in(kept["segment_id"].implode()).to_numpy()
-    claim = Part(state, where & state.reviewable).by("segments", target=0.98, error=0.025, high_error=0.025)
+    where = state.population.are(kept["segment_id"])
+    claim = Part(state, where & state.population.reviewable).by("segments", target=0.98, error=0.025, high_error=0.025)
     assert {name: proof[name][at] for name in proof} == {name: claim[name] for name in proof}
     other, _ = ask(tuner, "tuner.evidence", column="noise_floor_dbfs", value=-32.0, least=False)
     mirrored = tuner._counted("noise_floor_dbfs", -32.0).scale.position(-32.0)

@@ -15,7 +15,7 @@ from nbaudio.core.row_values import first_occurrences, row_hashes
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, WINDOW, conform, seconds_column, segment_failures, table_schema
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, Round
-from nbaudio.review.sampling import Strata, anomaly_facts, draw_from, pool_columns, strata_of
+from nbaudio.review.sampling import Strata, anomaly_facts, draw_from, pool_columns, reached, strata_of
 from nbaudio.review.state import ReviewState, frame_contents
 
 Array = NDArray[np.float64]
@@ -23,7 +23,6 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _FACTS = ("path", "sampling_rate", "num_channels", "num_samples")
-_NOTHING = pl.DataFrame(schema={"segment_id": pl.String, "verdict": pl.String})
 _WORDS = pl.col("text").str.count_matches(r"\S+").fill_null(0).cast(pl.UInt32)
 
 
@@ -143,13 +142,10 @@ class Population:
     def strata(self, strategy: str, *, threshold: float, rounds: Sequence[Round] = ()) -> Strata:
         """Return the strata of all that can be reviewed and that nobody has reached in a round."""
         columns = pool_columns(strategy, pl.Schema({**table_schema(self.state.workspace), **RECORDINGS}))
-        verdicts = pl.concat([one.rows.drop_nulls("line").select("segment_id", "verdict") for one in rounds] or [_NOTHING])
-        verdicts = verdicts.unique("segment_id", keep="last")
-        known = pl.Series("wrong", [None] * len(self), dtype=pl.Boolean)
-        wrong = verdicts["verdict"].replace_strict({"right": False, "wrong": True}, default=None, return_dtype=pl.Boolean)
-        places = self.places(verdicts["segment_id"])
-        known = known.scatter(places[places >= 0], wrong.filter(pl.Series(places >= 0)))
-        pool = pl.DataFrame({"wrong": known, "reached": self.are(verdicts["segment_id"])})
+        known, wrong = reached(rounds), pl.Series("wrong", [None], dtype=pl.Boolean).new_from_index(0, len(self))
+        places = self.places(known["segment_id"])
+        wrong = wrong.scatter(places[places >= 0], known["wrong"].filter(pl.Series(places >= 0)))
+        pool = pl.DataFrame({"wrong": wrong, "reached": self.are(known["segment_id"])})
         if columns:
             function = anomaly_facts if strategy == "suspicious" else partial(_narrow, columns=columns)
             pool = pool.hstack(self.compute(columns, function))

@@ -255,6 +255,15 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 )
 
 
+def reached(rounds: Sequence[Round]) -> pl.DataFrame:
+    """Return what reviewers have reached in earlier rounds: `segment_id`, and whether it is `wrong` (null if that is unsure)."""
+    wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
+    rows = [one.rows.drop_nulls("line").select("segment_id", wrong=wrong) for one in rounds]
+    return pl.concat([pl.DataFrame(schema={"segment_id": pl.String, "wrong": pl.Boolean}), *rows]).unique(
+        "segment_id", keep="last"
+    )
+
+
 def _cut(score: NDArray[np.float64], size: NDArray[np.float64], number: int = _STRATA) -> NDArray[np.int64]:
     """Cut strata along the score that by the guess get equally many reviews (Dalenius, Hodges, 1959), equal scores together."""
     order = np.argsort(score, kind="stable")
