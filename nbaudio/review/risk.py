@@ -20,7 +20,7 @@ from nbaudio.core import tables
 from nbaudio.core.atomic import read_json, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import ROWS_A_GROUP, SIGNALS, is_score, table_schema, with_durations
+from nbaudio.core.tables import SEGMENTS, SIGNALS, conform, is_score, table_schema, with_durations
 from nbaudio.core.tombstones import tombstone
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, current_labels
@@ -41,7 +41,6 @@ _SPEAKER, _SPEAKER_ROWS = "speaker_id", 10.0  # how many verdicts the base rate 
 _ALIGNED = ("edge_confidence", "room_before_s", "room_after_s")
 _DERIVED = ("duration_s", "characters_per_second")
 _OWN = ("segment_id", "recording_id", _SPEAKER, "start_sample", "end_sample", "source_start", "source_end", "text")
-_ROWS_AT_ONCE = 8 * ROWS_A_GROUP
 _STEPS, _SMALL_STEP = 30, 1e-8
 _STEEPEST = 1.5
 _LEAST_GAIN = 2.0  # of the logarithm of the likelihood
@@ -172,6 +171,14 @@ def _values(rows: pl.DataFrame, workspace: Workspace, columns: Sequence[str] | M
     return joined.select("segment_id", "recording_id", _SPEAKER, *map(_number, columns))
 
 
+def _batches(workspace: Workspace, columns: Sequence[str] | Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+    """Yield `_values` of all segments, batch by batch."""
+    needed = _needed(columns)
+    expected = pl.Schema({name: dtype for name, dtype in SEGMENTS.items() if name in needed})
+    for batch in tables.read_batches(workspace, columns=needed):
+        yield _values(conform(batch, expected, "segments"), workspace, columns)
+
+
 def _number(name: str) -> pl.Expr:
     value = pl.col(name).cast(pl.Float64)
     return pl.when(value.is_finite()).then(value)
@@ -179,8 +186,8 @@ def _number(name: str) -> pl.Expr:
 
 def _knots(workspace: Workspace, name: str) -> dict[str, Any]:
     """Return quantiles of a column, the normal scores of their ranks, and whether some are missing; empty if all are equal."""
-    rows = tables.read(workspace, _OWN if name in _DERIVED else [name])
-    held = (_values(rows, workspace, [name]) if name in _DERIVED else rows.select(_number(name)))[name]
+    derived = (values[name] for values in _batches(workspace, [name]))
+    held = pl.concat(derived) if name in _DERIVED else tables.read(workspace, [name]).select(_number(name)).to_series()
     ordered = np.sort(held.drop_nulls().to_numpy())
     if not len(ordered) or ordered[0] == ordered[-1]:
         return {}
@@ -263,9 +270,8 @@ def _probability(logit: Array) -> Array:
 
 def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
     """Write the column `risk`, batch by batch."""
-    rows, parts = tables.scan(workspace, _needed(known["columns"])), [pl.Series("risk", [], pl.Float64)]
-    for start in range(0, tables.read(workspace, ["segment_id"]).height, _ROWS_AT_ONCE):
-        values = _values(rows.slice(start, _ROWS_AT_ONCE).collect(), workspace, known["columns"])
+    parts = [pl.Series("risk", [], pl.Float64)]
+    for values in _batches(workspace, known["columns"]):
         fold = _folds(values["recording_id"], known["salt"])
         logit = sum((part for _, part in _parts(values, known, fold)), np.zeros(len(values)))
         parts.append(pl.Series("risk", np.round(_probability(logit), 9)))  # the same in batches of any size
