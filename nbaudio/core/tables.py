@@ -16,7 +16,7 @@ from polars.io.plugins import register_io_source
 
 from nbaudio.core.atomic import atomic_write, disk_full_reason
 from nbaudio.core.channels import has_unknown_channel, source_channel
-from nbaudio.core.dataframes import IN_ORDER
+from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import check_regular
 
@@ -192,7 +192,7 @@ def read(
     names = dict.fromkeys((*first, *(name for name in expected if name in held)))
     with reading_parquet(path, checked=True):
         rows = pl.scan_parquet(path, glob=False)
-        frame = (rows if where is None else rows.filter(where)).select(*names).collect()
+        frame = rows.select(*names).collect() if where is None else rows.filter(where).select(*names).collect(**STREAMED)
     return conform(frame, expected, str(path)).select(expected.names())
 
 

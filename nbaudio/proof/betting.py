@@ -244,14 +244,14 @@ class _Book:
     def __init__(self, frame: Frame, value: Array, draws: Draws, valid: Bools) -> None:
         number = int(frame.bins.max(initial=-1)) + 1
         inside = (frame.stratum >= 0) & valid & (value > 0)
-        bins = frame.bins[frame.stratum[inside]]
-        self.value = np.bincount(bins, weights=value[inside], minlength=number)  # unseen
+        bins, held = frame.bins[frame.stratum[inside]], value[inside]
+        self.value = np.bincount(bins, weights=held, minlength=number)  # unseen
         hits = np.maximum(np.bincount(bins, minlength=number), 1)
         self._mean = np.maximum(self.value / hits, _TINY)
         self._size = np.bincount(frame.bins, weights=frame.sizes, minlength=number)
         self._chance = np.bincount(frame.bins, weights=frame.weights, minlength=number)
         self.largest = np.zeros(number)
-        np.maximum.at(self.largest, bins, value[inside])
+        np.maximum.at(self.largest, bins, held)
         rate = np.zeros(number)
         np.maximum.at(rate, frame.bins, frame.sizes / frame.weights)
         self.largest *= rate

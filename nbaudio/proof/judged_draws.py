@@ -61,7 +61,7 @@ class ProofState(ReviewState):
     def amount(self, what: str) -> Array:
         """Return what each segment counts for, by `segments`, `hours` or `words`."""
         if what == "segments":
-            return np.ones(len(self.population))
+            return np.broadcast_to(1.0, len(self.population))
         numbers = self.population.numbers
         found: Array = numbers["words"].cast(pl.Float64).to_numpy() if what == "words" else numbers["seconds"].to_numpy() / 3600
         return found
@@ -160,7 +160,7 @@ class ProofState(ReviewState):
         """Return an amount by item of the population, 0 elsewhere; in upper bounds, replaced items that are gone are average."""
         replaced = self.draws.is_replaced
         found = np.zeros(max(len(replaced), len(where)))
-        found[: len(where)] = np.where(where, amounts, 0.0)
+        np.multiply(amounts, where, out=found[: len(where)])
         if upper and where.any():
             found[len(where) :] = np.where(replaced[len(where) :], found.sum() / where.sum(), 0.0)
         return found

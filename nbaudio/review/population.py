@@ -146,11 +146,13 @@ class Population:
         places = self.places(known["segment_id"])
         wrong = wrong.scatter(places[places >= 0], known["wrong"].filter(pl.Series(places >= 0)))
         pool = pl.DataFrame({"wrong": wrong, "reached": self.are(known["segment_id"])})
-        if columns:
+        if columns == ("similarity",):
+            pool = pool.hstack(self.numbers.select(columns))
+        elif columns:
             function = anomaly_facts if strategy == "suspicious" else partial(_narrow, columns=columns)
             pool = pool.hstack(self.compute(columns, function))
         can_be_drawn = self.reviewable
-        found = strata_of(pool.filter(can_be_drawn), strategy=strategy, threshold=threshold)
+        found = strata_of(pool if can_be_drawn.all() else pool.filter(can_be_drawn), strategy=strategy, threshold=threshold)
         number = np.full(len(self), -1, dtype=np.int32)
         number[can_be_drawn] = found.number
         return replace(found, number=number)

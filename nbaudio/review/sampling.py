@@ -20,7 +20,7 @@ from nbaudio.text.near_duplicates import sentences
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
+Ints = NDArray[np.signedinteger[Any]]
 
 # The stratum of each segment, the names of the strata, the weight of a segment in each, and expected rates of wrong ones.
 Stratified = tuple[Ints, Sequence[str], Array, Array | None]
@@ -62,7 +62,7 @@ _LOOKS_AT = {
 class Strata:
     """What a draw takes segments from; see docs/evidence.md."""
 
-    number: NDArray[np.signedinteger[Any]]  # the stratum of each segment; -1 for those that cannot be drawn
+    number: Ints  # the stratum of each segment; -1 for those that cannot be drawn
     names: Sequence[str]  # in ascending order
     weights: Array  # the probability of each stratum at the first row
     rates: Array | None = None  # of wrong segments in each stratum, as expected
@@ -147,7 +147,7 @@ def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
 def _numbered(codes: Ints, name: Callable[[int], str]) -> tuple[Ints, list[str], Ints]:
     """Return the number of each row among the codes that occur, the names of these, and the codes."""
     used = np.flatnonzero(np.bincount(codes))
-    place = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int64)
+    place = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int32)
     place[used] = np.arange(len(used))
     return place[codes], [name(code) for code in used.tolist()], used
 
@@ -162,7 +162,7 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     """Draw most where errors are likely and matter, as docs/evidence.md says; a wrong guess costs width, never validity."""
     score = _SCORE
     above = pl.when(score.is_null()).then(3).when(score >= threshold).then(1)
-    zone = pool.select(above.when(score >= threshold - _MARGIN).then(2).otherwise(0)).to_series().to_numpy()
+    zone = pool.select(above.when(score >= threshold - _MARGIN).then(2).otherwise(0).cast(pl.Int8)).to_series().to_numpy()
     guess = pool.select((10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)).to_series().to_numpy()
     size = _spread(guess, zone == 0)
     codes = len(_ZONES) * _cut(pool.select(score.fill_null(2.0)).to_series().to_numpy(), size) + zone
@@ -186,7 +186,7 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
         # What the last `select` keeps, or leaves out only as it was reviewed.
         kept = ((pl.col("decision") == "accept") | (pl.col("reason") == "reviewed")).fill_null(value=False)
     inside = pool.select(kept).to_series().to_numpy()
-    codes = inside.astype(np.int64)
+    codes = inside.astype(np.int16)
     for zone, most in ((inside, _RISK_STRATA), (~inside, _FEW)):
         codes[zone] += 2 * _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), most)
     number, names, used = _numbered(codes, lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}")
@@ -266,12 +266,17 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
 
 def _cut(score: NDArray[np.float64], size: NDArray[np.float64], number: int = _STRATA) -> NDArray[np.int64]:
     """Cut strata along the score that by the guess get equally many reviews (Dalenius, Hodges, 1959), equal scores together."""
-    order = np.argsort(score, kind="stable")
-    ends = np.concatenate([[0.0], np.cumsum(size[order])])
-    first, last = (np.searchsorted(score[order], score, side) for side in ("left", "right"))
-    middle = (ends[first] + ends[last]) / 2
-    strata: NDArray[np.int64] = np.minimum(number * middle / (ends[-1] or 1.0), number - 1).astype(np.int64)
-    return strata
+    order = np.argsort(score, kind="stable").astype(np.uint32)
+    ordered = score[order]
+    starts = np.flatnonzero(np.append([True], ordered[1:] != ordered[:-1])) if len(score) else np.zeros(0, dtype=np.int64)
+    del ordered
+    ends = np.cumsum(size[order])[np.append(starts[1:], len(score)) - 1] if len(score) else np.zeros(0)  # of equal scores
+    total = float(ends[-1]) if len(ends) and ends[-1] else 1.0
+    middle = (np.append(0.0, ends[:-1]) + ends) / 2
+    strata = np.minimum(number * middle / total, number - 1).astype(np.int8)
+    found = np.zeros(len(score), dtype=np.int16)
+    found[order] = np.repeat(strata, np.diff(np.append(starts, len(score))))
+    return found
 
 
 def _spread(share: Array, below: Bools, counts: Ints | int = 1) -> Array:
