@@ -264,7 +264,7 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
     )
 
 
-def _cut(score: NDArray[np.float64], size: NDArray[np.float64], number: int = _STRATA) -> NDArray[np.int64]:
+def _cut(score: Array, size: Array, number: int = _STRATA) -> Ints:
     """Cut strata along the score that by the guess get equally many reviews (Dalenius, Hodges, 1959), equal scores together."""
     order = np.argsort(score, kind="stable").astype(np.uint32)
     ordered = score[order]
