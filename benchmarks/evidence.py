@@ -79,13 +79,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from nbaudio.core.hashing import hash_column
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, bet
 from nbaudio.proof.claims import Part
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import draw_from, least_divergence, salt_of, sampling_frame
+from nbaudio.review.sampling import draw_from, least_divergence, reached, salt_of, strata_of
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
 from nbaudio.storage.workspace import Workspace
 
@@ -143,11 +144,13 @@ class Judged(ProofState):
     """A state that holds draws and labels in memory."""
 
     def __init__(self, seconds: Array, draws: Draws, label: Sequence[str | None]) -> None:
-        hours = pl.Series(seconds / 3600)
+        numbers = {"segments": np.ones(len(seconds)), "hours": seconds / 3600, "words": seconds * 2.5}
+        words = ("right", "wrong", "unsure")
         # These replace properties that are computed once from a workspace.
         self.__dict__.update(
-            segments=pl.DataFrame({"label": pl.Series(label, dtype=pl.String)}),
-            amounts={"segments": pl.Series(np.ones(len(hours))), "hours": hours, "words": hours * 9000.0},
+            label=np.array([-1 if word is None else words.index(word) for word in label]),
+            population=range(len(seconds)),
+            amount=numbers.__getitem__,
             draws=draws,
         )
 
@@ -207,17 +210,6 @@ def first_of(order: Ints, domain: Bools, number: int) -> Bools:
 # --- reviews
 
 
-def frame_of(held: pl.DataFrame, size: int) -> Frame:
-    """The arrays of a `sampling_frame` of a population of some size."""
-    strata = held.group_by("stratum").agg(pl.col("weight", "rate").first()).sort("stratum").with_row_index("number")
-    number = held.join(strata, on="stratum", how="left", maintain_order="left")["number"].to_numpy()
-    stratum = np.full(size, -1, dtype=np.int64)
-    stratum[places_of(held)] = number
-    weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
-    rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
-    return Frame(stratum, stratum >= 0, weights / weights.sum(), rates)
-
-
 def places_of(rows: pl.DataFrame) -> Ints:
     """The places of segments in the corpus."""
     return rows["segment_id"].str.slice(1).cast(pl.Int64).to_numpy()
@@ -226,9 +218,16 @@ def places_of(rows: pl.DataFrame) -> Ints:
 def plan(
     pool: pl.DataFrame, size: int, strategy: str, n: int, *, seed: int, rounds: Sequence[Round] = ()
 ) -> tuple[Frame, pl.DataFrame]:
-    """Draw a sheet; return what it could draw, and its rows."""
-    held = sampling_frame(pool, strategy=strategy, threshold=THRESHOLD, rounds=rounds)
-    return frame_of(held, size), draw_from(held, n=n, salt=salt_of(seed, rounds)).select("segment_id")
+    """Draw a sheet; return what it could draw, and its rows; the population has `size` segments."""
+    known = reached(rounds).with_columns(reached=pl.lit(value=True))
+    facts = pool.join(known, on="segment_id", how="left", maintain_order="left")
+    strata = strata_of(facts.with_columns(pl.col("reached").fill_null(value=False)), strategy=strategy, threshold=THRESHOLD)
+    ids = pool["segment_id"]
+    drawn = draw_from(strata, lambda rows, salt: hash_column(ids.gather(rows), salt), n=n, salt=salt_of(seed, rounds))
+    stratum = np.full(size, -1, dtype=np.int64)
+    stratum[places_of(pool)] = strata.number
+    weights = np.maximum(strata.weights, 1e-300)
+    return Frame(stratum, stratum >= 0, weights / weights.sum(), strata.rates), drawn.select(ids.gather(drawn["place"]))
 
 
 def round_of(rows: pl.DataFrame, strategy: str, wrong: Bools, reached: int) -> Round:
@@ -293,7 +292,7 @@ def first_proof(part: Part, what: str = "segments", error: float = ERROR) -> int
 def judge(part: Part, wrong: Bools, *, seen: bool, what: str = "segments") -> tuple[bool, bool]:
     """Whether a proof that was seen is false, or the claim after all reviews, and whether its interval holds the truth."""
     claim = part.by(what, target=TARGET, error=ERROR / 2, high_error=ERROR / 2)
-    amount = part.state.amounts[what].to_numpy() * part.ships
+    amount = part.state.amount(what) * part.ships
     truth = 1 - float(amount[wrong].sum() / amount.sum())
     false = (seen or claim["proven"]) and truth < TARGET - 1e-12
     return false, claim["low"] - 1e-9 <= truth <= claim["high"] + 1e-9
