@@ -109,7 +109,7 @@ class ProofState(ReviewState):
             number = batch.join(numbers, on="stratum", how="left", maintain_order="left")["number"].to_numpy()
             inside, gone = places >= 0, places < 0
             found.number[places[inside]] = number[inside]
-            found.valid[places[inside]] = contents[places[inside]] == batch["content"].to_numpy()[inside]
+            found.valid[places[inside]] = contents[places[inside]] == batch["content"].fill_null(0).to_numpy()[inside]
             found.gone |= zip(batch["segment_id"].filter(pl.Series(gone)).hash().to_list(), number[gone].tolist(), strict=True)
         found.valid[self.population.are(self.later(one.corpus))] = False
         return found
