@@ -252,7 +252,7 @@ def error_rates(
         steps = normalization_steps(Workspace.open(source))
         frame = frame.with_columns(normalize_column(frame[name], ("nfc", *steps)) for name in (text, *columns.values()) if steps)
     band = pl.sum_horizontal((pl.col("duration_s") >= end for end in _BANDS.values()), ignore_nulls=False)
-    band = band.cast(pl.Int64).replace_strict(dict(enumerate(_BANDS, start=1)), return_dtype=pl.String)
+    band = band.cast(pl.Int64).replace_strict(dict(enumerate(_BANDS, start=1)), return_dtype=pl.String, default=None)
     group = pl.lit("all") if by is None else band if by == "duration" else pl.col(by).cast(pl.String)
     frame = frame.with_columns(group=group.fill_null("out" if by == "split" else "not known"))
     speakers, recorded = (pl.col(name).n_unique().over("group") > 1 for name in ("speaker_id", "recording_id"))
