@@ -34,9 +34,11 @@ class SegmentRows:
         starts = range(0, max(1, len(frame)), ROWS)
         return cls(frame.schema, lambda names: (frame[start : start + ROWS].select(names) for start in starts))
 
-    def read(self, *columns: str) -> pl.DataFrame:
-        """Return some columns of all rows, each once."""
-        return pl.concat(self.parts(list(dict.fromkeys(columns))), rechunk=True)
+    def read(self, *columns: str, codes: bool = False) -> pl.DataFrame:
+        """Return some columns of all rows, each once; texts as categories on `codes`."""
+        parts = self.parts(list(dict.fromkeys(columns)))
+        coded = (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts) if codes else parts
+        return pl.concat(coded, rechunk=True)
 
     def count(self, column: str) -> int:
         """Return the number of rows with a value."""
@@ -75,7 +77,9 @@ def workspace_rows(workspace: Workspace, columns: Callable[[Columns], Columns] |
         for part in tables.parquet_slices(path, [name for name in names if name in held] or list(held)[:1], rows=ROWS):
             yield tables.conform(part, types, str(path)).select(names)
 
-    return _with_durations(SegmentRows(schema, parts), workspace.recordings)
+    return _with_durations(
+        SegmentRows(schema, parts), tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
+    )
 
 
 def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> SegmentRows:

@@ -130,7 +130,7 @@ def examples(
         else:
             some = some.drop_nulls("similarity").with_columns(place="similarity")
         both = pl.concat([found, some], how="diagonal")
-        found = both.sort("place", "segment_id", descending=[order == "best", False]).head(n)
+        found = both.sort("place", "segment_id", descending=[order == "best", False], maintain_order=True).head(n)
     return found.select(_SHOWN)
 
 
@@ -183,11 +183,13 @@ def signals(source: Source) -> pl.DataFrame:
 
 def speakers(source: Source) -> pl.DataFrame:
     """Return hours of each speaker: `speaker_id`, a column for each split, such as `train`, and `out` (of the corpus)."""
-    table = rows(source).read("speaker_id", "split", "duration_s")
+    table = rows(source).read("speaker_id", "split", "duration_s", codes=True)
     splits = listed_splits(table["split"].unique())
-    place = pl.col("split").cast(pl.String).fill_null("out")
+    place = pl.col("split").cast(pl.Categorical).fill_null("out")
     found = table.group_by("speaker_id").agg(HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out"))
-    return found.sort(pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True)
+    return found.cast({"speaker_id": pl.String}).sort(
+        pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True
+    )
 
 
 def reasons(source: Source) -> pl.DataFrame:

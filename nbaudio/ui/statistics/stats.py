@@ -67,7 +67,7 @@ def count(segments: SegmentRows, kept: SegmentRows) -> dict[str, Any]:
     """Count segments, and those that are kept."""
     rejected = segments.filter(pl.col("decision") == "reject").read("reason")
     reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
-    counted = kept.read("split", "duration_s", "speaker_id", "recording_id")
+    counted = kept.read("split", "duration_s", "speaker_id", "recording_id", codes=True)
     facts = {"segments_kept": counted.height, "segments_rejected": rejected.height, "reasons": dict(reasons.iter_rows())}
     in_all = amounts(counted)
     facts |= {name: in_all[name] for name in ("hours", "recordings", "speakers")}
