@@ -133,21 +133,21 @@ def num_rows(path: Path) -> int:
 
 
 def parquet_slices(
-    path: Path, columns: Iterable[str] | None = None, *, start: int = 0, stop: int | None = None
+    path: Path, columns: Iterable[str] | None = None, *, start: int = 0, stop: int | None = None, rows: int = ROWS_A_GROUP
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows [start, stop) of a Parquet file, `ROWS_A_GROUP` at a time, at least once; InputError if it is not usable.
+    """Yield the rows [start, stop) of a Parquet file, some `rows` at a time, at least once; InputError if it is not usable.
 
     Of `columns`, those that the file has are read.
     """
-    table, rows = pl.scan_parquet(path, glob=False), num_rows(path)
+    table, length = pl.scan_parquet(path, glob=False), num_rows(path)
     with reading_parquet(path, checked=True):
         if columns is not None:
             held = table.collect_schema()
             table = table.select(name for name in columns if name in held)
-    stop = rows if stop is None else min(rows, stop)
-    for first in range(start, max(stop, start + 1), ROWS_A_GROUP):
+    stop = length if stop is None else min(length, stop)
+    for first in range(start, max(stop, start + 1), rows):
         with reading_parquet(path, checked=True):
-            part = table.slice(first, max(0, min(ROWS_A_GROUP, stop - first))).collect()
+            part = table.slice(first, max(0, min(rows, stop - first))).collect()
         yield part
 
 

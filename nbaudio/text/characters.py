@@ -4,6 +4,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -49,16 +50,21 @@ def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None
     keys = as_series(range(len(texts)) if segment_ids is None else segment_ids).cast(pl.String)
     if len(keys) != len(texts):
         raise InputError(f"vocabulary needs one id per text, got {len(keys)} ids for {len(texts)} texts")
+    return count_characters([pl.DataFrame({"text": texts, "segment_id": keys})])
+
+
+def count_characters(parts: Iterable[pl.DataFrame]) -> Vocabulary:
+    """Return the `vocabulary` of a table with `segment_id` and `text` that comes in parts."""
     totals: Counter[str] = Counter()
     examples: dict[str, str | None] = {}
-    for block in pl.DataFrame({"text": texts, "key": keys}).drop_nulls("text").iter_slices(_BLOCK):
+    for block in chain.from_iterable(part.drop_nulls("text").iter_slices(_BLOCK) for part in parts):
         joined = block["text"].str.join().item()
         found = np.bincount(np.frombuffer(joined.encode("utf-32-le"), dtype="<u4"))
         points = np.flatnonzero(found)
         totals.update(dict(zip(map(chr, points), found[points].tolist(), strict=True)))
         for character in map(chr, points):
             if _is_odd(character) and character not in examples:
-                examples[character] = block.filter(pl.col("text").str.contains(character, literal=True))["key"][0]
+                examples[character] = block.filter(pl.col("text").str.contains(character, literal=True))["segment_id"][0]
     counts = dict(sorted(totals.items()))
     ordered = [DELIMITER, *(c for c in counts if c not in (" ", DELIMITER)), *SPECIALS]
     odd = [(c, f"U+{ord(c):04X}", unicodedata.name(c, "(no name)"), counts[c], example) for c, example in examples.items()]

@@ -24,6 +24,7 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
 from nbaudio.ui.plot_style import Plot
+from nbaudio.ui.segment_rows import SegmentRows
 from nbaudio.ui.views import Source
 
 _OUT = (style.PALE, "\\\\")
@@ -77,8 +78,8 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
 
 def scores(source: Source, hypothesis: str = "") -> Plot:
     """Plot the distributions of similarity and WER (of a NAME, or TEXT_NAME, that was scored) and duration; WER is at most 1."""
-    segments, end = views.segments(source, further=bool(hypothesis)), hypothesis and f"_{hypothesis}"
-    if f"wer{end}" not in segments.columns:
+    segments, end = views.rows(source, further=bool(hypothesis)), hypothesis and f"_{hypothesis}"
+    if f"wer{end}" not in segments.schema:
         raise InputError(f"there are no scores of {hypothesis}: 'nbaudio score W --hypothesis {hypothesis}' writes them")
     plot = style.new_plot(3.3)
     left, middle, right = plot.subplots(1, 3)
@@ -88,7 +89,7 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
         (middle, f"wer{end}", "Word error rate", "WER, more than 1 shown as 1", np.linspace(0, 1, 41)),
         (right, "duration_s", "Duration", "seconds", 40),
     ):
-        values = segments[name].filter(segments[name].is_finite()).to_numpy()
+        values = segments.read(name).filter(pl.col(name).is_finite())[name].to_numpy()
         style.draw_histogram(style.new_axes(axes, title, x=label), [values.clip(max=1) if axes is middle else values], bins=bins)
         if len(values):
             least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
@@ -100,7 +101,7 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
 
 def threshold(source: Source, value: float = 0.8) -> Plot:
     """Plot what a threshold on similarity keeps: the distribution with the part below it, and hours kept by threshold."""
-    segments = views.segments(source)
+    segments = views.rows(source).read("similarity", "duration_s")
     similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
     curve = views.threshold_curve(segments)
     kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
@@ -214,16 +215,17 @@ def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes, pl.DataFrame]:
 
 def signals(source: Source) -> Plot:
     """Plot the distribution of each signal that `measure` has written; the outermost bars hold long tails."""
-    return _distributions(views.segments(source))
+    return _distributions(views.rows(source))
 
 
-def _distributions(segments: pl.DataFrame, note: str = "") -> Plot:
+def _distributions(segments: SegmentRows, note: str = "") -> Plot:
     names, shown = views.signals(segments)["signal"].to_list(), []
     note = note or ("" if names else "Nothing is measured yet: 'nbaudio measure W' does.")
     plot, panels = _panels(len(names), 4, note)
     for axes, name in zip(panels, names, strict=True):
-        values = segments[name].cast(pl.Float64).fill_nan(None).drop_nulls().to_numpy()
-        missing = f", {len(segments) - len(values):,} without" if len(values) < len(segments) else ""
+        column = segments.read(name)[name].cast(pl.Float64).fill_nan(None)
+        values, unknown = column.drop_nulls().to_numpy(), column.null_count()
+        missing = f", {unknown:,} without" if unknown else ""
         is_logical = segments.schema[name] == pl.Boolean
         low, high = (-0.5, 1.5) if is_logical else np.quantile(values, (0.005, 0.995)) if len(values) else (0.0, 1.0)
         bins = np.linspace(low, high if high > low else low + 1, 3 if is_logical else 31)
@@ -257,7 +259,7 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
     ranked = rank_columns(state).head(most)
     if ranked.is_empty():
         missing = "Which signal separates right from wrong is not known: it takes verdicts of both kinds on drawn segments."
-        return _distributions(views.segments(state.workspace), missing)
+        return _distributions(views.rows(state.workspace), missing)
     (plot, panels), shown = _panels(len(ranked), 3, _BY_VALUE), []
     for axes, best in zip(panels, ranked.iter_rows(named=True), strict=True):
         name, direction = str(best["column"]), best["direction"]
@@ -277,7 +279,7 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
 
 def splits(source: Source) -> Plot:
     """Plot the hours of each speaker by split, rejected ones included, and the reasons of rejected segments."""
-    segments = views.segments(source)
+    segments = views.rows(source)
     spoken, why = views.speakers(segments), views.reasons(segments)
     most = spoken.head(_MOST_BARS)
     rows = max(len(most), len(why), 4)

@@ -1,25 +1,26 @@
 """Read-only tables of a workspace or a corpus, most informative rows first; `duration_s` is to show, never to compute with."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
-from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.corpus.card import signal_ranges
-from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
+from nbaudio.corpus.layout import CORPUS_JSON
 from nbaudio.proof.separation import precision_by, signal_precision  # noqa: F401 - public under this name
-from nbaudio.storage.folders import Folder, folder_at
+from nbaudio.storage.folders import folder_at
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text import normalize_column, vocabulary
+from nbaudio.text import normalize_column
+from nbaudio.text.characters import count_characters
 from nbaudio.text.score import normalization_steps
-from nbaudio.ui.filters import sort_and_filter
+from nbaudio.ui.segment_rows import SegmentRows, corpus_rows, workspace_rows
 
-Source = str | Path | Workspace | Frame
+Source = str | Path | Workspace | Frame | SegmentRows
 """A workspace or a corpus, its folder or URL; or its `segments` in polars or pandas, to read them only once."""
 
 ORDERS = ("worst", "best", "random")
@@ -72,8 +73,7 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
         [('r', None, None, None, None, 0, 0.0)]
     """
     workspace = Workspace.open(workspace)
-    table = workspace.recordings
-    segments = tables.with_durations(workspace.segments, table)
+    table, segments = workspace.recordings, workspace_rows(workspace).read("recording_id", "duration_s")
     spoken = segments.group_by("recording_id").agg(segments=pl.len(), transcribed_s=3600 * HOURS.sum())
     duration = (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s")
     facts = ("recording_id", "codec", "sampling_rate", "num_channels", duration)
@@ -83,8 +83,7 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
 
 def characters(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return characters of the transcripts that are no letter, digit or blank, most frequent first; see `text.Vocabulary`."""
-    segments = Workspace.open(workspace).segments
-    return vocabulary(segments["text"], segment_ids=segments["segment_id"]).odd
+    return count_characters(workspace_rows(Workspace.open(workspace)).parts(("segment_id", "text"))).odd
 
 
 def examples(
@@ -117,23 +116,22 @@ def examples(
     if order not in ORDERS:
         raise InputError(f"order {order!r} is unknown; known are {', '.join(ORDERS)}")
     workspace = Workspace.open(workspace)
-    table = workspace.recordings
-    segments = tables.with_durations(workspace.segments, table)
+    segments, lengths = workspace_rows(workspace), workspace.recordings.select("recording_id", "num_samples")
     if ids is not None:
         wanted = as_ids(ids)
-        if absent := sorted(set(wanted) - set(segments["segment_id"])):
-            raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
         segments = segments.filter(pl.col("segment_id").is_in(wanted))
-    if where:
-        segments = segments[sort_and_filter(segments, where=where)]
-    if playable:
-        lengths = table.select("recording_id", "num_samples")
-        segments = segments.join(lengths, on="recording_id", how="left", maintain_order="left").filter(PLAYABLE)
-    if order == "random":
-        segments = segments.with_columns(place=hash_column(segments["segment_id"], f"look {seed}")).sort("place", "segment_id")
-    else:
-        segments = segments.drop_nulls("similarity").sort("similarity", "segment_id", descending=[order == "best", False])
-    return segments.select(_SHOWN).head(n)
+        if absent := sorted(set(wanted).difference(segments.read("segment_id")["segment_id"])):
+            raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
+    found = pl.DataFrame()
+    for part in segments.where(where or "").parts((*_SHOWN, "start_sample", "end_sample")):
+        some = part.join(lengths, on="recording_id", how="left", maintain_order="left").filter(PLAYABLE) if playable else part
+        if order == "random":
+            some = some.with_columns(place=hash_column(some["segment_id"], f"look {seed}"))
+        else:
+            some = some.drop_nulls("similarity").with_columns(place="similarity")
+        both = pl.concat([found, some], how="diagonal")
+        found = both.sort("place", "segment_id", descending=[order == "best", False], maintain_order=True).head(n)
+    return found.select(_SHOWN)
 
 
 def cut_or_clipped(workspace: str | Path | Workspace, *, n: int = 5, seed: int = 42) -> pl.DataFrame:
@@ -156,7 +154,7 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
     """
     # NaN means not scored, as null does; both pass.
     score = pl.col("similarity").fill_nan(None).fill_null(1.0 + step)
-    counted = segments(source).select(score=score, hours=HOURS).sort("score")
+    counted = rows(source).read("similarity", "duration_s").select(score=score, hours=HOURS).sort("score")
     steps = round(2 / step)
     thresholds = pl.Series("threshold", [round(-1 + 2 * i / steps, 6) for i in range(steps + 1)])
     below = counted["score"].search_sorted(thresholds, side="left")
@@ -178,21 +176,26 @@ def signals(source: Source) -> pl.DataFrame:
         >>> signals(frame).select("signal", "missing", "median", "true").rows()
         [('snr_db', 0.5, 20.0, None), ('cut_end', 0.0, None, 0.5)]
     """
-    return signal_ranges(segments(source).lazy())
+    held = rows(source)
+    found = (signal_ranges(held.read(name).lazy()) for name in tables.SIGNALS if name in held.schema)
+    return pl.concat([signal_ranges(pl.LazyFrame()), *found])
 
 
 def speakers(source: Source) -> pl.DataFrame:
     """Return hours of each speaker: `speaker_id`, a column for each split, such as `train`, and `out` (of the corpus)."""
-    table = segments(source)
+    table = rows(source).read("speaker_id", "split", "duration_s", codes=True)
     splits = listed_splits(table["split"].unique())
-    place = pl.col("split").cast(pl.String).fill_null("out")
+    place = pl.col("split").cast(pl.Categorical).fill_null("out")
     found = table.group_by("speaker_id").agg(HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out"))
-    return found.sort(pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True)
+    return found.cast({"speaker_id": pl.String}).sort(
+        pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True
+    )
 
 
 def reasons(source: Source) -> pl.DataFrame:
     """Return why segments are rejected: `reason`, `segments`, `hours`, `example` (a segment id), most frequent first."""
-    found = segments(source).drop_nulls("reason").group_by("reason")
+    rejected = rows(source).filter(pl.col("reason").is_not_null())
+    found = rejected.read("reason", "duration_s", "segment_id").group_by("reason")
     counted = found.agg(segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first())
     return counted.sort("segments", "reason", descending=[True, False])
 
@@ -243,9 +246,15 @@ def error_rates(
         raise InputError(f"by={by!r} is unknown; known are {', '.join(_GROUPS)} and None")
     if not 0 < confidence < 1:
         raise InputError(f"confidence={confidence}: must be above 0 and below 1")
-    frame, columns = _with_hypotheses(source, hypotheses, where, text)
+    held, columns = _with_hypotheses(source, hypotheses, where, text)
+    key = {None: (), "duration": ("duration_s",)}.get(by, (by,))
+    names = dict.fromkeys((text, *columns.values(), "speaker_id", "recording_id", "segment_id", *key))
+    frame = held.read(*names) if columns else pl.DataFrame(schema=pl.Schema({name: held.schema[name] for name in names}))
+    if isinstance(source, str | Path | Workspace) and not folder_at(_place(source)).exists(CORPUS_JSON):
+        steps = normalization_steps(Workspace.open(source))
+        frame = frame.with_columns(normalize_column(frame[name], ("nfc", *steps)) for name in (text, *columns.values()) if steps)
     band = pl.sum_horizontal((pl.col("duration_s") >= end for end in _BANDS.values()), ignore_nulls=False)
-    band = band.cast(pl.Int64).replace_strict(dict(enumerate(_BANDS, start=1)), return_dtype=pl.String)
+    band = band.cast(pl.Int64).replace_strict(dict(enumerate(_BANDS, start=1)), return_dtype=pl.String, default=None)
     group = pl.lit("all") if by is None else band if by == "duration" else pl.col(by).cast(pl.String)
     frame = frame.with_columns(group=group.fill_null("out" if by == "split" else "not known"))
     speakers, recorded = (pl.col(name).n_unique().over("group") > 1 for name in ("speaker_id", "recording_id"))
@@ -283,29 +292,26 @@ def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) 
     """
     from nbaudio.text.word_accuracy import word_accuracy
 
-    frame, columns = _with_hypotheses(source, [hypothesis], where, "text", normal=False)
-    return word_accuracy(frame.select("segment_id", "text", heard=columns[hypothesis]).drop_nulls(["text", "heard"]))
+    held, columns = _with_hypotheses(source, [hypothesis], where, "text")
+    heard = columns[hypothesis]
+    frame = held.filter(pl.col(heard).is_not_null()).read("segment_id", "text", heard)
+    return word_accuracy(frame.select("segment_id", "text", heard=heard).drop_nulls("text"))
 
 
 def _with_hypotheses(
-    source: Source, hypotheses: Sequence[str] | None, where: str | None, text: str, *, normal: bool = True
-) -> tuple[pl.DataFrame, dict[str, str]]:
-    """Return the segments that meet a condition, and the columns of hypotheses by name; texts are normalized as by `score`."""
-    frame = segments(source, further=bool(where) or text != "text")
-    if where:
-        frame = frame[sort_and_filter(frame, where=where)]
-    held = tables.hypothesis_names(frame.columns)
-    known = [name for name, column in held.items() if frame[column].count() and frame.schema[column] == pl.String]
-    names = known if hypotheses is None else hypotheses
-    if absent := [name for name in names if name not in held]:
-        raise InputError(f"hypothesis {absent[0]!r} is unknown; known are {', '.join(known) or 'none'}")
-    if frame.schema.get(text) not in (pl.String, pl.Null):
-        raise InputError(f"text={text!r} is no column of text; columns are {', '.join(frame.columns)}")
-    columns = {name: held[name] for name in names}
-    if normal and isinstance(source, str | Path | Workspace) and not folder_at(_place(source)).exists(CORPUS_JSON):
-        steps = normalization_steps(Workspace.open(source))
-        frame = frame.with_columns(normalize_column(frame[name], ("nfc", *steps)) for name in (text, *columns.values()) if steps)
-    return frame, columns
+    source: Source, hypotheses: Sequence[str] | None, where: str | None, text: str
+) -> tuple[SegmentRows, dict[str, str]]:
+    """Return the segments that meet a condition, and the columns of hypotheses by name."""
+    found = rows(source, further=bool(where) or text != "text").where(where or "")
+    held = tables.hypothesis_names(found.schema)
+    if hypotheses is None or not held.keys() >= {*hypotheses}:
+        known = [name for name, column in held.items() if found.schema[column] == pl.String and found.count(column)]
+        if absent := [name for name in hypotheses or () if name not in held]:
+            raise InputError(f"hypothesis {absent[0]!r} is unknown; known are {', '.join(known) or 'none'}")
+        hypotheses = known
+    if found.schema.get(text) not in (pl.String, pl.Null):
+        raise InputError(f"text={text!r} is no column of text; columns are {', '.join(found.schema)}")
+    return found, {name: held[name] for name in hypotheses}
 
 
 def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
@@ -318,47 +324,32 @@ def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
         >>> segments(pl.DataFrame({"segment_id": ["a"], "duration_s": [2.5]})).rows()
         [('a', 2.5)]
     """
+    found = rows(source, further=further)
+    return found.read(*found.schema)
+
+
+def rows(source: Source, *, further: bool = False) -> SegmentRows:
+    """Return the `segments`, of which columns are read when they are named."""
+    if isinstance(source, SegmentRows):
+        return source
     if not isinstance(source, str | Path | Workspace):
         frame = as_polars(source, "segments")
         if "duration_s" not in frame.columns:
             raise InputError("segments: no column duration_s; use the table that views.segments returns")
-        return frame
+        return SegmentRows.of_frame(frame)
+
+    def columns(held: Sequence[str]) -> list[str]:
+        unread = {"word_times", *tables.NORMALIZED, "sampling_rate", "duration_s"}
+        own = [name for name in held if name not in unread]
+        return list(dict.fromkeys((*_USED, *(own if further else (*tables.hypothesis_names(held).values(), *tables.SIGNALS)))))
+
     folder = folder_at(_place(source))
     if folder.exists(CORPUS_JSON):
-        return _of_corpus(folder, further=further)
+        return corpus_rows(folder, columns)
     if folder.place.local is not None and folder.exists("workspace.json"):
-        workspace = Workspace.open(folder.place.local)
-        names = _read(tables.table_schema(workspace), further=further)
-        return tables.with_durations(tables.read(workspace, names), workspace.recordings)
+        return workspace_rows(Workspace.open(folder.place.local), columns)
     raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
 
 
 def _place(source: str | Path | Workspace) -> str | Path:
     return source.path if isinstance(source, Workspace) else source
-
-
-def _read(held: Iterable[str], *, further: bool) -> list[str]:
-    unread = {"word_times", *tables.NORMALIZED, "sampling_rate", "duration_s"}
-    more = (
-        (name for name in held if name not in unread) if further else (*tables.hypothesis_names(held).values(), *tables.SIGNALS)
-    )
-    return list(dict.fromkeys((*_USED, *more)))
-
-
-def _of_corpus(folder: Folder, *, further: bool) -> pl.DataFrame:
-    sources = read_corpus_info(folder).get("sources", [])
-    try:
-        recordings = tables.conform(pl.DataFrame(sources), tables.RECORDINGS, f"{folder}/{CORPUS_JSON}: sources")
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise InputError(f"{folder}/{CORPUS_JSON}: sources are not a table ({one_line(error)})") from error
-    parts = []
-    for name, decision in (("segments.parquet", "accept"), ("rejected.parquet", "reject")):
-        try:
-            with folder.local(name) as path, tables.reading_parquet(path):
-                rows = pl.scan_parquet(path, glob=False)
-                held = rows.collect_schema().names()
-                part = rows.select(name for name in _read(held, further=further) if name in held).collect()
-        except InputError as error:
-            raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
-        parts.append(tables.conform(part.with_columns(decision=pl.lit(decision)), tables.SEGMENTS, name).drop("word_times"))
-    return tables.with_durations(pl.concat(parts, how="diagonal_relaxed"), recordings)

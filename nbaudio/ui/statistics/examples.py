@@ -14,6 +14,7 @@ from nbaudio.reading import open_corpus
 from nbaudio.review.state import OK, UNSURE, ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
+from nbaudio.ui.segment_rows import SegmentRows
 from nbaudio.ui.widgets.segments import load_segments
 from nbaudio.ui.widgets.static_html import Clips, ReadClip, read_clips, segment_audio
 
@@ -28,7 +29,7 @@ NEAREST, WORST, REASONS, SPEAKERS, FAULTS = (
 _MOST_WORST, _MOST_GROUPS = 4, 12
 
 
-def choose_examples(segments: pl.DataFrame, state: ReviewState | None) -> dict[str, dict[str, str]]:
+def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[str, dict[str, str]]:
     """Return for each finding the ids of its examples, with a label each; among equal candidates, the middle one by id."""
     kept, one = segments.filter(pl.col("decision").ne_missing("reject")), pl.col("segment_id").sort().get(pl.len() // 2)
     spoken = views.speakers(kept)["speaker_id"].drop_nulls().head(_MOST_GROUPS)
@@ -36,8 +37,9 @@ def choose_examples(segments: pl.DataFrame, state: ReviewState | None) -> dict[s
     none = pl.DataFrame(schema={"segment_id": pl.String, "verdict": pl.String})
     faults = state.verdicts.filter(~pl.col("verdict").is_in([OK, UNSURE])) if state else none
 
-    def lowest(frame: pl.DataFrame) -> dict[str, str]:
-        found = frame.filter(pl.col("similarity").is_finite()).sort("similarity", "segment_id").head(_MOST_WORST)
+    def lowest(frame: SegmentRows) -> dict[str, str]:
+        scored = frame.filter(pl.col("similarity").is_finite()).read("similarity", "segment_id")
+        found = scored.sort("similarity", "segment_id").head(_MOST_WORST)
         return dict.fromkeys(found["segment_id"], "")
 
     def of_each(column: str, frame: pl.DataFrame, values: pl.Series) -> dict[str, str]:
@@ -47,19 +49,20 @@ def choose_examples(segments: pl.DataFrame, state: ReviewState | None) -> dict[s
     found = {
         NEAREST: lowest(kept),
         WORST: lowest(segments),
-        REASONS: of_each("reason", segments, reasons),
-        SPEAKERS: dict.fromkeys(of_each("speaker_id", kept, spoken), ""),
+        REASONS: of_each("reason", segments.read("reason", "segment_id"), reasons),
+        SPEAKERS: dict.fromkeys(of_each("speaker_id", kept.read("speaker_id", "segment_id"), spoken), ""),
         FAULTS: of_each("verdict", faults, faults["verdict"].unique().sort()),
     }
     return {title: wanted for title, wanted in found.items() if wanted}
 
 
 def read_examples(
-    path: str | Path, state: ReviewState | None, segments: pl.DataFrame, groups: Mapping[str, Mapping[str, str]], *, audio: bool
+    path: str | Path, state: ReviewState | None, segments: SegmentRows, groups: Mapping[str, Mapping[str, str]], *, audio: bool
 ) -> dict[str, Clips]:
     """Return the clips of each group; without a review state, `path` is a corpus."""
     wanted = {segment_id for group in groups.values() for segment_id in group}
-    rows = {row["segment_id"]: row for row in segments.filter(pl.col("segment_id").is_in(wanted)).iter_rows(named=True)}
+    found = segments.filter(pl.col("segment_id").is_in(list(wanted))).read(*segments.schema)
+    rows = {row["segment_id"]: row for row in found.iter_rows(named=True)}
     listed = [(title, name, fact) for title, group in groups.items() for name, fact in group.items() if name in rows]
     place = str(state.workspace.audio if state else path).rstrip("/")
     read = (_workspace_audio(state.workspace, wanted) if state else _corpus_audio(str(path))) if audio else None

@@ -12,6 +12,7 @@ from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits, split_role
 from nbaudio.core.tables import amounts, hypothesis_names
 from nbaudio.ui import views
+from nbaudio.ui.segment_rows import SegmentRows
 
 PAGE_SUFFIXES = (".html", ".xlsx")
 
@@ -35,12 +36,13 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
     suffix = "" if out is None else Path(out).suffix.lower()
     if out is not None and suffix not in PAGE_SUFFIXES:
         raise InputError(f"{out}: a page is written as {' or '.join(PAGE_SUFFIXES)}")
-    segments = views.segments(path)
-    facts = count(segments)
+    segments = views.rows(path)
+    kept = segments.filter(pl.col("decision").ne_missing("reject"))
+    facts = count(segments, kept)
     rates = held_out_rates(path, segments, by="split")
     if len(rates):
         facts["model_against_label"] = rates.select("group", "hypothesis", "segments", cs.starts_with("wer").round(4)).to_dicts()
-    if len(signals := views.signals(segments.filter(pl.col("decision").ne_missing("reject")))):
+    if len(signals := views.signals(kept)):
         facts["signals"] = signals.with_columns(cs.float().round(4)).to_dicts()
     if out is not None:
         from nbaudio.ui.statistics.page_html import render_page  # these take a second to import
@@ -53,25 +55,25 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
     return Report("stats", {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})})
 
 
-def held_out_rates(path: str | Path, segments: pl.DataFrame, *, by: str) -> pl.DataFrame:
+def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.DataFrame:
     """Return `views.error_rates` of held-out splits, or else of all segments with several hypotheses; otherwise no rows."""
-    splits = [name for name in ordered_splits(segments["split"].unique()) if split_role(name) != "train"]
-    known = [name for name, column in hypothesis_names(segments.columns).items() if segments[column].count()]
+    splits = [name for name in ordered_splits(segments.read("split")["split"].unique()) if split_role(name) != "train"]
+    known = [name for name, column in hypothesis_names(segments.schema).items() if segments.count(column)]
     where = " or ".join("split = '{}'".format(name.replace("'", "''")) for name in splits)
     return views.error_rates(path, known if splits or len(known) > 1 else [], by=by, where=where)
 
 
-def count(segments: pl.DataFrame) -> dict[str, Any]:
-    """Count segments, as `views.segments` returns them."""
-    rejected = segments.filter(pl.col("decision") == "reject")
-    kept = segments.filter(pl.col("decision").ne_missing("reject"))
+def count(segments: SegmentRows, kept: SegmentRows) -> dict[str, Any]:
+    """Count segments, and those that are kept."""
+    rejected = segments.filter(pl.col("decision") == "reject").read("reason")
     reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
-    facts = {"segments_kept": kept.height, "segments_rejected": rejected.height, "reasons": dict(reasons.iter_rows())}
-    in_all = amounts(kept)
+    counted = kept.read("split", "duration_s", "speaker_id", "recording_id", codes=True)
+    facts = {"segments_kept": counted.height, "segments_rejected": rejected.height, "reasons": dict(reasons.iter_rows())}
+    in_all = amounts(counted)
     facts |= {name: in_all[name] for name in ("hours", "recordings", "speakers")}
     for name in ("duration_s", "similarity", "wer"):
-        values = kept[name].drop_nulls()
+        values = kept.read(name)[name].drop_nulls()
         if len(values):
             facts[name] = {label: round(float(values.quantile(q) or 0.0), 3) for label, q in _QUANTILES.items()}
-    parts = {split: kept.filter(pl.col("split") == split) for split in ordered_splits(kept["split"].unique())}
-    return facts | {split: amounts(part) for split, part in parts.items() if part.height}
+    splits = ordered_splits(counted["split"].unique())
+    return facts | {split: amounts(counted.filter(pl.col("split") == split)) for split in splits}

@@ -23,9 +23,10 @@ from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
 from nbaudio.storage.folders import folder_at
-from nbaudio.text import vocabulary
+from nbaudio.text.characters import count_characters
 from nbaudio.text.near_duplicates import sentences
 from nbaudio.ui import plots, views
+from nbaudio.ui.segment_rows import SegmentRows
 from nbaudio.ui.statistics.examples import FAULTS, NEAREST, REASONS, SPEAKERS, WORST, choose_examples, read_examples
 from nbaudio.ui.statistics.page_html import Section
 from nbaudio.ui.statistics.stats import held_out_rates
@@ -38,9 +39,9 @@ _LONGEST_NAME = 31
 
 
 def page_sections(
-    path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any], *, audio: bool = True, base: str | Path | None = None
+    path: str | Path, segments: SegmentRows, facts: Mapping[str, Any], *, audio: bool = True, base: str | Path | None = None
 ) -> tuple[str, list[Section]]:
-    """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
+    """Return title and sections of the page, from the segments of `views.rows` and the facts of `stats`."""
     folder = folder_at(path)
     state = None if folder.exists(CORPUS_JSON) else ProofState.load(path)
     notes = _workspace_notes(state) if state else read_corpus_info(folder)
@@ -99,11 +100,11 @@ def _workspace_notes(state: ProofState) -> dict[str, Any]:
     return {"selection": selection, "leakage": leakage, "evidence": selection_claim(state)}
 
 
-def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: pl.DataFrame) -> Section:
+def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: SegmentRows) -> Section:
     selection = notes["selection"]
     parameters = {name: value for name, value in selection.get("parameters", {}).items() if value not in (None, [])}
-    hours = float(segments.select(views.HOURS.sum()).item())
-    share = f"{facts['segments_kept'] / segments.height:.1%}" if segments.height else "-"
+    hours, height = segments.read("duration_s").select(views.HOURS.sum(), pl.len()).row(0)
+    share = f"{facts['segments_kept'] / height:.1%}" if height else "-"
     figures = [
         ("audio", show(facts["hours"], "hours"), ""),
         ("segments", show(facts["segments_kept"]), f"{facts['segments_rejected']:,} are out"),
@@ -135,11 +136,12 @@ def _headline_leakage(leakage: Mapping[str, Any]) -> tuple[str, str]:
     return (show(sum(found.values())) if found else "none"), f"values that splits share{': ' if found else ''}{', '.join(found)}"
 
 
-def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
-    finite = {label: kept[name].filter(kept[name].is_finite()) for name, label in _MEASURES.items()}
+def _measures(segments: SegmentRows, kept: SegmentRows) -> Section:
+    columns = ((label, kept.read(name)[name]) for name, label in _MEASURES.items())
+    finite = ((label, values.filter(values.is_finite())) for label, values in columns)
     rows = [
         {"measure": label, "segments": len(values)} | {name: values.quantile(q) for name, q in _QUANTILES.items()}
-        for label, values in finite.items()
+        for label, values in finite
         if len(values)
     ]
     about = "The plots show all segments, including rejected ones; the table shows kept ones."
@@ -148,7 +150,7 @@ def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
     return Section("Durations and similarity", about, tables, plots.scores(segments), medians)
 
 
-def _signals(segments: pl.DataFrame) -> Iterator[Section]:
+def _signals(segments: SegmentRows) -> Iterator[Section]:
     """Yield the section on what `measure` has written, if it has."""
     found = views.signals(segments)
     if found.is_empty():
@@ -163,7 +165,7 @@ def _signals(segments: pl.DataFrame) -> Iterator[Section]:
     yield Section("Audio signals", about, {"Distributions": shown}, plot, finding or plot.alt_text)
 
 
-def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:
+def _threshold(segments: SegmentRows, selection: Mapping[str, Any]) -> Section:
     used = selection_threshold(selection)
     shown = views.threshold_curve(segments).filter(pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)]))
     percent = {"segments [%]": "segments_share", "hours [%]": "hours_share"}
@@ -186,8 +188,10 @@ def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     return Section(title, about, tables, plot, " ".join(_headline_precision(evidence)))
 
 
-def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
-    rows = [{"split": split, **facts[split]} for split in ordered_splits(segments["split"].unique()) if split in facts]
+def _splits(segments: SegmentRows, facts: Mapping[str, Any]) -> Section:
+    rows = [
+        {"split": split, **facts[split]} for split in ordered_splits(segments.read("split")["split"].unique()) if split in facts
+    ]
     spoken = views.speakers(segments)
     tables = {"Splits": pl.DataFrame(rows)} if rows else {}
     tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)"))
@@ -196,7 +200,7 @@ def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
     return Section("Splits and speakers", about, tables, plots.splits(segments), hours or "no splits yet")
 
 
-def _reasons(segments: pl.DataFrame) -> Section:
+def _reasons(segments: SegmentRows) -> Section:
     why = views.reasons(segments)
     about = f"{why['segments'].sum():,} segments, by the first rule that rejects them."
     most = ", ".join(f"{reason}: {number:,}" for reason, number in why.select("reason", "segments").head(3).iter_rows())
@@ -217,10 +221,13 @@ def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
     yield Section("What the splits share", about, tables, None, " ".join(_headline_leakage(leakage)))
 
 
-def _vocabulary(kept: pl.DataFrame) -> Section:
-    found = vocabulary(kept["text"], segment_ids=kept["segment_id"])
-    said = kept.lazy().select(word=sentences(pl.col("text")).str.split(" ")).explode("word").drop_nulls()
-    words = said.group_by("word").len("count").sort("count", "word", descending=[True, False]).collect()
+def _vocabulary(kept: SegmentRows) -> Section:
+    found = count_characters(kept.parts(("segment_id", "text")))
+    words = pl.DataFrame(schema={"word": pl.String, "count": pl.UInt32})
+    for part in kept.parts(("text",)):
+        said = part.select(word=sentences(pl.col("text")).str.split(" ")).explode("word").drop_nulls()
+        words = pl.concat([words, said.group_by("word").len("count")]).group_by("word").agg(pl.sum("count"))
+    words = words.sort("count", "word", descending=[True, False])
     counted = {
         "words": int(words["count"].sum()),
         "different words": len(words),
@@ -235,7 +242,7 @@ def _vocabulary(kept: pl.DataFrame) -> Section:
     return Section("Vocabulary", about, tables, None, finding)
 
 
-def _model(path: str | Path, segments: pl.DataFrame) -> Iterator[Section]:
+def _model(path: str | Path, segments: SegmentRows) -> Iterator[Section]:
     rates = {name: held_out_rates(path, segments, by=name) for name in ("split", "speaker_id", "duration")}
     if rates["split"].is_empty():
         return

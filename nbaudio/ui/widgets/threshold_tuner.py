@@ -16,7 +16,7 @@ from nbaudio.review.state import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plot_style as style
-from nbaudio.ui.filters import INTERNAL_COLUMNS
+from nbaudio.ui.filters import INTERNAL_COLUMNS, TableFrame
 from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.views import HOURS, PLAYABLE
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
@@ -52,7 +52,7 @@ COLUMNS = {"similarity": "similarity", "wer": "word error rate", "duration_s": "
 _LOWER = re.compile(r"(spoken_)?[wc]er(_\w+)?|clipped_share|dc_offset|duration_s|noise_floor_dbfs|risk|(\w+_)?silence_(s|share)")
 
 
-def scale(frame: pl.DataFrame, column: str, value: float | None = None, *, least: bool | None = None) -> Scale:
+def scale(frame: TableFrame, column: str, value: float | None = None, *, least: bool | None = None) -> Scale:
     """Return the scale of a column, without 0.5 % of the values at either end; `value` is one more position, clipped to it."""
     if column not in (known := number_columns(frame)):
         raise InputError(f"column {column!r} holds no numbers, or is unknown; columns to choose are {', '.join(known)}")
@@ -63,7 +63,8 @@ def scale(frame: pl.DataFrame, column: str, value: float | None = None, *, least
         edges = [round(-1 + i * 2 / STEPS, 6) for i in range(STEPS + 1)]
         dense = [round(_DENSE + i * (1 - _DENSE) / _DENSE_STEPS, 6) for i in range(_DENSE_STEPS)]
     else:
-        finite = frame[column].cast(pl.Float64).filter(frame[column].is_finite())
+        finite = frame[column].cast(pl.Float64)
+        finite = finite.filter(finite.is_finite())
         ends = [finite.quantile(share, "nearest") for share in (_TAIL, 1 - _TAIL)]
         edges, dense = number_bins(finite.clip(*ends), STEPS).edges.tolist(), []
         edges = edges if edges[0] < edges[-1] else [edges[0], edges[0] + 1]
@@ -73,7 +74,7 @@ def scale(frame: pl.DataFrame, column: str, value: float | None = None, *, least
     return Scale(column, label, grid, least, tuple(grid.index(edge) for edge in edges))
 
 
-def number_columns(frame: pl.DataFrame) -> list[str]:
+def number_columns(frame: TableFrame) -> list[str]:
     """Return the columns that a threshold can be on, with `COLUMNS` first."""
     held = [name for name, dtype in frame.schema.items() if dtype.is_numeric() and name not in INTERNAL_COLUMNS]
     return list(dict.fromkeys((*(name for name in COLUMNS if name in held), *held)))
@@ -136,17 +137,15 @@ class ThresholdCounts:
         return plot
 
 
-def count_thresholds(
-    frame: pl.DataFrame, column: str, value: float | None = None, *, least: bool | None = None
-) -> ThresholdCounts:
+def count_thresholds(frame: TableFrame, column: str, value: float | None = None, *, least: bool | None = None) -> ThresholdCounts:
     """Count what each position on a column keeps; `frame` has `speaker_id`, `duration_s` and the column."""
     found = scale(frame, column, value, least=least)
     scores = frame[found.column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     # With the least as threshold a row is kept at the positions before `reached`, else from there on.
     reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left")
     reached[np.isnan(scores)] = len(found.grid) if (column == "similarity") == found.least else 0
-    speaker = pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN)
-    table = frame.select(speaker=speaker, hours=HOURS, reached=pl.Series(reached, dtype=pl.Int64))
+    speaker = frame["speaker_id"].cast(pl.String).fill_null(UNKNOWN).cast(pl.Categorical)
+    table = frame["duration_s"].to_frame().select(speaker=speaker, hours=HOURS, reached=pl.Series(reached, dtype=pl.Int16))
     by_speaker = table.group_by("speaker", maintain_order=True)
     best = by_speaker.agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
     most = best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS).select("speaker").with_row_index("row")
@@ -181,9 +180,12 @@ def _kept(
 class Neighbors:
     """Segments nearest to a threshold on both sides: those that can be played, then others."""
 
-    def __init__(self, frame: pl.DataFrame, scale: Scale) -> None:
-        scored = frame.with_row_index("number").filter(pl.col(scale.column).is_finite())
-        ordered = scored.select("number", score=scale.column, playable=PLAYABLE.fill_null(value=False)).sort("score", "number")
+    def __init__(self, frame: TableFrame, scale: Scale) -> None:
+        held = pl.DataFrame([frame[name] for name in ("start_sample", "end_sample", "num_samples")])
+        scored = held.select(frame[scale.column].alias("score"), playable=PLAYABLE.fill_null(value=False)).with_row_index(
+            "number"
+        )
+        ordered = scored.filter(pl.col("score").is_finite()).sort("score", "number")
         parts = ordered.filter(pl.col("playable")), ordered.filter(~pl.col("playable"))
         self._kinds = [(part["number"].to_numpy(), part["score"].to_numpy()) for part in parts]
         self._least = scale.least
@@ -231,7 +233,7 @@ class ThresholdTuner(BaseWidget):
         Raises:
             InputError: there is no such column.
         """
-        self._segments = load_segments(workspace)
+        self._segments = load_segments(workspace, stored=True)
         self._counts: dict[tuple[str, bool], ThresholdCounts] = {}
         self._neighbors: dict[tuple[str, bool], Neighbors] = {}
         found, used = self._counted(column, least=least), self._segments.workspace.threshold
@@ -273,13 +275,13 @@ class ThresholdTuner(BaseWidget):
         least = _LOWER.fullmatch(column) is None if least is None else least
         held = self._counts.get((column, least))
         if held is None or not (value is None or held.scale.grid[held.scale.position(value)] == value):
-            held = self._counts[column, least] = count_thresholds(self._segments.frame, column, value, least=least)
-            self._neighbors.setdefault((column, least), Neighbors(self._segments.frame, held.scale))
+            held = self._counts[column, least] = count_thresholds(self._segments.rows, column, value, least=least)
+            self._neighbors.setdefault((column, least), Neighbors(self._segments.rows, held.scale))
         return held
 
     def _open(self, *, column: str, value: float | None = None, least: bool | None = None) -> Response:
         counts = self._counted(column, value, least=least)
-        facts: dict[str, Any] = {"columns": number_columns(self._segments.frame), "common": list(COLUMNS)}
+        facts: dict[str, Any] = {"columns": number_columns(self._segments.rows), "common": list(COLUMNS)}
         facts |= {"start": self._start(counts), "quoted": quoted(column)}
         facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "grid", "edges")}
         facts |= {name: getattr(counts, name) for name in ("all_segments", "all_hours", "all_speakers", "speakers")}

@@ -1,0 +1,130 @@
+"""Segments of a workspace, a corpus or a frame as rows that stay where they are: columns are read when they are named."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from nbaudio.core import tables
+from nbaudio.core.conditions import condition_mask, parse_condition
+from nbaudio.core.errors import InputError, one_line
+from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
+from nbaudio.storage.folders import Folder
+from nbaudio.storage.workspace import Workspace
+
+ROWS = 1 << 17  # read at once
+_JOINED = ("sampling_rate", "duration_s")
+_TIMES = ("recording_id", "start_sample", "end_sample", "source_start", "source_end")
+_FILES = {"segments.parquet": "accept", "rejected.parquet": "reject"}  # of a corpus
+
+Columns = Sequence[str]
+Parts = Callable[[Columns], Iterator[pl.DataFrame]]
+
+
+@dataclass(frozen=True)
+class SegmentRows:
+    """Rows with the columns of `schema`; `parts` yields some of these, `ROWS` at a time, at least once."""
+
+    schema: pl.Schema
+    parts: Parts
+
+    @classmethod
+    def of_frame(cls, frame: pl.DataFrame) -> "SegmentRows":
+        """Return the rows of a frame."""
+        starts = range(0, max(1, len(frame)), ROWS)
+        return cls(frame.schema, lambda names: (frame[start : start + ROWS].select(names) for start in starts))
+
+    def read(self, *columns: str, codes: bool = False) -> pl.DataFrame:
+        """Return some columns of all rows, each once; texts as categories on `codes`."""
+        parts = self.parts(list(dict.fromkeys(columns)))
+        coded = (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts) if codes else parts
+        return pl.concat(coded, rechunk=True)
+
+    def count(self, column: str) -> int:
+        """Return the number of rows with a value."""
+        return sum(part[column].count() for part in self.parts((column,)))
+
+    def filter(self, condition: pl.Expr) -> "SegmentRows":
+        """Return the rows that meet a condition on some columns."""
+        return self._kept(self.read(*condition.meta.root_names()).select(condition).to_series())
+
+    def where(self, condition: str) -> "SegmentRows":
+        """Return the rows that meet an SQL condition, or all for none; raise InputError as `condition_mask` does."""
+        if not (condition := condition.strip()):
+            return self
+        names = list(self.schema)
+        needed = parse_condition(condition, self.schema, names).meta.root_names()
+        return self._kept(condition_mask(self.read(*(needed or names[:1])), condition, names))
+
+    def _kept(self, mask: pl.Series) -> "SegmentRows":
+        def parts(names: Columns) -> Iterator[pl.DataFrame]:
+            done = 0
+            for part in self.parts(names):
+                yield part.filter(mask.slice(done, len(part)))
+                done += len(part)
+
+        return SegmentRows(self.schema, parts)
+
+
+def workspace_rows(workspace: Workspace, columns: Callable[[Columns], Columns] | None = None) -> SegmentRows:
+    """Return the segments of a workspace with their durations; of the columns that it has all, or what `columns` chooses."""
+    path, held = tables.table_path(workspace), tables.table_schema(workspace)
+    whole = {**tables.SEGMENTS, **held, **tables.SEGMENTS}
+    schema = pl.Schema({name: whole[name] for name in (columns(list(held)) if columns else whole) if name in whole})
+
+    def parts(names: Columns) -> Iterator[pl.DataFrame]:
+        types = pl.Schema({name: schema[name] for name in names})
+        for part in tables.parquet_slices(path, [name for name in names if name in held] or list(held)[:1], rows=ROWS):
+            yield tables.conform(part, types, str(path)).select(names)
+
+    return _with_durations(
+        SegmentRows(schema, parts), tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
+    )
+
+
+def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> SegmentRows:
+    """Return the segments of a corpus and those that it rejected, with their durations; of their columns, `columns` chooses."""
+    sources = read_corpus_info(folder).get("sources", [])
+    try:
+        recordings = tables.conform(pl.DataFrame(sources), tables.RECORDINGS, f"{folder}/{CORPUS_JSON}: sources")
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise InputError(f"{folder}/{CORPUS_JSON}: sources are not a table ({one_line(error)})") from error
+
+    def read(name: str, names: Columns | None, stop: int | None = None) -> Iterator[pl.DataFrame]:
+        try:
+            with folder.local(name) as path:
+                yield from tables.parquet_slices(path, names, rows=ROWS, stop=stop)
+        except InputError as error:
+            raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
+
+    def typed(part: pl.DataFrame, name: str, names: Columns) -> pl.DataFrame:
+        types = pl.Schema({each: dtype for each, dtype in tables.SEGMENTS.items() if each in names})
+        found = tables.conform(part.with_columns(decision=pl.lit(_FILES[name])), types, name)
+        return found.select(each for each in names if each in found.columns)
+
+    heads = {name: next(read(name, None, stop=0)) for name in _FILES}
+    empty = [typed(head, name, list(dict.fromkeys((*columns(head.columns), "decision")))) for name, head in heads.items()]
+    schema = pl.concat(empty, how="diagonal_relaxed").schema
+
+    def parts(names: Columns) -> Iterator[pl.DataFrame]:
+        wanted = pl.DataFrame(schema=pl.Schema({name: schema[name] for name in names}))
+        for name, head in heads.items():
+            held = [each for each in names if each in head.columns] or head.columns[:1]
+            for part in read(name, held):
+                yield pl.concat([wanted, typed(part, name, names)], how="diagonal_relaxed")
+
+    rows = _with_durations(SegmentRows(schema, parts), recordings)
+    return rows if folder.place.local is not None else SegmentRows.of_frame(rows.read(*rows.schema))
+
+
+def _with_durations(rows: SegmentRows, recordings: pl.DataFrame) -> SegmentRows:
+    """Return rows with what `tables.with_durations` adds, where it is read."""
+
+    def parts(names: Columns) -> Iterator[pl.DataFrame]:
+        if not set(_JOINED).intersection(names):
+            return rows.parts(names)
+        needed = list(dict.fromkeys((*(name for name in names if name not in _JOINED), *_TIMES)))
+        return (tables.with_durations(part, recordings).select(names) for part in rows.parts(needed))
+
+    empty = pl.DataFrame(schema=rows.schema)
+    return SegmentRows(tables.with_durations(empty, recordings.clear()).schema, parts)
