@@ -188,8 +188,10 @@ def bet(draws: Draws, value: Array, nulls: Array, *, upper: bool = True, level: 
     fault, worth = draws.faults(upper=upper), draws.worth(value, upper=upper)
     known, known_faults = draws.known_items(upper=upper)
     rest = nulls - value[known_faults].sum()  # what each null leaves for unseen items
-    unseen = value.copy()
-    unseen[known] = 0.0
+    unseen = value
+    if len(known):
+        unseen = value.copy()
+        unseen[known] = 0.0
     books = [_Book(frame, unseen, draws, frame.valid | draws.is_replaced if upper else frame.valid) for frame in draws.frames]
     left = float(unseen.sum())
     capital, peak, crossed = np.zeros(len(nulls)), np.zeros(len(nulls)), np.full(len(nulls), -1)
@@ -244,7 +246,8 @@ class _Book:
     def __init__(self, frame: Frame, value: Array, draws: Draws, valid: Bools) -> None:
         number = int(frame.bins.max(initial=-1)) + 1
         inside = (frame.stratum >= 0) & valid & (value > 0)
-        bins, held = frame.bins[frame.stratum[inside]], value[inside]
+        some = slice(None) if inside.all() else inside  # a slice takes no memory
+        bins, held = frame.bins[frame.stratum[some]], value[some]
         self.value = np.bincount(bins, weights=held, minlength=number)  # unseen
         hits = np.maximum(np.bincount(bins, minlength=number), 1)
         self._mean = np.maximum(self.value / hits, _TINY)

@@ -199,8 +199,10 @@ class ProofState(ReviewState):
 
 def _frame(held: StoredFrame, further: Mapping[int, int]) -> Frame:
     """Return a frame whose items are the segments and `further` ones, by the hashes of their ids."""
-    number = np.concatenate([held.number, np.array([held.gone.get(key, -1) for key in further], dtype=np.int32)])
-    valid = np.concatenate([held.valid, np.zeros(len(further), dtype=np.bool_)])
+    number, valid = held.number, held.valid
+    if further:
+        number = np.append(number, np.array([held.gone.get(key, -1) for key in further], dtype=np.int32))
+        valid = np.append(valid, np.zeros(len(further), dtype=np.bool_))
     weights = np.maximum(held.weights, 1e-300)
     rates = None if None in held.rates else np.array(held.rates, dtype=float)
     return Frame(number, valid, weights / weights.sum(), rates)

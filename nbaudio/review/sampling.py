@@ -163,13 +163,13 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     score = _SCORE
     above = pl.when(score.is_null()).then(3).when(score >= threshold).then(1)
     zone = pool.select(above.when(score >= threshold - _MARGIN).then(2).otherwise(0).cast(pl.Int8)).to_series().to_numpy()
-    guess = pool.select((10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)).to_series().to_numpy()
-    size = _spread(guess, zone == 0)
+    guess = (10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)  # computed twice, as it takes memory
+    size = _spread(pool.select(guess).to_series().to_numpy(), zone == 0)
     codes = len(_ZONES) * _cut(pool.select(score.fill_null(2.0)).to_series().to_numpy(), size) + zone
     number, names, used = _numbered(codes, lambda code: f"{code // len(_ZONES):02d} {_ZONES[code % len(_ZONES)]}")
     counts = np.bincount(number, minlength=len(names))
     judged, wrong = _verdicts(pool, number, len(names))
-    guessed = np.bincount(number, guess, len(names)) / counts
+    guessed = np.bincount(number, pool.select(guess).to_series().to_numpy(), len(names)) / counts
     share = np.clip((wrong + _GUESS_WORTH * guessed) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST)
     # Half by the guess: a later round that nearly left a stratum out would give it weights that spoil the intervals.
     planned, learnt = np.bincount(number, size, len(names)) / counts, _spread(share, used % len(_ZONES) == 0, counts)
@@ -282,9 +282,10 @@ def _cut(score: Array, size: Array, number: int = _STRATA) -> Ints:
 def _spread(share: Array, below: Bools, counts: Ints | int = 1) -> Array:
     """Return the standard deviation of a share, reduced below the threshold so that at most `_BELOW` of all falls there."""
     size = np.sqrt(share * (1 - share))
-    rest, low = (float((size * counts)[zone].sum()) for zone in (~below, below))
-    scale = min(1.0, _BELOW / (1 - _BELOW) * rest / low) if low and rest else 1.0
-    return np.where(below, size * scale, size)
+    rest, low = (float((size * counts if np.ndim(counts) else size)[zone].sum()) for zone in (~below, below))
+    if low and rest:
+        size[below] *= min(1.0, _BELOW / (1 - _BELOW) * rest / low)
+    return size
 
 
 def _grouped(values: pl.Series, name: Callable[[object], str]) -> tuple[Ints, list[str]]:
