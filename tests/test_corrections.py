@@ -1,5 +1,7 @@
 """Corrected bounds: an append-only log, and the step that applies it to the table."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -101,3 +103,37 @@ def test_half_a_line_is_dropped_and_a_foreign_one_is_an_error(workspace):
     log.write_bytes(b"{}\n")
     with pytest.raises(InputError, match=r"corrections\.jsonl: line 1: not a correction"):
         corrections(workspace)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_tables_do_not_depend_on_how_many_rows_are_read_at_once(workspace, monkeypatch, size):
+    rows = workspace.segments
+    signals = pl.Series("snr_db", range(6), dtype=pl.Float64), pl.Series("source_channel", ["left", "right", None] * 2)
+    rows = pl.concat([rows, rows[[1, 2]], rows[[0]].with_columns(segment_id=pl.lit(None, pl.String))]).with_columns(signals)
+
+    def changed(size):
+        """The table after corrections and a decision, and after the corrections were taken back."""
+        monkeypatch.setattr("nbaudio.core.tables.ROWS_A_GROUP", size)
+        workspace.save(segments=rows)
+        for path in (workspace.path / "corrected_texts.parquet", workspace.path / "decisions.parquet"):
+            path.unlink(missing_ok=True)
+        said = [review.Verdict(row["segment_id"], "", "noise", "", "da", "ana", WHEN, "sheet") for row in rows[1:3].to_dicts()]
+        said = [replace(one, content=key) for one, key in zip(said, content_hashes(rows[1:3]), strict=True)]
+        start, end = rows["start_sample"][1], rows["end_sample"][1]
+        review.append_verdicts(workspace, said)
+        append_corrections(workspace, [Correction(rows["segment_id"][1], start - 4410, end, start, end, "ana", WHEN)])
+        review.correct_texts(workspace)
+        correct_bounds(workspace)
+        review.import_decisions(workspace, pl.DataFrame({"segment_id": rows["segment_id"][:1], "decision": ["reject"]}))
+        found = workspace.segments
+        review.append_verdicts(workspace, [replace(one, verdict=None) for one in said])
+        review.correct_texts(workspace)
+        return found, workspace.segments
+
+    (whole, back), (found, back_found) = changed(100), changed(size)
+    assert_frame_equal(found, whole)
+    assert_frame_equal(back_found, back)
+    assert whole["text"].to_list() == [rows["text"][0], *["da"] * 4, rows["text"][5]]
+    assert whole["snr_db"].to_list() == [0.0, None, 2.0, None, 4.0, 5.0]
+    assert whole["decision"].to_list() == ["reject", *["accept"] * 5]
+    assert_frame_equal(back.select("text", "asr_text", "similarity"), rows.select("text", "asr_text", "similarity"))

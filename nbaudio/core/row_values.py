@@ -1,4 +1,4 @@
-"""Streamed tables: add columns that are in memory, and hash the ids of some rows."""
+"""Streamed tables: add columns that are in memory, replace some rows, and hash the ids of some rows."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio.core import tables
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.hashing import hash_column
 
@@ -26,6 +27,16 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
         return pl.col(ROW).map_batches(held.gather, return_dtype=held.dtype, is_elementwise=True).alias(held.name)
 
     return segments.with_row_index(ROW).with_columns(at(held) for held in values).drop(ROW)
+
+
+def with_rows(workspace: tables.WorkspacePath, new: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield the segments table, batch by batch, with the values that `new` has of the rows with its numbers `ROW`."""
+    start = 0
+    for batch in tables.read_batches(workspace):
+        rows = tables.conform(batch, tables.SEGMENTS, str(tables.table_path(workspace))).with_row_index(ROW, offset=start)
+        absent = (pl.lit(None, dtype).alias(name) for name, dtype in new.schema.items() if name not in rows.columns)
+        yield rows.with_columns(absent).update(new, on=ROW, include_nulls=True, maintain_order="left").drop(ROW)
+        start += len(batch)
 
 
 def repeated(values: pl.Series) -> pl.Series:

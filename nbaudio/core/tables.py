@@ -182,18 +182,29 @@ def scan(workspace: WorkspacePath, columns: Iterable[str] | None = None, *, tabl
 
 
 def read(
-    workspace: WorkspacePath, columns: Iterable[str] | None = None, *, where: pl.Expr | None = None, table: str = "segments"
+    workspace: WorkspacePath,
+    columns: Iterable[str] | None = None,
+    *,
+    where: pl.Expr | None = None,
+    table: str = "segments",
+    row: str | None = None,
 ) -> pl.DataFrame:
-    """Read a table into memory, with the columns of `scan`; `where` is a condition on columns of the file."""
+    """Read a table into memory, with the columns of `scan`, and row numbers as `row`; `where` filters by columns of the file."""
     held = table_schema(workspace, table)
     expected = _expected(held, columns, table)
     path = table_path(workspace, table)
     first = list(held)[:1]  # gives the number of rows where no other column is read
-    names = dict.fromkeys((*first, *(name for name in expected if name in held)))
+    numbers = [row] if row else []
+    names = dict.fromkeys((*numbers, *first, *(name for name in expected if name in held)))
     with reading_parquet(path, checked=True):
-        rows = pl.scan_parquet(path, glob=False)
+        rows = pl.scan_parquet(path, glob=False, row_index_name=row)
         frame = rows.select(*names).collect() if where is None else rows.filter(where).select(*names).collect(**STREAMED)
-    return conform(frame, expected, str(path)).select(expected.names())
+    return conform(frame, expected, str(path)).select(*numbers, *expected)
+
+
+def has_id(ids: pl.Series) -> pl.Expr:
+    """Return whether `segment_id` is one of some ids."""
+    return pl.col("segment_id").cast(pl.String).is_in(ids.implode())
 
 
 def _expected(held: pl.Schema, columns: Iterable[str] | None, table: str) -> pl.Schema:

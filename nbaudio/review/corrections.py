@@ -7,7 +7,9 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core import tables
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.row_values import ROW, with_rows
 from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, SIGNALS, WORD_TIMES, is_score, text_column
 from nbaudio.review.state import CORRECTION_LOG, OK, VERDICT_LOG, ReviewState, content_hashes, corrections
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -41,7 +43,7 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
         ['evo blic']
     """
     state = ReviewState.load(workspace)
-    segments = state.workspace.segments
+    segments = _concerned(state)
     before = uncorrected(state, segments)
     wanted, problems = _wanted(before, segments, state.verdicts)
     before = before.drop("text_corrected", "text_origin", strict=False)
@@ -50,11 +52,11 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     if len(rows):
         after = _rewritten(state.workspace, segments, before, rows)
         fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", "text", *_scores(segments))
-        # First the old values, then the new ones: a kill in between loses neither.
         both = pl.concat([fresh, state.original_texts], how="diagonal")
         kept = both.unique("segment_id", keep="first", maintain_order=True)
+        # First the old values, then the new ones: a kill in between loses neither.
         state.workspace.save(**{CORRECTED_TEXTS: kept})
-        state.workspace.save(segments=after)
+        state.workspace.save(segments=with_rows(state.workspace, after))
     facts = {"corrected_texts": before["text_corrected"].count(), "corrected_now": len(rows)}
     report = Report("review correct-texts", facts, problems=first_lines(problems, VERDICT_LOG))
     state.workspace.save_report("correct_texts", report.to_dict())
@@ -94,8 +96,8 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
         [80]
     """
     workspace = Workspace.open(workspace)
-    segments = workspace.segments.with_row_index("row")
     logged = corrections(workspace).rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"}).drop("time")
+    segments = tables.read(workspace, where=tables.has_id(logged["segment_id"]), row=ROW)
     concerned = segments.join(logged, on="segment_id", maintain_order="left")
     concerned = concerned.join(workspace.recordings.select("recording_id", rate="sampling_rate"), on="recording_id", how="left")
     done = (pl.col("start_sample") == pl.col("new_start")) & (pl.col("end_sample") == pl.col("new_end"))
@@ -103,13 +105,9 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     todo = concerned.filter(as_was & ~done)
     strange = concerned.filter(~(as_was | done).fill_null(value=False))
     if len(todo):
-        changed = todo.select(
-            "row", start_sample="new_start", end_sample="new_end", corrected_by="by", word_times=_moved_words(todo)
-        )
-        segments = segments.with_columns(text_column(segments, "corrected_by"))
-        same, signals = ~pl.col("row").is_in(todo["row"].implode()), [name for name in SIGNALS if name in segments.columns]
-        segments = segments.update(changed, on="row", maintain_order="left")
-        workspace.save(segments=segments.with_columns(pl.when(same).then(name).alias(name) for name in signals).drop("row"))
+        new = {"start_sample": "new_start", "end_sample": "new_end", "corrected_by": "by"}
+        lost = (pl.lit(None, dtype).alias(name) for name, dtype in segments.schema.items() if name in SIGNALS)
+        workspace.save(segments=with_rows(workspace, todo.select(ROW, _moved_words(todo), *lost, **new)))
     moved = sum((pl.col(f"new_{side}") - pl.col(f"was_{side}")).abs() for side in ("start", "end"))
     facts = {
         "corrected_now": len(todo),
@@ -120,6 +118,14 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     report = Report("review correct-bounds", facts, problems=first_lines(problems, CORRECTION_LOG))
     workspace.save_report("correct_bounds", report.to_dict())
     return report
+
+
+def _concerned(state: ReviewState) -> pl.DataFrame:
+    """Return the segments whose text is corrected, or said to be wrong, with their row numbers."""
+    where = tables.has_id(state.verdicts.filter(pl.col("corrected_text").is_not_null())["segment_id"])
+    if "text_corrected" in tables.table_schema(state.workspace):
+        where |= pl.col("text_corrected").is_not_null()
+    return tables.read(state.workspace, where=where, row=ROW)
 
 
 def _wanted(before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
@@ -197,9 +203,9 @@ def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFr
 def _moved_words(segments: pl.DataFrame) -> pl.Series:
     """Return the word times, counted from `new_start` instead of `start_sample`."""
 
-    def moved(row: Mapping[str, Any]) -> list[dict[str, float]] | None:
+    def moved(row: Mapping[str, Any]) -> Any:
         if row["word_times"] is None or not row["rate"]:
-            return None
+            return row["word_times"]
         shift = (row["start_sample"] - row["new_start"]) / row["rate"]
         return [{"start": time["start"] + shift, "end": time["end"] + shift} for time in row["word_times"]]
 

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core.dataframes import Frame, as_polars
+from nbaudio.core import tables
+from nbaudio.core.dataframes import STREAMED, Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
+from nbaudio.core.row_values import ROW, with_rows
 from nbaudio.core.tables import DECISIONS, RECORDINGS, RULES, SEGMENTS, conform, segment_failures, table_path
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
@@ -49,18 +51,18 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
         [('a', 'accept', None), ('b', 'reject', 'applause')]
     """
     workspace = Workspace.open(workspace)
-    segments = workspace.segments
     rows = as_polars(table, "decisions")
     if missing := [name for name in ("segment_id", "decision") if name not in rows.columns]:
         raise InputError(f"decisions: no column {missing[0]}; columns are {', '.join(rows.columns) or 'none'}")
     said = conform(rows, _GIVEN, "decisions").select(_GIVEN.names()).drop_nulls("decision")
     _refuse(said, pl.col("segment_id").is_null(), "rows with a decision have no segment_id")
     _refuse(said, ~pl.col("decision").is_in(DECISIONS), f"a decision is {', '.join(DECISIONS)}; unknown are", "decision")
-    known = segments["segment_id"].unique()
-    _refuse(said, ~pl.col("segment_id").is_in(known.implode()), f"{workspace.path} has no segment", "segment_id")
+    columns, is_given = ("segment_id", "split", "decision", "reason"), tables.has_id(said["segment_id"])
+    segments = tables.read(workspace, columns, where=is_given, row=ROW)
+    _refuse(said, ~tables.has_id(segments["segment_id"]), f"{workspace.path} has no segment", "segment_id")
     rules = sorted({*RULES, *segment_failures(pl.DataFrame(schema=RECORDINGS))})
     by_rule = (pl.col("decision") == "reject") & pl.col("reason").is_in(rules).fill_null(value=False)
-    whole = "split" in rows.columns or known.is_in(said["segment_id"].implode()).all()
+    whole = "split" in rows.columns or tables.scan(workspace, ["segment_id"]).select(is_given.all()).collect(**STREAMED).item()
     edited = _edited(said, segments, pl.lit(whole) | by_rule)
     _refuse(edited, pl.col("segment_id").is_duplicated(), "given twice, but differently:", "segment_id")
     _refuse(edited, by_rule, "the reason is a rule of select (is the table older than the last select?):", "reason")
@@ -113,12 +115,12 @@ def _take(workspace: Workspace, segments: pl.DataFrame, edited: pl.DataFrame) ->
     others = decisions(workspace).join(edited, on="segment_id", how="anti", maintain_order="left")
     held = pl.concat([others, edited.filter(pl.col("decision") != "pending").cast(_HELD)])
     new = edited.select("segment_id", new="decision", why="reason")
-    both = segments.join(new, on="segment_id", how="left", maintain_order="left")
-    changes = pl.col("new").is_not_null() & ((pl.col("new") != "accept") | (pl.col("decision") != "accept"))
+    both = segments.join(new, on="segment_id", maintain_order="left")
+    changes = (pl.col("new") != "accept") | (pl.col("decision") != "accept")
     shown = pl.when(pl.col("new") == "reject").then(pl.lit("reject")).otherwise(pl.lit("pending")).cast(SEGMENTS["decision"])
     after = both.with_columns(
         split=pl.when(~changes).then("split"),
         decision=pl.when(changes).then(shown).otherwise("decision"),
         reason=pl.when(changes).then("why").otherwise("reason"),
     )
-    workspace.save(decisions=held, segments=after.select(segments.columns))
+    workspace.save_together(decisions=held, segments=with_rows(workspace, after.select(ROW, "split", "decision", "reason")))

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core import tables
 from nbaudio.core.dataframes import Frame
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
@@ -30,7 +31,7 @@ class _Given:
     """The segments that reviewers were given."""
 
     def __init__(self, state: ReviewState) -> None:
-        segments = state.workspace.segments.filter(pl.col("segment_id").is_in(state.drawn["segment_id"].implode()))
+        segments = tables.read(state.workspace, where=tables.has_id(state.drawn["segment_id"]))
         segments = uncorrected(state, segments).unique("segment_id", keep="first", maintain_order=True)
         cells = segments.select(
             "segment_id",

@@ -185,8 +185,8 @@ class Workspace:
             found = found.with_columns(pl.col("split").cast(pl.Enum(source_splits.listed_splits(found["split"].unique()))))
         return found.to_pandas()
 
-    def save(self, **named: dataframes.Frame | pl.LazyFrame) -> None:
-        """Write pandas or polars tables by name, each atomically."""
+    def save(self, **named: dataframes.Frame | pl.LazyFrame | Iterator[pl.DataFrame]) -> None:
+        """Write pandas or polars tables, or iterators of frames, by name, each atomically."""
         for name, table in named.items():
             tables.write(self, _rows_of(table, name), table=name)
 
