@@ -69,9 +69,8 @@ def command(example: str, *, group: typer.Typer = app, fetches: bool = False) ->
     def add(function: Callable[..., Report]) -> object:
         @wraps(function)
         def run(*, as_json: bool, **options: Any) -> None:
-            limits = {name: options.pop(name) for name in _NETWORK if fetches}
             try:
-                with network.environment(**limits):
+                with network.environment(**{name: options.pop(name) for name in _NETWORK if fetches}):
                     if fetches:
                         network.Network.of()  # before any work
                     report = function(**options)

@@ -300,8 +300,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
             accepted = part.filter(pl.col("decision") == "accept").drop("decision", "speaker_id")
             yield accepted if same is None else accepted.filter(~same.is_sure(accepted["row"]))
 
-    label = f" v{version}" if base else ""
-    for part in plan.windows_on_disk(new(), limits.window, folder=folder, most=total, label=label):
+    for part in plan.windows_on_disk(new(), limits.window, folder=folder, most=total, label=f" v{version}" if base else ""):
         keys = [plan.clip_keys(part, facts, clip_format)]
         keys += [signal_keys(part, facts, clip_format.channel).alias("signal_key")] if run.signals else []
         wanted.add_by_key(part.with_columns(keys))

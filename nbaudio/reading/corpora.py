@@ -115,8 +115,7 @@ class Corpus:
         with ClipRequests(clips) as requests, ThreadPoolExecutor(os.cpu_count() or 1) as decoders:
             try:
                 parts = requests.parts(np.array(sorted({*numbers}), dtype=np.int64))
-                decoded = decoders.map(lambda number: clips.decoded(number, parts[number]()), parts)
-                found = dict(zip(parts, decoded, strict=True))
+                found = dict(zip(parts, decoders.map(lambda number: clips.decoded(number, parts[number]()), parts), strict=True))
             finally:
                 requests.cancel()
         return [found[number] for number in numbers]
