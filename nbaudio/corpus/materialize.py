@@ -152,8 +152,7 @@ def materialize(
         (audio, pack_folder), table = _locations(workspace, packs), tables.table_path(workspace)
         run = _Run(workspace, audio, pack_folder, layout, used, clip_format, limits, earlier, site, show_progress, table, signals)
         held = (earlier.info.get("about") if earlier else None) or {}
-        about = about_of({"title": title, "language": language, "license": license}, held)
-        return _materialize(run, about, began)
+        return _materialize(run, about_of({"title": title, "language": language, "license": license}, held), began)
 
 
 def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:
