@@ -280,7 +280,8 @@ def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: i
         parallel = joblib.Parallel(return_as="generator_unordered", **options)
     except ValueError:  # the backend returns lists only
         with joblib.Parallel(**options) as parallel:
-            for some in _batches(tasks, joblib.effective_n_jobs(jobs)):
+            waiting, size = iter(tasks), _BATCH * joblib.effective_n_jobs(jobs)
+            while some := list(islice(waiting, size)):
                 yield from parallel(joblib.delayed(function)(task) for task in some)
     else:
         results = parallel(joblib.delayed(function)(task) for task in tasks)
@@ -317,17 +318,8 @@ def _spark_job(context: Any, function: Callable[[Task], Result], task: Task) -> 
     return task, []
 
 
-def _batches(tasks: Iterable[Task], jobs: int) -> Iterator[list[Task]]:
-    waiting = iter(tasks)
-    while some := list(islice(waiting, _BATCH * jobs)):
-        yield some
-
-
 def _run_beam(options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """Run tasks, the lines of a file, in a pipeline that writes a file per result to Beam's temporary location.
-
-    A lost worker ends the pipeline; the next one runs the tasks without a result, but for those that were lost too often.
-    """
+    """Run tasks, the lines of a file, in a pipeline that writes a file per result; after a lost worker, the rest in another."""
     import apache_beam as beam
     from apache_beam.io.filesystems import FileSystems
 

@@ -103,8 +103,7 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
         return None
     data = np.memmap(file, np.uint8, "r")
     at = np.append(offsets, len(data))[starts[:-1]]
-    heads = data[np.minimum(np.stack([at, at + 1], axis=1), len(data) - 1)]
-    ends = np.cumsum(packet_samples(codec, begin, heads))
+    ends = np.cumsum(packet_samples(codec, begin, data[np.minimum(np.stack([at, at + 1], axis=1), len(data) - 1)]))
     pre_skip = int.from_bytes(begin[10:12], "little") if codec == "opus" else 0
     known = [(page.granule, int(ends[done - 1])) for page, done in zip(pages, completed, strict=True) if page.granule > 0 < done]
     total = int(ends[-1])

@@ -113,8 +113,7 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
             num_samples = bisect_left(range(1, length), x=True, key=lambda stop: not _decodes(partial(_read_once, path), 0, stop))
             warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
             if num_samples:
-                reopened = stack.enter_context(open_recording(path))
-                return _check_beginning(reopened, path, num_samples, warning)
+                return _check_beginning(stack.enter_context(open_recording(path)), path, num_samples, warning)
         windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
         for number, read in product(range(windows if len(whole) else 0), readers[1:]):
             start = length * (2 * number + 1) // (2 * windows)

@@ -194,8 +194,7 @@ def read_clip(
         >>> read_clip(path, 12000, 36000).shape
         (8000,)
     """
-    share = (stop - start) / num_samples if num_samples else 1.0
-    with open_recording(path, windows=1, share=share) as recording:
+    with open_recording(path, windows=1, share=(stop - start) / num_samples if num_samples else 1.0) as recording:
         return resample_window(recording, start, stop, num_samples=num_samples, rate=rate, channel=channel)
 
 

@@ -111,8 +111,7 @@ def score(
     formatting: Annotated[str | None, Option(metavar="FILE.tsv", help="further alternatives: language, written, spoken")] = None,
 ) -> Report:
     """Compare transcripts with hypotheses: similarity, WER, CER, also without formatting; agreement of several hypotheses."""
-    given = locals()
-    return nbaudio.score(**{**given, "hypothesis": hypothesis or None, "normalize": tuple(normalize or ())})
+    return nbaudio.score(**{**locals(), "hypothesis": hypothesis or None, "normalize": tuple(normalize or ())})
 
 
 @common.command("measure W --jobs 2", fetches=True)
@@ -247,8 +246,7 @@ def materialize(
     packs: Annotated[str | None, Option(help="folder or URL for packs of cut clips; default: W/packs")] = None,
 ) -> Report:
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
-    given = locals()
-    return nbaudio.materialize(**{name: value for name, value in given.items() if value is not None})
+    return nbaudio.materialize(**{name: value for name, value in locals().items() if value is not None})
 
 
 @common.command("withdraw W --speaker ana --why 'consent withdrawn'")

@@ -69,9 +69,8 @@ def command(example: str, *, group: typer.Typer = app, fetches: bool = False) ->
     def add(function: Callable[..., Report]) -> object:
         @wraps(function)
         def run(*, as_json: bool, **options: Any) -> None:
-            limits = {name: options.pop(name) for name in _NETWORK if fetches}
             try:
-                with network.environment(**limits):
+                with network.environment(**{name: options.pop(name) for name in _NETWORK if fetches}):
                     if fetches:
                         network.Network.of()  # before any work
                     report = function(**options)
@@ -132,8 +131,7 @@ def _ensure_utf8() -> None:
 
 def _dump_json(value: object, *, indent: int | None = None) -> str:
     """JSON, in ASCII where standard output has another encoding than UTF-8."""
-    is_narrow = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    return json.dumps(value, ensure_ascii=is_narrow, indent=indent)
+    return json.dumps(value, ensure_ascii=(sys.stdout.encoding or "").lower().replace("-", "") != "utf8", indent=indent)
 
 
 def show_error(reason: str, *, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training, is_split_name
-from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, num_rows, parquet_slices, reading_parquet
+from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
@@ -107,11 +107,6 @@ class Base:
         """Scan the rows of all clips."""
         return pl.scan_parquet(self.table, glob=False)
 
-    @cached_property
-    def num_clips(self) -> int:
-        """The number of clips."""
-        return num_rows(self.table)
-
     def clips(self, start: int = 0, stop: int | None = None) -> Iterator[pl.DataFrame]:
         """Yield clips in order: `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of the shard."""
         listed = [shard["name"] for shard in self.info["shards"]]
@@ -172,10 +167,7 @@ class Base:
         return [name for name in others if counts[name].item()]
 
     def keep_shards(self, layout: Layout, shards: ShardPlan, same: Unchanged) -> list[Shard]:
-        """Copy the shards whose clips are all kept, by links where possible; write their records, and return the shards.
-
-        `same` says which clips are kept. Those of all other shards are added to `shards`, to be packed again.
-        """
+        """Copy the shards all of whose clips `same` keeps, by links if possible, with records; add other clips to `shards`."""
         row, is_in = pl.col("row"), pl.col("kept").sum()
         rows = np.where(same.kept, same.rows, -1)  # in the segments table
         parts = []
@@ -196,8 +188,7 @@ class Base:
                 shards.shard_of[rows[start:stop]] = KEPT
             elif count:
                 own = pl.concat(part.filter(pl.col("name") == name) for part in self.clips(start, stop))
-                now = pl.Series("row", rows[own["row"].to_numpy()])
-                shards.add(own.with_columns(now).filter(row >= 0), name)
+                shards.add(own.with_columns(pl.Series("row", rows[own["row"].to_numpy()])).filter(row >= 0), name)
         return kept
 
     @property
@@ -207,8 +198,7 @@ class Base:
     def earlier_splits(self) -> pl.DataFrame:
         """Return the splits as the table `EARLIER_SPLITS` has them."""
         grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
-        held = self.scan()
-        return held.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
+        return self.scan().select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
 
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
         """Describe a held-out segment that is in train now, and a new one of train with a sentence or group of a held-out one."""

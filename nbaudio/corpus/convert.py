@@ -75,8 +75,8 @@ def convert(
         card = restore_records(layout) if is_whole else ""
         remove(folder := layout.work / "plan")
         clips = (part.drop("name", "window", strict=False) for part in origin.clips())
-        shards = ShardPlan(folder, origin.num_clips)
-        shards.assign(windows_on_disk(clips, window, folder=folder, most=origin.num_clips), counts, limits, name_of)
+        shards = ShardPlan(folder, counts.total())
+        shards.assign(windows_on_disk(clips, window, folder=folder, most=counts.total()), counts, limits, name_of)
         clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])
         table = origin.table
         results = write_shards(layout, shards, container, clip_format, table=table, run_tasks=run_tasks, show=show_progress)
@@ -92,7 +92,7 @@ def convert(
         notes = short_windows(origin.scan(), window)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
     kept = sum(result.kept for result in results)
-    facts = {"corpus": str(layout), "container": container, "clips": origin.num_clips, "shards": len(results)}
+    facts = {"corpus": str(layout), "container": container, "clips": counts.total(), "shards": len(results)}
     facts |= {"shards_of_train": shard_advice(results), "bytes": num_bytes, "shards_kept_from_before": kept}
     facts |= {"seconds": round(took, 1), "megabytes_per_second": round(num_bytes / 1e6 / took)}
     return Report("convert", facts, notes)

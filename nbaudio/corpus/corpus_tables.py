@@ -40,8 +40,7 @@ def segment_parts(table: Path) -> Iterator[pl.DataFrame]:
     columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "split", "decision")
     start, schema = 0, pl.Schema({name: SEGMENTS[name] for name in columns})
     for part in parquet_slices(table, (*columns, "source_channel")):
-        rows = conform(part, schema, str(table)).with_columns(source_channel(part))
-        yield rows.with_row_index("row", offset=start)
+        yield conform(part, schema, str(table)).with_columns(source_channel(part)).with_row_index("row", offset=start)
         start += len(part)
 
 
@@ -136,10 +135,7 @@ def publish(
     recordings: pl.DataFrame,
     selection: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the tables of the corpus and return its corpus.json without the parameters.
-
-    `lost` is what could not be cut; `inside` is whether each row of the segments table is in a shard.
-    """
+    """Write the tables of the corpus; return corpus.json without parameters. `lost` was not cut; rows `inside` are in a shard."""
     info: dict[str, Any] = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection}
     publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:

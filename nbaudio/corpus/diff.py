@@ -203,16 +203,14 @@ def _reasons(rows: pl.DataFrame, other: _Side, out: pl.DataFrame, default: str) 
 
 def _grouped(rows: pl.DataFrame, reasons: pl.Series) -> pl.DataFrame:
     groups = rows.select("segment_id", "duration_s", reason=reasons).group_by("reason")
-    examples = pl.col("segment_id").sort().head(_EXAMPLES)
-    return groups.agg(segments=pl.len(), seconds=pl.col("duration_s").sum(), examples=examples)
+    return groups.agg(segments=pl.len(), seconds=pl.col("duration_s").sum(), examples=pl.col("segment_id").sort().head(_EXAMPLES))
 
 
 def _table(name: str, reasons: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, Any]:
     """Return a table of reasons as a fact, with some of their segments; nothing without segments."""
     groups = pl.concat(reasons[name]).group_by("reason")
     examples = pl.col("examples").explode().sort().head(_EXAMPLES)
-    hours = (pl.col("seconds").sum() / 3600).round(6)
-    counted = groups.agg(pl.col("segments").sum(), hours=hours, examples=examples)
+    counted = groups.agg(pl.col("segments").sum(), hours=(pl.col("seconds").sum() / 3600).round(6), examples=examples)
     return {name: counted.sort("segments", "reason", descending=[True, False]).to_dicts()} if len(counted) else {}
 
 

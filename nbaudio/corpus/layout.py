@@ -131,12 +131,8 @@ _list_of, _dict_of = list.__class_getitem__, dict.__class_getitem__
 _SplitName = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w{0,63}$")]
 
 
-class _About(msgspec.Struct, forbid_unknown_fields=True):
-    title: str | None = None
-    language: str | None = None
-    licence: str | None = None  # the key in corpora since the first version
-
-
+_ABOUT = [(key, str | None, None) for key in ("title", "language", "licence")]  # keys in corpora since the first version
+_About = msgspec.defstruct("_About", _ABOUT, forbid_unknown_fields=True)
 _CorpusInfo = _object(
     nbaudio=str,
     identity=dict[str, Any],

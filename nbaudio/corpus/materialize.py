@@ -152,8 +152,7 @@ def materialize(
         (audio, pack_folder), table = _locations(workspace, packs), tables.table_path(workspace)
         run = _Run(workspace, audio, pack_folder, layout, used, clip_format, limits, earlier, site, show_progress, table, signals)
         held = (earlier.info.get("about") if earlier else None) or {}
-        about = about_of({"title": title, "language": language, "license": license}, held)
-        return _materialize(run, about, began)
+        return _materialize(run, about_of({"title": title, "language": language, "license": license}, held), began)
 
 
 def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:
@@ -300,8 +299,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
             accepted = part.filter(pl.col("decision") == "accept").drop("decision", "speaker_id")
             yield accepted if same is None else accepted.filter(~same.is_sure(accepted["row"]))
 
-    label = f" v{version}" if base else ""
-    for part in plan.windows_on_disk(new(), limits.window, folder=folder, most=total, label=label):
+    for part in plan.windows_on_disk(new(), limits.window, folder=folder, most=total, label=f" v{version}" if base else ""):
         keys = [plan.clip_keys(part, facts, clip_format)]
         keys += [signal_keys(part, facts, clip_format.channel).alias("signal_key")] if run.signals else []
         wanted.add_by_key(part.with_columns(keys))

@@ -41,7 +41,6 @@ _OPEN_PACKS = 200  # held open by one worker: far below the usual limit of 1024 
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
 _INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
 
-
 Window = tuple[str, int, int, str]  # of `Source.windows`
 
 

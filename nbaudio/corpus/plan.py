@@ -93,11 +93,6 @@ def with_audio_parts(workspace: Workspace) -> Iterator[pl.DataFrame]:
         start += len(part)
 
 
-def with_audio(workspace: Workspace) -> pl.DataFrame:
-    """Return key, recording, window and channel of the segments that can be cut, whatever their text."""
-    return pl.concat(with_audio_parts(workspace)).drop("row", "decision")
-
-
 def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
     """Hash source, window, channel and format of every segment; path, size and time or version stand for an unhashed source."""
     source = pl.coalesce(
@@ -288,15 +283,12 @@ def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]
 
 
 class ShardPlan:
-    """The clips of each shard, on disk: `clips` by number of the shard, `shards` with name and number of clips.
-
-    `shard_of` has the number of the shard by row of the segments table, or `OUTSIDE`, or `KEPT`.
-    """
+    """The clips of each shard, on disk: `clips` by number of the shard, `shards` with name and number of clips."""
 
     def __init__(self, folder: Path, num_rows: int) -> None:
         self.folder, self.clips = folder, Batches(folder / "shards")
         self.shards: list[tuple[str, int]] = []
-        self.shard_of = np.full(num_rows, OUTSIDE, dtype=np.int32)
+        self.shard_of = np.full(num_rows, OUTSIDE, dtype=np.int32)  # by row of the segments table; or `KEPT`
 
     def add(self, clips: pl.DataFrame, name: str = "") -> None:
         """Add a shard with these clips, in order; `row` is the number of each row in the segments table."""
@@ -339,8 +331,7 @@ class ShardPlan:
         for place in places:
             sums = buckets.read(place).select(num_bytes.sum(), units=pl.col(unit).n_unique())
             total, units = total + sums.item(0, 0), units + sums.item(0, 1)
-        wanted = -(-total // limits.shard_size) if limits.shard_count is None else limits.shard_count
-        count = min(wanted, units)
+        count = min(-(-total // limits.shard_size) if limits.shard_count is None else limits.shard_count, units)
         size, first = num_bytes.sum().over(unit), pl.col(unit).is_first_distinct()
         number, held = None, list[pl.DataFrame]()
         for place in places:

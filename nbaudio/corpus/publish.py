@@ -59,7 +59,12 @@ def publish(
     if not _DATASET.fullmatch(url):
         raise InputError(f"{redact_url(url)}: expected hf://datasets/OWNER/NAME, without a revision or folder")
     folder = folder_at(corpus)
-    info = _finished_corpus(folder)
+    if folder.place.local is None:
+        raise InputError(f"{folder}: is not on this machine; only a local corpus can be published")
+    if folder.exists(IDENTITY) or not folder.exists(CORPUS_JSON):
+        hint = "an unfinished run: call materialize again" if folder.exists(IDENTITY) else f"no {CORPUS_JSON}: not a corpus"
+        raise InputError(f"{folder}: cannot be published ({hint})")
+    info = read_corpus_info(folder)
     uploads = _uploads(folder, info)
     license_, basis = (info.get("about") or {}).get("licence"), " ".join((consent or "").split())
     no_license = f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0"
@@ -91,16 +96,6 @@ def publish(
                 advance(len(batch))
     facts |= {"private": dataset.private, "commit": dataset.head, "next": f"nbaudio verify {url}"}
     return Report("publish", facts, notes)
-
-
-def _finished_corpus(folder: Folder) -> dict[str, Any]:
-    """Return corpus.json of a finished corpus on this machine."""
-    if folder.place.local is None:
-        raise InputError(f"{folder}: is not on this machine; only a local corpus can be published")
-    if folder.exists(IDENTITY) or not folder.exists(CORPUS_JSON):
-        hint = "an unfinished run: call materialize again" if folder.exists(IDENTITY) else f"no {CORPUS_JSON}: not a corpus"
-        raise InputError(f"{folder}: cannot be published ({hint})")
-    return read_corpus_info(folder)
 
 
 def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:

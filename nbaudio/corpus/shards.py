@@ -41,13 +41,13 @@ _READERS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def pack(layout: Layout, container: str, clip_format: ClipFormat, task: tuple[str, pl.DataFrame]) -> Shard:
-    """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker.
-
-    A task is the name and the clips, in their order: `segment_id`, `split`, facts, and the location of each in a pack.
-    """
-    name, clips = task
+    """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker."""
+    name, clips = task  # in their order: `segment_id`, `split`, facts, and the location of each in a pack
     folder, split = layout.folder, clips["split"][0]
-    metadata = _metadata(layout.record(name, ".arrow"), clips)
+    [segments] = read_streams(layout.record(name, ".arrow"))
+    facts = [column for column in CLIP_FACTS if column in clips.columns]
+    ordered = clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
+    metadata = ordered.select(*segments.columns, *facts)
     # The location of a clip in packs may change between runs, its bytes do not.
     plan = digest(metadata.with_columns(clips["clip_sha256"]).iter_slices(1000))
     record: dict[str, Any] = {}
@@ -120,10 +120,7 @@ def write_shards(
     conformed: Rows | None = None,
     records: Location | None = None,
 ) -> list[Shard]:
-    """Write the shards of a plan, or keep those that are whole; return them in any order.
-
-    Workers that share no disk get the rows of the segments table through files in `records`.
-    """
+    """Write the shards of a plan, or keep whole ones; return them in any order. Workers without a shared disk use `records`."""
     groups = _partition_rows(table, plan, conformed or (lambda part: conform(part, SEGMENTS, "segments")))
     function = partial(pack, layout, container, clip_format)
     if records is not None:
@@ -183,14 +180,6 @@ def restore_records(layout: Layout) -> str:
                 start += shard["segments"]
                 write_record(layout, shard["name"], described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
     return str(info.get("card", ""))
-
-
-def _metadata(rows: Path, clips: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the segments table that a shard holds, in its order, with the facts of their clips."""
-    [segments] = read_streams(rows)
-    facts = [name for name in CLIP_FACTS if name in clips.columns]
-    ordered = clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
-    return ordered.select(*segments.columns, *facts)
 
 
 def write_record(layout: Layout, shard: str, described: pl.DataFrame, record: dict[str, Any]) -> Path:

@@ -38,7 +38,12 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         raise InputError(f"{folder}: no {CORPUS_JSON}, and no run has started there (not a corpus)")
     # A run still cleans up after it has written corpus.json.
     if whole and not claimed and not (log and run_log.alive(log)):
-        return _finished(folder)
+        info = read_corpus_info(folder)
+        kept, hours = (sum(split[what] for split in info["splits"].values()) for what in ("segments", "hours"))
+        rejected, failures = sum(info["rejected"].values()), info["rejected"].get(UNREADABLE_AUDIO, 0)
+        found = {"corpus": str(folder), "state": "finished", "alive": False, "kept": kept, "hours": round(hours, 6)}
+        found |= {"rejected": rejected, "failures": failures, "shards": len(info["shards"])}
+        return Report("status", {**found, "next": next_step(folder, failed=failures)})
     if log and lines:
         try:
             return _unfinished(folder, log, lines)
@@ -54,15 +59,6 @@ def next_step(corpus: object, *, failed: int) -> str:
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
     broken = f"the recordings with reason {UNREADABLE_AUDIO} in rejected.parquet ({failed:,} segments)"
     return f"repair {broken} and run the same command again, or continue: {verify}" if failed else verify
-
-
-def _finished(folder: Folder) -> Report:
-    info = read_corpus_info(folder)
-    kept, hours = (sum(split[what] for split in info["splits"].values()) for what in ("segments", "hours"))
-    rejected, failures = sum(info["rejected"].values()), info["rejected"].get(UNREADABLE_AUDIO, 0)
-    facts = {"corpus": str(folder), "state": "finished", "alive": False, "kept": kept, "hours": round(hours, 6)}
-    facts |= {"rejected": rejected, "failures": failures, "shards": len(info["shards"])}
-    return Report("status", {**facts, "next": next_step(folder, failed=failures)})
 
 
 def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Report:

@@ -127,10 +127,7 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
 
 
 def _check_lists(folder: Folder, info: dict[str, Any], segments: Path) -> tuple[dict[str, tuple[int, int]], list[str], list[str]]:
-    """Compare shards and side files with what corpus.json and segments.parquet list.
-
-    Return the first row of each shard and the one after its last, problems, and names of files that are not listed.
-    """
+    """Return the first row of each shard and the one after its last, problems, and files that corpus.json does not list."""
     shards, row = info["shards"], 0
     names = {shard["name"] for shard in shards}
     known = {CORPUS_JSON, CARD, *info["tables"], *names}
@@ -247,8 +244,7 @@ def _check_splits(segments: Path, info: dict[str, Any], decoded: Buckets, target
         row = 0
         for part in parquet_slices(segments, ("segment_id", "split", "text", *grouping_columns(info.get("selection", {})))):
             samples = decoded.read(row // BUCKET_ROWS)
-            numbered = part.with_row_index("row", offset=row)
-            yield numbered.join(samples, on="row", how="left", maintain_order="left").drop("row")
+            yield part.with_row_index("row", offset=row).join(samples, on="row", how="left", maintain_order="left").drop("row")
             row += len(part)
 
     write_parts(target, parts())

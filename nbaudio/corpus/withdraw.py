@@ -211,8 +211,7 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
             frame = workspace.table(frame_table(review))
             gone = pl.col("segment_id").is_in(list(ids))
             hashes = {key: tombstone("segment", key) for key in frame.filter(gone)["segment_id"]}
-            content = pl.when(~gone).then("content")
-            frame = frame.with_columns(pl.col("segment_id").replace(hashes), content=content)
+            frame = frame.with_columns(pl.col("segment_id").replace(hashes), content=pl.when(~gone).then("content"))
             tables.write(workspace, frame, table=frame_table(review))
 
 

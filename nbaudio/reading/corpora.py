@@ -115,8 +115,7 @@ class Corpus:
         with ClipRequests(clips) as requests, ThreadPoolExecutor(os.cpu_count() or 1) as decoders:
             try:
                 parts = requests.parts(np.array(sorted({*numbers}), dtype=np.int64))
-                decoded = decoders.map(lambda number: clips.decoded(number, parts[number]()), parts)
-                found = dict(zip(parts, decoded, strict=True))
+                found = dict(zip(parts, decoders.map(lambda number: clips.decoded(number, parts[number]()), parts), strict=True))
             finally:
                 requests.cancel()
         return [found[number] for number in numbers]
@@ -274,8 +273,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
             pool.submit(folder.place.connect, 3)  # for the first batch of a stream, which with more would share the line
         table = ClipTable(folder)
         info = pending.result()
-    kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))
-    return Corpus(folder, table, info, kept)
+    return Corpus(folder, table, info, None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit)))
 
 
 def _whole(name: str, value: Any, *, least: int | None = None) -> int:

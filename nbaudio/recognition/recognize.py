@@ -86,8 +86,8 @@ def recognize(
     column = check_name(workspace, "hypothesis", name)
     if (audio := workspace.audio) is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
-    facts, segments = plan.recording_facts(workspace.recordings), plan.with_audio(workspace)
-    segments = segments.with_columns(plan.clip_keys(segments, facts, plan.RECOGNIZED))
+    facts, segments = plan.recording_facts(workspace.recordings), pl.concat(plan.with_audio_parts(workspace))
+    segments = segments.drop("row", "decision").with_columns(plan.clip_keys(segments, facts, plan.RECOGNIZED))
     ledger = workspace.path / plan.RECOGNIZED_FOLDER / f"{name}.jsonl"
     held = _held(ledger, recognizer.version, set(segments["clip_key"]))
     texts, failures = dict[str, str](), dict[str, str]()

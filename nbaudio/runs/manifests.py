@@ -47,8 +47,7 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
     """Return the checked values of a manifest and of settings over it, paths absolute; `extra` has defaults of further names."""
     known = {name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()} | dict(extra or {})
     values: dict[str, Any] = {}
-    given = ((_read(manifest), str(manifest), manifest.parent), (settings, "setting", Path()))
-    for part, where, folder in given:
+    for part, where, folder in ((_read(manifest), str(manifest), manifest.parent), (settings, "setting", Path())):
         unknown = [str(name) for name in part if name not in known]
         if unknown:
             raise InputError(f"{where}: unknown parameter {', '.join(unknown)}; known are {', '.join(sorted(known))}")

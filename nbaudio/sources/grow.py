@@ -231,8 +231,7 @@ def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None
     held_out = pl.col("split").is_in([name for name in names if source_splits.is_held_out(name)])
     before = was.filter(held_out).collect(**STREAMED)
     of_before = pl.col("segment_id").is_in(before["segment_id"].implode())
-    again = now.filter(held_out, of_before).collect(**STREAMED)
-    both = pl.concat([before, again], how="diagonal")
+    both = pl.concat([before, now.filter(held_out, of_before).collect(**STREAMED)], how="diagonal")
     same = both.filter(both.is_duplicated())["segment_id"]
     now = now.filter(~pl.col("segment_id").is_in(same.implode()), held_out | ~of_before)
     kept = now.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()

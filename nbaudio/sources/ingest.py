@@ -216,8 +216,7 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
 
 
 def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None) -> Resolved:
-    fetches = root is not None and root.is_scheme
-    transcripts, mapping = redact_names(transcripts, mapping, fetches=fetches)
+    transcripts, mapping = redact_names(transcripts, mapping, fetches=root is not None and root.is_scheme)
     named = transcripts.rows.unique("name")["name"]
     wanted = (mapping.get(name, name) for name in named)
     available, rejected = list_audio(root, wanted) if root else (pl.Series(dtype=pl.String), [])

@@ -169,8 +169,7 @@ class _Joined:
                 keys, shown = pl.DataFrame(self._keys(batch)), values.cast(pl.String)
                 for row in np.flatnonzero(why).tolist():
                     label = " ".join(str(part) for part in keys.row(row) if part is not None)
-                    line = self.cells.lines[start + row]
-                    self.problems.append((str(self.source), line, label, _REASONS[why[row]], shown[row]))
+                    self.problems.append((str(self.source), self.cells.lines[start + row], label, _REASONS[why[row]], shown[row]))
             found = pl.DataFrame({"row": self.segment[start : start + len(batch)], "value": values}).filter(why == 0)
             self.matched += len(found)
             self.blank += int(blank.sum())

@@ -47,10 +47,7 @@ def _refuse(held: Collection[str], name: str, why: str) -> None:
 
 @locks_workspace("join")
 def store_column(workspace: Workspace, column: str, values: Rows | pl.DataFrame, record: Mapping[str, Any]) -> dict[str, int]:
-    """Write a column, and drop scores of what changes; return counts of changes.
-
-    `values` are a frame of `segment_id` and `value`, or rows of `row` (in the table, ascending) and `value`; others get null.
-    """
+    """Write the `value` of each `segment_id` or ascending `row`, else null, as a column; drop stale scores; count changes."""
     if isinstance(values, pl.DataFrame):
         ids = tables.read(workspace, ["segment_id"]).with_row_index("row")
         values = Rows.collect([ids.join(values, on="segment_id", maintain_order="left").select("row", "value")])
@@ -62,8 +59,7 @@ def store_column(workspace: Workspace, column: str, values: Rows | pl.DataFrame,
     for part, new in _beside(workspace, values, ["segment_id", column] if column in held else ["segment_id"]):
         old = part[column] if column in held else pl.Series([None] * len(new), dtype=dtype)
         same = new.eq_missing(old) if dtype == old.dtype else new.is_null() & old.is_null()
-        both = old.is_not_null() & new.is_not_null()
-        found = {"new": old.is_null() & new.is_not_null(), "changed": both & ~same}
+        found = {"new": old.is_null() & new.is_not_null(), "changed": old.is_not_null() & new.is_not_null() & ~same}
         found |= {"gone": old.is_not_null() & new.is_null(), "unchanged": same & new.is_not_null()}
         kinds = {kind: kinds[kind] + int(rows.sum()) for kind, rows in found.items()}
         same_everywhere &= bool(same.all())

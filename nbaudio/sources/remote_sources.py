@@ -58,8 +58,7 @@ def read_remote(
             found = reader(folder, **options)
             rejected = [*listed[1], *((name, "its name is too long for a file") for name in sorted(long))]
             further = [Problem(name, None, reason) for name, reason in rejected if not name_matching.is_audio(name)]
-            problems = pl.concat([found.problems, pl.DataFrame(further, schema=PROBLEMS, orient="row")])
-            found = replace(found, problems=problems)
+            found = replace(found, problems=pl.concat([found.problems, pl.DataFrame(further, schema=PROBLEMS, orient="row")]))
         else:
             _fetch(folder, {place.name: place})
             found = reader(folder / place.name, **options)

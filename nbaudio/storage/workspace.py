@@ -245,11 +245,7 @@ def _rows_of(table: Any, name: str) -> Any:
 
 
 def locks_workspace(step: str, what: str = "tables", *, new: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Lock `what` of a workspace, the first argument (or a possibly `new` one, of that name), while a function runs.
-
-    A call waits for a while for the step that has the lock, then raises ExistsError with its name. Calls within a call share
-    its lock; readers need none.
-    """
+    """Lock `what` of a workspace, the first argument (or a possibly `new` one, of that name), while a function runs."""
 
     def locking(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -260,7 +256,7 @@ def locks_workspace(step: str, what: str = "tables", *, new: str = "") -> Callab
             # Nothing is written to what is no workspace; the function raises an error.
             if folder is None or not ((folder / "workspace.json").is_file() or (new and _is_free(folder))):
                 return function(*args, **kwargs)
-            if (mark := folder / f".{what}.running") in _locked.get():
+            if (mark := folder / f".{what}.running") in _locked.get():  # calls within a call share its lock; readers need none
                 return function(*args, **kwargs)
             token = _locked.set(_locked.get() | {mark})
             try:

@@ -19,11 +19,10 @@ def with_agreement(segments: pl.DataFrame, hypotheses: Mapping[str, str], format
     disputes = [
         _dispute(text, [said for said in heard if said is not None], formatting, agrees=agrees) for text, *heard, agrees in rows
     ]
-    schema = {"text_disputed": pl.Boolean, "disputed_words": pl.String}
     columns = [
         pl.DataFrame([each.alias(str(number)) for number, each in enumerate(between)]).mean_horizontal().alias("agreement"),
         segments.select(*hypotheses.values()).mean_horizontal().alias("agreement_text"),
-        *pl.DataFrame(disputes, schema=schema, orient="row"),
+        *pl.DataFrame(disputes, schema={"text_disputed": pl.Boolean, "disputed_words": pl.String}, orient="row"),
     ]
     known = columns[0].is_not_null() & columns[2].is_not_null()
     return segments.with_columns(pl.when(known).then(column).alias(column.name) for column in columns)

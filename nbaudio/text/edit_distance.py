@@ -25,9 +25,8 @@ _WORD = re.compile(r"\S+(?:[^\S ]\S+)*")
 
 # Rows per task: enough to outweigh its overhead, few enough for a few MB of split words per processor.
 _BLOCK = 4096
-# Words are compared as code points of an artificial alphabet without surrogates, which cannot be decoded.
-_SURROGATES = (0xD800, 0xE000)
-_ALPHABET = 0x110000 - (_SURROGATES[1] - _SURROGATES[0])
+# Words are compared as code points of an artificial alphabet, above the surrogates, which cannot be decoded.
+_FIRST, _ALPHABET = 0xE000, 0x110000 - 0xE000
 
 Measure = Literal["similarity", "wer", "cer"]
 MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
@@ -173,13 +172,10 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
         codes, lengths, _ = encode_words(tidy_blanks(both))
     half = len(reference)
     # Each distinct word becomes one character; those characters are compared.
-    highest = codes.max(initial=0)
-    if highest >= _ALPHABET:
+    if codes.max(initial=0) >= _ALPHABET:
         one_by_one = [Levenshtein.distance(words(a), words(b)) for a, b in zip(reference, hypothesis, strict=True)]
         return np.array(one_by_one, dtype=np.int64), lengths[:half], tidy
-    if highest >= _SURROGATES[0]:
-        codes = codes + np.where(codes >= _SURROGATES[0], _SURROGATES[1] - _SURROGATES[0], 0).astype(codes.dtype)
-    letters = codes.astype("<u4", copy=False).tobytes().decode("utf-32-le")
+    letters = (codes + np.uint32(_FIRST)).astype("<u4", copy=False).tobytes().decode("utf-32-le")
     ends = np.cumsum(lengths).tolist()
     encoded = [letters[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     return _distances(encoded[:half], encoded[half:]), lengths[:half], tidy

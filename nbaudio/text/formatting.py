@@ -288,8 +288,7 @@ def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain:
     fewest = {
         name: pl.min_horizontal(plain[name].gather(list(rows)), counts[name]) for name in ("edits", "word_edits", "inner_edits")
     }
-    columns = counts.select(**fewest)
-    return plain.with_columns(plain[name].scatter(rows, columns[name]) for name in fewest)
+    return plain.with_columns(plain[column.name].scatter(rows, column) for column in counts.select(**fewest))
 
 
 def fold(word: str) -> str:

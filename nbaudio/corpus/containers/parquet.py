@@ -48,8 +48,7 @@ def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Sche
     audio = {"_type": "Audio"} | ({} if rate is None else {"sampling_rate": rate})
     # `datasets` does not decode .npy: that column stays a struct of bytes and a name.
     own = {"audio": audio if extension != "npy" else _feature(_AUDIO)}
-    features = own | {field.name: _feature(field.type) for field in fields}
-    described = json.dumps({"info": {"features": features}}, sort_keys=True)
+    described = json.dumps({"info": {"features": own | {field.name: _feature(field.type) for field in fields}}}, sort_keys=True)
     return pa.schema([pa.field("audio", _AUDIO), *fields], metadata={"huggingface": described})
 
 

@@ -1,11 +1,8 @@
 """Registry of the containers that a corpus can be written in: one writer each, all with the same signature."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
-
-import polars as pl
+from typing import NamedTuple
 
 from nbaudio.audio import encoder
 from nbaudio.audio.quantization import QUANTIZATIONS
@@ -13,20 +10,10 @@ from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.corpus.containers import arrow, files, lhotse_shar, mds, parquet, tfrecord, webdataset, zip
 from nbaudio.corpus.containers.base import ClipLocation, Shard
 
-
-class WriteShard(Protocol):
-    """Write one shard: copy bytes, never decode."""
-
-    def __call__(
-        self, path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
-    ) -> list[ClipLocation]:
-        """Write clips to `path`, a file or a new folder, and return where each clip's audio is.
-
-        `metadata` has one row per clip, ``segment_id`` among the columns; `audio` has the encoded clips in the order of the rows,
-        read one by one; `extension` is that of the audio format, such as ``flac``; `rate` in Hz is None if clips differ.
-        """
-
-
+# Writes clips to `path`, a file or a new folder, and returns where each clip's audio is; copies bytes, never decodes. `metadata`
+# has one row per clip, ``segment_id`` among the columns; `audio` has the encoded clips in the order of the rows, read one by one;
+# `extension` is that of the audio format, such as ``flac``; `rate` in Hz is None if clips differ.
+WriteShard = Callable[..., list[ClipLocation]]
 # Yields the path in the corpus of each file beside the shards, and its bytes in parts; a split may have no shards.
 SideFiles = Callable[[Sequence[Shard]], Iterator[tuple[str, Iterable[bytes]]]]
 
@@ -76,8 +63,7 @@ class Container(NamedTuple):
             return [self.reader]
         if encoding in QUANTIZATIONS:  # not audio to `datasets`, and AudioFolder needs audio files
             return [self.encoded.format() if self.encoded == _TABLE else self.reader]
-        column = self.column or encoder(encoding).extension
-        return [code.format(column=column) for code in (self.encoded, _DECODED)]
+        return [code.format(column=self.column or encoder(encoding).extension) for code in (self.encoded, _DECODED)]
 
     @property
     def for_datasets(self) -> bool:

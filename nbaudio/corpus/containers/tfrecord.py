@@ -119,7 +119,10 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: objec
             own = list(islice(clips, len(inside)))
             sounds = [_wrap(1, _wrap(1, [clip])) for clip in own]
             if "window" in metadata.columns:
-                record = _sequence(window, inside, sounds)
+                context = _field(1, _map_entry("window", _text(window)))
+                lists = [_map_entry(name, b"".join(_field(1, features[name]) for features in inside)) for name in inside[0]]
+                spoken = _audio([part for sound in sounds for part in _wrap(1, sound)])
+                record = [context, *_wrap(2, [*lists, *spoken])]
             else:
                 record = _wrap(1, [b"".join([_map_entry(*feature) for feature in inside[0].items()]), *_audio(sounds[0])])
             _write_record(file, record)
@@ -182,13 +185,6 @@ def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tu
         windows = part["window" if "window" in part.columns else "segment_id"]
         for window, *features in zip(windows.to_list(), *columns.values(), strict=True):
             yield window, dict(zip(columns, features, strict=True))
-
-
-def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]) -> list[bytes]:
-    context = _field(1, _map_entry("window", _text(window)))
-    lists = [_map_entry(name, b"".join(_field(1, features[name]) for features in inside)) for name in inside[0]]
-    audio = _audio([part for sound in sounds for part in _wrap(1, sound)])
-    return [context, *_wrap(2, [*lists, *audio])]
 
 
 def _audio(value: list[bytes]) -> list[bytes]:

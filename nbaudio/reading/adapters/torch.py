@@ -98,8 +98,7 @@ class _StreamDataset:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of this process in its part."""
-        running = self._started() if self._running is None else self._running
-        return running.state_dict()
+        return (self._started() if self._running is None else self._running).state_dict()
 
     def load_state_dict(self, states: States) -> None:
         """Resume from there in the next iteration."""

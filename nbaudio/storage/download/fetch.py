@@ -18,6 +18,7 @@ from urllib3 import BaseHTTPResponse
 from nbaudio.core.atomic import sha256_file, size_of
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import on_message
+from nbaudio.storage.base import NO_LENGTH
 from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row, check_url, display_url
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, InvalidUrlError, content_coding, content_length
@@ -159,9 +160,7 @@ class Fetcher:
         is_chunked = "chunked" in headers.get("Transfer-Encoding", "")
         announced = None if is_chunked else content_length(headers)
         if announced is None and not (is_chunked or wanted.checksum):
-            raise PermanentError(
-                "the server does not announce its length, so that a broken connection would go unnoticed; give a checksum"
-            )
+            raise PermanentError(f"{NO_LENGTH}; give a checksum")
         if announced is not None:
             with convert_error(InputError, PermanentError):
                 self.network.check_size("it", announced)

@@ -151,8 +151,7 @@ def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Row]]:
         try:
             _add_item(wanted, row, where)
         except InputError as error:
-            said = row or {}
-            url, name = (value if isinstance(value := said.get(key), str) and value else None for key in ("url", "name"))
+            url, name = (value if isinstance(value := (row or {}).get(key), str) and value else None for key in ("url", "name"))
             sha256 = url and sha256_of(url)
             refused.append(Row(url and display_url(url), name, "failed", url_sha256=sha256, reason=f"{where}: {error}"))
     return [one for one, _ in wanted.values()], refused
