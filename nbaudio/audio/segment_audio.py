@@ -234,7 +234,11 @@ class SegmentAudio:
 def _by_channel(window: AnySamples, held: Samples | None = None) -> Samples:
     """Return samples as float32 in the same units, shape (channels, samples); written into `held` if it is given."""
     found = np.empty(window.shape[::-1], dtype=np.float32) if held is None else held[:, : len(window)]
-    found[:] = window.T
+    if window.dtype == np.int16 and window.shape[1] == 2 and window.flags.c_contiguous:
+        pairs = window.view(np.int32)[:, 0]  # of little-endian samples: the fastest way to separate them
+        found[0], found[1] = pairs.astype(np.int16), pairs >> 16
+    else:
+        found[:] = window.T
     return found
 
 
