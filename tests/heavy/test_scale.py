@@ -100,7 +100,7 @@ def test_a_million_segments_are_counted_plotted_and_tuned_in_bounded_memory(tmp_
     # The table in memory takes more than 1,000 MB.
     assert most_memory([sys.executable, "-m", "nbaudio", "stats", str(tmp_path / "w")]) < 320
     for made in ("from nbaudio import plots; plots.splits", "from nbaudio.widgets import ThresholdTuner; ThresholdTuner"):
-        assert most_memory([sys.executable, "-c", f"import sys; {made}(sys.argv[1])", str(tmp_path / "w")]) < 400
+        assert most_memory([sys.executable, "-c", f"import sys; {made}(sys.argv[1])", str(tmp_path / "w")]) < 450
 
 
 @pytest.mark.parametrize(
