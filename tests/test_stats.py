@@ -18,7 +18,7 @@ from nbaudio.corpus.materialize import materialize
 from nbaudio.proof.evidence import evidence, selection_claim
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.selection.select import select
-from nbaudio.ui import plots, views
+from nbaudio.ui import plots, segment_rows, views
 from nbaudio.ui.statistics import examples
 from nbaudio.ui.statistics.page_html import Section, render_page
 from nbaudio.ui.statistics.stats import stats
@@ -85,6 +85,38 @@ def test_a_page_needs_nothing_but_itself_and_runs_nothing(workspace, corpus, tmp
         policy = [value for tag, name, value in found.attributes if tag == "meta" and name == "content"]
         assert policy[0].startswith("default-src 'none'")
         assert str(tmp_path) not in "".join(found.texts)
+
+
+def test_results_do_not_depend_on_the_rows_that_are_read_at_once(workspace, corpus, tmp_path, monkeypatch):
+    def results(path):
+        facts = stats(path, out=None if path == workspace.path else tmp_path / "p.html", audio=False).facts
+        found = [getattr(views, name)(path) for name in ("segments", "threshold_curve", "speakers", "reasons", "error_rates")]
+        found += [views.error_rates(path, by=by, where="duration_s > 1.0 and duration_s < 9.0") for by in ("split", "duration")]
+        found += [views.words(path, where="similarity <= avg(similarity)"), views.segments(path, further=True)]
+        return facts, [repr((frame.schema, frame.rows())) for frame in found]
+
+    def all_results():
+        chosen = [views.examples(workspace, order, n=4, where="similarity < 0.5 or similarity > 0.8") for order in views.ORDERS]
+        few = views.examples(workspace, "random", ids=views.segments(workspace)["segment_id"][::5], where="wer >= avg(wer)")
+        odd = [views.characters(workspace), views.recordings(workspace), few, *chosen]
+        return *map(results, (workspace.path, corpus)), [frame.rows() for frame in odd], (tmp_path / "p.html").read_bytes()
+
+    expected = all_results()
+    monkeypatch.setattr(segment_rows, "ROWS", 3)
+    assert all_results() == expected
+
+
+def test_only_the_columns_that_are_needed_are_read(workspace):
+    ids, number = views.segments(workspace)["segment_id"], len(workspace.segments)
+    workspace.save(segments=workspace.segments.with_columns(similarity=pl.lit("none")))
+    assert views.reasons(workspace)["segments"].sum() < number
+    with pytest.raises(InputError, match="similarity is String"):
+        views.threshold_curve(workspace)
+    with pytest.raises(InputError, match="no segment 'absent'"):
+        views.examples(workspace, "random", ids=[*ids[:2], "absent"])
+    read = segment_rows.workspace_rows(workspace)
+    assert read.where(" ").filter(pl.col("text").is_null()).read("segment_id", "segment_id").shape == (0, 1)
+    assert read.where("1 = 1").read("segment_id")["segment_id"].equals(ids)
 
 
 def test_what_is_hostile_stands_on_the_page_as_it_is(workspace, tmp_path):

@@ -8,7 +8,7 @@ from test_widget_tables import ask
 from nbaudio.core.errors import InputError
 from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.ui.filters import sort_and_filter
-from nbaudio.ui.widgets import SegmentTable, segments
+from nbaudio.ui.widgets import SegmentTable, ThresholdTuner, segments
 from nbaudio.ui.widgets.segments import load_segments
 
 ROWS = 1000
@@ -136,3 +136,21 @@ def test_a_large_workspace_stays_in_its_file(make_workspace, monkeypatch):
     table = SegmentTable(workspace)
     assert table._rows.frame.columns == ours.rows.columns
     assert ask(table, "player.segment", number=2)[0] == ask(SegmentTable(theirs), "player.segment", number=2)[0]
+
+
+def test_a_threshold_of_a_large_workspace_is_tuned_in_its_file(make_workspace, monkeypatch):
+    workspace = make_workspace({"r.flac": (20.0, 16000), "s.wav": (9.0, 44100)})
+    number = pl.int_range(pl.len())
+    speaker = pl.when(number % 5 > 0).then(pl.format("s{}", number % 3))
+    workspace.save(segments=workspace.segments.with_columns(similarity=number / pl.len(), speaker_id=speaker, number=number))
+
+    def answers(column):
+        tuner = ThresholdTuner(workspace, column=column)
+        found, arrays = ask(tuner, "tuner.open", column=column)
+        shown = tuner.static_html() if column == "similarity" else ask(tuner, "tuner.examples", column=column, value=1.5)
+        return found, [bytes(each) for each in arrays], tuner.value, tuner.where, shown
+
+    columns = ("similarity", "duration_s", "number")
+    theirs = [*map(answers, columns)]
+    monkeypatch.setattr(segments, "_MOST_IN_MEMORY", 3)
+    assert [*map(answers, columns)] == theirs

@@ -213,3 +213,8 @@ def test_rates_of_no_hypothesis_are_a_table_without_rows():
     frame = table(["a"], [1]).with_columns(group=pl.lit("all"), cluster=pl.lit("a"))
     assert clustered_rates(frame, "text", {}, 0.95).is_empty()
     assert views.error_rates(frame.drop("asr_text")).is_empty()
+
+
+def test_a_segment_that_ends_before_it_starts_has_no_band_of_durations():
+    found = views.error_rates(table(["a", "b"], [1, 2], duration_s=[-1.0, 3.0]), by="duration")
+    assert found["group"].to_list() == ["2-5 s", "not known"]

@@ -137,13 +137,13 @@ def parquet_slices(
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows [start, stop) of a Parquet file, some `rows` at a time, at least once; InputError if it is not usable.
 
-    Of `columns`, those that the file has are read.
+    Of `columns`, those that the file has are read; where it has none of them, its first column.
     """
     table, length = pl.scan_parquet(path, glob=False), num_rows(path)
     with reading_parquet(path, checked=True):
         if columns is not None:
             held = table.collect_schema()
-            table = table.select(name for name in columns if name in held)
+            table = table.select([name for name in columns if name in held] or held.names()[:1])
     stop = length if stop is None else min(length, stop)
     for first in range(start, max(stop, start + 1), rows):
         with reading_parquet(path, checked=True):

@@ -71,15 +71,8 @@ def workspace_rows(workspace: Workspace, columns: Callable[[Columns], Columns] |
     path, held = tables.table_path(workspace), tables.table_schema(workspace)
     whole = {**tables.SEGMENTS, **held, **tables.SEGMENTS}
     schema = pl.Schema({name: whole[name] for name in (columns(list(held)) if columns else whole) if name in whole})
-
-    def parts(names: Columns) -> Iterator[pl.DataFrame]:
-        types = pl.Schema({name: schema[name] for name in names})
-        for part in tables.parquet_slices(path, [name for name in names if name in held] or list(held)[:1], rows=ROWS):
-            yield tables.conform(part, types, str(path)).select(names)
-
-    return _with_durations(
-        SegmentRows(schema, parts), tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
-    )
+    rates = tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
+    return _stored(schema, lambda names: ((str(path), part) for part in tables.parquet_slices(path, names, rows=ROWS)), rates)
 
 
 def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> SegmentRows:
@@ -90,41 +83,33 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         raise InputError(f"{folder}/{CORPUS_JSON}: sources are not a table ({one_line(error)})") from error
 
-    def read(name: str, names: Columns | None, stop: int | None = None) -> Iterator[pl.DataFrame]:
-        try:
-            with folder.local(name) as path:
-                yield from tables.parquet_slices(path, names, rows=ROWS, stop=stop)
-        except InputError as error:
-            raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
+    def read(names: Columns | None, stop: int | None = None) -> Iterator[tuple[str, pl.DataFrame]]:
+        for name, decision in _FILES.items():
+            try:
+                with folder.local(name) as path:
+                    for part in tables.parquet_slices(path, names, rows=ROWS, stop=stop):
+                        yield name, part.with_columns(decision=pl.lit(decision))
+            except InputError as error:
+                reason = f"the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'"
+                raise InputError(f"{folder}: {reason}") from error
 
-    def typed(part: pl.DataFrame, name: str, names: Columns) -> pl.DataFrame:
-        types = pl.Schema({each: dtype for each, dtype in tables.SEGMENTS.items() if each in names})
-        found = tables.conform(part.with_columns(decision=pl.lit(_FILES[name])), types, name)
-        return found.select(each for each in names if each in found.columns)
-
-    heads = {name: next(read(name, None, stop=0)) for name in _FILES}
-    empty = [typed(head, name, list(dict.fromkeys((*columns(head.columns), "decision")))) for name, head in heads.items()]
-    schema = pl.concat(empty, how="diagonal_relaxed").schema
-
-    def parts(names: Columns) -> Iterator[pl.DataFrame]:
-        wanted = pl.DataFrame(schema=pl.Schema({name: schema[name] for name in names}))
-        for name, head in heads.items():
-            held = [each for each in names if each in head.columns] or head.columns[:1]
-            for part in read(name, held):
-                yield pl.concat([wanted, typed(part, name, names)], how="diagonal_relaxed")
-
-    rows = _with_durations(SegmentRows(schema, parts), recordings)
+    chosen = ((name, head.select(each for each in columns(head.columns) if each in head)) for name, head in read(None, stop=0))
+    heads = [tables.conform(head, tables.SEGMENTS, name).drop("word_times") for name, head in chosen]
+    rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings)
     return rows if folder.place.local is not None else SegmentRows.of_frame(rows.read(*rows.schema))
 
 
-def _with_durations(rows: SegmentRows, recordings: pl.DataFrame) -> SegmentRows:
-    """Return rows with what `tables.with_durations` adds, where it is read."""
+def _stored(
+    schema: pl.Schema, read: Callable[[Columns], Iterator[tuple[str, pl.DataFrame]]], recordings: pl.DataFrame
+) -> SegmentRows:
+    """Return rows of these types, and what `tables.with_durations` adds; `read` yields files, and rows with the columns held."""
 
     def parts(names: Columns) -> Iterator[pl.DataFrame]:
-        if not set(_JOINED).intersection(names):
-            return rows.parts(names)
-        needed = list(dict.fromkeys((*(name for name in names if name not in _JOINED), *_TIMES)))
-        return (tables.with_durations(part, recordings).select(names) for part in rows.parts(needed))
+        joined = not {*_JOINED}.isdisjoint(names)
+        needed = dict.fromkeys((*(name for name in names if name not in _JOINED), *(_TIMES if joined else ())))
+        types = pl.Schema({name: schema[name] for name in needed})
+        for name, part in read(list(needed)):
+            found = tables.conform(part, types, name)
+            yield (tables.with_durations(found, recordings) if joined else found).select(names)
 
-    empty = pl.DataFrame(schema=rows.schema)
-    return SegmentRows(tables.with_durations(empty, recordings.clear()).schema, parts)
+    return SegmentRows(tables.with_durations(pl.DataFrame(schema=schema), recordings.clear()).schema, parts)

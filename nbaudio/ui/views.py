@@ -130,7 +130,7 @@ def examples(
         else:
             some = some.drop_nulls("similarity").with_columns(place="similarity")
         both = pl.concat([found, some], how="diagonal")
-        found = both.sort("place", "segment_id", descending=[order == "best", False], maintain_order=True).head(n)
+        found = both.sort("place", "segment_id", descending=[order == "best", False]).head(n)
     return found.select(_SHOWN)
 
 
@@ -186,10 +186,9 @@ def speakers(source: Source) -> pl.DataFrame:
     table = rows(source).read("speaker_id", "split", "duration_s", codes=True)
     splits = listed_splits(table["split"].unique())
     place = pl.col("split").cast(pl.Categorical).fill_null("out")
-    found = table.group_by("speaker_id").agg(HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out"))
-    return found.cast({"speaker_id": pl.String}).sort(
-        pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True
-    )
+    hours = (HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out"))
+    found = table.group_by("speaker_id").agg(hours).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return found.sort(pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True)
 
 
 def reasons(source: Source) -> pl.DataFrame:

@@ -13,6 +13,8 @@ import soundfile as sf
 from conftest import sweeps
 
 import nbaudio
+from nbaudio.core import tables
+from nbaudio.storage.workspace import Workspace
 
 TOP = Path(__file__).resolve().parents[2]
 BOUND_MB = 1000
@@ -78,6 +80,27 @@ def test_half_a_million_segments_are_read_scored_and_selected_in_bounded_memory(
     assert most_memory([*here, "score", str(tmp_path / "w")]) < BOUND_MB
     # The table alone would take more: select streams it.
     assert most_memory([*here, "select", str(tmp_path / "w"), "--hours", "200", "--group-by", "recording_id"]) < 580
+
+
+def test_a_million_segments_are_counted_plotted_and_tuned_in_bounded_memory(tmp_path: Path) -> None:
+    def part(first: int) -> pl.DataFrame:
+        number = pl.int_range(first, first + 100_000)
+        texts = pl.concat_str([pl.format("riječ{} i još druga", number * step % 9973) for step in range(1, 6)], separator=" ")
+        times = pl.lit([{"start": 0.5 * word, "end": 0.5 * word + 0.4} for word in range(20)], dtype=tables.WORD_TIMES)
+        recording = pl.format("sjednica {}.wav", number // 600)
+        facts = {"speaker_id": pl.format("spk{}", number // 600 % 997), "text": texts, "text_raw": texts, "word_times": times}
+        facts |= {"source_start": (number % 600 * 20).cast(pl.String), "source_end": (number % 600 * 20 + 9).cast(pl.String)}
+        facts |= {"split": pl.when(number % 11 > 0).then(pl.lit("train")), "decision": pl.lit("accept")}
+        made = pl.select(segment_id=pl.format("sjednica_{}_{}", number // 600, number), recording_id=recording, **facts)
+        return tables.conform(made, tables.SEGMENTS, "segments")
+
+    workspace = Workspace.create(tmp_path / "w", source="asr.json", audio=None)
+    workspace.save(recordings=pl.DataFrame({"recording_id": [f"sjednica {i}.wav" for i in range(1834)]}))
+    tables.write(workspace, map(part, range(0, 1_100_000, 100_000)))
+    # The table in memory takes more than 1,000 MB.
+    assert most_memory([sys.executable, "-m", "nbaudio", "stats", str(tmp_path / "w")]) < 320
+    for made in ("from nbaudio import plots; plots.splits", "from nbaudio.widgets import ThresholdTuner; ThresholdTuner"):
+        assert most_memory([sys.executable, "-c", f"import sys; {made}(sys.argv[1])", str(tmp_path / "w")]) < 450
 
 
 @pytest.mark.parametrize(

@@ -137,11 +137,10 @@ def _headline_leakage(leakage: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _measures(segments: SegmentRows, kept: SegmentRows) -> Section:
-    columns = ((label, kept.read(name)[name]) for name, label in _MEASURES.items())
-    finite = ((label, values.filter(values.is_finite())) for label, values in columns)
+    finite = {label: kept.read(name).filter(pl.col(name).is_finite())[name] for name, label in _MEASURES.items()}
     rows = [
         {"measure": label, "segments": len(values)} | {name: values.quantile(q) for name, q in _QUANTILES.items()}
-        for label, values in finite
+        for label, values in finite.items()
         if len(values)
     ]
     about = "The plots show all segments, including rejected ones; the table shows kept ones."

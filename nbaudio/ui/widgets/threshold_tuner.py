@@ -142,10 +142,10 @@ def count_thresholds(frame: TableFrame, column: str, value: float | None = None,
     found = scale(frame, column, value, least=least)
     scores = frame[found.column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     # With the least as threshold a row is kept at the positions before `reached`, else from there on.
-    reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left")
+    reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left").astype(np.int16)
     reached[np.isnan(scores)] = len(found.grid) if (column == "similarity") == found.least else 0
-    speaker = frame["speaker_id"].cast(pl.String).fill_null(UNKNOWN).cast(pl.Categorical)
-    table = frame["duration_s"].to_frame().select(speaker=speaker, hours=HOURS, reached=pl.Series(reached, dtype=pl.Int16))
+    speaker = frame.select(pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN).cast(pl.Categorical)).to_series()
+    table = frame["duration_s"].to_frame().select(speaker=speaker, hours=HOURS, reached=pl.Series(reached))
     by_speaker = table.group_by("speaker", maintain_order=True)
     best = by_speaker.agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
     most = best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS).select("speaker").with_row_index("row")
@@ -171,7 +171,7 @@ def _kept(
 ) -> NDArray[np.float64]:
     """Return the count or weight kept at each position for each of `number` rows, and the sum of all in the last column."""
     width = len(found.grid) + 1
-    weights = np.ones(len(table)) if weight is None else table[weight].to_numpy()
+    weights = None if weight is None else table[weight].to_numpy()
     sums = np.bincount(rows * width + table["reached"].to_numpy(), weights, number * width).reshape(number, width)
     kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else sums[:, :-1].cumsum(axis=1)
     return np.column_stack([kept, sums.sum(axis=1)])
