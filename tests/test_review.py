@@ -115,7 +115,7 @@ def test_what_breaks_a_rule_is_not_reviewed_and_what_select_left_out_is(workspac
         reason=pl.when(key == ids[4]).then(pl.lit("below_similarity")).when(key == ids[5]).then(pl.lit("no_times")),
     )
     known = Population(ReviewState.load(workspace))
-    assert workspace.segments["segment_id"].filter(pl.Series(known.reviewable | known.silent)).to_list() == [
+    assert workspace.segments["segment_id"].filter(pl.Series(known.reviewable | known.without_audio)).to_list() == [
         ids[3],
         ids[4],
         *ids[6:],

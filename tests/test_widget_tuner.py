@@ -245,7 +245,7 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
     assert tuner._counted("snr_db", 32.0).segments[at] == len(kept) > 0
     proof, _ = ask(tuner, "tuner.evidence", column="snr_db", value=32.0)
     state = ProofState.load(workspace)
-    where = state.population.are(kept["segment_id"])
+    where = state.population.mask(kept["segment_id"])
     claim = Part(state, where & state.population.reviewable).by("segments", target=0.98, error=0.025, high_error=0.025)
     assert {name: proof[name][at] for name in proof} == {name: claim[name] for name in proof}
     other, _ = ask(tuner, "tuner.evidence", column="noise_floor_dbfs", value=-32.0, least=False)

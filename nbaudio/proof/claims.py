@@ -134,15 +134,15 @@ class Part:
 
 def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
     """Return all that ships as `selection`, all `above` the threshold if nothing does, and each split; `without` do not ship."""
-    ships = state.accepted & ~state.population.are(pl.Series(list(without), dtype=pl.String))
+    ships = state.accepted & ~state.population.mask(pl.Series(list(without), dtype=pl.String))
     if not ships.any():
         return {"selection": above(state, threshold)}
     out, split = state.left_out, state.population.column(pl.col("split").cast(pl.Categorical))
-    found = {"selection": Part(state, ships, state.population.are(out["segment_id"]))}
+    found = {"selection": Part(state, ships, state.population.mask(out["segment_id"]))}
     for name in split.filter(pl.Series(ships)).drop_nulls().unique().cast(pl.String).sort():
         # What was rejected by hand is left out of every split.
         out_of = out.filter(pl.col("split").fill_null(name) == name)["segment_id"]
-        found[name] = Part(state, ships & split.eq(name).fill_null(value=False).to_numpy(), state.population.are(out_of))
+        found[name] = Part(state, ships & split.eq(name).fill_null(value=False).to_numpy(), state.population.mask(out_of))
     return found
 
 

@@ -23,7 +23,7 @@ _LABELS = ("right", "wrong", "unsure")
 
 
 @dataclass
-class StoredFrame:
+class FrameTable:
     """What a round could draw, from its stored table."""
 
     number: Ints  # the stratum of each segment of the population; -1 where it could not be drawn
@@ -89,20 +89,20 @@ class ProofState(ReviewState):
         return [one for one in self.rounds if one.name in self._frames and one.name not in known]
 
     @cached_property
-    def _frames(self) -> dict[str, StoredFrame]:
+    def _frames(self) -> dict[str, FrameTable]:
         """What each round could draw, if stored."""
         there = [one for one in self.rounds if table_path(self.workspace, frame_table(one.name)).exists()]
         contents = self.population.contents().to_numpy() if there else np.zeros(0, dtype=np.uint64)
         return {one.name: self._stored_frame(one, contents) for one in there}
 
-    def _stored_frame(self, one: Round, contents: NDArray[np.uint64]) -> StoredFrame:
+    def _stored_frame(self, one: Round, contents: NDArray[np.uint64]) -> FrameTable:
         size, table = len(self.population), frame_table(one.name)
         known = tables.scan(self.workspace, table=table)
         if "rate" not in known.collect_schema():
             known = known.with_columns(rate=pl.lit(None, pl.Float64))
         strata = known.group_by("stratum").agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
         numbers = strata.select("stratum").with_row_index("number")
-        found = StoredFrame(np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.bool_))
+        found = FrameTable(np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.bool_))
         found.weights, found.rates = strata["weight"].to_list(), strata["rate"].to_list()
         for batch in tables.read_batches(self.workspace, table, ("segment_id", "stratum", "content")):
             places = self.population.places(batch["segment_id"])
@@ -111,7 +111,7 @@ class ProofState(ReviewState):
             found.number[places[inside]] = number[inside]
             found.valid[places[inside]] = contents[places[inside]] == batch["content"].fill_null(0).to_numpy()[inside]
             found.gone |= zip(batch["segment_id"].filter(pl.Series(gone)).hash().to_list(), number[gone].tolist(), strict=True)
-        found.valid[self.population.are(self.later(one.corpus))] = False
+        found.valid[self.population.mask(self.later(one.corpus))] = False
         return found
 
     @cached_property
@@ -190,14 +190,14 @@ class ProofState(ReviewState):
             parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
         return pl.concat(parts).sort("line", "round", maintain_order=True)
 
-    def _strata(self, held: StoredFrame, segment_ids: pl.Series) -> pl.Series:
+    def _strata(self, held: FrameTable, segment_ids: pl.Series) -> pl.Series:
         """Return the number of the stratum of each id, null where it could not be drawn."""
         places, keys = self.population.places(segment_ids).tolist(), segment_ids.hash()
         numbers = (held.number[place] if place >= 0 else held.gone.get(key, -1) for place, key in zip(places, keys, strict=True))
         return pl.Series([int(number) if number >= 0 else None for number in numbers], dtype=pl.UInt32)
 
 
-def _frame(held: StoredFrame, further: Mapping[int, int]) -> Frame:
+def _frame(held: FrameTable, further: Mapping[int, int]) -> Frame:
     """Return a frame whose items are the segments and `further` ones, by the hashes of their ids."""
     number, valid = held.number, held.valid
     if further:

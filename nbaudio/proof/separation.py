@@ -45,7 +45,7 @@ def column_values(state: ProofState, columns: Collection[str], ids: pl.Series | 
 
     if ids is not None:
         return numbers(state.population.read(ids))
-    return state.population.compute(columns, lambda rows: numbers(rows).drop("segment_id"))
+    return state.population.map_batches(columns, lambda rows: numbers(rows).drop("segment_id"))
 
 
 def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataFrame:

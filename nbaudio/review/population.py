@@ -68,7 +68,7 @@ class Population:
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[at] == wanted, order[at].astype(np.int64), -1)
 
-    def are(self, segment_ids: pl.Series) -> Bools:
+    def mask(self, segment_ids: pl.Series) -> Bools:
         """Return which segments have one of these ids."""
         found, places = np.zeros(len(self), dtype=np.bool_), self.places(segment_ids)
         found[places[places >= 0]] = True
@@ -94,26 +94,26 @@ class Population:
         rows = rows.drop(_FACTS, strict=False).with_columns(source_channel(rows))
         return rows.join(facts, on="recording_id", how="left", maintain_order="left")
 
-    def compute(self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+    def map_batches(self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
         """Return what a function computes from each batch of columns; whole numbers and codes take little memory."""
         return pl.concat([function(batch) for batch in self.batches(columns)], rechunk=True)
 
     def column(self, what: pl.Expr) -> pl.Series:
         """Return an expression over columns of the table, row by row."""
-        return self.compute(what.meta.root_names(), lambda batch: batch.select(what)).to_series()
+        return self.map_batches(what.meta.root_names(), lambda batch: batch.select(what)).to_series()
 
     @cached_property
     def numbers(self) -> pl.DataFrame:
         """`seconds` (0 if unknown), `words` of the text, and `similarity` (null if unknown) of each segment."""
         seconds, similarity = seconds_column().fill_null(0.0), pl.col("similarity").fill_nan(None)
-        return self.compute(["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS))
+        return self.map_batches(["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS))
 
     def contents(self) -> pl.Series:
         """Return `frame_contents` of each segment."""
-        return self.compute((), lambda rows: frame_contents(rows).to_frame()).to_series()
+        return self.map_batches((), lambda rows: frame_contents(rows).to_frame()).to_series()
 
     @cached_property
-    def _standing(self) -> tuple[Bools, Bools]:
+    def _rules_and_audio(self) -> tuple[Bools, Bools]:
         """Which segments break no rule, and which have audio."""
         rules = segment_failures(self._recordings)
         bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
@@ -123,20 +123,20 @@ class Population:
         # These compare a segment with all others.
         own = [rule.fill_null(value=False) for name, rule in rules.items() if name not in ("duplicate", "empty_text")]
         told["broken"] = pl.any_horizontal(*own, bad, pl.col("segment_id").is_null())
-        found = self.compute((*WINDOW, "decision", "reason"), lambda rows: rows.select(**told))
+        found = self.map_batches((*WINDOW, "decision", "reason"), lambda rows: rows.select(**told))
         broken = found["broken"] | found["empty"] if found["has_text"].any() else found["broken"]
         return ~broken.to_numpy() & first_occurrences(found["window"]), found["has_audio"].to_numpy()
 
     @property
     def reviewable(self) -> Bools:
         """Which segments can be reviewed: they break no rule, and have audio if any segment has."""
-        keeps_rules, has_audio = self._standing
+        keeps_rules, has_audio = self._rules_and_audio
         return keeps_rules & has_audio
 
     @property
-    def silent(self) -> Bools:
+    def without_audio(self) -> Bools:
         """Which segments break no rule, but have no audio."""
-        keeps_rules, has_audio = self._standing
+        keeps_rules, has_audio = self._rules_and_audio
         return keeps_rules & ~has_audio
 
     def strata(self, strategy: str, *, threshold: float, rounds: Sequence[Round] = ()) -> Strata:
@@ -145,12 +145,12 @@ class Population:
         known, wrong = reached(rounds), pl.Series("wrong", [None], dtype=pl.Boolean).new_from_index(0, len(self))
         places = self.places(known["segment_id"])
         wrong = wrong.scatter(places[places >= 0], known["wrong"].filter(pl.Series(places >= 0)))
-        pool = pl.DataFrame({"wrong": wrong, "reached": self.are(known["segment_id"])})
+        pool = pl.DataFrame({"wrong": wrong, "reached": self.mask(known["segment_id"])})
         if columns == ("similarity",):
             pool = pool.hstack(self.numbers.select(columns))
         elif columns:
             function = anomaly_facts if strategy == "suspicious" else partial(_narrow, columns=columns)
-            pool = pool.hstack(self.compute(columns, function))
+            pool = pool.hstack(self.map_batches(columns, function))
         can_be_drawn = self.reviewable
         found = strata_of(pool if can_be_drawn.all() else pool.filter(can_be_drawn), strategy=strategy, threshold=threshold)
         number = np.full(len(self), -1, dtype=np.int32)

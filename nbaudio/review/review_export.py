@@ -118,7 +118,7 @@ def export(
         raise InputError(f"{workspace.path}: {learned['missing']}; until then use --strategy stratified")
     population = Population(state)
     if not population.reviewable.any():
-        missing = f"; the recordings of {population.silent.sum():,} are missing" if population.silent.any() else ""
+        missing = f"; the recordings of {population.without_audio.sum():,} are missing" if population.without_audio.any() else ""
         raise InputError(f"{workspace.path}: none of its {len(population):,} segments can be reviewed{missing}")
     record = state.records.get(out.stem)
     if strategy == DISAGREEMENTS:
@@ -129,7 +129,7 @@ def export(
     if picked is not None:
         n, strategy = len(picked), PICKED
     elif n is None:
-        left = int((population.reviewable & ~population.are(_series(workspace.reviewed_ids()))).sum())
+        left = int((population.reviewable & ~population.mask(_series(workspace.reviewed_ids()))).sum())
         n = record.n if record else min(_MOST_BY_DEFAULT, max(1, left // _A_TENTH))
     _check_number(n, overlap, reviewers)
     blind = blind if blind is not None else record.blind if record else True
@@ -348,7 +348,7 @@ def _facts(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the facts of the report, and warnings about what was drawn and what is left."""
     state, pool = population.state, population.reviewable
-    left = population.numbers["seconds"].filter(pl.Series(pool & ~population.are(_series(reviewed_ids(state)))))
+    left = population.numbers["seconds"].filter(pl.Series(pool & ~population.mask(_series(reviewed_ids(state)))))
     shares = [{"reviewer": name, "segments": len(ids)} for name, ids in record.shares().items() if ids]
     what = "page" if any(path.suffix.lower() == PAGE for path in files) else "sheet"
     facts = {
@@ -372,8 +372,8 @@ def _facts(
     earlier = [key for one in state.records.values() if one.name in record.after for key in one.segment_ids]
     if twice := int(rows["segment_id"].is_in(earlier).sum()) if record.strategy != PICKED else 0:
         warnings.append(f"{twice:,} of them are also in an earlier review, where nobody had judged them yet: each counts once")
-    if silent := int(population.silent.sum()):
-        names = population.column(pl.col("recording_id").cast(pl.Categorical)).filter(pl.Series(population.silent))
+    if silent := int(population.without_audio.sum()):
+        names = population.column(pl.col("recording_id").cast(pl.Categorical)).filter(pl.Series(population.without_audio))
         names = names.unique().cast(pl.String).sort()
         shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
         warnings.append(f"not drawn from: {silent:,} segments of {len(names):,} recordings that are missing ({shown})")

@@ -48,7 +48,7 @@ _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
-_LOOKS_AT = {
+_COLUMNS = {
     "stratified": ("similarity",),
     "near": ("similarity",),
     "risk": ("risk", "similarity", "decision", "reason"),
@@ -96,7 +96,7 @@ def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> S
 def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
     """Return the columns that a strategy looks at, which may be a column of numbers; raise InputError where there is none."""
     if strategy in STRATEGIES:
-        return _LOOKS_AT.get(strategy, ())
+        return _COLUMNS.get(strategy, ())
     columns = number_columns(schema)
     if strategy in columns:
         return (strategy,)
