@@ -166,7 +166,7 @@ OPEN_PARQUET = {
         "nbaudio.reading.table",
         "nbaudio.runs.demo",
         "nbaudio.selection.given_splits",
-        "nbaudio.ui.views",
+        "nbaudio.ui.segment_rows",
     ),
     *(f"nbaudio.corpus.{name}" for name in ("base_version", "corpus_tables", "diff", "partitions", "shards", "verify")),
     *(f"nbaudio.corpus.containers.{name}" for name in ("base", "parquet", "tfrecord")),

@@ -93,8 +93,12 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
                 reason = f"the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'"
                 raise InputError(f"{folder}: {reason}") from error
 
-    chosen = ((name, head.select(each for each in columns(head.columns) if each in head)) for name, head in read(None, stop=0))
-    heads = [tables.conform(head, tables.SEGMENTS, name).drop("word_times") for name, head in chosen]
+    heads = []
+    for name, head in read(None, stop=0):
+        if "segment_id" not in head:
+            raise InputError(f"{folder}/{name}: the key column segment_id is missing; columns are {', '.join(head.columns)}")
+        chosen = head.select(each for each in columns(head.columns) if each in head)
+        heads.append(tables.conform(chosen, tables.SEGMENTS, name).drop("word_times"))
     rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings)
     return rows if folder.place.local is not None else SegmentRows.of_frame(rows.read(*rows.schema))
 

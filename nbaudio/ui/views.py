@@ -187,7 +187,7 @@ def speakers(source: Source) -> pl.DataFrame:
     splits = listed_splits(table["split"].unique())
     place = pl.col("split").cast(pl.Categorical).fill_null("out")
     hours = (HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out"))
-    found = table.group_by("speaker_id").agg(hours).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    found = table.with_columns(pl.col(pl.Categorical).exclude("split").cast(pl.String)).group_by("speaker_id").agg(hours)
     return found.sort(pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True)
 
 
