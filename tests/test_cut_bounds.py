@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import soundfile as sf
+from polars.testing import assert_frame_equal
 
 import nbaudio
 from nbaudio import review, views
@@ -75,6 +76,18 @@ def test_no_proposal_enters_a_neighbor_or_leaves_the_recording(measured):
     # A neighbor begins within the silence.
     workspace = measured([(1, 3), (4, 6)], [(0.5, 2.9), (3.02, 6.5)])
     assert seconds(review.propose_bounds(workspace)) == [(0.5, 3.02)]
+
+
+def test_segments_with_equal_windows_are_in_the_order_of_their_ids_whatever_is_read_at_once(measured, monkeypatch):
+    workspace = measured([(1, 3), (4, 7)], [(0.5, 2.8), (4.2, 7.5)])
+    rows = workspace.segments
+    workspace.save(segments=pl.concat([rows.with_columns(segment_id=pl.col("segment_id") + end) for end in "cab"]).reverse())
+    proposals = review.propose_bounds(workspace, most_s=1.0)
+    ids = proposals["segment_id"].to_list()
+    assert ids == sorted(ids)
+    assert {key[-1] for key in ids} == {"a", "c"}  # the first and the last reach further
+    monkeypatch.setattr("nbaudio.core.tables.ROWS_A_GROUP", 1)
+    assert_frame_equal(review.propose_bounds(workspace, most_s=1.0), proposals)
 
 
 def test_a_boundary_moves_by_no_more_than_is_allowed(measured):

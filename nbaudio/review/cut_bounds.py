@@ -13,6 +13,7 @@ from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.row_values import ROW
 from nbaudio.core.times import utc_now
 from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
 from nbaudio.storage.location import location
@@ -22,6 +23,8 @@ _INSIDE_S = 5.0  # heard inside of a boundary, to tell speech from noise
 _MARGIN_S = 0.05  # of silence that is kept
 _BOUNDS = ("start_sample", "end_sample")
 _PROPOSED = ("proposed_start", "proposed_end")
+_READ = pl.Schema({"recording_id": pl.String, **dict.fromkeys(_BOUNDS, pl.Int64), "cut_start": pl.Boolean, "cut_end": pl.Boolean})
+_CODES = pl.Schema(dict.fromkeys(("recording_id", "source_channel"), pl.Categorical()))
 
 
 def propose_bounds(workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, most_s: float = 0.5) -> pl.DataFrame:
@@ -45,15 +48,13 @@ def propose_bounds(workspace: str | Path | Workspace, segment_ids: Ids | None = 
     state = ReviewState.load(workspace)
     if not 0 < most_s <= 10:
         raise InputError(f"most_s={most_s}: must be above 0 and at most 10 seconds")
-    columns = ("segment_id", "recording_id", *_BOUNDS, "source_channel", "cut_start", "cut_end")
-    cut_columns = dict.fromkeys(("cut_start", "cut_end"), pl.Boolean)
-    table = tables.conform(tables.read(state.workspace, columns), pl.Schema(cut_columns), "segments")
-    cut = _with_room(table, most_s, state.workspace.recordings).filter(pl.col("cut_start") | pl.col("cut_end"))
+    cut = _with_room(state.workspace, most_s)
     if segment_ids is not None:
         wanted = pl.Series(as_ids(segment_ids), dtype=pl.String)
-        for missing in wanted.filter(~wanted.is_in(table["segment_id"].implode())).head(1):
+        held = tables.read(state.workspace, ["segment_id"], where=tables.has_id(wanted))["segment_id"]
+        for missing in wanted.filter(~wanted.is_in(held.implode())).head(1):
             raise InputError(f"{state.workspace.path}: no segment {missing!r}")
-        cut = cut.filter(pl.col("segment_id").is_in(wanted.implode()))
+        cut = cut.filter(tables.has_id(wanted))
     channel = state.workspace.settings.get("measured", {}).get("channel", "mix")
     proposed = pl.DataFrame(list(_proposals(state.workspace, cut, channel)), dict.fromkeys(_PROPOSED, pl.Int64), orient="row")
     # A silence between two cut segments is shared: neither gets what is proposed for the other.
@@ -88,7 +89,8 @@ def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, review
     wanted = ("segment_id", *_BOUNDS, *_PROPOSED)
     if missing := [name for name in wanted if name not in rows.columns]:
         raise InputError(f"proposals: no column {missing[0]}; expected the columns {', '.join(wanted)}")
-    now = tables.read(workspace, ("segment_id", "recording_id", *_BOUNDS)).unique("segment_id", keep="first")
+    is_given = tables.has_id(rows["segment_id"].cast(pl.String))
+    now = tables.read(workspace, ("segment_id", "recording_id", *_BOUNDS), where=is_given).unique("segment_id", keep="first")
     now = now.join(workspace.recordings.select("recording_id", "num_samples"), on="recording_id", how="left")
     known = now.select("segment_id", "num_samples", was_start="start_sample", was_end="end_sample")
     rows = rows.select(wanted).join(known, on="segment_id", how="left", maintain_order="left")
@@ -103,18 +105,32 @@ def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, review
     return len(rows)
 
 
-def _with_room(segments: pl.DataFrame, most_s: float, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Return segments with audio in order, and how far each may reach: `room_start`, `room_end`, in samples."""
-    facts = recordings.unique("recording_id", keep="first").select("recording_id", "path", "sampling_rate", "num_samples")
-    rows = segments.with_columns(source_channel(segments)).join(facts, on="recording_id", maintain_order="left")
+def _with_room(workspace: Workspace, most_s: float) -> pl.DataFrame:
+    """Return cut segments with audio in order, and how far each may reach: `room_start`, `room_end`, in samples."""
+    name = str(tables.table_path(workspace))
+    parts = (
+        tables.conform(part.with_columns(source_channel(part)), _READ, name).drop("segment_id").cast(_CODES)
+        for part in tables.read_batches(workspace, columns=("segment_id", "source_channel", *_READ))
+    )
+    rows, recordings = pl.concat(parts).with_row_index(ROW), workspace.recordings.unique("recording_id", keep="first")
+    facts = recordings.select("recording_id", "sampling_rate", "num_samples").cast({"recording_id": pl.Categorical()})
+    rows = rows.join(facts, on="recording_id", maintain_order="left")
     rows = rows.filter(pl.col("start_sample").is_between(0, "end_sample") & (pl.col("end_sample") <= pl.col("num_samples")))
-    rows = rows.sort("recording_id", "source_channel", *_BOUNDS, "segment_id")
+    window, is_cut = (*_CODES, *_BOUNDS), pl.col("cut_start") | pl.col("cut_end")
+    # The ids of segments with equal windows give their order.
+    rows = rows.sort(window)
+    same = pl.all_horizontal(pl.col(each).eq_missing(pl.col(each).shift()) for each in window)
+    needed = rows.filter(is_cut.fill_null(value=False) | same | same.shift(-1, fill_value=False))[ROW]
+    ids = tables.read(workspace, ["segment_id"], where=pl.col(ROW).is_in(needed.implode()), row=ROW)
+    rows = rows.join(ids, on=ROW, how="left").sort(*window, "segment_id")
     most = (pl.col("sampling_rate") * most_s).cast(pl.Int64)
     before = pl.col("end_sample").cum_max().shift(1).over("recording_id", "source_channel").fill_null(0)
     after = pl.col("start_sample").shift(-1).over("recording_id", "source_channel").fill_null(pl.col("num_samples"))
     start, end = (pl.col(name) for name in _BOUNDS)
     room_start = pl.min_horizontal(start, pl.max_horizontal(start - most, before))
-    return rows.with_columns(room_start=room_start, room_end=pl.max_horizontal(end, pl.min_horizontal(end + most, after)))
+    rows = rows.with_columns(room_start=room_start, room_end=pl.max_horizontal(end, pl.min_horizontal(end + most, after)))
+    paths = recordings.select("recording_id", "path")
+    return rows.filter(is_cut).cast(dict.fromkeys(_CODES, pl.String)).join(paths, on="recording_id", maintain_order="left")
 
 
 def _proposals(workspace: Workspace, cut: pl.DataFrame, channel: str) -> Iterator[tuple[int, int]]:
