@@ -89,9 +89,8 @@ def _loky(site: EngineLocation) -> Iterator[RunTasks]:
     get_reusable_executor().shutdown(wait=True)
 
 
-@contextmanager
-def _threading(site: EngineLocation) -> Iterator[RunTasks]:
-    yield partial(ordered_map, jobs=site.local_jobs, ahead=2)  # no thread runs on after an error, unlike joblib's
+def _threading(site: EngineLocation) -> AbstractContextManager[RunTasks]:
+    return nullcontext(partial(ordered_map, jobs=site.local_jobs, ahead=2))  # no thread runs on after an error, unlike joblib's
 
 
 @contextmanager

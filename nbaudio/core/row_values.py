@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from nbaudio.core import tables
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.hashing import hash_column
+from nbaudio.core.rows import with_starts
 
 _SAMPLED, _PIECE = 256, 4096  # every 256th value is looked at to cut pieces of 4096 times as many
 
@@ -31,12 +32,10 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
 
 def with_rows(workspace: tables.WorkspacePath, new: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield the segments table, batch by batch, with the values that `new` has of the rows with its numbers `ROW`."""
-    start = 0
-    for batch in tables.read_batches(workspace):
+    for start, batch in with_starts(tables.read_batches(workspace)):
         rows = tables.conform(batch, tables.SEGMENTS, str(tables.table_path(workspace))).with_row_index(ROW, offset=start)
         absent = (pl.lit(None, dtype).alias(name) for name, dtype in new.schema.items() if name not in rows.columns)
         yield rows.with_columns(absent).update(new, on=ROW, include_nulls=True, maintain_order="left").drop(ROW)
-        start += len(batch)
 
 
 def repeated(values: pl.Series) -> pl.Series:

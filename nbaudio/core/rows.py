@@ -26,6 +26,14 @@ def _write(folder: Path, frame: pl.DataFrame) -> Path:
     return path
 
 
+def with_starts(batches: Iterable[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield the batches of a table, each with the number of its first row, from 0."""
+    start = 0
+    for batch in batches:
+        yield start, batch
+        start += len(batch)
+
+
 @contextmanager
 def rows_on_disk(folder: Path) -> Iterator[None]:
     """Keep `Rows` that are collected meanwhile below `folder` where they are many; remove them in the end."""

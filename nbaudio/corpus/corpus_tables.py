@@ -15,6 +15,7 @@ from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
+from nbaudio.core.rows import with_starts
 from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.core.tombstones import is_withdrawn
@@ -38,10 +39,9 @@ _SOURCE_TEXT = "text_source"
 def segment_parts(table: Path) -> Iterator[pl.DataFrame]:
     """Yield `row` from 0, keys, recording, window, channel and decision of all segments in the file of a table."""
     columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "split", "decision")
-    start, schema = 0, pl.Schema({name: SEGMENTS[name] for name in columns})
-    for part in parquet_slices(table, (*columns, "source_channel")):
+    schema = pl.Schema({name: SEGMENTS[name] for name in columns})
+    for start, part in with_starts(parquet_slices(table, (*columns, "source_channel"))):
         yield conform(part, schema, str(table)).with_columns(source_channel(part)).with_row_index("row", offset=start)
-        start += len(part)
 
 
 def check_accepted(workspace: Workspace) -> Counter[str]:
@@ -149,10 +149,8 @@ def publish(
     reasons: Counter[str] = Counter()
 
     def rejected() -> Iterator[pl.DataFrame]:
-        start = 0
-        for part in parquet_slices(table):
+        for start, part in with_starts(parquet_slices(table)):
             outside = conform(part, SEGMENTS, "segments").filter(~pl.Series(inside[start : start + len(part)]))
-            start += len(part)
             out = outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
                 reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE_AUDIO)).otherwise("reason"),
                 decision=pl.lit("reject"),

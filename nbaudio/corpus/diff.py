@@ -113,16 +113,15 @@ def diff(a: str | Path, b: str | Path) -> Report:
     facts: dict[str, Any] = {
         "before": {"of": before.name, **sums["before"].to_json()},
         "after": {"of": after.name, **sums["after"].to_json()},
-        "added": sums["added"].to_json(),
-        **_table("added_because", reasons),
-        "removed": sums["removed"].to_json(),
-        **_table("removed_because", reasons),
-        "moved": sums["moved"].to_json(),
-        **_table("moved_between", reasons),
-        "changed": {**sums["changed"].to_json(), **{name: counts[name] for name in changes}},
-        "speakers": {"added": len(speakers_after - speakers_before), "removed": len(speakers_before - speakers_after)},
-        "by_split": _by_split(sums),
     }
+    for what, why in (("added", "added_because"), ("removed", "removed_because"), ("moved", "moved_between")):
+        facts |= {what: sums[what].to_json(), **_table(why, reasons)}
+    facts["changed"] = {**sums["changed"].to_json(), **{name: counts[name] for name in changes}}
+    facts["speakers"] = {"added": len(speakers_after - speakers_before), "removed": len(speakers_before - speakers_after)}
+    facts["by_split"] = [{"split": name} for name in ordered_splits(key[0] for key in sums if isinstance(key, tuple))]
+    for row in facts["by_split"]:
+        for when in ("before", "after"):
+            row |= {f"{when}_{what}": n for what, n in sums.get((row["split"], when), _Sum()).to_json().items()}
     if before.shards and after.shards:
         facts["shards"] = _shards(before.shards, after.shards)
     if before.claim or after.claim:
@@ -212,15 +211,6 @@ def _table(name: str, reasons: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str
     examples = pl.col("examples").explode().sort().head(_EXAMPLES)
     counted = groups.agg(pl.col("segments").sum(), hours=(pl.col("seconds").sum() / 3600).round(6), examples=examples)
     return {name: counted.sort("segments", "reason", descending=[True, False]).to_dicts()} if len(counted) else {}
-
-
-def _by_split(sums: Mapping[Any, _Sum]) -> list[dict[str, Any]]:
-    found = []
-    for name in ordered_splits(key[0] for key in sums if isinstance(key, tuple)):
-        found.append({"split": name})
-        for when in ("before", "after"):
-            found[-1] |= {f"{when}_{what}": n for what, n in sums.get((name, when), _Sum()).to_json().items()}
-    return found
 
 
 def _shards(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, int]:

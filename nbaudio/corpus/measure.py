@@ -17,6 +17,7 @@ from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.rows import with_starts
 from nbaudio.corpus.packs import cut_all, measure_windows
 from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets
 from nbaudio.corpus.plan import ClipFormat, Windows, clip_keys, cut_tasks, recording_facts, with_audio_parts
@@ -194,8 +195,7 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
     characters = pl.col("text").str.strip_chars().str.len_chars().fill_null(0)
     rate = pl.when(seconds > 0).then((characters / seconds).round(2)).cast(pl.Float64)
     order = dict.fromkeys((*tables.SEGMENTS, *tables.table_schema(workspace), *tables.SIGNALS))
-    row = 0
-    for part in tables.read_batches(workspace):
+    for row, part in with_starts(tables.read_batches(workspace)):
         if row % BUCKET_ROWS == 0:
             own = by_row.read(row // BUCKET_ROWS, remove=True).drop("clip_key")
         rows = tables.conform(part, tables.SEGMENTS, "segments").drop(tables.SIGNALS.names(), strict=False)
@@ -206,4 +206,3 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
                 f"{workspace.path}: its segments changed while they were measured; measure again, what is done is kept"
             )
         yield rows.with_columns(speech_rate=rate).select(*order)
-        row += len(part)

@@ -2,12 +2,9 @@
 
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -36,7 +33,6 @@ _MAGIC = b"nbpack01"
 # What decoders raise on bad data; anything else is a bug and stops the run.
 _BAD_AUDIO = (AudioError, OSError, RuntimeError, ValueError)
 _READERS = 16  # concurrent requests of remote packs
-_OPEN_PACKS = 200  # held open by one worker: far below the usual limit of 1024 files per process
 
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
 _INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
@@ -246,7 +242,7 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """Yield the encoded bytes of each row's clip, verified by hash; raise `PackDamagedError` at the first that differs."""
     places = clips.select("pack", "offset", "length").rows()
     # Remote packs are read several at once, to hide latency.
-    found = ordered_map(_read, places, jobs=_READERS) if places and is_url(places[0][0]) else _read_local(places)
+    found = ordered_map(_read, places, jobs=_READERS) if places and is_url(places[0][0]) else map(_read, places)
     for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], found, strict=True):
         clip = verified_clip(data, sha256)
         if clip is None:
@@ -256,21 +252,10 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
 
 def _read(place: tuple[str, int, int]) -> bytes:
     pack, offset, length = place
+    file = location(pack)
     try:
-        return location(pack).read(offset, offset + length)
-    except RemoteNotFoundError as error:
+        return file.read(offset, offset + length)
+    except (AudioError, OSError) as error:
+        if file.local is None and not isinstance(error, RemoteNotFoundError):
+            raise
         raise PackDamagedError(pack) from error
-
-
-def _read_local(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-    with ExitStack() as stack:
-        files: dict[str, BinaryIO] = {}
-        for pack, offset, length in places:
-            try:
-                if pack not in files:
-                    if len(files) >= _OPEN_PACKS:
-                        files.pop(next(iter(files))).close()
-                    files[pack] = stack.enter_context(Path(pack).open("rb"))
-                yield os.pread(files[pack].fileno(), length, offset)
-            except OSError as error:
-                raise PackDamagedError(pack) from error

@@ -13,6 +13,7 @@ from nbaudio.core import tables
 from nbaudio.core.atomic import remove
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
+from nbaudio.core.rows import with_starts
 from nbaudio.corpus.partitions import BUCKET_ROWS, Batches, Buckets, divided
 from nbaudio.storage.archives import all_in_order, is_in_archive
 from nbaudio.storage.location import Location
@@ -85,12 +86,11 @@ def with_audio_parts(workspace: Workspace) -> Iterator[pl.DataFrame]:
     recordings, names = workspace.recordings, ("segment_id", "recording_id", "start_sample", "end_sample", "decision")
     rules = {name: rule for name, rule in tables.segment_failures(recordings).items() if name not in ("duplicate", "empty_text")}
     broken = pl.any_horizontal(*rules.values(), pl.col("start_sample", "end_sample", "num_samples").is_null())
-    columns, start = (*names, "source_channel", "source_start", "source_end", "text"), 0
-    for part in tables.read_batches(workspace, columns=columns):
+    columns = (*names, "source_channel", "source_start", "source_end", "text")
+    for start, part in with_starts(tables.read_batches(workspace, columns=columns)):
         rows = tables.with_recordings(tables.conform(part, tables.SEGMENTS, "segments"), recordings)
         numbered = rows.with_row_index("row", offset=start).filter(~broken.fill_null(value=False))
         yield numbered.select("row", *names, "source_channel")
-        start += len(part)
 
 
 def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:

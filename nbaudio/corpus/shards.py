@@ -16,6 +16,7 @@ import polars as pl
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import atomic_write, sha256_path, size_of, write_json
 from nbaudio.core.progress import progress
+from nbaudio.core.rows import with_starts
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
@@ -143,11 +144,9 @@ def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:
     lengths = np.array([length for _, length in plan.shards], dtype=np.int64)
     buckets = Buckets(plan.folder / "rows", int(lengths.sum()))
     group = pl.Series(np.append((np.cumsum(lengths) - 1) // BUCKET_ROWS, -1))
-    start = 0
-    for part in parquet_slices(table):
+    for start, part in with_starts(parquet_slices(table)):
         segments = conformed(part).drop("decision", "reason", *CLIP_FACTS, *LOCATION, strict=False)
         numbered = segments.with_columns(pl.Series(_SHARD, plan.shard_of[start : start + len(part)]))
-        start += len(part)
         own = numbered.filter(pl.col(_SHARD) >= 0)
         buckets.add(own, group.gather(own[_SHARD]))
     return buckets

@@ -17,6 +17,8 @@ from nbaudio.core.atomic import sha256_file, sha256_listed
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
+from nbaudio.core.row_values import repeated
+from nbaudio.core.rows import with_starts
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import num_rows, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
@@ -128,18 +130,17 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
 
 def _check_lists(folder: Folder, info: dict[str, Any], segments: Path) -> tuple[dict[str, tuple[int, int]], list[str], list[str]]:
     """Return the first row of each shard and the one after its last, problems, and files that corpus.json does not list."""
-    shards, row = info["shards"], 0
+    shards = info["shards"]
     names = {shard["name"] for shard in shards}
     known = {CORPUS_JSON, CARD, *info["tables"], *names}
     others = {name for name in folder.names() if name not in known and not name.startswith((".work/", ".gitattributes"))}
     runs = [pl.DataFrame(schema={"name": pl.String, "clips": pl.UInt32, "start": pl.UInt32, "stop": pl.UInt32})]
-    for part in parquet_slices(segments, _LOCATION):
+    for row, part in with_starts(parquet_slices(segments, _LOCATION)):
         check_locations(folder, part.to_arrow())
         others.difference_update(part["shard"].unique())
         name = pl.when(pl.col("shard").is_in(names)).then("shard").otherwise(pl.col("shard").str.extract("^([^/]+/[^/]+)/"))
         own = part.select(name=name).with_row_index("row", offset=row)
         runs.append(own.group_by("name").agg(clips=pl.len(), start=pl.col("row").min(), stop=pl.col("row").max() + 1))
-        row += len(part)
     sums = pl.concat(runs).group_by("name").agg(pl.col("clips").sum(), pl.col("start").min(), pl.col("stop").max())
     held = {name: (start, stop, clips) for name, clips, start, stop in sums.iter_rows() if name in names}
     problems = [
@@ -149,7 +150,7 @@ def _check_lists(folder: Folder, info: dict[str, Any], segments: Path) -> tuple[
     ]
     if len(names) < len(shards):
         problems.append(f"{CORPUS_JSON}: a shard is listed twice")
-    if lost := row - sum(clips for _, _, clips in held.values()):
+    if lost := num_rows(segments) - sum(clips for _, _, clips in held.values()):
         problems.append(f"segments.parquet: {lost:,} clips are in shards that {CORPUS_JSON} does not list")
     problems += [f"{name}: not listed in {CORPUS_JSON}" for name in sorted(others) if SHARD_NAME.fullmatch(name)]
     sizes = info.get("table_bytes", {})
@@ -229,11 +230,8 @@ def _check_numbers(info: dict[str, Any], segments: Path, rejected: Path) -> tupl
 
 def _duplicates(paths: Iterable[Path], hashes: pl.Series) -> list[str]:
     """Return the ids that occur more than once in tables, sorted; `hashes` are of all ids."""
-    ordered = hashes.sort()
-    twice = pl.lit(ordered.filter(ordered == ordered.shift()).unique().implode())
-    key = pl.col("segment_id")
-    same = [part.filter(key.hash().is_in(twice))["segment_id"] for path in paths for part in parquet_slices(path, ["segment_id"])]
-    ids = pl.concat(same)
+    twice = pl.col("segment_id").hash().is_in(repeated(hashes).implode())
+    ids = pl.concat(part.filter(twice)["segment_id"] for path in paths for part in parquet_slices(path, ["segment_id"]))
     return ids.filter(ids.is_duplicated()).unique().sort().to_list()
 
 
@@ -241,11 +239,10 @@ def _check_splits(segments: Path, info: dict[str, Any], decoded: Buckets, target
     """Return what the splits share by transcripts and decoded samples, and where corpus.json says otherwise."""
 
     def parts() -> Iterator[pl.DataFrame]:
-        row = 0
-        for part in parquet_slices(segments, ("segment_id", "split", "text", *grouping_columns(info.get("selection", {})))):
+        columns = ("segment_id", "split", "text", *grouping_columns(info.get("selection", {})))
+        for row, part in with_starts(parquet_slices(segments, columns)):
             samples = decoded.read(row // BUCKET_ROWS)
             yield part.with_row_index("row", offset=row).join(samples, on="row", how="left", maintain_order="left").drop("row")
-            row += len(part)
 
     write_parts(target, parts())
     selection = info.get("selection", {})

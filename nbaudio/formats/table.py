@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.rows import Rows
+from nbaudio.core.rows import Rows, with_starts
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds
 from nbaudio.formats.base import BATCH_ROWS, PROBLEMS, TRANSCRIPTS, Problem, Transcripts, source_column, with_audio_root
@@ -81,12 +81,10 @@ def read(
     nameless: list[Problem] = []
 
     def named() -> Iterator[pl.DataFrame]:
-        row = 0
-        for batch in map(transcripts, cells.rows.batches()):
+        for row, batch in with_starts(map(transcripts, cells.rows.batches())):
             has_name = batch["name"].is_not_null()
             places = (~has_name).arg_true() + row
             nameless.extend(Problem(source.name, cells.lines[place], f"{columns['name']} is empty") for place in places)
-            row += len(batch)
             yield batch.filter(has_name)
 
     rows = Rows.collect(named())

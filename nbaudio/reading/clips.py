@@ -138,15 +138,13 @@ class ClipReader:
         """Decode a clip from its bytes, which are read again where their checksum is wrong; raise AudioError if it still is."""
         place = self.rows.numbers[number]
         segment_id, sha256, rate = self.rows.table.facts(place)
-        encoded = verified_clip(memoryview(data), sha256) or verified_clip(self._read_again(number), sha256)
+        if (encoded := verified_clip(memoryview(data), sha256)) is None:
+            shard, start, length = (self.rows[name][number] for name in ("shard", "offset", "length"))
+            encoded = verified_clip(self.read_uncached(shard, int(start), int(start + length)), sha256)
         if encoded is None:
             raise AudioError(f"{self.rows['shard'][number]}: clip {segment_id!r} is damaged; 'nbaudio verify' lists all damage")
         samples = self.decode(encoded) if self.decode else None
         return Clip(segment_id, samples, rate, None if self.decode else bytes(encoded), partial(self.rows.table.row, place))
-
-    def _read_again(self, number: int) -> bytes:
-        shard, start, length = (self.rows[name][number] for name in ("shard", "offset", "length"))
-        return self.read_uncached(shard, int(start), int(start + length))
 
 
 class ClipRequests(ExitStack):

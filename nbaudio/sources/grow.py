@@ -62,13 +62,10 @@ class Before:
 
     def is_other(self) -> pl.Series:
         """Return for each row of the segments table whether it is of another source."""
-        return self._of_source("segment_id").select(pl.col("is_other")).collect(**STREAMED).to_series()
+        return self.with_is_other("segment_id").select("is_other").collect(**STREAMED).to_series()
 
-    def other_rows(self, *columns: str) -> pl.LazyFrame:
-        """Return columns of the segments of other sources."""
-        return self._of_source(*columns).filter("is_other").select(columns)
-
-    def _of_source(self, *columns: str) -> pl.LazyFrame:
+    def with_is_other(self, *columns: str) -> pl.LazyFrame:
+        """Return columns of the segments table, `segment_id` among them, and whether a row `is_other`."""
         held = tables.scan(self.workspace, columns)
         if len(self.sources) == 1:
             return held.with_columns(is_other=pl.lit(value=False))
@@ -141,7 +138,7 @@ def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
     if len(before.sources) == 1:
         return placed.ids.clear()
     compared = ("recording_id", "source_start", "source_end", "text")
-    other = before.other_rows("segment_id", *compared)
+    other = before.with_is_other("segment_id", *compared).filter("is_other").select("segment_id", *compared)
     known = other.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
     own = placed.find(pl.col("segment_id").hash().is_in(known.implode()), **{name: pl.col(name) for name in compared})
     same = other.join(own.lazy().select("segment_id"), on="segment_id", how="semi").collect(**STREAMED)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nbaudio.core import dataframes, tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.rows import Rows, rows_on_disk
+from nbaudio.core.rows import Rows, rows_on_disk, with_starts
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -144,13 +144,12 @@ class _Joined:
     def match(self, match: _Match) -> None:
         """Find the segment of each row."""
         self.why = np.zeros(len(self.cells.lines), np.uint8)
-        rows, segments, start = [], [], 0
-        for batch in self.cells.rows.batches(self.used.values()):
+        rows, segments = [], []
+        for start, batch in with_starts(self.cells.rows.batches(self.used.values())):
             places, numbers, missed = match(self._keys(batch))
             self.why[start : start + len(batch)] = missed
             rows.append(places + start)
             segments.append(numbers)
-            start += len(batch)
         row, segment = np.concatenate(rows), np.concatenate(segments)
         self.why[row[(np.bincount(segment) > 1)[segment]]] = _REASONS.index(_TWICE)
         self.why[np.flatnonzero(np.bincount(row) > 1)] = _REASONS.index(_SEVERAL)
@@ -159,8 +158,7 @@ class _Joined:
 
     def values(self, *, no_blanks: bool) -> Iterator[pl.DataFrame]:
         """Yield the number of a segment (`row`) and its `value`, and count them; add `problems` with other rows."""
-        start = 0
-        for batch in self.cells.rows.batches((self.held, *self.used.values())):
+        for start, batch in with_starts(self.cells.rows.batches((self.held, *self.used.values()))):
             values, why = self.convert(batch[self.held]), self.why[start : start + len(batch)]
             blank = values.fill_null("").str.strip_chars() == "" if values.dtype == pl.String else values.is_null()
             if no_blanks:
@@ -173,7 +171,6 @@ class _Joined:
             found = pl.DataFrame({"row": self.segment[start : start + len(batch)], "value": values}).filter(why == 0)
             self.matched += len(found)
             self.blank += int(blank.sum())
-            start += len(batch)
             yield found.drop_nulls("value")
             self.given += len(found) - found["value"].null_count()
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.errors import InputError
-from nbaudio.core.rows import Rows
+from nbaudio.core.rows import Rows, with_starts
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _PREFIXES = {"text": "text_", "hypothesis": "asr_text_", "column": ""}
@@ -74,8 +74,8 @@ def store_column(workspace: Workspace, column: str, values: Rows | pl.DataFrame,
 def _beside(workspace: Workspace, values: Rows, columns: Sequence[str] | None = None) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
     """Yield the segments table in batches, each with the value of every row."""
     batches = values.batches()
-    left, start = next(batches), 0
-    for part in tables.read_batches(workspace, columns=columns):
+    left = next(batches)
+    for start, part in with_starts(tables.read_batches(workspace, columns=columns)):
         end = start + len(part)
         while (left.is_empty() or left["row"][-1] < end) and (more := next(batches, None)) is not None:
             left = pl.concat([left, more])
@@ -83,7 +83,6 @@ def _beside(workspace: Workspace, values: Rows, columns: Sequence[str] | None = 
         left = left[len(here) :]
         whole = pl.Series("value", [None] * len(part), dtype=values.schema["value"])
         yield part, whole.scatter(here["row"] - start, here["value"])
-        start = end
 
 
 def _scores_of(column: str, held: Collection[str]) -> list[str]:

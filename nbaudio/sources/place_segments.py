@@ -12,7 +12,7 @@ from nbaudio.core import channels, name_matching, tables, times
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.row_values import repeated, with_values
-from nbaudio.core.rows import Rows
+from nbaudio.core.rows import Rows, with_starts
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, conform, is_score, segment_failures, table_path, with_recordings
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.storage.workspace import Workspace
@@ -166,14 +166,12 @@ class PlacedSegments:
 
     def _batches(self, columns: Collection[str] | None = None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """Yield transcripts, and where they are placed."""
-        start = 0
-        for frame in self.rows.batches(columns):
+        for start, frame in with_starts(self.rows.batches(columns)):
             placed = _place(frame, self.audit, self.recordings)
             end = start + len(frame)
             some = self.ids[self.ids["row"].search_sorted(start) : self.ids["row"].search_sorted(end)]
             ids = placed["segment_id"].scatter(some["row"] - start, some["segment_id"])
             yield frame, placed.with_columns(ids, row=pl.int_range(start, end, dtype=pl.UInt32))
-            start = end
 
 
 _PLACE = ("recording_id", "source_start", "source_end", "source_channel")
@@ -224,10 +222,8 @@ class Merge:
         changed = self.rows.filter(~is_("new")).sort(_ROW)
         changed = changed.rename({name: f"\0new {name}" for name in changed.columns if name not in ("segment_id", *_ADDED)})
         values = [self._value(name, schema) for name in schema if name != "segment_id"]
-        start = 0
-        for batch in tables.read_batches(self.workspace):
+        for start, batch in with_starts(tables.read_batches(self.workspace)):
             first, after = (changed[_ROW].search_sorted(row) for row in (start, start + len(batch)))
-            start += len(batch)
             whole = conform(batch, schema, path)
             whole = whole.join(changed[first:after], on="segment_id", how="left", maintain_order="left").with_columns(values)
             yield conform(whole.select(schema.names()), schema, path)

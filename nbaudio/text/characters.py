@@ -63,7 +63,10 @@ def count_characters(parts: Iterable[pl.DataFrame]) -> Vocabulary:
         points = np.flatnonzero(found)
         totals.update(dict(zip(map(chr, points), found[points].tolist(), strict=True)))
         for character in map(chr, points):
-            if _is_odd(character) and character not in examples:
+            # Accents that do not compose with their letter (U+0300 to U+036F) are odd, too.
+            is_mark = unicodedata.category(character)[0] == "M" and not "\u0300" <= character <= "\u036f"
+            is_usual = character == " " or character.isalpha() or character.isdecimal() or is_mark
+            if not is_usual and character not in examples:
                 examples[character] = block.filter(pl.col("text").str.contains(character, literal=True))["segment_id"][0]
     counts = dict(sorted(totals.items()))
     ordered = [DELIMITER, *(c for c in counts if c not in (" ", DELIMITER)), *SPECIALS]
@@ -73,9 +76,3 @@ def count_characters(parts: Iterable[pl.DataFrame]) -> Vocabulary:
         counts=counts,
         odd=pl.DataFrame(odd, schema=ODD, orient="row").sort("count", "code_point", descending=[True, False]),
     )
-
-
-def _is_odd(character: str) -> bool:
-    """Return whether a character is odd; so are accents that do not compose with their letter (U+0300 to U+036F)."""
-    is_mark = unicodedata.category(character)[0] == "M" and not "\u0300" <= character <= "\u036f"
-    return character != " " and not character.isalpha() and not character.isdecimal() and not is_mark
