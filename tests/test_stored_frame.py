@@ -38,6 +38,7 @@ def stored(request, tmp_path, monkeypatch):
     [
         {},
         {"where": "wer < 0.5"},
+        {"where": "wer > 0.2 and wer < 0.8"},
         {"where": "wer < 0.5 and text like '%1%'"},
         {"where": "true"},
         {"where": "split = 'dev' or flag"},

@@ -46,7 +46,7 @@ class StoredFrame:
 
     def select(self, what: pl.Expr) -> pl.DataFrame:
         """Evaluate a condition, row by row, over the columns that it names."""
-        names = what.meta.root_names()
+        names = list(dict.fromkeys(what.meta.root_names()))
         if names and all(self._is_narrow(name) for name in names):
             return pl.DataFrame([self[name] for name in names]).select(what)
         return pl.concat([part.select(what) for part in self._parts(names)])
