@@ -65,7 +65,7 @@ class StoredFrame:
     def text_order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> NDArray[np.int64]:
         """Return the order of rows by the first bytes of a text; equal ones keep their order, nulls are last."""
         self._kept.clear()
-        keys = np.zeros((len(self), _PREFIX // 8), np.uint64)
+        keys = np.empty((2, len(self)), np.uint64)
         missing, done = np.zeros(len(self), bool), 0
         for part in self._parts([name]):
             own = slice(done, done := done + len(part))
@@ -73,13 +73,15 @@ class StoredFrame:
             texts = part[name].fill_null("").rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
             _, offsets, data = texts.buffers()
             starts = np.frombuffer(offsets, np.int64)[: len(part) + 1]
-            letters, prefix = np.frombuffer(data or b"", np.uint8), np.zeros((len(part), _PREFIX), np.uint8)
-            for place in range(_PREFIX):
-                long = np.flatnonzero(np.diff(starts) > place)
-                prefix[long, place] = letters[starts[long] + place]
-            keys[own] = prefix.view(">u8")
-        keys = keys if len(numbers) == len(self) else keys[numbers]
-        return np.lexsort((*(~keys if descending else keys).T[::-1], missing[numbers]))
+            letters = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(_PREFIX, np.uint8))
+            prefix = np.lib.stride_tricks.sliding_window_view(letters, _PREFIX)[starts[:-1]]
+            prefix[np.arange(_PREFIX) >= np.diff(starts)[:, None]] = 0
+            keys[:, own] = prefix.view(">u8").T
+        if descending:
+            np.invert(keys, out=keys)
+        if len(numbers) < len(self):
+            keys, missing = keys[:, numbers], missing[numbers]
+        return np.lexsort((*keys[::-1], *([missing] if missing.any() else [])))
 
     def sample(self, name: str, numbers: NDArray[np.uint32], most: int) -> pl.Series:
         """Return some values of a column in rows, from whole row groups, at most about `most`."""
