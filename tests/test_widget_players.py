@@ -271,11 +271,13 @@ def test_the_vocabulary_plays_the_examples_of_the_word_under_the_cursor(workspac
     row = found.words["word"].index_of("iz")
     assert found.words.row(row, named=True)["accuracy"] < 1
     found._table.current = [row, 1]
-    assert found._player.current == [2, 1]
+    first, asked = found._player.current
+    ids = found._segments.frame["segment_id"]
+    assert (ids[first], asked) == (workspace.segments["segment_id"][2], 1)
     assert ask(found._player, "player.open")[0]["linked"] is True
-    second, _ = ask(found._player, "player.turn", number=2, by=1)
-    assert second != 2
-    assert ask(found._player, "player.turn", number=second, by=-1)[0] == 2
+    second, _ = ask(found._player, "player.turn", number=first, by=1)
+    assert second != first
+    assert ask(found._player, "player.turn", number=second, by=-1)[0] == first
     assert ask(found._player, "player.turn", number=second, by=9)[0] == found._examples(row)[-1]
     html = found._repr_mimebundle_()["text/html"]
     assert "accuracy" in html

@@ -138,8 +138,8 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
             >>> Vocabulary(workspace).words["accuracy"].to_list()
             [0.0, 1.0]
         """
-        self._segments = load_segments(workspace)
         self.words = views.words(workspace, hypothesis, where=where)
+        self._segments = load_segments(workspace, self.words["examples"].explode().drop_nulls())
         self._table = SegmentTable(self.words, columns=WORD_COLUMNS, player=False)
         self._player = Player(self._segments)
         self._player._calls["player.turn"] = self._turn

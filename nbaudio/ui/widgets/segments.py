@@ -65,10 +65,11 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
         joined = recordings.select("recording_id", "sampling_rate").join(facts, on="recording_id")
         held = StoredFrame(tables.table_path(workspace), names, schema=types, recordings=joined)
         return Segments(workspace, workspace.audio, pl.DataFrame(schema=held.schema), held)
-    frame = tables.read(workspace, names).with_row_index("place")
-    if segment_ids is not None:
-        wanted = pl.DataFrame({"segment_id": pl.Series(as_ids(segment_ids), dtype=pl.String)}).unique(maintain_order=True)
-        found = wanted.join(frame.unique("segment_id", keep="first"), on="segment_id", how="left", maintain_order="left")
+    wanted = None if segment_ids is None else pl.Series("segment_id", as_ids(segment_ids), pl.String).unique(maintain_order=True)
+    frame = tables.read(workspace, names, where=None if wanted is None else tables.has_id(wanted), row="place")
+    if wanted is not None:
+        once = frame.unique("segment_id", keep="first")
+        found = wanted.to_frame().join(once, on="segment_id", how="left", maintain_order="left")
         for missing in found.filter(pl.col("place").is_null())["segment_id"].head(1):
             raise InputError(f"{workspace.path}: no segment {missing!r}")
         frame = found.select(frame.columns)
