@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core.hashing import hash_column
-from nbaudio.review.sampling import anomaly_facts, draw_from, pool_columns, reached, salt_of, strata_of
+from nbaudio.review.sampling import anomaly_facts, draw_from, pool_columns, reached, risk_columns, salt_of, strata_of
 
 
 def strata_in(pool, *, strategy, threshold=0.8, rounds=()):
@@ -13,6 +13,8 @@ def strata_in(pool, *, strategy, threshold=0.8, rounds=()):
     facts = (
         pool.hstack(anomaly_facts(pool).drop("recording_id", "start_sample", "end_sample")) if strategy == "suspicious" else pool
     )
+    if strategy == "risk" and "decision" in pool.columns:
+        facts = pool.hstack(risk_columns(pool).select("accepted", "kept"))
     known = reached(rounds).with_columns(reached=pl.lit(value=True))
     facts = facts.join(known, on="segment_id", how="left", maintain_order="left").with_columns(
         pl.col("reached").fill_null(value=False)

@@ -28,6 +28,7 @@ _LEAST_PRIOR_ROWS, _PRIOR_WEIGHTS = np.array([5.0, 1.0]), np.array([0.9, 0.1])
 _EXPECTED_ROWS, _EXPECTED_WEIGHT, _EXPECTED_PART, _LEAST_RATE = 400.0, 1.0, 0.7, 1e-4
 _STEPS, _NEWTON_STEPS, _NEAR = 16, 6, 0.02
 _TINY = 1e-12
+_ITEMS = 1 << 20  # taken at once, to save memory
 
 
 @dataclass(frozen=True)
@@ -245,16 +246,17 @@ class _Book:
 
     def __init__(self, frame: Frame, value: Array, draws: Draws, valid: Bools) -> None:
         number = int(frame.bins.max(initial=-1)) + 1
-        inside = (frame.stratum >= 0) & valid & (value > 0)
-        some = slice(None) if inside.all() else inside  # a slice takes no memory
-        bins, held = frame.bins[frame.stratum[some]], value[some]
-        self.value = np.bincount(bins, weights=held, minlength=number)  # unseen
-        hits = np.maximum(np.bincount(bins, minlength=number), 1)
-        self._mean = np.maximum(self.value / hits, _TINY)
+        self.value, hits, self.largest = np.zeros(number), np.zeros(number, dtype=np.int64), np.zeros(number)  # unseen
+        for start in range(0, len(value), _ITEMS):
+            some = slice(start, start + _ITEMS)
+            inside = (frame.stratum[some] >= 0) & valid[some] & (value[some] > 0)
+            bins, held = frame.bins[frame.stratum[some][inside]], value[some][inside]
+            np.add.at(self.value, bins, held)
+            np.maximum.at(self.largest, bins, held)
+            hits += np.bincount(bins, minlength=number)
+        self._mean = np.maximum(self.value / np.maximum(hits, 1), _TINY)
         self._size = np.bincount(frame.bins, weights=frame.sizes, minlength=number)
         self._chance = np.bincount(frame.bins, weights=frame.weights, minlength=number)
-        self.largest = np.zeros(number)
-        np.maximum.at(self.largest, bins, held)
         rate = np.zeros(number)
         np.maximum.at(rate, frame.bins, frame.sizes / frame.weights)
         self.largest *= rate

@@ -15,7 +15,7 @@ from nbaudio.core.row_values import first_occurrences, row_hashes
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, WINDOW, conform, seconds_column, segment_failures, table_schema
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, Round
-from nbaudio.review.sampling import Strata, anomaly_facts, draw_from, pool_columns, reached, strata_of
+from nbaudio.review.sampling import Strata, anomaly_facts, draw_from, pool_columns, reached, risk_columns, strata_of
 from nbaudio.review.state import ReviewState, frame_contents
 
 Array = NDArray[np.float64]
@@ -149,8 +149,8 @@ class Population:
         if columns == ("similarity",):
             pool = pool.hstack(self.numbers.select(columns))
         elif columns:
-            function = anomaly_facts if strategy == "suspicious" else partial(_narrow, columns=columns)
-            pool = pool.hstack(self.map_batches(columns, function))
+            functions = {"suspicious": anomaly_facts, "risk": risk_columns}
+            pool = pool.hstack(self.map_batches(columns, functions.get(strategy, partial(_narrow, columns=columns))))
         can_be_drawn = self.reviewable
         found = strata_of(pool if can_be_drawn.all() else pool.filter(can_be_drawn), strategy=strategy, threshold=threshold)
         number = np.full(len(self), -1, dtype=np.int32)

@@ -181,11 +181,8 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     if "risk" not in pool.columns:
         raise InputError("strategy 'risk': there is no column risk; review import learns it from verdicts")
     risk = pool.select(pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5).clip(1e-4, 1 - 1e-4)).to_series().to_numpy()
-    kept = pl.col("similarity").fill_nan(None).fill_null(2.0) >= threshold
-    if "decision" in pool.columns and (pool["decision"] == "accept").any():
-        # What the last `select` keeps, or leaves out only as it was reviewed.
-        kept = ((pl.col("decision") == "accept") | (pl.col("reason") == "reviewed")).fill_null(value=False)
-    inside = pool.select(kept).to_series().to_numpy()
+    is_selected = "accepted" in pool.columns and pool["accepted"].any()
+    inside = pool.select("kept" if is_selected else _SCORE.fill_null(2.0) >= threshold).to_series().to_numpy()
     codes = inside.astype(np.int16)
     for zone, most in ((inside, _RISK_STRATA), (~inside, _FEW)):
         codes[zone] += 2 * _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), most)
@@ -255,6 +252,14 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 )
 
 
+def risk_columns(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return what the strategy `risk` takes: scores, and what the last `select` keeps, or leaves out only as it was reviewed."""
+    accepted = pl.col("decision") == "accept"
+    kept = (accepted | (pl.col("reason") == "reviewed")).fill_null(value=False)
+    held = [name for name in ("risk", "similarity") if name in segments.columns]
+    return segments.select(*held, accepted=accepted, kept=kept)
+
+
 def reached(rounds: Sequence[Round]) -> pl.DataFrame:
     """Return what reviewers have reached in earlier rounds: `segment_id`, and whether it is `wrong` (null if that is unsure)."""
     wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
@@ -268,14 +273,22 @@ def _cut(score: Array, size: Array, number: int = _STRATA) -> Ints:
     """Cut strata along the score that by the guess get equally many reviews (Dalenius, Hodges, 1959), equal scores together."""
     order = np.argsort(score, kind="stable").astype(np.uint32)
     ordered = score[order]
-    starts = np.flatnonzero(np.append([True], ordered[1:] != ordered[:-1])) if len(score) else np.zeros(0, dtype=np.int64)
+    is_last = np.ones(len(score), dtype=np.bool_)  # of equal scores
+    np.not_equal(ordered[1:], ordered[:-1], out=is_last[:-1])
     del ordered
-    ends = np.cumsum(size[order])[np.append(starts[1:], len(score)) - 1] if len(score) else np.zeros(0)  # of equal scores
+    ends = size[order]
+    ends = np.cumsum(ends, out=ends)[is_last]
     total = float(ends[-1]) if len(ends) and ends[-1] else 1.0
-    middle = (np.append(0.0, ends[:-1]) + ends) / 2
-    strata = np.minimum(number * middle / total, number - 1).astype(np.int8)
+    middle = ends.copy()
+    middle[1:] += ends[:-1]
+    del ends
+    middle /= 2
+    middle *= number
+    middle /= total
+    strata = np.minimum(middle, number - 1).astype(np.int8)
+    del middle
     found = np.zeros(len(score), dtype=np.int16)
-    found[order] = np.repeat(strata, np.diff(np.append(starts, len(score))))
+    found[order] = strata[np.cumsum(is_last, dtype=np.int32) - is_last]
     return found
 
 
