@@ -146,11 +146,11 @@ class Population:
         places = self.places(known["segment_id"])
         wrong = wrong.scatter(places[places >= 0], known["wrong"].filter(pl.Series(places >= 0)))
         pool = pl.DataFrame({"wrong": wrong, "reached": self.mask(known["segment_id"])})
-        if columns == ("similarity",):
-            pool = pool.hstack(self.numbers.select(columns))
-        elif columns:
+        if "similarity" in columns:
+            pool = pool.hstack(self.numbers.select("similarity"))
+        if others := [name for name in columns if name != "similarity"]:
             functions = {"suspicious": anomaly_facts, "risk": risk_columns}
-            pool = pool.hstack(self.map_batches(columns, functions.get(strategy, partial(_narrow, columns=columns))))
+            pool = pool.hstack(self.map_batches(others, functions.get(strategy, partial(_narrow, columns=others))))
         can_be_drawn = self.reviewable
         found = strata_of(pool if can_be_drawn.all() else pool.filter(can_be_drawn), strategy=strategy, threshold=threshold)
         number = np.full(len(self), -1, dtype=np.int32)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.row_values import RowHashes, repeated
+from nbaudio.core.rows import with_starts
 from nbaudio.core.tables import number_columns
 from nbaudio.review.rounds import Round
 from nbaudio.text.near_duplicates import sentences
@@ -169,8 +170,10 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     number, names, used = _numbered(codes, lambda code: f"{code // len(_ZONES):02d} {_ZONES[code % len(_ZONES)]}")
     counts = np.bincount(number, minlength=len(names))
     judged, wrong = _verdicts(pool, number, len(names))
-    guessed = np.bincount(number, pool.select(guess).to_series().to_numpy(), len(names)) / counts
-    share = np.clip((wrong + _GUESS_WORTH * guessed) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST)
+    guessed = np.zeros(len(names))
+    for start, part in with_starts(pool.select("similarity").iter_slices(1 << 20)):
+        np.add.at(guessed, number[start : start + len(part)], part.select(guess).to_series().to_numpy())
+    share = np.clip((wrong + _GUESS_WORTH * guessed / counts) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST)
     # Half by the guess: a later round that nearly left a stratum out would give it weights that spoil the intervals.
     planned, learnt = np.bincount(number, size, len(names)) / counts, _spread(share, used % len(_ZONES) == 0, counts)
     return number, names, planned / (planned @ counts) + learnt / (learnt @ counts), None
@@ -185,7 +188,10 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     inside = pool.select("kept" if is_selected else _SCORE.fill_null(2.0) >= threshold).to_series().to_numpy()
     codes = inside.astype(np.int16)
     for zone, most in ((inside, _RISK_STRATA), (~inside, _FEW)):
-        codes[zone] += 2 * _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), most)
+        size = np.sqrt(risk[zone])
+        size += _LEAST**0.5
+        codes[zone] += 2 * _cut(risk[zone], size, most)
+        del size
     number, names, used = _numbered(codes, lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}")
     sizes = np.bincount(number, minlength=len(names))
     judged, faulty = _verdicts(pool, number, len(names))
@@ -253,11 +259,10 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 
 
 def risk_columns(segments: pl.DataFrame) -> pl.DataFrame:
-    """Return what the strategy `risk` takes: scores, and what the last `select` keeps, or leaves out only as it was reviewed."""
+    """Return what the strategy `risk` takes: it, and what the last `select` keeps, or leaves out only as it was reviewed."""
     accepted = pl.col("decision") == "accept"
     kept = (accepted | (pl.col("reason") == "reviewed")).fill_null(value=False)
-    held = [name for name in ("risk", "similarity") if name in segments.columns]
-    return segments.select(*held, accepted=accepted, kept=kept)
+    return segments.select(pl.col("^risk$"), accepted=accepted, kept=kept)
 
 
 def reached(rounds: Sequence[Round]) -> pl.DataFrame:
@@ -275,7 +280,7 @@ def _cut(score: Array, size: Array, number: int = _STRATA) -> Ints:
     ordered = score[order]
     is_last = np.ones(len(score), dtype=np.bool_)  # of equal scores
     np.not_equal(ordered[1:], ordered[:-1], out=is_last[:-1])
-    del ordered
+    del ordered, score
     ends = size[order]
     ends = np.cumsum(ends, out=ends)[is_last]
     total = float(ends[-1]) if len(ends) and ends[-1] else 1.0
@@ -287,7 +292,7 @@ def _cut(score: Array, size: Array, number: int = _STRATA) -> Ints:
     middle /= total
     strata = np.minimum(middle, number - 1).astype(np.int8)
     del middle
-    found = np.zeros(len(score), dtype=np.int16)
+    found = np.zeros(len(order), dtype=np.int16)
     found[order] = strata[np.cumsum(is_last, dtype=np.int32) - is_last]
     return found
 
