@@ -16,8 +16,8 @@ from nbaudio import materialize, status
 from nbaudio.core.errors import DiskFullError, NbaudioError
 from nbaudio.corpus import plan
 
-# Bytes more each time, by the stage that found the disk full. Publication writes about 300,000, more than a step of packing.
-STEP, STEPS = 400_000, {"pack": 150_000, "publish": 50_000}
+# Bytes more each time, by the stage that found the disk full; publication needs more than a step of packing.
+STEP, STEPS = 400_000, {"pack": 50_000, "publish": 50_000}
 
 
 def give(disk: Path, room: int, mode: str) -> None:
