@@ -22,9 +22,10 @@ VIOLATIONS = """async ([within, excluded]) => {
     const line = (id, {html, failureSummary}) => `${id}: ${html.slice(0, 200)} ${failureSummary}`;
     return violations.flatMap(({id, nodes}) => nodes.map(node => line(id, node)));
 }"""
-# How many rows are filled, and whether the player and the panel show a segment.
+# How many rows are filled, and whether a player and the panel show a segment.
 SHOWN = """() => document.querySelectorAll('.nba-row .nba-cell:not(:empty)').length
-    && document.querySelectorAll('.nba-title code').length > 1"""
+    && document.querySelectorAll('.nba-title code').length > 1
+    && document.querySelector('.nba-review-panel .nba-title code')"""
 ALARMS = "() => [...document.querySelectorAll('.nba-alarm:not([hidden])')].map(alarm => alarm.textContent)"
 
 
