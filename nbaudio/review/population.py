@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -149,8 +149,12 @@ class Population:
         if "similarity" in columns:
             pool = pool.hstack(self.numbers.select("similarity"))
         if others := [name for name in columns if name != "similarity"]:
+
+            def narrow(rows: pl.DataFrame) -> pl.DataFrame:  # names as codes
+                return rows.select(name for name in others if name in rows.columns).cast({pl.String: pl.Categorical()})
+
             functions = {"suspicious": anomaly_facts, "risk": risk_columns}
-            pool = pool.hstack(self.map_batches(others, functions.get(strategy, partial(_narrow, columns=others))))
+            pool = pool.hstack(self.map_batches(others, functions.get(strategy, narrow)))
         can_be_drawn = self.reviewable
         found = strata_of(pool if can_be_drawn.all() else pool.filter(can_be_drawn), strategy=strategy, threshold=threshold)
         number = np.full(len(self), -1, dtype=np.int32)
@@ -184,8 +188,3 @@ class Population:
             kept = batch[own].select("segment_id", content=frame_contents(batch[own]))
             yield kept.hstack(strata.table(start + own)).select("segment_id", "stratum", "weight", "rate", "content")
             start += len(batch)
-
-
-def _narrow(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Return those of some columns that are there, names as codes."""
-    return rows.select(name for name in columns if name in rows.columns).cast({pl.String: pl.Categorical()})

@@ -188,10 +188,7 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     inside = pool.select("kept" if is_selected else _SCORE.fill_null(2.0) >= threshold).to_series().to_numpy()
     codes = inside.astype(np.int16)
     for zone, most in ((inside, _RISK_STRATA), (~inside, _FEW)):
-        size = np.sqrt(risk[zone])
-        size += _LEAST**0.5
-        codes[zone] += 2 * _cut(risk[zone], size, most)
-        del size
+        codes[zone] += 2 * _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), most)
     number, names, used = _numbered(codes, lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}")
     sizes = np.bincount(number, minlength=len(names))
     judged, faulty = _verdicts(pool, number, len(names))
@@ -287,11 +284,9 @@ def _cut(score: Array, size: Array, number: int = _STRATA) -> Ints:
     middle = ends.copy()
     middle[1:] += ends[:-1]
     del ends
-    middle /= 2
-    middle *= number
+    middle *= number / 2
     middle /= total
     strata = np.minimum(middle, number - 1).astype(np.int8)
-    del middle
     found = np.zeros(len(order), dtype=np.int16)
     found[order] = strata[np.cumsum(is_last, dtype=np.int32) - is_last]
     return found

@@ -1,8 +1,11 @@
 """Registry of the containers that a corpus can be written in: one writer each, all with the same signature."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+import polars as pl
 
 from nbaudio.audio import encoder
 from nbaudio.audio.quantization import QUANTIZATIONS
@@ -10,10 +13,20 @@ from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.corpus.containers import arrow, files, lhotse_shar, mds, parquet, tfrecord, webdataset, zip
 from nbaudio.corpus.containers.base import ClipLocation, Shard
 
-# Writes clips to `path`, a file or a new folder, and returns where each clip's audio is; copies bytes, never decodes. `metadata`
-# has one row per clip, ``segment_id`` among the columns; `audio` has the encoded clips in the order of the rows, read one by one;
-# `extension` is that of the audio format, such as ``flac``; `rate` in Hz is None if clips differ.
-WriteShard = Callable[..., list[ClipLocation]]
+
+class WriteShard(Protocol):
+    """Write one shard: copy bytes, never decode."""
+
+    def __call__(
+        self, path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
+    ) -> list[ClipLocation]:
+        """Write clips to `path`, a file or a new folder, and return where each clip's audio is.
+
+        `metadata` has one row per clip, ``segment_id`` among the columns; `audio` has the encoded clips in the order of the rows,
+        read one by one; `extension` is that of the audio format, such as ``flac``; `rate` in Hz is None if clips differ.
+        """
+
+
 # Yields the path in the corpus of each file beside the shards, and its bytes in parts; a split may have no shards.
 SideFiles = Callable[[Sequence[Shard]], Iterator[tuple[str, Iterable[bytes]]]]
 
