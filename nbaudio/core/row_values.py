@@ -31,7 +31,7 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
 
 
 def with_rows(workspace: tables.WorkspacePath, new: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the segments table, batch by batch, with the values that `new` has of the rows with its numbers `ROW`."""
+    """Yield the segments table, batch by batch; rows whose numbers are in the column `ROW` of `new` get its values."""
     for start, batch in with_starts(tables.read_batches(workspace)):
         rows = tables.conform(batch, tables.SEGMENTS, str(tables.table_path(workspace))).with_row_index(ROW, offset=start)
         absent = (pl.lit(None, dtype).alias(name) for name, dtype in new.schema.items() if name not in rows.columns)

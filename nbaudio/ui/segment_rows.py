@@ -1,4 +1,4 @@
-"""Segments of a workspace, a corpus or a frame as rows that stay where they are: columns are read when they are named."""
+"""Rows of segments in a workspace, a corpus or a frame; columns are read on demand."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class SegmentRows:
         return cls(frame.schema, lambda names: (frame[start : start + ROWS].select(names) for start in starts))
 
     def read(self, *columns: str, codes: bool = False) -> pl.DataFrame:
-        """Return some columns of all rows, each once; texts as categories on `codes`."""
+        """Return some columns of all rows, each once; with `codes`, texts as categories."""
         parts = self.parts(list(dict.fromkeys(columns)))
         coded = (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts) if codes else parts
         return pl.concat(coded, rechunk=True)
@@ -67,7 +67,7 @@ class SegmentRows:
 
 
 def workspace_rows(workspace: Workspace, columns: Callable[[Columns], Columns] | None = None) -> SegmentRows:
-    """Return the segments of a workspace with their durations; of the columns that it has all, or what `columns` chooses."""
+    """Return the segments of a workspace with their durations; all columns, or those that `columns` chooses from the names."""
     path, held = tables.table_path(workspace), tables.table_schema(workspace)
     whole = {**tables.SEGMENTS, **held, **tables.SEGMENTS}
     schema = pl.Schema({name: whole[name] for name in (columns(list(held)) if columns else whole) if name in whole})
@@ -76,7 +76,7 @@ def workspace_rows(workspace: Workspace, columns: Callable[[Columns], Columns] |
 
 
 def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> SegmentRows:
-    """Return the segments of a corpus and those that it rejected, with their durations; of their columns, `columns` chooses."""
+    """Return the segments of a corpus and those that it rejected, with their durations and the columns that `columns` chooses."""
     sources = read_corpus_info(folder).get("sources", [])
     try:
         recordings = tables.conform(pl.DataFrame(sources), tables.RECORDINGS, f"{folder}/{CORPUS_JSON}: sources")

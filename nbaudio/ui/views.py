@@ -328,7 +328,7 @@ def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
 
 
 def rows(source: Source, *, further: bool = False) -> SegmentRows:
-    """Return the `segments`, of which columns are read when they are named."""
+    """Return the `segments`; their columns are read on demand."""
     if isinstance(source, SegmentRows):
         return source
     if not isinstance(source, str | Path | Workspace):
