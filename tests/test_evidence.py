@@ -142,6 +142,17 @@ def test_looking_after_every_verdict_proves_what_is_false_in_few_corpora(name):
     assert false / corpora <= 0.17
 
 
+@pytest.mark.parametrize("at_once", [1, 7, 100])
+def test_bounds_do_not_depend_on_how_many_items_are_summed_at_once(monkeypatch, at_once):
+    rng = np.random.default_rng(3)
+    strata, value = rng.integers(-1, 3, 100), rng.exponential(5, 100)
+    weights = [0.2, 0.5, 0.3]
+    draws = draws_of([frame_of(strata, weights)], [0] * 40, random_draws(rng, strata, weights, 40), {1, 5, 8, 60})
+    wanted = most(draws, value, 0.05), fewest(draws, value, 0.05)
+    monkeypatch.setattr("nbaudio.proof.betting._ITEMS", at_once)
+    assert (most(draws, value, 0.05), fewest(draws, value, 0.05)) == wanted
+
+
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), count=st.integers(1, 60))
 def test_bounds_enclose_what_was_seen_and_never_widen_with_right_verdicts(data, count):

@@ -76,12 +76,10 @@ class StoredFrame:
             letters = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(_PREFIX, np.uint8))
             prefix = np.lib.stride_tricks.sliding_window_view(letters, _PREFIX)[starts[:-1]]
             prefix[np.arange(_PREFIX) >= np.diff(starts)[:, None]] = 0
-            keys[:, own] = prefix.view(">u8").T
-        if descending:
-            np.invert(keys, out=keys)
+            keys[:, own] = (~prefix if descending else prefix).view(">u8").T
         if len(numbers) < len(self):
             keys, missing = keys[:, numbers], missing[numbers]
-        return np.lexsort((*keys[::-1], *([missing] if missing.any() else [])))
+        return np.lexsort((*keys[::-1], *([missing] if missing.any() else [])))  # a key less takes less memory
 
     def sample(self, name: str, numbers: NDArray[np.uint32], most: int) -> pl.Series:
         """Return some values of a column in rows, from whole row groups, at most about `most`."""

@@ -149,12 +149,9 @@ class Population:
         if "similarity" in columns:
             pool = pool.hstack(self.numbers.select("similarity"))
         if others := [name for name in columns if name != "similarity"]:
-
-            def narrow(rows: pl.DataFrame) -> pl.DataFrame:  # names as codes
-                return rows.select(name for name in others if name in rows.columns).cast({pl.String: pl.Categorical()})
-
             functions = {"suspicious": anomaly_facts, "risk": risk_columns}
-            pool = pool.hstack(self.map_batches(others, functions.get(strategy, narrow)))
+            function = functions.get(strategy, lambda rows: rows.select(others).cast({pl.String: pl.Categorical()}))
+            pool = pool.hstack(self.map_batches(others, function))
         can_be_drawn = self.reviewable
         found = strata_of(pool if can_be_drawn.all() else pool.filter(can_be_drawn), strategy=strategy, threshold=threshold)
         number = np.full(len(self), -1, dtype=np.int32)

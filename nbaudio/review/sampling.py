@@ -256,7 +256,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 
 
 def risk_columns(segments: pl.DataFrame) -> pl.DataFrame:
-    """Return what the strategy `risk` takes: it, and what the last `select` keeps, or leaves out only as it was reviewed."""
+    """Return `risk` if there is one, what the last `select` `accepted`, and `kept`: that, or left out only as it was reviewed."""
     accepted = pl.col("decision") == "accept"
     kept = (accepted | (pl.col("reason") == "reviewed")).fill_null(value=False)
     return segments.select(pl.col("^risk$"), accepted=accepted, kept=kept)
@@ -278,8 +278,7 @@ def _cut(score: Array, size: Array, number: int = _STRATA) -> Ints:
     is_last = np.ones(len(score), dtype=np.bool_)  # of equal scores
     np.not_equal(ordered[1:], ordered[:-1], out=is_last[:-1])
     del ordered, score
-    ends = size[order]
-    ends = np.cumsum(ends, out=ends)[is_last]
+    ends = np.cumsum(size[order])[is_last]
     total = float(ends[-1]) if len(ends) and ends[-1] else 1.0
     middle = ends.copy()
     middle[1:] += ends[:-1]

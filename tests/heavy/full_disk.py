@@ -17,7 +17,7 @@ from nbaudio.core.errors import DiskFullError, NbaudioError
 from nbaudio.corpus import plan
 
 # Bytes more each time, by the stage that found the disk full; publication needs more than a step of packing.
-STEP, STEPS = 400_000, {"pack": 50_000, "publish": 50_000}
+STEP, LATE_STEP = 400_000, 50_000
 
 
 def give(disk: Path, room: int, mode: str) -> None:
@@ -49,7 +49,7 @@ def main(workspace: str, disk: str, mode: str) -> None:
             told = {}
         last = told.get("stage") or "begins"
         full[last] += 1
-        room += STEPS["publish"] if mode == "limited" else STEPS.get(last, STEP)
+        room += LATE_STEP if mode == "limited" or last in ("pack", "publish") else STEP
     print(json.dumps(full))
 
 
