@@ -6,6 +6,7 @@ Prints as JSON how often it was full in each stage, and in how many steps the co
 
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from nbaudio import materialize, status
 from nbaudio.core.errors import DiskFullError, NbaudioError
 from nbaudio.corpus import plan
 
-# Bytes more each time, by the stage that found the disk full; publication needs more than a step of packing.
-STEP, LATE_STEP = 400_000, 50_000
+# Bytes more each time, by the stage that found the disk full.
+STEPS = {"pack": 100_000, "publish": 32_768}
 
 
 def give(disk: Path, room: int, mode: str) -> None:
@@ -31,7 +32,18 @@ def main(workspace: str, disk: str, mode: str) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     plan._TASK_SECONDS = 8.0
     corpus, packs = Path(disk) / "corpus", Path(disk) / "packs"
-    room, full, last = 8_000, Counter(), ""
+    room, full = 8_000, Counter()
+    publish = sys.modules["nbaudio.corpus.materialize"].publish
+
+    def publish_on_a_full_disk(*args, **kwargs):
+        """Publish with no room on the disk, and with one step more after each publication that failed."""
+        nonlocal room
+        if mode == "mounted":
+            room = shutil.disk_usage(disk).used + STEPS["publish"] * full["publish"]
+            give(Path(disk), room, mode)
+        return publish(*args, **kwargs)
+
+    sys.modules["nbaudio.corpus.materialize"].publish = publish_on_a_full_disk
     while True:
         give(Path(disk), room, mode)
         try:
@@ -49,7 +61,7 @@ def main(workspace: str, disk: str, mode: str) -> None:
             told = {}
         last = told.get("stage") or "begins"
         full[last] += 1
-        room += LATE_STEP if mode == "limited" or last in ("pack", "publish") else STEP
+        room += 50_000 if mode == "limited" else STEPS.get(last, 400_000)
     print(json.dumps(full))
 
 

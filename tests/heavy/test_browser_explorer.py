@@ -268,6 +268,13 @@ def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace
                 break
             page.wait_for_timeout(250)
         assert selected == "['s198']"
+        # A verdict is on the row of its key, wherever the cursor goes before the kernel responds.
+        page.evaluate("window.latencyMs = 400")
+        explorer.focus()
+        page.keyboard.press("3")
+        page.keyboard.press("ArrowDown")
+        page.wait_for_selector(".nba-segment-table [role=status]:text-is('s198: cut off')")
+        page.evaluate("window.latencyMs = 0")
         # The word that the hypothesis never has, and its examples.
         words.focus()
         page.keyboard.press("/")
@@ -281,4 +288,4 @@ def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace
         page.keyboard.press("ArrowDown")
         page.wait_for_selector(".nba-player >> nth=1 >> .nba-title code:text-is('s1')")
         assert page.locator(".nba-alarm:visible").count() == 0
-    assert dict(verdicts(workspace).select("segment_id", "verdict").iter_rows()) == {"s199": "wrong words", "s198": "ok"}
+    assert dict(verdicts(workspace).select("segment_id", "verdict").iter_rows()) == {"s199": "wrong words", "s198": "cut off"}

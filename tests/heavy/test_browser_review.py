@@ -12,6 +12,14 @@ PRESSED = (
     "() => [...document.querySelectorAll('.nba-verdicts [aria-pressed=true]')].map(each => each.lastChild.textContent).join()"
 )
 
+# Keys `[key, code]` before anything else happens in the page; `#` with Shift.
+AT_ONCE = """keys => {
+    const panel = document.querySelector('.nba-review-panel');
+    panel.focus();
+    for (const [key, code] of keys)
+        panel.dispatchEvent(new KeyboardEvent('keydown', { key, code, shiftKey: key === '#', bubbles: true, cancelable: true }));
+}"""
+
 
 def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab, workspace):
     page = lab[2]
@@ -79,10 +87,14 @@ def test_what_is_typed_before_a_slow_kernel_responds_is_kept(lab, workspace):
         page.wait_for_selector(".nba-progress:has-text('2 of 3 judged')")
         page.wait_for_function(SHOWN, arg=third)
         # A further fault joins the earlier one, and the comment stays.
-        page.keyboard.press("ArrowUp")
-        page.wait_for_selector(f".nba-cursor:has-text('{second}')")
-        page.keyboard.press("Shift+Digit3")
+        page.evaluate(AT_ONCE, [["ArrowUp", ""], ["#", "Digit3"]])
         page.wait_for_selector(".nba-row:has-text('cut off, noise')")
+        # What is typed right after a move stays.
+        page.evaluate(AT_ONCE, [["ArrowDown", ""], ["e", ""]])
+        page.keyboard.type("right ")
+        page.wait_for_function(SHOWN, arg=third)
+        page.wait_for_timeout(1000)
+        assert words.input_value().startswith("right ")
     said = {row["segment_id"]: (row["verdict"], row["comment"]) for row in verdicts(workspace).iter_rows(named=True)}
     assert of_second != of_first != ""
     assert said == {first: ("wrong words", ""), second: ("cut off, noise", "a door")}

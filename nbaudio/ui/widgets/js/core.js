@@ -64,10 +64,19 @@ function clock(seconds) {
 /** Debounce `action`: run only the last call, once there was none for `wait` ms. */
 function debounce(action, wait) {
   let timer = 0;
-  return (...values) => {
+  let pending = null;
+  function flush() {
     clearTimeout(timer);
-    timer = setTimeout(() => action(...values), wait);
+    const call = pending;
+    pending = null;
+    call?.();
+  }
+  const debounced = (...values) => {
+    clearTimeout(timer);
+    pending = () => action(...values);
+    timer = setTimeout(flush, wait);
   };
+  return Object.assign(debounced, { flush });
 }
 
 /** Call `onMove(event)` while `element` is dragged, then `onUp(moved)`, unless `onDown(event)` is false; `upright`: in any direction. */

@@ -93,6 +93,7 @@ function render(widget) {
 
     /** Wait until the earlier verdict on the segment is known; return whether there is a segment and it is still shown. */
     async function known() {
+      await table.settled();
       const which = current;
       await earlier;
       return which !== null && which === current;
@@ -196,6 +197,8 @@ function render(widget) {
       ["e", "correct the words", { e: editText }],
     ]);
     const inTable = ["ArrowDown", "ArrowUp", "PageDown", "PageUp", "Home", "End", "/"];
+    // Other keys are for the segment under the cursor, also right after it was moved.
+    root.addEventListener("keydown", (event) => inTable.includes(event.key) || table.settled(), true);
     keys((event) => {
       // With Shift, or on keyboards that have digits on Shift only, a digit is known by its place on the keyboard.
       const [, row, place] = /^(Digit|Numpad)([1-9])$/.exec(event.code) ?? [];

@@ -228,12 +228,23 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     });
   }
 
-  const reportCursor = debounce(async () => {
+  let reported = Promise.resolve(); // until the last move is reported
+
+  async function report() {
     moves += 1; // a later response has no say
     request("table.cursor", { position: cursor, version });
-    const found = row(cursor) ?? (await loadedRow());
+    if (!row(cursor)) await loadedRow();
+    const found = row(cursor);
     if (found) onMove(found);
-  }, 40);
+  }
+
+  const reportCursor = debounce(() => (reported = report()), 40);
+
+  /** Report a move of the cursor now if it is not reported yet; wait until it is. */
+  function settled() {
+    reportCursor.flush();
+    return reported;
+  }
 
   /** Move the cursor to a position and scroll it into view; `silent` does not report it. */
   async function move(position, { silent = false } = {}) {
@@ -290,10 +301,11 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     for (let page = first; page <= last; page += 1) fetchPage(page, { again: true });
   }
 
-  /** Return the row under the cursor once it is loaded; null without rows. */
+  /** Return the row that is under the cursor now, once it is loaded; null without rows. */
   async function loadedRow() {
-    if (total) await fetchPage(Math.floor(cursor / PAGE_ROWS), { again: true });
-    return row(cursor) ?? null;
+    const position = cursor;
+    if (total) await fetchPage(Math.floor(position / PAGE_ROWS), { again: true });
+    return row(position) ?? null;
   }
 
   const jump = (position) => (event) => {
@@ -346,5 +358,5 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   const ready = reload();
 
   const showProgress = (share) => (count.textContent = `reading, ${Math.round(100 * share)} %`);
-  return { ready, move, moveTo, reload, refresh, showProgress, loadedRow, key, help, position: () => cursor };
+  return { ready, move, moveTo, reload, refresh, showProgress, loadedRow, settled, key, help, position: () => cursor };
 }
