@@ -1,6 +1,6 @@
 """The segments of a workspace as a population, and its reviews as draws from it, in the order in which reviewers reached them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -92,10 +92,12 @@ class ProofState(ReviewState):
     def _frames(self) -> dict[str, FrameTable]:
         """What each round could draw, if stored."""
         there = [one for one in self.rounds if table_path(self.workspace, frame_table(one.name)).exists()]
-        contents = self.population.contents().to_numpy() if there else np.zeros(0, dtype=np.uint64)
-        return {one.name: self._stored_frame(one, contents) for one in there}
+        if not there:
+            return {}
+        contents, places_of = self.population.contents().to_numpy(), self.population.index()
+        return {one.name: self._stored_frame(one, contents, places_of) for one in there}
 
-    def _stored_frame(self, one: Round, contents: NDArray[np.uint64]) -> FrameTable:
+    def _stored_frame(self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]) -> FrameTable:
         size, table = len(self.population), frame_table(one.name)
         known = tables.scan(self.workspace, table=table)
         if "rate" not in known.collect_schema():
@@ -105,7 +107,7 @@ class ProofState(ReviewState):
         found = FrameTable(np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.bool_))
         found.weights, found.rates = strata["weight"].to_list(), strata["rate"].to_list()
         for batch in tables.read_batches(self.workspace, table, ("segment_id", "stratum", "content")):
-            places = self.population.places(batch["segment_id"])
+            places = places_of(batch["segment_id"])
             number = batch.join(numbers, on="stratum", how="left", maintain_order="left")["number"].to_numpy()
             inside, gone = places >= 0, places < 0
             found.number[places[inside]] = number[inside]

@@ -36,7 +36,7 @@ class Population:
     state: ReviewState
 
     def __len__(self) -> int:
-        return len(self._sorted[1])
+        return self._size
 
     @cached_property
     def _recordings(self) -> pl.DataFrame:
@@ -46,27 +46,41 @@ class Population:
     @cached_property
     def _is_first(self) -> Bools:
         """Which rows of the table are the first of their ids."""
-        return first_occurrences(self._hashes())
-
-    def _hashes(self) -> pl.Series:
-        return tables.scan(self.state.workspace, ["segment_id"]).select(pl.all().hash()).collect(**STREAMED).to_series()
+        return first_occurrences(self._hashes.collect(**STREAMED).to_series())
 
     @cached_property
-    def _sorted(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-        """The hashes of the ids in ascending order, and the place of each."""
-        keys = self._hashes().to_numpy()
+    def _size(self) -> int:
+        return int(self._is_first.sum())
+
+    @property
+    def _hashes(self) -> pl.LazyFrame:
+        return tables.scan(self.state.workspace, ["segment_id"]).select(key=pl.col("segment_id").hash())
+
+    def index(self) -> Callable[[pl.Series], Ints]:
+        """Return `places` as a function for many ids, which holds 12 bytes for each segment."""
+        keys = self._hashes.collect(**STREAMED).to_series().to_numpy()
         keys = keys if self._is_first.all() else keys[self._is_first]
         order = np.argsort(keys).astype(np.uint32)
-        return keys[order], order
+        keys = keys[order]
+
+        def places(segment_ids: pl.Series) -> Ints:
+            wanted = segment_ids.cast(pl.String).hash().to_numpy()
+            at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            return np.where(keys[at] == wanted, order[at].astype(np.int64), -1) if len(keys) else np.full(len(wanted), -1)
+
+        return places
 
     def places(self, segment_ids: pl.Series) -> Ints:
-        """Return the place of each id among the segments; -1 where there is none."""
-        keys, order = self._sorted
-        wanted = segment_ids.cast(pl.String).hash().to_numpy()
-        if not len(keys):
-            return np.full(len(wanted), -1)
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[at] == wanted, order[at].astype(np.int64), -1)
+        """Return the place of each id among the segments; -1 where there is none. It reads all ids of the table."""
+        wanted = segment_ids.cast(pl.String).hash()
+        if wanted.is_empty():
+            return np.zeros(0, dtype=np.int64)
+        held = self._hashes.with_row_index("row").filter(pl.col("key").is_in(wanted.implode())).collect(**STREAMED)
+        rows = held["row"].to_numpy()
+        own = self._is_first[rows]
+        place = np.searchsorted(np.flatnonzero(self._is_first), rows[own]) if len(self) < len(self._is_first) else rows
+        found = dict(zip(held["key"].filter(pl.Series(own)), place.tolist(), strict=True))
+        return np.array([found.get(key, -1) for key in wanted], dtype=np.int64)
 
     def mask(self, segment_ids: pl.Series) -> Bools:
         """Return which segments have one of these ids."""

@@ -166,7 +166,8 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     zone = pool.select(above.when(score >= threshold - _MARGIN).then(2).otherwise(0).cast(pl.Int8)).to_series().to_numpy()
     guess = (10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)  # computed twice, as it takes memory
     size = _spread(pool.select(guess).to_series().to_numpy(), zone == 0)
-    codes = len(_ZONES) * _cut(pool.select(score.fill_null(2.0)).to_series().to_numpy(), size) + zone
+    scores = pool.select(score.fill_null(2.0)).to_series().to_numpy()
+    codes = len(_ZONES) * _cut(scores, lambda _: size[np.argsort(scores, kind="stable")]) + zone
     number, names, used = _numbered(codes, lambda code: f"{code // len(_ZONES):02d} {_ZONES[code % len(_ZONES)]}")
     counts = np.bincount(number, minlength=len(names))
     judged, wrong = _verdicts(pool, number, len(names))
@@ -188,7 +189,7 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     inside = pool.select("kept" if is_selected else _SCORE.fill_null(2.0) >= threshold).to_series().to_numpy()
     codes = inside.astype(np.int16)
     for zone, most in ((inside, _RISK_STRATA), (~inside, _FEW)):
-        codes[zone] += 2 * _cut(risk[zone], _LEAST**0.5 + np.sqrt(risk[zone]), most)
+        codes[zone] += 2 * _cut(risk[zone], lambda ordered: _LEAST**0.5 + np.sqrt(ordered), most)
     number, names, used = _numbered(codes, lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}")
     sizes = np.bincount(number, minlength=len(names))
     judged, faulty = _verdicts(pool, number, len(names))
@@ -271,24 +272,24 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
     )
 
 
-def _cut(score: Array, size: Array, number: int = _STRATA) -> Ints:
-    """Cut strata along the score that by the guess get equally many reviews (Dalenius, Hodges, 1959), equal scores together."""
-    order = np.argsort(score, kind="stable").astype(np.uint32)
-    ordered = score[order]
+def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA) -> Ints:
+    """Cut strata along the score that by the guess get equally many reviews (Dalenius, Hodges, 1959), equal scores together.
+
+    `size_of` returns the guess for the scores in ascending order.
+    """
+    ordered = np.sort(score)
     is_last = np.ones(len(score), dtype=np.bool_)  # of equal scores
     np.not_equal(ordered[1:], ordered[:-1], out=is_last[:-1])
-    del ordered, score
-    ends = np.cumsum(size[order])[is_last]
-    total = float(ends[-1]) if len(ends) and ends[-1] else 1.0
-    middle = ends.copy()
-    middle[1:] += ends[:-1]
-    del ends
+    middle = size_of(ordered)
+    middle = np.cumsum(middle, out=middle)[is_last]
+    ordered = ordered[is_last]
+    total = float(middle[-1]) if len(middle) and middle[-1] else 1.0
+    middle[1:] += middle[:-1].copy()
     middle *= number / 2
     middle /= total
     strata = np.minimum(middle, number - 1).astype(np.int8)
-    found = np.zeros(len(order), dtype=np.int16)
-    found[order] = strata[np.cumsum(is_last, dtype=np.int32) - is_last]
-    return found
+    first = np.flatnonzero(np.diff(strata, prepend=-1))
+    return strata[first].astype(np.int16)[np.searchsorted(ordered[first], score, side="right") - 1]
 
 
 def _spread(share: Array, below: Bools, counts: Ints | int = 1) -> Array:
@@ -320,7 +321,8 @@ def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Stratif
     """Take ten strata by quantiles of a column, equal values together, and one of what has no value, all with equal weights."""
     value = pool[column].cast(pl.Float64).fill_nan(None)
     is_known = value.is_not_null().to_numpy()
-    codes = np.where(is_known, _cut(value.fill_null(0.0).to_numpy(), is_known.astype(float), _TENTHS), _TENTHS)
+    codes = np.full(len(value), _TENTHS, dtype=np.int16)
+    codes[is_known] = _cut(value.drop_nulls().to_numpy(), np.ones_like, _TENTHS)
     number, names, _ = _numbered(codes, lambda code: "none" if code == _TENTHS else str(code))
     return number, names, 1 / np.bincount(number), None
 

@@ -181,23 +181,30 @@ class Neighbors:
     """Segments nearest to a threshold on both sides: those that can be played, then others."""
 
     def __init__(self, frame: TableFrame, scale: Scale) -> None:
-        held = pl.DataFrame([frame[name] for name in ("start_sample", "end_sample", "num_samples")])
-        scored = held.select(frame[scale.column].alias("score"), playable=PLAYABLE.fill_null(value=False)).with_row_index(
-            "number"
-        )
-        ordered = scored.filter(pl.col("score").is_finite()).sort("score", "number")
-        parts = ordered.filter(pl.col("playable")), ordered.filter(~pl.col("playable"))
-        self._kinds = [(part["number"].to_numpy(), part["score"].to_numpy()) for part in parts]
-        self._least = scale.least
+        self._frame, self._scale = frame, scale
+        self._playable = frame.select(PLAYABLE.fill_null(value=False)).to_series().to_numpy()
 
     def around(self, value: float, n: int = 3) -> tuple[list[int], list[int]]:
         """Return the row numbers of segments just kept and just out, nearest first."""
+        scores = self._frame[self._scale.column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        is_above, is_finite = scores >= value if self._scale.least else scores > value, np.isfinite(scores)
         above, below = list[int](), list[int]()
-        for numbers, scores in self._kinds:
-            place = int(np.searchsorted(scores, value, side="left" if self._least else "right"))
-            above += numbers[place : place + n - len(above)].tolist()
-            below += numbers[max(0, place - n + len(below)) : place][::-1].tolist()
-        return (above, below) if self._least else (below, above)
+        for kind in (self._playable, ~self._playable):
+            above += _lowest(scores, kind & is_above & is_finite, n - len(above))
+            last = _lowest(-scores[::-1], (kind & ~is_above & is_finite)[::-1], n - len(below))
+            below += [len(scores) - 1 - number for number in last]
+        return (above, below) if self._scale.least else (below, above)
+
+
+def _lowest(scores: NDArray[np.float64], where: NDArray[np.bool_], n: int) -> list[int]:
+    """Return the numbers of the lowest scores, equal ones in order."""
+    found = np.zeros(0, dtype=np.int64)
+    for start in range(0, len(scores), 1 << 16):
+        own = slice(start, start + (1 << 16))
+        most = scores[found[-1]] if len(found) == n > 0 else np.inf
+        found = np.concatenate([found, start + np.flatnonzero(where[own] & (scores[own] < most))])
+        found = found[np.argsort(scores[found], kind="stable")[:n]]
+    return found.tolist()
 
 
 class ThresholdTuner(BaseWidget):
