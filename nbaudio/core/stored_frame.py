@@ -47,7 +47,8 @@ class StoredFrame:
     def select(self, what: pl.Expr) -> pl.DataFrame:
         """Evaluate a condition, row by row, over the columns that it names."""
         names = list(dict.fromkeys(what.meta.root_names()))
-        if names and all(self._is_narrow(name) for name in names):
+        can_be_kept = 8 * len(self) * len(names) <= _MOST_KEPT_BYTES
+        if names and can_be_kept and all(self._is_narrow(name) for name in names):
             return pl.DataFrame([self[name] for name in names]).select(what)
         return pl.concat([part.select(what) for part in self._parts(names)])
 
@@ -62,9 +63,13 @@ class StoredFrame:
             self._kept[name] = column
         return self._kept[name]
 
+    def release(self) -> None:
+        """Free the memory of the columns that are kept."""
+        self._kept.clear()
+
     def text_order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> NDArray[np.int64]:
         """Return the order of rows by the first bytes of a text; equal ones keep their order, nulls are last."""
-        self._kept.clear()
+        self.release()
         keys = np.empty((2, len(self)), np.uint64)
         missing, done = np.zeros(len(self), bool), 0
         for part in self._parts([name]):

@@ -12,6 +12,7 @@ import traitlets
 from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.review.state import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
@@ -148,9 +149,10 @@ def count_thresholds(frame: TableFrame, column: str, value: float | None = None,
     table = frame["duration_s"].to_frame().select(speaker=speaker, hours=HOURS, reached=pl.Series(reached))
     by_speaker = table.group_by("speaker", maintain_order=True)
     best = by_speaker.agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
-    most = best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS).select("speaker").with_row_index("row")
-    listed = table.join(most, on="speaker", maintain_order="left")
-    places: dict[str, Any] = {"rows": listed["row"].to_numpy(), "number": len(most)}
+    most = best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS)["speaker"]
+    row_of = np.full(best["speaker"].to_physical().to_numpy().max(initial=0) + 1, -1)
+    row_of[most.to_physical().to_numpy()] = np.arange(len(most))
+    rows: dict[str, Any] = {"row_of": row_of, "number": len(most)}
     return ThresholdCounts(
         scale=found,
         all_segments=len(frame),
@@ -160,21 +162,29 @@ def count_thresholds(frame: TableFrame, column: str, value: float | None = None,
         hours=_kept(found, table, "hours")[0, :-1],
         vanished=len(best) - _kept(found, best)[0, :-1].astype(np.int64),
         all_speakers=len(best),
-        speakers=tuple(most["speaker"]),
-        speaker_segments=_kept(found, listed, **places).astype(np.uint32),
-        speaker_hours=_kept(found, listed, "hours", **places).astype(np.float32),
+        speakers=tuple(most),
+        speaker_segments=_kept(found, table, **rows).astype(np.uint32),
+        speaker_hours=_kept(found, table, "hours", **rows).astype(np.float32),
     )
 
 
 def _kept(
-    found: Scale, table: pl.DataFrame, weight: str | None = None, *, rows: NDArray[Any] | int = 0, number: int = 1
+    found: Scale, table: pl.DataFrame, weight: str | None = None, *, row_of: NDArray[np.int64] | None = None, number: int = 1
 ) -> NDArray[np.float64]:
-    """Return the count or weight kept at each position for each of `number` rows, and the sum of all in the last column."""
+    """Return the count or weight kept at each position for each of `number` rows, and the sum of all in the last column.
+
+    `row_of` has the row of each speaker by its code, -1 for none.
+    """
     width = len(found.grid) + 1
-    weights = None if weight is None else table[weight].to_numpy()
-    sums = np.bincount(rows * width + table["reached"].to_numpy(), weights, number * width).reshape(number, width)
-    kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else sums[:, :-1].cumsum(axis=1)
-    return np.column_stack([kept, sums.sum(axis=1)])
+    sums = np.zeros(number * width)
+    for part in table.iter_slices(1 << 20):
+        rows = np.zeros(len(part), dtype=np.int64) if row_of is None else row_of[part["speaker"].to_physical().to_numpy()]
+        is_in = rows >= 0
+        weights = 1.0 if weight is None else part[weight].to_numpy()[is_in]
+        np.add.at(sums, rows[is_in] * width + part["reached"].to_numpy()[is_in], weights)
+    each = sums.reshape(number, width)
+    kept = each[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else each[:, :-1].cumsum(axis=1)
+    return np.column_stack([kept, each.sum(axis=1)])
 
 
 class Neighbors:
@@ -314,6 +324,8 @@ class ThresholdTuner(BaseWidget):
         from nbaudio.proof.separation import column_values
 
         state, found = ProofState.load(workspace), self._counted(column, value, least=least).scale
+        if isinstance(self._segments.rows, StoredFrame):
+            self._segments.rows.release()  # claims take as much memory
         sign = 1 if found.least else -1
         values = None if column == "similarity" else sign * column_values(state, [column])[column].to_numpy()
         claims = curve(state, [sign * each for each in found.grid], values=values)
