@@ -142,6 +142,12 @@ class JsonRows(list[dict[str, Any]]):
         return self._frame.iter_rows(named=True)
 
 
+def write_bytes(target: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file atomically (see `atomic_write`)."""
+    with atomic_write(target, sync=sync) as partial:
+        partial.write_bytes(data)
+
+
 def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
     """Write indented JSON with sorted keys atomically (see `atomic_write`); equal values give equal bytes."""
     with atomic_write(target, sync=sync) as partial, partial.open("w", encoding="utf8") as file:

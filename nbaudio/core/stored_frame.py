@@ -47,8 +47,7 @@ class StoredFrame:
     def select(self, what: pl.Expr) -> pl.DataFrame:
         """Evaluate a condition, row by row, over the columns that it names."""
         names = list(dict.fromkeys(what.meta.root_names()))
-        can_be_kept = 8 * len(self) * len(names) <= _MOST_KEPT_BYTES
-        if names and can_be_kept and all(self._is_narrow(name) for name in names):
+        if names and 8 * len(self) * len(names) <= _MOST_KEPT_BYTES and all(map(self._is_narrow, names)):
             return pl.DataFrame([self[name] for name in names]).select(what)
         return pl.concat([part.select(what) for part in self._parts(names)])
 
@@ -64,7 +63,7 @@ class StoredFrame:
         return self._kept[name]
 
     def release(self) -> None:
-        """Free the memory of the columns that are kept."""
+        """Drop the cached columns."""
         self._kept.clear()
 
     def text_order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> NDArray[np.int64]:

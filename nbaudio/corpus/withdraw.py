@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 
 from nbaudio.core import input_guards, tables
-from nbaudio.core.atomic import atomic_write, parse_lines, read_json, write_json
+from nbaudio.core.atomic import parse_lines, read_json, write_bytes, write_json
 from nbaudio.core.channels import source_channel
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
@@ -200,8 +200,7 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
         path = workspace.path / name
         if path.exists():
             lines = [{**line, **empty} if line.get("segment_id") in ids else line for line in parse_lines(path.read_bytes())]
-            with atomic_write(path) as partial:
-                partial.write_bytes(_encode_lines(lines))
+            write_bytes(path, _encode_lines(lines))
 
 
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
@@ -286,7 +285,6 @@ def _forget_recognized(workspace: Workspace, ids: Set[str], kept: Set[str]) -> N
     """Remove what recognizers heard in clips of no remaining segment, and rows about segments where they failed."""
     for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
         lines = [line for line in parse_lines(path.read_bytes()) if line.get("clip_key") in kept]
-        with atomic_write(path) as partial:
-            partial.write_bytes(_encode_lines(lines))
+        write_bytes(path, _encode_lines(lines))
         if tables.table_path(workspace, table := f"{RECOGNIZED_FOLDER}/{path.stem}.problems").exists():
             tables.write(workspace, workspace.table(table).filter(~pl.col("segment_id").is_in([*ids])), table=table)

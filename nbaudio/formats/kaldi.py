@@ -146,8 +146,7 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     for file in files:
         # Code points sort as the bytes of UTF-8 do, which is what LC_ALL=C means.
         lines = [f"{key} {value}\n" for key, value in sorted(tables[file.name].items())]
-        with atomic.atomic_write(file) as partial:
-            partial.write_text("".join(lines), encoding="utf8", newline="\n")
+        atomic.write_bytes(file, "".join(lines).encode())
     speakers = tables["utt2spk"]
     is_unsorted = [speakers[key] for key in sorted(speakers)] != sorted(speakers.values())
     remote = recordings.filter(pl.col("file").str.contains("://", literal=True))["file"]

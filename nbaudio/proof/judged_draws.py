@@ -17,7 +17,7 @@ from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints
 from nbaudio.review.population import Population
 from nbaudio.review.risk import frozen
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
-from nbaudio.review.state import ReviewState, frame_table
+from nbaudio.review.state import ReviewState, frame_contents, frame_table
 
 _LABELS = ("right", "wrong", "unsure")
 
@@ -94,7 +94,8 @@ class ProofState(ReviewState):
         there = [one for one in self.rounds if table_path(self.workspace, frame_table(one.name)).exists()]
         if not there:
             return {}
-        contents, places_of = self.population.contents().to_numpy(), self.population.index()
+        contents = self.population.map_batches((), lambda rows: frame_contents(rows).to_frame()).to_series().to_numpy()
+        places_of = self.population.index()
         return {one.name: self._stored_frame(one, contents, places_of) for one in there}
 
     def _stored_frame(self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]) -> FrameTable:
@@ -179,9 +180,10 @@ class ProofState(ReviewState):
         parts = [pl.DataFrame(schema=schema)]
         for number, one in enumerate(self.usable):
             held, rows = self._frames[one.name], one.rows
-            gone = rows["segment_id"].filter(self._strata(held, rows["segment_id"]).is_null())
-            rows = rows.with_columns(pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone}))
             rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
+            if gone := rows.filter(pl.col("stratum").is_null())["segment_id"].to_list():
+                rows = rows.with_columns(pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone}))
+                rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
             sizes = pl.Series(_frame(held, held.gone).sizes).cast(pl.Int64)
             rows = rows.with_columns(size=sizes.gather(rows["stratum"]), rank=pl.int_range(1, pl.len() + 1).over("stratum"))
             # Once a stratum is used up, the others are drawn more often: then rows count if all before them were reached.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nbaudio.core.atomic import atomic_write
+from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import AudioError, InputError, get_by_name
 from nbaudio.corpus.locations import verified_clip
 from nbaudio.reading.order import IntArray
@@ -85,9 +85,7 @@ class Clip:
         target = Path(path)
         form = encoder(get_by_name(_ENCODINGS, target.suffix.lower(), "suffix"))
         form.check_rate(self.sampling_rate)
-        data = form.encode(self._pcm(), self.sampling_rate)
-        with atomic_write(target) as partial_file:
-            partial_file.write_bytes(data)
+        write_bytes(target, form.encode(self._pcm(), self.sampling_rate))
         return target
 
     def _repr_html_(self) -> str | None:

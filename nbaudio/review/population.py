@@ -36,7 +36,7 @@ class Population:
     state: ReviewState
 
     def __len__(self) -> int:
-        return self._size
+        return int(np.count_nonzero(self._is_first))
 
     @cached_property
     def _recordings(self) -> pl.DataFrame:
@@ -48,16 +48,12 @@ class Population:
         """Which rows of the table are the first of their ids."""
         return first_occurrences(self._hashes.collect(**STREAMED).to_series())
 
-    @cached_property
-    def _size(self) -> int:
-        return int(self._is_first.sum())
-
     @property
     def _hashes(self) -> pl.LazyFrame:
         return tables.scan(self.state.workspace, ["segment_id"]).select(key=pl.col("segment_id").hash())
 
     def index(self) -> Callable[[pl.Series], Ints]:
-        """Return `places` as a function for many ids, which holds 12 bytes for each segment."""
+        """Return a function that does what `places` does and reads no table, for many ids; it takes 12 bytes for each segment."""
         keys = self._hashes.collect(**STREAMED).to_series().to_numpy()
         keys = keys if self._is_first.all() else keys[self._is_first]
         order = np.argsort(keys).astype(np.uint32)
@@ -71,16 +67,14 @@ class Population:
         return places
 
     def places(self, segment_ids: pl.Series) -> Ints:
-        """Return the place of each id among the segments; -1 where there is none. It reads all ids of the table."""
+        """Return the place of each id among the segments, -1 where there is none; each call reads all ids of the table."""
         wanted = segment_ids.cast(pl.String).hash()
         if wanted.is_empty():
             return np.zeros(0, dtype=np.int64)
         held = self._hashes.with_row_index("row").filter(pl.col("key").is_in(wanted.implode())).collect(**STREAMED)
-        rows = held["row"].to_numpy()
-        own = self._is_first[rows]
-        place = np.searchsorted(np.flatnonzero(self._is_first), rows[own]) if len(self) < len(self._is_first) else rows
-        found = dict(zip(held["key"].filter(pl.Series(own)), place.tolist(), strict=True))
-        return np.array([found.get(key, -1) for key in wanted], dtype=np.int64)
+        held = held.filter(pl.Series(self._is_first[held["row"].to_numpy()], dtype=pl.Boolean))
+        place = np.cumsum(self._is_first, dtype=np.int64)[held["row"].to_numpy()] - 1
+        return wanted.replace_strict(held["key"], place, default=-1, return_dtype=pl.Int64).to_numpy()
 
     def mask(self, segment_ids: pl.Series) -> Bools:
         """Return which segments have one of these ids."""
@@ -122,10 +116,6 @@ class Population:
         seconds, similarity = seconds_column().fill_null(0.0), pl.col("similarity").fill_nan(None)
         return self.map_batches(["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS))
 
-    def contents(self) -> pl.Series:
-        """Return `frame_contents` of each segment."""
-        return self.map_batches((), lambda rows: frame_contents(rows).to_frame()).to_series()
-
     @cached_property
     def _rules_and_audio(self) -> tuple[Bools, Bools]:
         """Which segments break no rule, and which have audio."""
@@ -158,8 +148,10 @@ class Population:
         columns = pool_columns(strategy, pl.Schema({**table_schema(self.state.workspace), **RECORDINGS}))
         known, wrong = reached(rounds), pl.Series("wrong", [None], dtype=pl.Boolean).new_from_index(0, len(self))
         places = self.places(known["segment_id"])
-        wrong = wrong.scatter(places[places >= 0], known["wrong"].filter(pl.Series(places >= 0)))
-        pool = pl.DataFrame({"wrong": wrong, "reached": self.mask(known["segment_id"])})
+        there = places >= 0
+        wrong = wrong.scatter(places[there], known["wrong"].filter(pl.Series(there)))
+        is_reached = pl.repeat(value=False, n=len(self), eager=True).scatter(places[there], values=True)
+        pool = pl.DataFrame({"wrong": wrong, "reached": is_reached})
         if "similarity" in columns:
             pool = pool.hstack(self.numbers.select("similarity"))
         if others := [name for name in columns if name != "similarity"]:
@@ -174,11 +166,9 @@ class Population:
 
     def draw(self, strata: Strata, *, n: int, salt: str) -> pl.DataFrame:
         """Return `draw_from` of strata with the `segment_id` of each row."""
-        drawn = draw_from(strata, self._salted, n=n, salt=salt)
+        hashes = row_hashes(tables.scan(self.state.workspace, ["segment_id"]))
+        drawn = draw_from(strata, lambda places, salt: hashes(self._rows(places), salt), n=n, salt=salt)
         return drawn.select(self.ids(drawn["place"]), "probability", "stratum")
-
-    def _salted(self, places: pl.Series, salt: str) -> pl.Series:
-        return row_hashes(tables.scan(self.state.workspace, ["segment_id"]))(self._rows(places), salt)
 
     def _rows(self, places: pl.Series) -> pl.Series:
         """Return the row numbers of some segments in the table."""

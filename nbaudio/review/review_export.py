@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core import tables as core_tables
-from nbaudio.core.atomic import atomic_write, read_json, write_json
+from nbaudio.core.atomic import read_json, write_bytes, write_json
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.hashing import clip_file_names
@@ -153,8 +153,7 @@ def export(
     held = read_json(exports) if exports.exists() else {}
     write_json(exports, held | {record.name: sorted({*held.get(record.name, []), *map(str, files)})})
     for path in files.keys() - set(kept):
-        with atomic_write(path) as partial:
-            partial.write_bytes(files[path])
+        write_bytes(path, files[path])
     warnings = [*(f"{path}: exists and has been filled in or saved since: not overwritten" for path in kept), *warnings]
     facts, further = _facts(population, record, rows, files=list(files))
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]

@@ -273,10 +273,7 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
 
 
 def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA) -> Ints:
-    """Cut strata along the score that by the guess get equally many reviews (Dalenius, Hodges, 1959), equal scores together.
-
-    `size_of` returns the guess for the scores in ascending order.
-    """
+    """Divide scores into strata of equal total size (Dalenius, Hodges, 1959); `size_of` has the sizes of the ascending scores."""
     ordered = np.sort(score)
     is_last = np.ones(len(score), dtype=np.bool_)  # of equal scores
     np.not_equal(ordered[1:], ordered[:-1], out=is_last[:-1])

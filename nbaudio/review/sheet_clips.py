@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
-from nbaudio.core.atomic import atomic_write
+from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import AudioError, ExistsError
 from nbaudio.core.progress import progress
 from nbaudio.storage.location import Location
@@ -51,7 +51,6 @@ def _read(recording: Recording, row: Mapping[str, Any]) -> NDArray[np.int16]:
 def keep_clip(path: Path, data: bytes) -> None:
     """Write a clip unless it is there; raise ExistsError if another one is."""
     if not path.exists():
-        with atomic_write(path) as partial:
-            partial.write_bytes(data)
+        write_bytes(path, data)
     elif path.read_bytes() != data:
         raise ExistsError(f"{path}: holds another clip; export to another folder, or move this one away")

@@ -121,7 +121,8 @@ class ReviewRecord:
         changed = [name for name, value in parameters.items() if getattr(self, name) != value]
         if changed:
             names = dict.fromkeys(("strategy", "n", "seed", *changed))
-            had = ", ".join(f"{name} {_listed(getattr(self, name))}" for name in names)
+            held = ((name, getattr(self, name)) for name in names)
+            had = ", ".join(f"{name} {', '.join(map(str, it)) or 'none' if isinstance(it, list) else it}" for name, it in held)
             raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name")
 
     def row_hashes(self) -> list[str]:
@@ -331,10 +332,6 @@ def frame_contents(segments: pl.DataFrame) -> pl.Series:
     told = pl.concat_str(*_TIMING[1:], sentences(pl.col("text")), separator="\t", ignore_nulls=True)
     parts = (part.select(told).to_series() for part in segments.iter_slices(ROWS_A_GROUP))
     return pl.concat([pl.Series("hash", dtype=pl.UInt64), *(hash_column(part, "content") for part in parts)])
-
-
-def _listed(value: object) -> str:
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
 def content_hashes(segments: pl.DataFrame) -> list[str]:

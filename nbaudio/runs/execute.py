@@ -80,7 +80,7 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
         if working.exists():
             _keep(working, final)
             text, _ = HTMLExporter(raw_template=_OFFLINE).from_filename(str(final))  # type: ignore[no-untyped-call]
-            _write(out / "html" / f"{source.stem}.html", text)
+            atomic.write_bytes(out / "html" / f"{source.stem}.html", text.encode())
 
 
 def _verbatim(path: Path) -> str:
@@ -115,11 +115,6 @@ def _keep(working: Path, final: Path) -> None:
     working.unlink()
 
 
-def _write(page: Path, text: str) -> None:
-    with atomic.atomic_write(page) as partial:
-        partial.write_bytes(text.encode())
-
-
 def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
     """Link the pages in OUT/html in the order of all notebooks, run or not, and write OUT/html/index.html; return its path."""
     folder = out / "html"
@@ -129,14 +124,15 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
         before = _link(there[number - 1], "← {}") if number else "<span></span>"
         after = _link(there[number + 1], "{} →") if number + 1 < len(there) else "<span></span>"
         links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<')
-        _write(page, links.join(_LINKS.split(page.read_bytes().decode())))
+        atomic.write_bytes(page, links.join(_LINKS.split(page.read_bytes().decode())).encode())
     pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{page[2]}</p></li>" for page in there)
     corpus = Path(latest_version(out / "corpus")).name
     named = {name.format(corpus=corpus): what for name, what in _OTHERS.items()}
     others = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in named.items() if (out / name).exists()]
     section = f"<h2>Other files</h2>\n<ul>{''.join(others)}</ul>\n" if others else ""
     style = bundled_files.front_end("run_index", kind="css")
-    _write(folder / "index.html", _INDEX.format(style=style, title=escape(out.name), pages=pages, others=section))
+    index = _INDEX.format(style=style, title=escape(out.name), pages=pages, others=section)
+    atomic.write_bytes(folder / "index.html", index.encode())
     return folder / "index.html"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from nbaudio.core.atomic import atomic_write
+from nbaudio.core.atomic import atomic_write, write_bytes
 from nbaudio.core.bundled_files import FOLDERS, PACKAGE
 from nbaudio.core.report import Report
 from nbaudio.core.version import __version__
@@ -46,8 +46,7 @@ def wheel(*, out: str | Path = "dist") -> Report:
         lines.writerow((record, "", ""))
         archive.writestr(_entry(record), listed.getvalue())
     requirements = path.with_name(REQUIREMENTS)
-    with atomic_write(requirements) as partial:
-        partial.write_text("".join(f"{line}\n" for line in _requirements()))
+    write_bytes(requirements, "".join(f"{line}\n" for line in _requirements()).encode())
     install = f"pip install -r {REQUIREMENTS} && pip install --no-deps {path.name}"
     facts = {"wheel": str(path), "bytes": path.stat().st_size, "requirements": str(requirements), "for_workers": install}
     return Report("wheel", facts)

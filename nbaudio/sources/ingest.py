@@ -211,8 +211,7 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
         # A name that is not valid for a file, or is that of a folder: the recording is reported as missing.
         with suppress(OSError):
             if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
-                with atomic.atomic_write(path, sync=False) as partial_file:
-                    partial_file.write_bytes(data)
+                atomic.write_bytes(path, data, sync=False)
 
 
 def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None) -> Resolved:

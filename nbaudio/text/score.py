@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from nbaudio.core import allocator, tables
-from nbaudio.core.atomic import atomic_write
+from nbaudio.core.atomic import write_bytes
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
@@ -87,8 +87,7 @@ def score(
     pairs = [_pair(workspace, schema.names(), text, name, scored)._replace(steps=normalize) for name in names]
     rules = Formatting(language or workspace.settings.get("language"), formatting or _own_table(workspace))
     if formatting:
-        with atomic_write(workspace.path / _TABLE) as partial:
-            partial.write_bytes(Path(formatting).read_bytes())
+        write_bytes(workspace.path / _TABLE, Path(formatting).read_bytes())
     scored |= {pair.suffix: pair for pair in pairs}
     stored = {suffix: {"pair": pair[:2], "normalize": list(pair.steps)} for suffix, pair in scored.items()}
     settings = workspace.settings | {"scored": stored, "language": rules.language}

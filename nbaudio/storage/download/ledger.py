@@ -107,8 +107,7 @@ class Ledger:
             self._parts[row.name] = row.url_sha256
 
     def _write(self) -> None:
-        with atomic.atomic_write(self.path) as partial:
-            partial.write_text("".join(f"{json.dumps(asdict(row))}\n" for row in self._rows.values()), encoding="utf8")
+        atomic.write_bytes(self.path, "".join(f"{json.dumps(asdict(row))}\n" for row in self._rows.values()).encode())
 
 
 @contextmanager

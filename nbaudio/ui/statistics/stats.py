@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
-from nbaudio.core.atomic import atomic_write
+from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits, split_role
@@ -50,8 +50,7 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
 
         title, sections = page_sections(path, segments, facts, audio=audio and suffix == ".html", base=base)
         page = render_page(title, sections).encode() if suffix == ".html" else write_workbook(title, sections)
-        with atomic_write(Path(out)) as partial:
-            partial.write_bytes(page)
+        write_bytes(Path(out), page)
     return Report("stats", {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})})
 
 

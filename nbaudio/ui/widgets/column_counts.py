@@ -62,7 +62,8 @@ class ValueCounts:
 
     def condition(self, *picked: object) -> str:
         """Return the condition for some values; empty for none."""
-        literals = [_literal(value) for value in picked if value is not None]
+        known = (value for value in picked if value is not None)
+        literals = [str(each).lower() if isinstance(each, bool) else "'" + str(each).replace("'", "''") + "'" for each in known]
         column = quoted(self.column)
         parts = [f"{column} in ({', '.join(literals)})"] if literals else []
         parts += [f"{column} is null"] if None in picked else []
@@ -122,10 +123,6 @@ def quoted(column: str) -> str:
 def value_name(value: object) -> str:
     """Return a value as the page shows it."""
     return "none" if value is None else show(value)[:_LONGEST_NAME]
-
-
-def _literal(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else "'" + str(value).replace("'", "''") + "'"
 
 
 def number_text(value: float) -> str:

@@ -11,6 +11,7 @@ import polars as pl
 import traitlets
 from numpy.typing import NDArray
 
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.review.state import verdict_log
@@ -146,45 +147,38 @@ def count_thresholds(frame: TableFrame, column: str, value: float | None = None,
     reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left").astype(np.int16)
     reached[np.isnan(scores)] = len(found.grid) if (column == "similarity") == found.least else 0
     speaker = frame.select(pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN).cast(pl.Categorical)).to_series()
-    table = frame["duration_s"].to_frame().select(speaker=speaker, hours=HOURS, reached=pl.Series(reached))
+    rows = frame["duration_s"].to_frame().select(speaker=speaker, hours=HOURS, reached=pl.Series(reached))
+    groups = (part.group_by("speaker", "reached", maintain_order=True) for part in (rows.clear(), *rows.iter_slices(1 << 20)))
+    table = pl.concat([group.agg(pl.len().alias("segments"), pl.sum("hours")) for group in groups])
     by_speaker = table.group_by("speaker", maintain_order=True)
     best = by_speaker.agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
-    most = best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS)["speaker"]
-    row_of = np.full(best["speaker"].to_physical().to_numpy().max(initial=0) + 1, -1)
-    row_of[most.to_physical().to_numpy()] = np.arange(len(most))
-    rows: dict[str, Any] = {"row_of": row_of, "number": len(most)}
+    most = best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS).select("speaker").with_row_index("row")
+    listed = table.join(most, on="speaker", maintain_order="left")
+    places: dict[str, Any] = {"rows": listed["row"].to_numpy(), "number": len(most)}
     return ThresholdCounts(
         scale=found,
         all_segments=len(frame),
         all_hours=float(table["hours"].to_numpy().sum()),
         unscored=int(np.isnan(scores).sum()),
-        segments=_kept(found, table)[0, :-1].astype(np.int64),
+        segments=_kept(found, table, "segments")[0, :-1].astype(np.int64),
         hours=_kept(found, table, "hours")[0, :-1],
         vanished=len(best) - _kept(found, best)[0, :-1].astype(np.int64),
         all_speakers=len(best),
-        speakers=tuple(most),
-        speaker_segments=_kept(found, table, **rows).astype(np.uint32),
-        speaker_hours=_kept(found, table, "hours", **rows).astype(np.float32),
+        speakers=tuple(most["speaker"]),
+        speaker_segments=_kept(found, listed, "segments", **places).astype(np.uint32),
+        speaker_hours=_kept(found, listed, "hours", **places).astype(np.float32),
     )
 
 
 def _kept(
-    found: Scale, table: pl.DataFrame, weight: str | None = None, *, row_of: NDArray[np.int64] | None = None, number: int = 1
+    found: Scale, table: pl.DataFrame, weight: str | None = None, *, rows: NDArray[Any] | int = 0, number: int = 1
 ) -> NDArray[np.float64]:
-    """Return the count or weight kept at each position for each of `number` rows, and the sum of all in the last column.
-
-    `row_of` has the row of each speaker by its code, -1 for none.
-    """
+    """Return the count or weight kept at each position for each of `number` rows, and the sum of all in the last column."""
     width = len(found.grid) + 1
-    sums = np.zeros(number * width)
-    for part in table.iter_slices(1 << 20):
-        rows = np.zeros(len(part), dtype=np.int64) if row_of is None else row_of[part["speaker"].to_physical().to_numpy()]
-        is_in = rows >= 0
-        weights = 1.0 if weight is None else part[weight].to_numpy()[is_in]
-        np.add.at(sums, rows[is_in] * width + part["reached"].to_numpy()[is_in], weights)
-    each = sums.reshape(number, width)
-    kept = each[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else each[:, :-1].cumsum(axis=1)
-    return np.column_stack([kept, each.sum(axis=1)])
+    weights = None if weight is None else table[weight].to_numpy()
+    sums = np.bincount(rows * width + table["reached"].to_numpy(), weights, number * width).reshape(number, width)
+    kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else sums[:, :-1].cumsum(axis=1)
+    return np.column_stack([kept, sums.sum(axis=1)])
 
 
 class Neighbors:
@@ -192,29 +186,21 @@ class Neighbors:
 
     def __init__(self, frame: TableFrame, scale: Scale) -> None:
         self._frame, self._scale = frame, scale
-        self._playable = frame.select(PLAYABLE.fill_null(value=False)).to_series().to_numpy()
+        self._silent = frame.select((~PLAYABLE.fill_null(value=False)).alias("silent")).to_series()
 
     def around(self, value: float, n: int = 3) -> tuple[list[int], list[int]]:
         """Return the row numbers of segments just kept and just out, nearest first."""
-        scores = self._frame[self._scale.column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        is_above, is_finite = scores >= value if self._scale.least else scores > value, np.isfinite(scores)
-        above, below = list[int](), list[int]()
-        for kind in (self._playable, ~self._playable):
-            above += _lowest(scores, kind & is_above & is_finite, n - len(above))
-            last = _lowest(-scores[::-1], (kind & ~is_above & is_finite)[::-1], n - len(below))
-            below += [len(scores) - 1 - number for number in last]
+        held = pl.DataFrame([self._silent, self._frame[self._scale.column].cast(pl.Float64).alias("score")])
+        score, number = pl.col("score"), pl.int_range(pl.len()).alias("number")
+        is_above = score >= value if self._scale.least else score > value
+
+        def nearest(sign: int, side: pl.Expr) -> list[int]:
+            order = ("silent", sign * score, sign * pl.col("number"))
+            rows = held.lazy().with_columns(number).filter(score.is_finite() & side)
+            return rows.bottom_k(n, by=order).sort(*order).collect(**STREAMED)["number"].to_list()
+
+        above, below = nearest(1, is_above), nearest(-1, ~is_above)
         return (above, below) if self._scale.least else (below, above)
-
-
-def _lowest(scores: NDArray[np.float64], where: NDArray[np.bool_], n: int) -> list[int]:
-    """Return the numbers of the lowest scores, equal ones in order."""
-    found = np.zeros(0, dtype=np.int64)
-    for start in range(0, len(scores), 1 << 16):
-        own = slice(start, start + (1 << 16))
-        most = scores[found[-1]] if len(found) == n > 0 else np.inf
-        found = np.concatenate([found, start + np.flatnonzero(where[own] & (scores[own] < most))])
-        found = found[np.argsort(scores[found], kind="stable")[:n]]
-    return found.tolist()
 
 
 class ThresholdTuner(BaseWidget):

@@ -61,7 +61,7 @@ function clock(seconds) {
   return `${seconds < -0.005 ? "−" : ""}${minutes}:${(least - 60 * minutes).toFixed(2).padStart(5, "0")}`;
 }
 
-/** Debounce `action`: run only the last call, once there was none for `wait` ms. */
+/** Debounce `action`: run only the last call, once there was none for `wait` ms, or at once by `flush()`. */
 function debounce(action, wait) {
   let timer = 0;
   let pending = null;
