@@ -1,0 +1,122 @@
+"""Find runs of words that a transcript and a hypothesis share, and chain them, also where blocks of either were moved."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Pairs = tuple[Ints, Ints]  # numbers of words of the transcript and of the hypothesis, of equal length
+
+_NGRAM = 3
+_MOST_PLACES = 16  # of an n-gram, in the transcript times in the hypothesis: a phrase of every speech is no anchor
+_MOST_GAP = 120  # words of either side between two runs of a chain
+_LOOK_BACK = 64  # runs that may precede a run in its chain
+_GAP_COST = 0.02  # of a word that is between two runs, and
+_SHIFT_COST = 0.04  # of a word that only one side has there, in words that match
+_LEAST_WORDS = 8  # that a chain matches: shorter formulas are said and typed in several places
+
+
+class _Runs(NamedTuple):
+    """Runs of equal words, by their first words and their lengths."""
+
+    left: Ints
+    right: Ints
+    size: Ints
+
+
+def find_anchors(
+    left: Ints, right: Ints, *, ngram: int = _NGRAM, most_places: int = _MOST_PLACES, least: int = _LEAST_WORDS
+) -> Pairs:
+    """Return the pairs of equal words in chains of rare n-grams, each word in one pair at most, in the order of the left words.
+
+    Words are codes from 0, the same for the same word; negative ones match nothing. A chain goes forward in both texts; chains
+    of at least `least` words are taken in the order of their lengths, so that moved blocks are found, and of repeats the one in
+    the longer chain.
+
+    Examples:
+        >>> words = np.arange(30)
+        >>> left, right = find_anchors(words, np.concatenate((words[20:], words[:12])))
+        >>> left.tolist() == [*range(12), *range(20, 30)], right[:2].tolist(), right[-1].item()
+        (True, [10, 11], 9)
+    """
+    runs = _shared_runs(left, right, ngram, most_places)
+    if not len(runs.size):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    score, before = _chain_scores(runs)
+    free = np.ones(len(left), np.bool_), np.ones(len(right), np.bool_)
+    used = np.zeros(len(score), np.bool_)
+    found: list[Pairs] = []
+    for end in np.argsort(-score, kind="stable").tolist():
+        chain: list[Pairs] = []
+        run = end
+        while run >= 0 and not used[run]:
+            used[run] = True
+            steps = np.arange(runs.size[run])
+            one, other = runs.left[run] + steps, runs.right[run] + steps
+            both = free[0][one] & free[1][other]
+            one, other = one[both], other[both]
+            free[0][one], free[1][other] = False, False
+            chain.append((one, other))
+            run = before[run]
+        matched = sum(len(one) for one, _ in chain)
+        if matched >= least:
+            found += chain
+        else:  # too few words: they are free for other chains
+            for one, other in chain:
+                free[0][one], free[1][other] = True, True
+    pairs = [np.concatenate([each[side] for each in found] or [np.empty(0, np.int64)]) for side in (0, 1)]
+    order = np.argsort(pairs[0])
+    return pairs[0][order], pairs[1][order]
+
+
+def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs:
+    """Return the runs of n-grams that both have, in the order of their first words."""
+    size = int(max(left.max(initial=0), right.max(initial=0))) + 1
+    grams = []
+    for codes in (left, right):
+        count = max(len(codes) - ngram + 1, 0)
+        parts = [codes[start : start + count] for start in range(ngram)]
+        gram = np.zeros(count, np.int64)
+        for part in parts:
+            gram = gram * size + part
+        gram[np.any([part < 0 for part in parts], axis=0)] = -1
+        grams.append(gram)
+    values, inverse = np.unique(np.concatenate(grams), return_inverse=True)
+    sides = inverse[: len(grams[0])], inverse[len(grams[0]) :]
+    counts = [np.bincount(side, minlength=len(values)) for side in sides]
+    rare = (counts[0] * counts[1] <= most_places) & (counts[0] > 0) & (counts[1] > 0) & (values >= 0)
+    places = np.flatnonzero(rare[sides[0]])
+    by_gram = np.argsort(sides[1], kind="stable")
+    first = np.concatenate(([0], np.cumsum(counts[1])))
+    repeats = counts[1][sides[0][places]]
+    one = np.repeat(places, repeats)
+    steps = np.arange(len(one)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    other = by_gram[np.repeat(first[sides[0][places]], repeats) + steps]
+    order = np.lexsort((one, other - one))
+    one, other = one[order], other[order]
+    starts = np.flatnonzero(np.diff(one, prepend=-2) - 1 | np.diff(other - one, prepend=-len(left) - 2))
+    lengths = np.diff(np.append(starts, len(one))) + ngram - 1
+    order = np.lexsort((other[starts], one[starts]))
+    return _Runs(one[starts][order], other[starts][order], lengths[order])
+
+
+def _chain_scores(runs: _Runs) -> tuple[npt.NDArray[np.float64], Ints]:
+    """Return for each run the score of the best chain that ends in it, and the run before it in that chain, -1 for none."""
+    score = runs.size.astype(np.float64)
+    before = np.full(len(score), -1)
+    left_end, right_end = runs.left + runs.size, runs.right + runs.size
+    first = np.searchsorted(runs.left, runs.left - _MOST_GAP - int(runs.size.max()))
+    for run in range(1, len(score)):
+        near = slice(max(first[run], run - _LOOK_BACK), run)
+        gap, other_gap = runs.left[run] - left_end[near], runs.right[run] - right_end[near]
+        overlap = np.maximum(0, np.maximum(-gap, -other_gap))
+        gap, other_gap = gap + overlap, other_gap + overlap
+        fits = (runs.left[near] < runs.left[run]) & (runs.right[near] < runs.right[run]) & (overlap < runs.size[run])
+        fits &= (gap <= _MOST_GAP) & (other_gap <= _MOST_GAP)
+        cost = overlap + _GAP_COST * np.minimum(gap, other_gap) + _SHIFT_COST * np.abs(gap - other_gap)
+        total = np.where(fits, score[near] - cost, 0)
+        if len(total) and (best := total.max()) > 0:
+            score[run] += best
+            before[run] = near.start + int(total.argmax())
+    return score, before
