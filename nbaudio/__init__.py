@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from nbaudio.runs.run import run as run
     from nbaudio.runs.wheel import wheel as wheel
     from nbaudio.selection.select import select as select
+    from nbaudio.sources.align import align as align
     from nbaudio.sources.ingest import ingest as ingest
     from nbaudio.sources.join import join as join
     from nbaudio.storage.download.download import download as download

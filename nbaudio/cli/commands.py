@@ -48,6 +48,29 @@ def download(
     return nbaudio.download(**locals())
 
 
+@common.command("align hypotheses minutes --audio recordings --out W", fetches=True)
+def align(
+    hypotheses: Annotated[
+        str, Argument(metavar="HYPOTHESES", help="file or folder of words with times, CTM, Whisper's JSON, ...")
+    ],
+    transcripts: Annotated[str, Argument(metavar="TRANSCRIPTS", help="file or folder of .txt, .docx, .html, TEI or JSON lines")],
+    out: Annotated[str, Option(help="workspace folder to write")],
+    audio: Annotated[str | None, Option(help="folder or URL of the recordings; may be given later")] = None,
+    pairs: Annotated[str | None, Option(metavar="FILE", help="a .csv or .tsv with the columns recording and transcript")] = None,
+    min_duration: Annotated[float, Option(help="seconds of the shortest segment")] = 2.0,
+    max_duration: Annotated[float, Option(help="seconds of the longest segment")] = 20.0,
+    jobs: common.Jobs = None,
+    engine: common.Engine = "loky",
+    address: common.Address = None,
+    beam_options: common.BeamOptions = "",
+    sha256: Annotated[bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")] = True,
+    cache: Annotated[str, Option(help="size of the cache of remote recordings, such as 50GB")] = "20GB",
+    add: Annotated[bool, Option("--add", help="keep what W has, and bring in these recordings")] = False,
+) -> Report:
+    """Find uncut transcripts in a recognizer's timed words, and cut segments at pauses; no model is needed."""
+    return nbaudio.align(**locals())
+
+
 @common.command("ingest parlaspeech asr.json --audio recordings --names wav.scp --out W", fetches=True)
 def ingest(
     format: Annotated[str, Argument(metavar="FORMAT", help=f"layout of the source: {_FORMATS}")],

@@ -52,6 +52,7 @@ class Transcripts:
     windows: tuple[Decimal, bool] | None = None  # of whole recordings: seconds, and whether a shorter last one is kept
     columns: Mapping[str, str] = field(default_factory=dict)  # that fields were read from, such as ``{"text": "sentence"}``
     notes: Sequence[str] = ()  # what to report about how the source was read
+    unmatched: pl.DataFrame | None = None  # table of what `align` did not match, with `name` of the recording
 
     @property
     def frame(self) -> pl.DataFrame:

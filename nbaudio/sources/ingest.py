@@ -87,11 +87,28 @@ def ingest(
         ['HlauTe_NK6U_0.5-2']
     """
     reader = get_by_name(READERS, format, "format")
+    given = {"source": source, "audio": audio, "names": names, "out": out}
+    chosen = _options(format, options or {})
+    return bring_in(format, partial(reader, **chosen), given, chosen, jobs=jobs, sha256=sha256, cache=cache, add=add)
+
+
+def bring_in(
+    format: str,
+    read: Callable[[Any], Transcripts],
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    jobs: int | None,
+    sha256: bool,
+    cache: str | int,
+    add: bool,
+) -> Report:
+    """Ingest what `read` returns of the source; `given` are `source`, `audio`, `names` and `out` of `ingest`."""
+    source, audio, names, out = (given[name] for name in ("source", "audio", "names", "out"))
     if is_url(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
-    chosen = _options(format, options or {})
-    for what, given in {"source": source, "audio": audio, "names": names, "out": out}.items():
-        if given is not None and (shown := input_guards.escape_surrogates(str(given))) != str(given):
+    for what, value in given.items():
+        if value is not None and (shown := input_guards.escape_surrogates(str(value))) != str(value):
             raise InputError(f"{shown}: the {what} has a name that is not Unicode; rename it")
     out = Path(out).absolute()
     store = Cache(out / "fetched", input_guards.parse_size(cache))
@@ -99,7 +116,7 @@ def ingest(
     before = _check_free(out, format, origin, add=add)
     mapping = read_mapping(Path(names)) if names is not None else {}
     named = names and str(Path(names).absolute())
-    settings: dict[str, Any] = {"format": format, "source": str(origin), "names": named, "options": chosen}
+    settings: dict[str, Any] = {"format": format, "source": str(origin), "names": named, "options": dict(options)}
 
     def create_workspace(root: Location | None) -> None:
         """Store the settings of a new workspace, before any data, so that a killed run can be run again."""
@@ -112,9 +129,9 @@ def ingest(
         further = f"-{before.number + 1}" if before and before.number else ""
         if isinstance(origin, Remote):
             begin = partial(create_workspace, root)
-            transcripts = remote_sources.read_remote(format, reader, origin, chosen, folder=out / f"source{further}", begin=begin)
+            transcripts = remote_sources.read_remote(format, read, origin, folder=out / f"source{further}", begin=begin)
         else:
-            transcripts = reader(origin.local, **chosen)
+            transcripts = read(origin.local)
         if root is None and transcripts.embedded is not None:
             root = LocalPath(out / f"audio{further}")
             create_workspace(root)

@@ -43,16 +43,18 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
     problems = _problems(placed, source)
     listed, names = pl.concat(problems.values(), how="vertical"), placed.resolved.audit
     recordings = placed.merged.drop("error", strict=False)
+    further = {"unmatched": _unmatched(placed)} if placed.resolved.transcripts.unmatched is not None else {}
     growth, warnings = {}, []
     if before is None:
         tables.table_path(workspace, tables.GROWTH).unlink(missing_ok=True)
-        workspace.save_together(recordings=recordings, segments=placed.segments.judged(), names=names, problems=listed)
+        workspace.save_together(recordings=recordings, segments=placed.segments.judged(), names=names, problems=listed, **further)
     else:
         merge = merge_segments(workspace, placed.segments, placed.status, before.is_other())
         removed = merge.missing.select(file=pl.lit(source), item="segment_id", reason=pl.lit(_REMOVED))
         names, listed = before.all_rows("names", names), before.all_rows("problems", pl.concat([listed, removed]))
         made = grown_tables(before, merge)
-        for name, table in {"recordings": recordings, "names": names, "problems": listed}.items():
+        further = {name: before.all_rows(name, table) for name, table in further.items()}
+        for name, table in {"recordings": recordings, "names": names, "problems": listed, **further}.items():
             if not (tables.table_path(workspace, name).exists() and workspace.table(name).equals(table)):
                 made[name] = table
         growth, warnings = _growth(placed, merge), list(_growth_warnings(merge))
@@ -70,6 +72,14 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
     )
     workspace.save_report("ingest", report.to_dict())
     return report
+
+
+def _unmatched(placed: Placed) -> pl.DataFrame:
+    """Return what an alignment did not match, with ids of recordings."""
+    table, audit = placed.resolved.transcripts.unmatched, placed.resolved.audit.select("name", "recording_id")
+    assert table is not None
+    joined = table.join(audit, on="name", how="left", maintain_order="left")
+    return joined.select("recording_id", pl.exclude("name", "recording_id"))
 
 
 def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:

@@ -38,14 +38,14 @@ def resolve_source(source: str | Path, cache: Cache) -> LocalPath | Remote:
 
 
 def read_remote(
-    format: str, reader: Reader, place: Remote, options: Mapping[str, str], *, folder: Path, begin: Callable[[], object]
+    format: str, read: Callable[[Any], Transcripts], place: Remote, *, folder: Path, begin: Callable[[], object]
 ) -> Transcripts:
     """Read a remote source, fetched into `folder`; `begin` is called once it is known to exist, before anything is written."""
     try:
         is_folder = place.is_folder()
         begin()
         if is_folder and format in REMOTE_FORMATS:
-            return reader(place, **options)
+            return read(place)
         if is_folder:
             listed = place.listing(lambda _: True)
             if listed is None:
@@ -55,13 +55,13 @@ def read_remote(
             _fetch(folder, {name: place / name for name in names if not name_matching.is_audio(name)})
             for name in {str(PurePosixPath(name).parent) for name in names}:  # readers look for folders of recordings
                 (folder / name).mkdir(parents=True, exist_ok=True)
-            found = reader(folder, **options)
+            found = read(folder)
             rejected = [*listed[1], *((name, "its name is too long for a file") for name in sorted(long))]
             further = [Problem(name, None, reason) for name, reason in rejected if not name_matching.is_audio(name)]
             found = replace(found, problems=pl.concat([found.problems, pl.DataFrame(further, schema=PROBLEMS, orient="row")]))
         else:
             _fetch(folder, {place.name: place})
-            found = reader(folder / place.name, **options)
+            found = read(folder / place.name)
     except AudioError as error:
         raise InputError(str(error)) from error
     except OSError as error:  # such as one name of a file and of a folder
