@@ -1,6 +1,8 @@
 """What readers of foreign layouts return, and the helpers that several of them share."""
 
 import codecs
+import html
+import json
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -59,6 +61,9 @@ class Transcripts:
         """All rows, in memory."""
         return self.rows.frame()
 
+
+#: Fields of JSON that may name the recording.
+RECORDING_FIELDS = ("recording", "recording_id", "orig_file", "file", "audio", "audio_filepath")
 
 _Parsed = Iterable[dict[str, Any] | tuple[int | None, str]]
 
@@ -151,6 +156,32 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(f"{path}, line {number}: not UTF-8 text ({error.reason})") from error
 
 
+def decode_text(data: bytes, encoding: str | None = None, *, errors: str = "strict") -> str:
+    """Decode a text file, by default UTF-8 or marked UTF-16: no byte order mark, line feeds end lines; or UnicodeDecodeError."""
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = data.decode(encoding or ("utf-16" if utf16 else "utf-8"), errors).removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def unescape(text: str) -> str:
+    """Return `html.unescape` of a text, unchanged where a character's number is too long for Python."""
+    try:
+        return html.unescape(text)
+    except ValueError:
+        return text
+
+
+def parse_json(text: str, path: Path, line: int = 1, **options: Any) -> Any:
+    """Return `json.loads` of text that begins at a line of a file; raise InputError with the line where it is not JSON."""
+    try:
+        return json.loads(text, **options)
+    except json.JSONDecodeError as error:
+        where = f"{path}, line {line + error.lineno - 1}"
+        raise InputError(f"{where}: not JSON: {error.msg} (character {error.colno} of the line)") from error
+    except RecursionError as error:
+        raise InputError(f"{path}, line {line}: JSON that is nested too deeply") from error
+
+
 def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
     """List the source itself, or the files in it with one of `endings`, sorted, without hidden ones."""
     if source.is_file():
@@ -198,9 +229,7 @@ def read_sidecars(
             try:
                 if file != source:
                     check_link(file, root)
-                data = input_guards.read_all(file)
-                utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-                text = data.decode(encoding or ("utf-16" if utf16 else "utf-8")).removeprefix("\ufeff")
+                text = decode_text(input_guards.read_all(file), encoding)
             except (OSError, InputError) as error:
                 yield Problem(path, None, str(error))
                 continue
@@ -208,7 +237,7 @@ def read_sidecars(
                 yield Problem(path, None, f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option")
                 continue
             row = {"name": path[: len(path) - len(ending)], "source_split": source_splits.split_of_folder(path)}
-            for item in parse(text.replace("\r\n", "\n").replace("\r", "\n")):
+            for item in parse(text):
                 yield Problem(path, *item) if isinstance(item, tuple) else row | item
 
     return replace(collect_rows(source, items(), further=("source_split",), expected=expected), audio_root=root)
