@@ -59,7 +59,7 @@ def align(
     add: bool = False,
     show_progress: bool = True,
 ) -> Report:
-    """Find the words of transcripts in hypotheses with word times, cut segments, and write the tables of a workspace.
+    r"""Find the words of transcripts in hypotheses with word times, cut segments, and write the tables of a workspace.
 
     Only texts are compared; docs/align.md has the method. A segment is cut where both edges are sure, at pauses, at ends of
     sentences first, never inside a word or across speakers. What is in no segment is listed in ``unmatched.parquet``. Formats
@@ -95,7 +95,7 @@ def align(
         >>> folder = Path(tempfile.mkdtemp())
         >>> words = "poštovane kolegice i kolege otvaram sjednicu hrvatskoga sabora".split()
         >>> lines = [f"day1 1 {second} 0.8 {word}" for second, word in enumerate(words)]
-        >>> _ = (folder / "day1.ctm").write_text("\\n".join(lines), "utf8")
+        >>> _ = (folder / "day1.ctm").write_text("\n".join(lines), "utf8")
         >>> _ = (folder / "day1.txt").write_text("Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.", "utf8")
         >>> _ = align(folder / "day1.ctm", folder / "day1.txt", out=folder / "W", show_progress=False)
         >>> Workspace.open(folder / "W").segments.select("source_start", "source_end", "text").row(0)
@@ -191,7 +191,7 @@ def _collect(source: Path, tasks: Sequence[Task], results: Sequence[Path], probl
     def segments() -> Iterator[pl.DataFrame]:
         nonlocal typed, heard
         for task, path in zip(tasks, results, strict=True):
-            frame = pl.read_ipc(path, memory_map=False)
+            frame = pl.read_ipc(path)
             found = frame.filter(kind="segment")
             problems.extend(frame.filter(kind="problem").select("document", "text").iter_rows())
             others = frame.filter(pl.col("kind").is_in(["text", "audio"])).with_columns(name=pl.lit(task.hypothesis.name))

@@ -115,7 +115,7 @@ def _align(task: Task, heard: TimedWords, documents: Sequence[tuple[str, Documen
     pairs = pair_words(words.typed.words, spoken.words)
     typed, said = (sum(map(bool, side)) for side in (words.typed.words, spoken.words))
     if len(pairs.left) < _LEAST_SHARE * min(typed, said):
-        pairs = WordPairs(*(side[:0] for side in pairs))
+        pairs = WordPairs(pairs.left[:0], pairs.right[:0], pairs.probability[:0])
     segments = cut_segments(pairs, words.typed, spoken, shortest=task.shortest, longest=task.longest)
     rows = [
         *sorted(_segment_rows(segments, pairs, words, names, heard), key=itemgetter("source_start")),
@@ -153,7 +153,8 @@ def _words(documents: Sequence[Document]) -> Words:
         speakers += [(number, document.utterances[each].speaker_id if each >= 0 else None) for each in utterance.tolist()]
     turns = np.cumsum([a != b for a, b in itertools.pairwise([None, *speakers])])
     typed = Typed(_normalized(tokens), np.array(ends, np.bool_), np.array(turns, np.int64))
-    return Words(documents, *(np.concatenate(column or [np.empty(0, np.int64)]) for column in columns), typed)
+    numbers, utterances, begin, end = (np.concatenate(column or [np.empty(0, np.int64)]) for column in columns)
+    return Words(documents, numbers, utterances, begin, end, typed)
 
 
 def _normalized(words: Sequence[str]) -> list[str]:

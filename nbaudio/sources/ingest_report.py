@@ -43,7 +43,10 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
     problems = _problems(placed, source)
     listed, names = pl.concat(problems.values(), how="vertical"), placed.resolved.audit
     recordings = placed.merged.drop("error", strict=False)
-    further = {"unmatched": _unmatched(placed)} if placed.resolved.transcripts.unmatched is not None else {}
+    further: dict[str, Any] = {}
+    if (unmatched := placed.resolved.transcripts.unmatched) is not None:
+        ids = unmatched.join(names.select("name", "recording_id"), on="name", how="left", maintain_order="left")
+        further["unmatched"] = ids.select("recording_id", pl.exclude("name", "recording_id"))
     growth, warnings = {}, []
     if before is None:
         tables.table_path(workspace, tables.GROWTH).unlink(missing_ok=True)
@@ -72,14 +75,6 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
     )
     workspace.save_report("ingest", report.to_dict())
     return report
-
-
-def _unmatched(placed: Placed) -> pl.DataFrame:
-    """Return what an alignment did not match, with ids of recordings."""
-    table, audit = placed.resolved.transcripts.unmatched, placed.resolved.audit.select("name", "recording_id")
-    assert table is not None
-    joined = table.join(audit, on="name", how="left", maintain_order="left")
-    return joined.select("recording_id", pl.exclude("name", "recording_id"))
 
 
 def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:

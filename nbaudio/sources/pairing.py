@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from nbaudio.core import input_guards, name_matching
@@ -28,11 +28,11 @@ _JSON, _CUES = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]"), re.compile(rb"-->|W
 
 def list_hypotheses(source: Path, folder: Path, problems: Problems) -> list[Item]:
     """List the hypotheses of a file or folder; of a file with several recordings, each is written to a file below `folder`."""
-    found = []
+    found: list[Item] = []
     for file, path in _files(source, problems):
         head = _head(path)
         if _NAMED.search(head) or not (_JSON.match(head) or _CUES.search(head)):
-            found += _spooled(file, read_timed_words(path, stem(file)), folder, problems)
+            found += _spooled(file, ((each.name, each) for each in read_timed_words(path, stem(file))), folder, problems)
         else:
             found.append(Item(stem(file), file, path))
     return found
@@ -40,11 +40,11 @@ def list_hypotheses(source: Path, folder: Path, problems: Problems) -> list[Item
 
 def list_transcripts(source: Path, folder: Path, problems: Problems) -> list[Item]:
     """List the transcripts of a file or folder, as `list_hypotheses`."""
-    found = []
+    found: list[Item] = []
     for file, path in _files(source, problems):
         head = _head(path)
         if _JSON.match(head) and _NAMED.search(head):
-            found += _spooled(file, read_documents(path), folder, problems)
+            found += _spooled(file, ((each.recording, each) for each in read_documents(path)), folder, problems)
         else:
             found.append(Item(stem(file), file, path))
     return found
@@ -80,11 +80,12 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD_BYTES)
 
 
-def _spooled(file: str, items: Iterator[TimedWords] | Iterator[Document], folder: Path, problems: Problems) -> Iterator[Item]:
+def _spooled(
+    file: str, items: Iterable[tuple[str | None, TimedWords | Document]], folder: Path, problems: Problems
+) -> Iterator[Item]:
     """Write what a file has of each recording to a file of its own."""
     try:
-        for number, item in enumerate(items):
-            name = item.name if isinstance(item, TimedWords) else item.recording
+        for number, (name, item) in enumerate(items):
             path = folder / f"{file.replace('/', '_')[-100:]}-{number}"
             spool(path, item)
             yield Item(stem(name or file), f"{file}#{name}" if name else file, path, is_spooled=True)
@@ -146,18 +147,15 @@ def _pairs_of_table(path: Path, hypotheses: Sequence[Item], transcripts: Sequenc
     chosen = [next((name for name in header if name in names), None) for names in COLUMNS.values()]
     if None in chosen or chosen[0] == chosen[1]:
         raise InputError(f"{path}: expected the columns recording and transcript; it has {', '.join(header) or 'none'}")
-    pairs = defaultdict(list)
+    pairs: dict[int, list[int]] = defaultdict(list)
     for row in rows:
         both = [(row.get(str(name)) or "").strip() for name in chosen]
-        for name, items, what in zip(both, (hypotheses, transcripts), ("hypothesis", "transcript"), strict=True):
-            if not name:
-                raise InputError(f"{path}, line {rows.line_num}: a row without a {what}")
-        one, other = (_find(name, items) for name, items in zip(both, (hypotheses, transcripts), strict=True))
-        for found, name, what in ((one, both[0], "hypothesis"), (other, both[1], "transcript")):
-            if not found:
+        found = [_find(name, items) for name, items in zip(both, (hypotheses, transcripts), strict=True)]
+        for name, numbers, what in zip(both, found, ("hypothesis", "transcript"), strict=True):
+            if not numbers:
                 raise InputError(f"{path}, line {rows.line_num}: there is no {what} {name!r}")
-        for number in one:
-            pairs[number] += [each for each in other if each not in pairs[number]]
+        for number in found[0]:
+            pairs[number] += [each for each in found[1] if each not in pairs[number]]
     return dict(pairs)
 
 

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import polars as pl
 
 from nbaudio.core import input_guards, name_matching, progress, threads
 from nbaudio.core.atomic import append_lines, atomic_write, parse_lines, raise_disk_full
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.formats.base import PROBLEMS, Problem, Reader, Transcripts
+from nbaudio.formats.base import PROBLEMS, Problem, Transcripts
 from nbaudio.storage import urls
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.location import LocalPath

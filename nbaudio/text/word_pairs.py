@@ -21,6 +21,7 @@ _LEAST_PROBABILITY = 0.5  # of a pair that is kept
 # gap in the alignment, of each word in it, and of words of both texts in it.
 _EQUAL, _CLOSE, _SIMILAR, _OTHER = 0.8, 60.0, 4.0, 0.05
 _CLOSE_SIMILARITY = 0.75
+_PRIOR_WORDS = 1000  # that frequencies have in addition, as those of a short text say little
 _GAP, _GAP_WORD, _BOTH_SIDES = 0.03, 0.5, 0.5
 _CONTEXT = 5  # words on both sides of a pair
 _WIDTH = 2 * _CONTEXT + 1
@@ -132,7 +133,7 @@ def _probabilities(words: tuple[Sequence[str], Sequence[str]], codes: Pairs, pai
     """Return the posterior probability of each pair."""
     together = np.concatenate(codes)
     counts = np.bincount(together[together >= 0])
-    equal_odds = (_EQUAL * (counts.sum() + 1) / (counts + 1)).astype(np.float32)
+    equal_odds = (_EQUAL * (counts.sum() + _PRIOR_WORDS) / (counts + 1)).astype(np.float32)
     outside = np.full(_CONTEXT, -1)
     padded = [np.concatenate((outside, side, outside)) for side in codes]
     lexicon = np.empty(len(counts), dtype=object)
