@@ -1,25 +1,45 @@
 """How much of a sitting does `nbaudio align` recover, how many of its edges are wrong, and how long does it take?
 
-    python benchmarks/align.py --pairs asr.json [--seeds 5]
+    python benchmarks/align.py --pairs asr.json [--seeds 5] [--show]
 
-`--pairs` has real transcripts and hypotheses as JSON lines: ``words`` with ``word_start_times`` and ``word_end_times``, and
-``asr``, as in ParlaSpeech. For each seed they are put in another order and glued to one sitting without pauses, so that the truth
-is known. The hypothesis's words get their times from an alignment of its characters with those of the words.
+`--pairs` has real transcripts and hypotheses as JSON lines: ``words`` with ``word_start_times`` and ``word_end_times``, ``start``
+and ``end`` of their segment, and ``asr``, as in ParlaSpeech. For each seed the pairs are put in another order and glued to one
+sitting, without pauses, so that the truth is known. Words of the hypothesis have the times of the words of the transcript that
+they are most similar to; those without one are between their neighbors.
 
-- cut: 10 % of the pairs are spoken and not in the transcript; text of 5 % of the pairs is in the transcript and not spoken.
-- moved: as cut, and ten blocks of the transcript are elsewhere.
-- hard: 30 % are not in the transcript, and 20 % is not spoken.
+- cut: 10 % of the pairs are spoken and not in the transcript; text of further pairs, 5 % of all, is in it and was not spoken.
+- moved: as cut, and ten blocks of 13 pairs are somewhere else in the transcript.
+- hard: 30 % are not in the transcript, and 20 % was not spoken.
 
-Rows: `known` cuts every pair where it is known to begin and end; `naive` finds each pair of the transcript with one Levenshtein
-alignment of all words (rapidfuzz), and accepts it if the first and last words are found; `align` is nbaudio.
+Entrants:
 
-Columns: `accepted` segments have a similarity of 0.8 or more; `words` are those of their transcripts that are spoken within them,
-as a share of those of `known`; `wrong` is the share of their edges where the first or the last two words that are spoken are not
-those of the text (a word counts as spoken where its middle is); `seconds` is the CPU time of the alignment.
+- known: every pair is cut where it is known to begin and end.
+- naive: one Levenshtein alignment of all words (rapidfuzz) finds each pair of the transcript, whose bounds it is given, from its
+  first to its last word that is found.
+- align: nbaudio, which is given no bounds.
+
+Columns:
+
+- accepted: segments with a similarity of 0.8 or more; the other columns are about these.
+- words: of their texts, those that are spoken within the segment, in order, as a share of those of `known`.
+- wrong: the share of edges where the first or the last two words that are spoken in the segment are not those of its text; a
+  word counts as spoken where its middle is.
+- far: the share of edges that are more than half a second from the pause before the first word of the text, or after its last.
+- seconds: CPU time of the alignment of words and the segmentation, without reading and writing.
+
+The last table has the share of edges that are right, in the sense of `wrong`, by `edge_confidence`.
+
+    python benchmarks/align.py --pairs asr.json --hours 10
+
+prints time and memory of the command for one recording of so many hours; pairs are repeated in another order.
 """
 
 import argparse
 import json
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,10 +48,13 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from nbaudio.text.edit_distance import similarity
-from nbaudio.text.word_pairs import align_words
+from nbaudio.text.segmentation import Heard, Typed, cut_segments
+from nbaudio.text.word_pairs import align_words, pair_words
 
 CASES = {"cut": (0.1, 0.05, 0), "moved": (0.1, 0.05, 10), "hard": (0.3, 0.2, 0)}
 LEAST_SIMILARITY = 0.8
+FAR_S = 0.5
+BLOCK = 13  # pairs of a moved block
 
 
 class Sitting(NamedTuple):
@@ -87,9 +110,8 @@ def glue(rows: list[dict[str, Any]], seed: int, not_typed: float, not_spoken: fl
         offset += row["end"] - row["start"]
     kept = [number for number in range(len(pairs)) if rng.random() >= not_typed]
     for _ in range(moves):
-        start, size = int(rng.integers(0, len(kept) - 13)), 13
-        block = kept[start : start + size]
-        rest = kept[:start] + kept[start + size :]
+        start = int(rng.integers(0, len(kept) - BLOCK))
+        block, rest = kept[start : start + BLOCK], kept[:start] + kept[start + BLOCK :]
         place = int(rng.integers(0, len(rest)))
         kept = rest[:place] + block + rest[place:]
     typed = [(pairs[number]["words"], number) for number in kept]
@@ -103,61 +125,167 @@ def glue(rows: list[dict[str, Any]], seed: int, not_typed: float, not_spoken: fl
     )  # fmt: skip
 
 
+class Segment(NamedTuple):
+    """Words of the transcript (half open), what was heard, seconds, and the confidence of the less sure edge."""
+
+    first: int
+    last: int
+    heard: list[str]
+    start: float
+    end: float
+    confidence: float = 1.0
+
+
 class Score(NamedTuple):
+    """Accepted segments, the words in them, wrong and far edges, and of each edge its confidence and whether it is right."""
+
     accepted: int
     words: int
-    wrong: int
+    wrong: int = 0
+    far: int = 0
+    edges: tuple[tuple[float, bool], ...] = ()
 
 
-def judge(sitting: Sitting, segments: list[tuple[list[str], list[str], float, float]], *, show: bool = False) -> Score:
-    """Count the accepted segments (text, hypothesis, start, end), their words and their wrong edges."""
+def typed_words(sitting: Sitting) -> tuple[list[str], np.ndarray]:
+    """Return the words of the transcript, and the number of each among those that were spoken, -1 for none."""
+    places = [
+        np.arange(*sitting.bounds[number]) if number >= 0 else np.full(len(words), -1)
+        for words, number in zip(sitting.typed, sitting.pair, strict=True)
+    ]
+    return [word for words in sitting.typed for word in words], np.concatenate(places)
+
+
+def judge(sitting: Sitting, segments: list[Segment], *, show: bool = False) -> Score:
+    """Compare segments with the truth."""
+    typed, place = typed_words(sitting)
     middle = (sitting.spoken_start + sitting.spoken_end) / 2
-    accepted = words = wrong = 0
-    for text, heard, start, end in segments:
-        if similarity(" ".join(text), " ".join(heard)) < LEAST_SIMILARITY:
+    before = np.concatenate(([0.0], sitting.spoken_end[:-1]))  # where the pause before each word begins
+    after = np.append(sitting.spoken_start[1:], sitting.spoken_end[-1])
+    accepted = words = far = 0
+    edges: list[tuple[float, bool]] = []
+    for segment in segments:
+        text = typed[segment.first : segment.last]
+        if similarity(" ".join(text), " ".join(segment.heard)) < LEAST_SIMILARITY:
             continue
         accepted += 1
-        first, last = np.searchsorted(middle, (start, end))
-        truth = sitting.spoken[first:last]
-        bad = (truth[:2] != text[:2]) + (truth[-2:] != text[-2:])
-        if bad and show:
-            (
-                print("  T", *text[:6], "...", *text[-6:]),
-                print("  S", *truth[:6], "...", *truth[-6:]),
-                print("  H", *heard[:6], "...", *heard[-6:]),
-            )
-        wrong += bad
-        words += sum(block.size for block in Levenshtein.opcodes(text, truth).as_matching_blocks())
-    return Score(accepted, words, wrong)
+        spoken = sitting.spoken[slice(*np.searchsorted(middle, (segment.start, segment.end)))]
+        right = spoken[:2] == text[:2], spoken[-2:] == text[-2:]
+        edges += [(segment.confidence, each) for each in right]
+        first, last = place[segment.first], place[segment.last - 1]
+        if first >= 0:
+            far += not before[first] - FAR_S <= segment.start <= sitting.spoken_start[first] + FAR_S
+        if last >= 0:
+            far += not sitting.spoken_end[last] - FAR_S <= segment.end <= after[last] + FAR_S
+        words += sum(block.size for block in Levenshtein.opcodes(text, spoken).as_matching_blocks())
+        if show and not all(right):
+            for name, each in (("text", text), ("spoken", spoken), ("heard", segment.heard)):
+                print(f"    {name:7}", *each[:6], "...", *each[-6:])
+    return Score(accepted, words, sum(not right for _, right in edges), far, tuple(edges))
 
 
 def known(sitting: Sitting) -> Score:
     """Cut every pair of the transcript that was spoken where it is known to be."""
-    numbers = [number for number in sitting.pair if number >= 0]
-    found = 0
-    words = 0
-    for number in numbers:
-        start, end = sitting.bounds[number]
-        if similarity(" ".join(sitting.spoken[start:end]), sitting.hypotheses[number]) >= LEAST_SIMILARITY:
-            found += 1
-            words += end - start
-    return Score(found, words, 0)
+    bounds = [(sitting.bounds[number], sitting.hypotheses[number]) for number in sitting.pair if number >= 0]
+    kept = [
+        end - start
+        for (start, end), heard in bounds
+        if similarity(" ".join(sitting.spoken[start:end]), heard) >= LEAST_SIMILARITY
+    ]
+    return Score(len(kept), sum(kept))
 
 
-def naive(sitting: Sitting) -> list[tuple[list[str], list[str], float, float]]:
+def naive(sitting: Sitting) -> list[Segment]:
     """Find the pairs of the transcript by one alignment of all words."""
-    typed = [word for words in sitting.typed for word in words]
+    typed, _ = typed_words(sitting)
     place = np.full(len(typed), -1)
     for block in Levenshtein.opcodes(typed, sitting.heard).as_matching_blocks():
         place[block.a : block.a + block.size] = np.arange(block.b, block.b + block.size)
     found, at = [], 0
     for words in sitting.typed:
         inside = place[at : at + len(words)]
-        at += len(words)
         if (inside >= 0).any():
             first, last = inside[inside >= 0][[0, -1]]
-            heard = sitting.heard[first : last + 1]
             before = sitting.heard_end[first - 1] if first else 0.0
             after = sitting.heard_start[last + 1] if last + 1 < len(sitting.heard) else sitting.heard_end[last]
-            found.append((words, heard, (before + sitting.heard_start[first]) / 2, (sitting.heard_end[last] + after) / 2))
+            start, end = (before + sitting.heard_start[first]) / 2, (sitting.heard_end[last] + after) / 2
+            found.append(Segment(at, at + len(words), sitting.heard[first : last + 1], start, end))
+        at += len(words)
     return found
+
+
+def aligned(sitting: Sitting) -> list[Segment]:
+    """Return the segments of nbaudio."""
+    words, _ = typed_words(sitting)
+    typed = Typed(words, np.zeros(len(words), np.bool_), np.zeros(len(words), np.int64))
+    heard = Heard(sitting.heard, sitting.heard_start, sitting.heard_end)
+    found = cut_segments(pair_words(words, sitting.heard), typed, heard, shortest=2, longest=20)
+    rows = zip(found.typed.tolist(), found.heard.tolist(), found.seconds.tolist(), found.confidence.tolist(), strict=True)
+    return [Segment(*words, sitting.heard[slice(*heard)], *seconds, sure) for words, heard, seconds, sure in rows]
+
+
+def compare(rows: list[dict[str, Any]], seeds: int, *, show: bool) -> None:
+    """Print a row for each case and entrant, in turns of seeds, and the share of right edges by confidence."""
+    print(f"{'case':6} {'entrant':8} {'accepted':>9} {'words':>7} {'wrong':>7} {'far':>7} {'seconds':>8}")
+    edges: list[tuple[float, bool]] = []
+    for case, shares in CASES.items():
+        totals: dict[str, list[tuple[Score, int, float]]] = {"known": [], "naive": [], "align": []}
+        for seed in range(seeds):
+            sitting = glue(rows, seed, *shares)
+            most = known(sitting)
+            totals["known"].append((most, most.words, 0.0))
+            for name, entrant in (("naive", naive), ("align", aligned)):
+                start = time.process_time()
+                segments = entrant(sitting)
+                seconds = time.process_time() - start
+                totals[name].append((judge(sitting, segments, show=show and name == "align"), most.words, seconds))
+        edges += [edge for score, _, _ in totals["align"] for edge in score.edges]
+        for name, scores in totals.items():
+            accepted = sum(score.accepted for score, _, _ in scores)
+            words = sum(score.words for score, _, _ in scores) / sum(words for _, words, _ in scores)
+            wrong, far = (sum(each) / (2 * accepted) for each in zip(*((s.wrong, s.far) for s, _, _ in scores), strict=True))
+            seconds = sum(each for _, _, each in scores) / seeds
+            print(f"{case:6} {name:8} {accepted / seeds:9.1f} {words:7.1%} {wrong:7.2%} {far:7.2%} {seconds:8.2f}")
+    print("\nedge_confidence   edges   right")
+    for low, high in ((0.9, 0.95), (0.95, 0.99), (0.99, 0.999), (0.999, 1.01)):
+        inside = [right for confidence, right in edges if low <= confidence < high]
+        print(f"{low:5.3f} to {min(high, 1):5.3f} {len(inside):9,} {np.mean(inside) if inside else 0:7.2%}")
+
+
+def long(rows: list[dict[str, Any]], hours: float) -> None:
+    """Print the time and memory of the command for one long recording."""
+    length = sum(row["end"] - row["start"] for row in rows) / 3600
+    times = rows * (1 + int(hours / length))
+    sitting = glue(times[: round(len(rows) * hours / length * 1.05)], 0, *CASES["moved"])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        words = zip(sitting.heard, sitting.heard_start.round(3).tolist(), sitting.heard_end.round(3).tolist(), strict=True)
+        timed = [{"word": word, "start": start, "end": end, "probability": 1.0} for word, start, end in words]
+        (folder / "day.json").write_text(json.dumps({"segments": [{"words": timed}]}), "utf8")
+        (folder / "day.txt").write_text("\n\n".join(" ".join(words) + "." for words in sitting.typed), "utf8")
+        command = [sys.executable, "-m", "nbaudio", "align", "day.json", "day.txt", "--out", "W", "--jobs", "1"]
+        start = time.perf_counter()
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        seconds = time.perf_counter() - start
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(
+            f"{sitting.heard_end[-1] / 3600:.1f} h, {len(sitting.heard):,} words: {seconds:.1f} s, {most:.0f} MB in the largest process"
+        )
+
+
+def main() -> None:
+    """Compare entrants, or measure the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--hours", type=float)
+    parser.add_argument("--show", action="store_true", help="print the wrong edges of nbaudio")
+    options = parser.parse_args()
+    rows = [json.loads(line) for line in options.pairs.read_text("utf8").splitlines()]
+    if options.hours:
+        long(rows, options.hours)
+    else:
+        compare(rows, options.seeds, show=options.show)
+
+
+if __name__ == "__main__":
+    main()

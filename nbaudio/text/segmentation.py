@@ -22,7 +22,7 @@ _TOLERANCE = 1e-9  # seconds, of sums of decimals
 
 # Costs of the segmentation, in words that are lost: of a segment; of an edge within a sentence, at an edge without a pause, next
 # to a word that has no pair, and for a probability of 0 of its pair; of each word without a pair inside a segment.
-_SEGMENT, _IN_SENTENCE, _NO_PAUSE, _NEXT_UNPAIRED, _UNSURE, _UNPAIRED = 0.2, 0.4, 0.6, 2.0, 10.0, 0.15
+_SEGMENT, _IN_SENTENCE, _NO_PAUSE, _NEXT_UNPAIRED, _UNSURE, _UNPAIRED = 0.2, 0.8, 0.4, 2.0, 10.0, 0.15
 _PAUSE = 0.4  # seconds of a pause that costs nothing
 
 # A segment may span so many words without a pair, one more for each digit (numbers are spoken in several words), or any number
