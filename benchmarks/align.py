@@ -267,9 +267,8 @@ def long(rows: list[dict[str, Any]], hours: float) -> None:
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         seconds = time.perf_counter() - start
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        print(
-            f"{sitting.heard_end[-1] / 3600:.1f} h, {len(sitting.heard):,} words: {seconds:.1f} s, {most:.0f} MB in the largest process"
-        )
+        hours = sitting.heard_end[-1] / 3600
+        print(f"{hours:.1f} h, {len(sitting.heard):,} words: {seconds:.1f} s, {most:.0f} MB in the largest process")
 
 
 def main() -> None:

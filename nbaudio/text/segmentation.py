@@ -15,8 +15,8 @@ Flags = npt.NDArray[np.bool_]
 
 _LEAST_CONFIDENCE = 0.9  # of the pairs at both edges of a segment
 _MOST_ROOM = 0.5  # seconds between a word and the boundary of its segment
-_UNHEARD_ROOM = 0.1  # the same where the pause may hold a word that was not recognized:
-_UNHEARD = 0.04  # seconds per character of that word
+_UNHEARD_ROOM = (0.03, 0.1)  # the same where the pause may hold a word that was not recognized: what is left of it, in seconds
+_FASTEST, _USUAL = 0.04, 0.08  # seconds per character of such a word
 
 _TOLERANCE = 1e-9  # seconds, of sums of decimals
 
@@ -128,8 +128,9 @@ def _joints(pairs: WordPairs, typed: Typed, heard: Heard) -> tuple[Flags, Ints]:
 
 def _edges(silence: Seconds, missing: Ints, *, tidy: Flags, sentence: Flags) -> _Edges:
     """Return edges next to a silence, which may hold a word without a pair that has so many `missing` letters."""
-    is_unheard = (missing > 0) & (silence >= missing * _UNHEARD)
-    room = np.clip(np.minimum(silence / 2, np.where(is_unheard, _UNHEARD_ROOM, _MOST_ROOM)), 0, None)
+    is_unheard = (missing > 0) & (silence >= missing * _FASTEST)
+    most = np.where(is_unheard, np.clip(silence - missing * _USUAL, *_UNHEARD_ROOM), _MOST_ROOM)
+    room = np.clip(np.minimum(silence / 2, most), 0, None)
     cost = _IN_SENTENCE * ~sentence + _NO_PAUSE * (1 - np.clip(silence / _PAUSE, 0, 1)) + _NEXT_UNPAIRED * ~tidy
     return _Edges(np.where(silence < 0, np.inf, cost), room, np.clip(silence, 0, None) - room)
 

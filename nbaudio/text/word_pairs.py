@@ -1,6 +1,7 @@
 """Pair the words of a long transcript with those of a hypothesis, and estimate the probability of each pair."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ _EQUAL, _CLOSE, _SIMILAR, _OTHER = 0.8, 60.0, 4.0, 0.05
 _CLOSE_SIMILARITY = 0.75
 _PRIOR_WORDS = 1000  # that frequencies have in addition, as those of a short text say little
 _GAP, _GAP_WORD, _BOTH_SIDES = 0.03, 0.5, 0.5
+_JOINED = 0.02  # that two words of one text are one word of the other, over the frequency of that word
 _CONTEXT = 5  # words on both sides of a pair
 _WIDTH = 2 * _CONTEXT + 1
 _PAIRS_AT_ONCE = 8192
@@ -135,31 +137,48 @@ def _probabilities(words: tuple[Sequence[str], Sequence[str]], codes: Pairs, pai
     counts = np.bincount(together[together >= 0])
     equal_odds = (_EQUAL * (counts.sum() + _PRIOR_WORDS) / (counts + 1)).astype(np.float32)
     outside = np.full(_CONTEXT, -1)
-    padded = [np.concatenate((outside, side, outside)) for side in codes]
+    padded = [np.concatenate((outside, side, outside)) for side in (*codes, *_joined(words, codes))]
     lexicon = np.empty(len(counts), dtype=object)
     for side, text in zip(codes, words, strict=True):
         lexicon[side] = text  # the empty word, -1, is last; it is compared with nothing
     steps = np.arange(_WIDTH)[:, None]
     found = np.empty(len(pairs[0]), np.float32)
     for start in range(0, len(found), _PAIRS_AT_ONCE):
-        near = [side[place[start : start + _PAIRS_AT_ONCE] + steps] for side, place in zip(padded, pairs, strict=True)]
-        odds = _odds(near[0], near[1], equal_odds, lexicon)
-        before = _path_weights(odds)
-        behind = _path_weights(odds[:_CONTEXT:-1, :_CONTEXT:-1].swapaxes(0, 1))
+        places = [place[start : start + _PAIRS_AT_ONCE] + steps for place in pairs]
+        left, right, joined_left, joined_right = (side[places[number % 2]] for number, side in enumerate(padded))
+        odds = _odds(left, right, equal_odds, lexicon)
+        joined = _JOINED * _equal_odds(joined_left, right, equal_odds), _JOINED * _equal_odds(left, joined_right, equal_odds)
+        before = _path_weights(odds, *joined)
+        # Backwards, two words are joined at the first of them.
+        ends = slice(None, _CONTEXT, -1)
+        rows, columns = np.zeros_like(joined[0]), np.zeros_like(joined[1])
+        rows[:-1], columns[:, :-1] = joined[0][1:], joined[1][:, 1:]
+        backwards = (each[ends, ends].swapaxes(0, 1) for each in (odds, columns, rows))
+        behind = _path_weights(*backwards)
         total = before[-1].sum(axis=0) + before[:-1, -1].sum(axis=0)
         through = before[_CONTEXT, _CONTEXT] * odds[_CONTEXT, _CONTEXT] * behind[-1, -1]
         found[start : start + _PAIRS_AT_ONCE] = through / total
     return found
 
 
+def _joined(words: tuple[Sequence[str], Sequence[str]], codes: Pairs) -> Iterator[Ints]:
+    """Yield for each word of each text the code of the other text's word that equals the word before it and it, joined; or -1."""
+    for text, other, numbers in ((*words, codes[1]), (*words[::-1], codes[0])):
+        known = dict(zip(other, numbers.tolist(), strict=True))
+        joined = [known.get(first + second, -1) if first and second else -1 for first, second in pairwise(text)]
+        yield np.array([-1, *joined][: len(text)], np.int64)
+
+
+def _equal_odds(left: Ints, right: Ints, equal_odds: Floats) -> Floats:
+    """Return the odds (width x width x pairs) of equal words, 0 for others; codes of words are width x pairs."""
+    return np.stack([np.where((word == right) & (word >= 0), equal_odds[word], 0) for word in left]).astype(np.float32)
+
+
 def _odds(left: Ints, right: Ints, equal_odds: Floats, lexicon: npt.NDArray[np.object_]) -> Floats:
     """Return the odds (width x width x pairs) that words around pairs are the same; codes of words are width x pairs."""
-    odds = np.full((_WIDTH, *left.shape), _OTHER, np.float32)
-    there = right >= 0
-    for row, word in enumerate(left):
-        equal = (word == right) & there
-        odds[row] = np.where(equal, equal_odds[word], odds[row])
-        odds[row] *= there & (word >= 0)
+    odds: Floats = np.maximum(
+        _equal_odds(left, right, equal_odds), _OTHER * ((left >= 0)[:, None] & (right >= 0)).astype(np.float32)
+    )
     for shift in (-1, 0, 1):
         rows = np.arange(max(0, -shift), _WIDTH - max(0, shift))
         one, other = left[rows], right[rows + shift]
@@ -172,10 +191,11 @@ def _odds(left: Ints, right: Ints, equal_odds: Floats, lexicon: npt.NDArray[np.o
     return odds
 
 
-def _path_weights(odds: Floats) -> npt.NDArray[np.float64]:
+def _path_weights(odds: Floats, joined_rows: Floats, joined_columns: Floats) -> npt.NDArray[np.float64]:
     """Return the weights of all paths to the nodes of a lattice of words by words; paths start at any node of the first border.
 
-    In a gap, words of the left text come before those of the right one, so that each alignment is one path.
+    A row with the one before it, or a column, may be joined. In a gap, words of the left text come before those of the right
+    one, so that each alignment is one path.
     """
     height, width, count = odds.shape
     total = np.empty((height + 1, width + 1, count))
@@ -185,6 +205,9 @@ def _path_weights(odds: Floats) -> npt.NDArray[np.float64]:
             down = _GAP_WORD * (down + _GAP * pair)
             pair = np.ones((width + 1, count))
             pair[1:] = odds[row - 1] * total[row - 1, :-1]
+            pair[2:] += joined_columns[row - 1, 1:] * total[row - 1, :-2]
+            if row > 1:
+                pair[1:] += joined_rows[row - 1] * total[row - 2, :-1]
         across = np.zeros(count)
         total[row, 0] = pair[0] + down[0]
         for column in range(1, width + 1):
