@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,8 +142,13 @@ def check_link(path: Path, folder: Path) -> None:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Iterate over the lines of a UTF-8 file that are not blank, without line ends, numbered from 1; only line feeds split."""
-    number = 0
     check_link(path, path.parent)
+    return read_lines(path)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Iterate over the `numbered_lines` of a file that may be a link."""
+    number = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(input_guards.lines(file, path), 1):
@@ -171,15 +176,32 @@ def unescape(text: str) -> str:
         return text
 
 
-def parse_json(text: str, path: Path, line: int = 1, **options: Any) -> Any:
-    """Return `json.loads` of text that begins at a line of a file; raise InputError with the line where it is not JSON."""
+def split_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Iterate over the lines of a text that are not blank, numbered from 1."""
+    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def json_values(
+    path: Path, lines: Iterator[tuple[int, str]], whole: Callable[[], str], **options: Any
+) -> Iterator[tuple[str, Any]]:
+    """Yield the values of JSON lines, or of `whole` where the first line is no value, with places; lists item by item."""
+
+    def parse(number: int, text: str) -> tuple[str, Any]:
+        try:
+            return f"line {number}", json.loads(text, **options)
+        except json.JSONDecodeError as error:
+            where = f"{path}, line {number + error.lineno - 1}"
+            raise InputError(f"{where}: not JSON: {error.msg} (character {error.colno} of the line)") from error
+        except RecursionError as error:
+            raise InputError(f"{path}, line {number}: JSON that is nested too deeply") from error
+
     try:
-        return json.loads(text, **options)
-    except json.JSONDecodeError as error:
-        where = f"{path}, line {line + error.lineno - 1}"
-        raise InputError(f"{where}: not JSON: {error.msg} (character {error.colno} of the line)") from error
-    except RecursionError as error:
-        raise InputError(f"{path}, line {line}: JSON that is nested too deeply") from error
+        first = parse(*next(lines))
+    except InputError:
+        first, lines = parse(1, whole()), iter(())
+    for where, value in chain([first], starmap(parse, lines)):
+        items = value if isinstance(value, list) else [value]
+        yield from ((where if items is not value else f"{where}, item {item}", part) for item, part in enumerate(items, 1))
 
 
 def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:

@@ -4,17 +4,16 @@ import codecs
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
-from xml.etree import ElementTree as ET
+from typing import Any, NamedTuple
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.formats.base import RECORDING_FIELDS, decode_text, parse_json, unescape
+from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, split_lines, unescape
+from nbaudio.formats.xml_events import read_xml
 
 
 class Utterance(NamedTuple):
@@ -36,36 +35,47 @@ class Document(NamedTuple):
 
 
 _HEAD_BYTES = 4096
-_PIECE_BYTES = 16 << 20  # few pieces: expat may start an unfinished token again with each
-_MOST_XML_BYTES = 4 * input_guards.MAX_TEXT_BYTES
+_PIECE_BYTES = 4 << 20
+_MOST_XML_BYTES = 4 * input_guards.MAX_TEXT_BYTES  # of a Word document
 _SAVE = "save it as .docx or as plain text"
 _REFUSED = {
     codecs.decode("D0CF11E0A1B11AE1", "hex"): "an old or encrypted Word file; save it as .docx without a password",
     b"%PDF-": f"a PDF, which is not read; {_SAVE}",
     b"{\\rtf": f"an RTF file, which is not read; {_SAVE}",
 }
-_WORD = re.compile(r"\w")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
-_XML = re.compile(r"\s*<(?:[?!]|TEI\b|teiCorpus\b|[\w.-]+:|[\w.-]+\s+[\w.:-]+\s*=)")
+_XML = re.compile(r"\s*<(?:[?!]|(?:[\w.-]+:)?TEI\b|teiCorpus\b|[\w.:-]+\s+[\w.:-]+\s*=)")
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
 
-_CHARSETS = re.compile(r"utf-?8|cp125\d|windows-125\d|iso-8859-\d+|latin-?\d+|koi8-[ru]")
-_ID = "{http://www.w3.org/XML/1998/namespace}id"
+_ID = "http://www.w3.org/XML/1998/namespace}id"
+_TEI_LEFT_OUT = frozenset({"teiHeader", "note", "kinesic", "vocal", "incident", "gap", "desc", "corr", "reg", "expan"})
+_WORD_LEFT_OUT = frozenset({"del", "moveFrom", "Fallback"})
+_WORD_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
-# Elements of HTML that may begin a fragment of a page, and further ones that separate paragraphs.
-_FIRST = "html head body title meta p div h[1-6] table ul ol article section main center font pre span b i br"
-_HTML = re.compile(
-    rf"\s*(?:<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*+<(?:!doctype\s+html|(?:{_FIRST.replace(' ', '|')})(?=[\s/>]))", re.I | re.S
+_HTML = re.compile(  # a page, or a fragment
+    r"\s*(?:<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*+<(?:!doctype\s+html"
+    r"|(?:html|head|body|title|meta|p|div|h[1-6]|table|[uo]l|article|section|main|center|font|pre|span|br?|i)(?=[\s/>]))",
+    re.IGNORECASE | re.DOTALL,
 )
-_BLOCKS = re.compile(
-    "address|article|aside|blockquote|body|caption|center|dd|details|div|dl|dt|fieldset|figcaption|figure|footer|form|h[1-6r]|"
-    "header|html|legend|li|main|nav|ol|option|p|pre|section|summary|table|t[dhr]|ul"
+_BLOCK = re.compile(
+    r"/?(?:address|article|aside|blockquote|body|caption|center|d[dlt]|details|div|fieldset|figcaption|figure|footer|form|h[1-6r]"
+    r"|header|html|legend|li|main|nav|[ou]l|option|p|pre|section|summary|table|t[dhr])"
 )
-_TAG = re.compile(r"<(?:(!--)|[!?]|/(?![a-z])|(/?)([a-z][^\s/>]*))", re.IGNORECASE)
-_ATTRIBUTES = re.compile(r"(?:[^>=]++|=\s*+(?:\"[^\"]*\"|'[^']*')?+)*+>")
+_ATTRIBUTES = r"(?:[^>=]++|=\s*+(?:\"[^\"]*\"|'[^']*')?+)*+"
+# Linear in time, which html.parser is not: what is not finished extends to the end of the page.
+_MARKUP = re.compile(
+    rf"""<!--(?:-?>|.*?(?:-->|\Z))
+    | <(script|style|title|template)(?=[\s/>]){_ATTRIBUTES}(?:(?<=/)>|.*?(?:</\1(?=[\s/>])[^>]*>?|\Z))
+    | <(/?[a-z][^\s/>]*){_ATTRIBUTES}>?
+    | <[!?/][^>]*>?
+    | \Z""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
 _CHARSET = re.compile(rb"(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]+)")
+_CHARSETS = re.compile(r"utf-?8|cp125\d|windows-125\d|iso-8859-\d+|latin-?\d+|koi8-[ru]")
 
 _TEXT_FIELDS = ("text", "transcript", "sentence", "content", "words")
+_FIELDS = (_TEXT_FIELDS, RECORDING_FIELDS, ("speaker", "speaker_id"), ("id", "utterance_id", "segment_id"))
 
 
 def read_documents(path: Path) -> Iterator[Document]:
@@ -103,15 +113,14 @@ def _documents(path: Path, data: bytes) -> Iterator[Document]:
     for start, reason in _REFUSED.items():
         if data.startswith(start):
             raise InputError(f"{path}: {reason}")
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    head = decode_text(data[:_HEAD_BYTES], errors="replace")
     if data.startswith((b"PK\3\4", b"PK\5\6")):
         yield _read_docx(path, data)
-        return
-    is_marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    if b"\0" in data and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    elif b"\0" in data and not is_utf16:
         raise InputError(f"{path}: binary data, not text")
-    head = decode_text(data[:_HEAD_BYTES], errors="replace")
-    if _HTML.match(head):
-        yield _read_html(decode_text(data, None if is_marked else _charset(path, data)))
+    elif _HTML.match(head):
+        yield _read_html(decode_text(data, None if is_utf16 or data.startswith(codecs.BOM_UTF8) else _charset(path, data)))
     elif _XML.match(head):
         yield _read_tei(path, data)
     else:
@@ -125,19 +134,19 @@ class _Utterances:
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._size = 0
-        self._found: list[Utterance] = []
+        self.found: list[Utterance] = []
 
     def add(self, text: str, *about: Any) -> None:
         """Add an utterance without blanks around it, with the further fields of `Utterance`; nothing if it has no words."""
         text = text.strip()
-        if _WORD.search(text):
-            self._found.append(Utterance(self._size, self._size + len(text), *about))
+        if re.search(r"\w", text):
+            self.found.append(Utterance(self._size, self._size + len(text), *about))
             self._texts.append(text)
             self._size += len(text) + 1
 
     def document(self, recording: str | None = None) -> Document:
-        """Return the document, with one utterance on each line or more."""
-        return Document(recording, "\n".join(self._texts), self._found)
+        """Return the document, in which line ends separate utterances."""
+        return Document(recording, "\n".join(self._texts), self.found)
 
 
 def _read_plain(text: str) -> Document:
@@ -148,179 +157,30 @@ def _read_plain(text: str) -> Document:
             start = place + len(line) - len(line.lstrip()) if start < 0 else start
             end = place + len(line.rstrip())
         elif start >= 0:
-            utterances += [Utterance(start, end)] if _WORD.search(text, start, end) else []
+            utterances += [Utterance(start, end)] if re.search(r"\w", text[start:end]) else []
             start = -1
         place += len(line) + 1
     return Document(None, text, utterances)
 
 
-class _Target:
-    """Receives the events of an XML parser, without a tree; elements in `left_out` are skipped with all that they hold."""
-
-    left_out: frozenset[str]
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.skipped = path, 0
-        self.found = _Utterances()
-
-    def doctype(self, *_: object) -> None:
-        """Refuse a document type before it declares entities."""
-        raise InputError(f"{self.path}: XML with a document type or entities, which are not read; remove <!DOCTYPE ...>")
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        """Open an element."""
-        if self.skipped or tag.rpartition("}")[2] in self.left_out:
-            self.skipped += 1
-        else:
-            self.open(tag, attributes)
-
-    def end(self, tag: str) -> None:
-        """Close an element."""
-        if self.skipped:
-            self.skipped -= 1
-        else:
-            self.shut(tag)
-
-    def data(self, text: str) -> None:
-        """Receive some of the text of an element."""
-        if not self.skipped:
-            self.read(text)
-
-    def open(self, tag: str, attributes: dict[str, str]) -> None: ...
-    def shut(self, tag: str) -> None: ...
-    def read(self, text: str) -> None: ...
-
-
-def _parse(target: _Target, pieces: Iterable[bytes]) -> None:
-    parser = ET.XMLParser(target=target)  # noqa: S314 - document types, and so entities, are refused
-    try:
-        for piece in pieces:
-            parser.feed(piece)
-        parser.close()
-    except ET.ParseError as error:
-        raise InputError(f"{target.path}, line {error.position[0]}: not well-formed XML ({one_line(error)})") from error
-    except (LookupError, ValueError) as error:
-        raise InputError(f"{target.path}: XML in an encoding that is not read ({one_line(error)}); save it as UTF-8") from error
-
-
-class _Tei(_Target):
-    """Reads turns (``u``, with ``seg``), and paragraphs for where there are no turns."""
-
-    left_out = frozenset({"teiHeader", "note", "kinesic", "vocal", "incident", "gap", "desc", "corr", "reg", "expan"})
-    blocks = frozenset({"u", "seg", "p", "ab"})
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.paragraphs = _Utterances()
-        self.root = self.join = ""
-        self.turns, self.speaker = 0, ""  # open ones, and who speaks in the last
-        self.ids: list[str | None] = []  # of open blocks
-        self.pieces: list[str] = []
-        self.tokens, self.has_tokens = 0, False  # open ones, and whether the block has any
-
-    def open(self, tag: str, attributes: dict[str, str]) -> None:
-        space, _, name = tag.rpartition("}")
-        self.root = self.root or tag
-        if self.root == tag and name not in {"TEI", "teiCorpus", "TEI.2"} and "tei-c.org" not in space:
-            raise InputError(f"{self.path}: XML that is not TEI; its root is <{name}>")
-        if name in self.blocks:
-            self.flush()
-            self.ids.append(attributes.get(_ID) or (self.ids[-1] if self.ids else None))
-            if name == "u":
-                self.turns += 1
-                self.speaker = attributes.get("who", "")
-        elif name in {"w", "pc"}:
-            self.tokens += 1
-            self.has_tokens = True
-            if self.tokens == 1:
-                self.join = attributes.get("join", "")
-                if self.join in {"left", "both"} and self.pieces[-1:] == [" "]:
-                    self.pieces.pop()
-        elif name == "lb" and attributes.get("break") != "no":
-            self.pieces.append(" ")
-
-    def shut(self, tag: str) -> None:
-        name = tag.rpartition("}")[2]
-        if name in self.blocks:
-            self.flush()
-            self.ids.pop()
-            self.turns -= name == "u"
-        elif name in {"w", "pc"}:
-            self.tokens -= 1
-            if not self.tokens and self.join not in {"right", "both"}:
-                self.pieces.append(" ")
-
-    def read(self, text: str) -> None:
-        if self.ids and not (self.has_tokens and text.isspace()):  # between tokens, blanks are layout
-            self.pieces.append(text.strip() if self.tokens else text)
-
-    def flush(self) -> None:
-        """Add what was read since the last block began or ended."""
-        if self.pieces:
-            who = self.speaker.split() if self.turns else []
-            speaker = who[0].rpartition("#")[2] if len(who) == 1 else None  # several have no single speaker
-            (self.found if self.turns else self.paragraphs).add(" ".join("".join(self.pieces).split()), speaker, self.ids[-1])
-        self.pieces, self.has_tokens = [], False
-
-
-class _Docx(_Target):
-    """Reads the paragraphs of Word, those of tables and text boxes as well."""
-
-    left_out = frozenset({"del", "moveFrom", "Fallback"})
-    signs: ClassVar = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.paragraphs: list[list[str]] = []  # open ones; a text box is in another
-        self.is_text = False
-
-    def open(self, tag: str, attributes: dict[str, str]) -> None:  # noqa: ARG002
-        space, _, name = tag.rpartition("}")
-        if "wordprocessingml" in space:
-            self.is_text = name == "t"
-            if name == "p":
-                self.paragraphs.append([])
-            elif name in self.signs and self.paragraphs:
-                self.paragraphs[-1].append(self.signs[name])
-
-    def shut(self, tag: str) -> None:
-        self.is_text = False
-        if tag.endswith("}p") and "wordprocessingml" in tag:
-            self.found.add("".join(self.paragraphs.pop()))
-
-    def read(self, text: str) -> None:
-        if self.is_text and self.paragraphs:
-            self.paragraphs[-1].append(text)
-
-
-def _read_docx(path: Path, data: bytes) -> Document:
-    target = _Docx(path)
-    try:
-        with zipfile.ZipFile(BytesIO(data)) as book:
-            member = next((each for each in book.infolist() if each.filename == "word/document.xml"), None)
-            if member is None:
-                raise InputError(f"{path}: a zip file without word/document.xml, so no .docx; {_SAVE}")
-            if member.flag_bits & 1:
-                raise InputError(f"{path}: encrypted; save it without a password")
-
-            def check(unpacked: int) -> None:
-                input_guards.check_expansion(path, min(member.compress_size, len(data)), unpacked)
-                if unpacked > _MOST_XML_BYTES:
-                    raise InputError(f"{path}: more than {_MOST_XML_BYTES >> 20} MB of XML, which is not read")
-
-            check(member.file_size)
-            with book.open(member) as file:
-
-                def pieces() -> Iterator[bytes]:
-                    unpacked = 0
-                    while piece := file.read(_PIECE_BYTES):
-                        check(unpacked := unpacked + len(piece))
-                        yield piece
-
-                _parse(target, pieces())
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error) as error:
-        raise InputError(f"{path}: a damaged .docx ({one_line(error)})") from error
-    return target.found.document()
+def _read_json(path: Path, text: str) -> Iterator[Document]:
+    recordings: dict[str | None, _Utterances] = {}
+    # Digits of numbers stay as they are.
+    for where, item in json_values(path, split_lines(text), lambda: text, parse_int=str, parse_float=str, parse_constant=str):
+        if not isinstance(item, dict) or not any(field in item for field in _TEXT_FIELDS):
+            raise InputError(f"{path}, {where}: expected an object with one of {', '.join(_TEXT_FIELDS)}")
+        strings = {field: said for field, said in item.items() if isinstance(said, str)}
+        if isinstance(words := item.get("words"), list) and all(isinstance(word, str) for word in words):
+            strings["words"] = " ".join(words)
+        try:
+            "".join((*strings, *strings.values())).encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{path}, {where}: half a surrogate pair, which is not Unicode") from error
+        said, recording, *about = (next((strings.pop(field) for field in some if field in strings), None) for some in _FIELDS)
+        strings.pop("words", None)
+        recordings.setdefault(recording, _Utterances()).add(said or "", *about, strings)
+    for recording, found in recordings.items():
+        yield found.document(recording)
 
 
 def _charset(path: Path, data: bytes) -> str:
@@ -330,79 +190,99 @@ def _charset(path: Path, data: bytes) -> str:
     if name in {"iso-8859-1", "latin1", "us-ascii", "ascii"}:
         return "cp1252"  # as browsers do
     if not _CHARSETS.fullmatch(name):
-        raise InputError(f"{path}: the encoding {name[:40]!r} of a page is not read; save it as UTF-8")
+        raise InputError(f"{path}: a page in the encoding {name[:40]!r}, which is not read; save it as UTF-8")
     return name
 
 
 def _read_html(text: str) -> Document:
-    """Read the paragraphs of a page in one pass, as the tokenizer of the standard does; html.parser may take quadratic time."""
-    found, pieces, templates, place = _Utterances(), list[str](), 0, 0
-
-    def flush() -> None:
-        for paragraph in re.split(r"\n *\n[\n ]*", "".join(pieces)):  # two <br>
-            found.add(" ".join(paragraph.split()))
-        pieces.clear()
-
-    while markup := _TAG.search(text, place):
-        if not templates:
-            pieces.append(re.sub(r"\s+", " ", unescape(text[place : markup.start()])))
-        opening, is_end, name = markup[1], markup[2], (markup[3] or "").lower()
-        rest = _ATTRIBUTES.match(text, markup.end()) if name else None
-        ending = "-->" if opening else ">"
-        place = rest.end() if rest else text.find(ending, markup.start() + 2) + len(ending) if not name else 0
-        if place < len(ending):
-            place = len(text)  # an unfinished tag or comment hides the rest
-        elif not is_end and name in {"script", "style", "title"} and text[place - 2] != "/":
-            close = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, place)
-            place = close.start() if close else len(text)
-        elif name == "template":
-            templates = max(0, templates + (-1 if is_end else 1))
-        elif name == "br":
-            pieces.append("\n")
-        elif _BLOCKS.fullmatch(name):
-            flush()
-    if not templates:
-        pieces.append(re.sub(r"\s+", " ", unescape(text[place:])))
-    flush()
+    found, pieces, place = _Utterances(), list[str](), 0
+    for markup in _MARKUP.finditer(text):
+        pieces.append(unescape(text[place : markup.start()]))
+        place = markup.end()
+        name = (markup[2] or "").lower()
+        if name == "br":
+            pieces.append("\0")
+        elif _BLOCK.fullmatch(name) or place == len(text):
+            for paragraph in re.split(r"\0\s*\0[\0\s]*", "".join(pieces)):
+                found.add(" ".join(paragraph.replace("\0", " ").split()))
+            pieces.clear()
     return found.document()
 
 
-def _read_json(path: Path, text: str) -> Iterator[Document]:
-    """Read objects, one on each line or all in one list; digits of numbers stay as they are."""
-    read = partial(parse_json, path=path, parse_int=str, parse_float=str, parse_constant=str)
-    lines = ((f"line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
-    where, first = next(lines)
-    try:
-        values = [(where, read(first))]
-    except InputError:
-        values = [("line 1", read(text))]
-    else:
-        values += [(where, read(line, line=int(where[5:]))) for where, line in lines]
-    recordings: dict[str | None, _Utterances] = {}
-    for where, value in values:
-        for number, item in enumerate(value if isinstance(value, list) else [value], 1):
-            place = f"{path}, {where}" + (f", item {number}" if isinstance(value, list) else "")
-            if not isinstance(item, dict) or not any(field in item for field in _TEXT_FIELDS):
-                raise InputError(f"{place}: expected an object with one of {', '.join(_TEXT_FIELDS)}")
-            strings = {field: said for field, said in item.items() if isinstance(said, str)}
-            if isinstance(words := item.get("words"), list) and all(isinstance(word, str) for word in words):
-                strings["words"] = " ".join(words)
-            try:
-                "".join((*strings, *strings.values())).encode()
-            except UnicodeEncodeError as error:
-                raise InputError(f"{place}: half a surrogate pair, which is not Unicode") from error
-            said, recording, speaker, own = (
-                next((strings.pop(field) for field in fields if field in strings), None)
-                for fields in (_TEXT_FIELDS, RECORDING_FIELDS, ("speaker", "speaker_id"), ("id", "utterance_id", "segment_id"))
-            )
-            strings.pop("words", None)
-            recordings.setdefault(recording, _Utterances()).add(said or "", speaker, own, strings)
-    for recording, found in recordings.items():
-        yield found.document(recording)
-
-
 def _read_tei(path: Path, data: bytes) -> Document:
-    target = _Tei(path)
-    _parse(target, [data])
-    found = target.found.document()
-    return found if found.utterances else target.paragraphs.document()
+    """Read turns (``u``, with ``seg``), or paragraphs where there are no turns."""
+    turns, paragraphs = _Utterances(), _Utterances()
+    open_blocks: list[tuple[_Utterances, str | None, str | None]] = []  # with speaker and id
+    pieces: list[str] = []
+    tokens, has_tokens, join, is_root = 0, False, "", True
+    events = read_xml(path, (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES)), _TEI_LEFT_OUT)
+    for tag, attributes, text in events:
+        space, _, name = tag.rpartition("}")
+        if is_root and name not in {"TEI", "teiCorpus", "TEI.2"} and "tei-c.org" not in space:
+            raise InputError(f"{path}: XML that is not TEI; its root is <{name}>")
+        is_root = False
+        found, speaker, own = open_blocks[-1] if open_blocks else (paragraphs, None, None)
+        if name in {"u", "seg", "p", "ab"}:
+            found.add(" ".join("".join(pieces).split()), speaker, own)
+            pieces, has_tokens = [], False
+            if attributes is None:
+                open_blocks.pop()
+                continue
+            if name == "u":
+                who = attributes.get("who", "").split()  # several have no single speaker
+                found, speaker = turns, who[0].rpartition("#")[2] if len(who) == 1 else None
+            open_blocks.append((found, speaker, attributes.get(_ID, own)))
+        elif name in {"w", "pc"}:
+            has_tokens, tokens = True, tokens + (1 if attributes is not None else -1)
+            if attributes is not None and tokens == 1:
+                join = attributes.get("join", "")
+                if join in {"left", "both"} and pieces[-1:] == [" "]:
+                    pieces.pop()
+            elif not tokens and join not in {"right", "both"}:
+                pieces.append(" ")
+        elif name == "lb" and attributes is not None and attributes.get("break") != "no":
+            pieces.append(" ")
+        elif open_blocks and not (has_tokens and text.isspace()):  # blanks between tokens are layout
+            pieces.append(text.strip() if tokens else text)
+    return (turns if turns.found else paragraphs).document()
+
+
+def _docx_pieces(path: Path, data: bytes) -> Iterator[bytes]:
+    """Yield the XML of a Word document's text; neither what its header says nor what comes may be a bomb."""
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as book:
+            member = next((each for each in book.infolist() if each.filename == "word/document.xml"), None)
+            if member is None:
+                raise InputError(f"{path}: a zip file without word/document.xml, so no .docx; {_SAVE}")
+            if member.flag_bits & 1:
+                raise InputError(f"{path}: encrypted; save it without a password")
+            packed = min(member.compress_size, len(data), _MOST_XML_BYTES // input_guards.MOST_TIMES)
+            input_guards.check_expansion(path, packed, member.file_size)
+            unpacked = 0
+            with book.open(member) as file:
+                while piece := file.read(_PIECE_BYTES):
+                    unpacked += len(piece)
+                    input_guards.check_expansion(path, packed, unpacked)
+                    yield piece
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error) as error:
+        raise InputError(f"{path}: a damaged .docx ({one_line(error)})") from error
+
+
+def _read_docx(path: Path, data: bytes) -> Document:
+    """Read the paragraphs of Word, those of tables and text boxes as well."""
+    found, is_text = _Utterances(), False
+    paragraphs: list[list[str]] = [[]]  # open ones: a text box is inside another
+    for tag, attributes, text in read_xml(path, _docx_pieces(path, data), _WORD_LEFT_OUT):
+        space, _, name = tag.rpartition("}")
+        if not tag:
+            paragraphs[-1] += [text] if is_text else []
+            continue
+        is_text = name == "t" and attributes is not None and "wordprocessingml" in space
+        if name == "p" and "wordprocessingml" in space:
+            if attributes is not None:
+                paragraphs.append([])
+            else:
+                found.add("".join(paragraphs.pop()))
+        elif attributes is not None and "wordprocessingml" in space:
+            paragraphs[-1] += _WORD_SIGNS.get(name, "")
+    return found.document()

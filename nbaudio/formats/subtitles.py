@@ -6,13 +6,16 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nbaudio.core.errors import InputError
 from nbaudio.formats.base import Transcripts, read_sidecars, unescape
 
 _TIME = r"(?:(\d+):)?([0-5]?\d):([0-5]?\d)(?:[,.](\d+))?"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
-INLINE_TIME = re.compile(rf"<{_TIME}>")
+_INLINE_TIME = re.compile(rf"<{_TIME}>")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\d[^<>]*>|</>|\{\\[^{}]*\}")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
+_UNDERLINED = re.compile(r"(\S?)<u>([^<>]*)</u>")
+_CONTIGUOUS = 0.1  # seconds between two cues of rolling captions
 _NO_CUES = ("WEBVTT", "NOTE", "STYLE", "REGION")
 
 
@@ -47,13 +50,53 @@ def read_cues(text: str) -> Iterator[Cue | tuple[int, str]]:
             if not (text.startswith("WEBVTT") and block[0].startswith(_NO_CUES)):
                 yield first + 1, f"no times: {block[0].strip()[:60]!r}"
         elif found := _TIMES.fullmatch(block[place]):
-            yield Cue(first + 1, seconds(*found.groups()[:4]), seconds(*found.groups()[4:]), block[place + 1 :])
+            yield Cue(first + 1, _seconds(*found.groups()[:4]), _seconds(*found.groups()[4:]), block[place + 1 :])
         else:
             reason = f"expected times such as 00:00:01,500 --> 00:00:02,750, not {block[place].strip()[:60]!r}"
             yield first + place + 1, reason
 
 
-def strip_markup(raw: str, *, is_vtt: bool) -> str:
+def timed_tokens(path: Path, text: str) -> Iterator[tuple[int, list[tuple[str, str, str]]]]:
+    """Yield tokens with start and end, and a line, of the cues of a file; cues that repeat words are one.
+
+    Words are repeated where captions roll (times stand within the text, and a line is shown again, without them, above the next
+    one), or where each word of a text that stays is underlined in turn. A token without a blank before it continues a word.
+    """
+
+    def plain(line: str) -> str:
+        return _strip_markup(line, is_vtt=text.startswith("WEBVTT"))
+
+    def cues() -> Iterator[Cue]:
+        for cue in read_cues(text):
+            if not isinstance(cue, Cue):
+                raise InputError(f"{path}, line {cue[0]}: {cue[1]}")
+            yield cue
+
+    is_rolling = bool(_INLINE_TIME.search(text))
+    shown: list[str] = []
+    until = 0.0
+    for whole, run in groupby(cues(), key=lambda cue: "".join(plain(" ".join(cue.text)).split())):
+        same = list(run)
+        marked = [(cue, mark) for cue in same for mark in _UNDERLINED.findall(" ".join(cue.text))]
+        tokens = [(" " * (not before) + plain(word), cue.start, cue.end) for cue, (before, word) in marked]
+        spoken = "".join("".join(word.split()) for word, _, _ in tokens)
+        if spoken != whole * (len(spoken) // max(len(whole), 1)):
+            raise InputError(f"{path}, line {same[0].line}: underlined words are not the words of the cue, one after the other")
+        yield same[0].line, tokens
+        for cue in [] if marked else same:
+            lines = [line for line in cue.text if plain(line).strip()]
+            visible = [" ".join(plain(line).split()) for line in lines]
+            timed = next((row for row, line in enumerate(lines) if _INLINE_TIME.search(line)), len(lines))
+            most = min(timed, len(shown)) if is_rolling and float(cue.start) <= until + _CONTIGUOUS else 0
+            repeated = next((count for count in range(most, 0, -1) if visible[:count] == shown[-count:]), 0)
+            shown, until = visible, float(cue.end)
+            pieces = _INLINE_TIME.split(" ".join(lines[repeated:]))
+            times = [cue.start, *(_seconds(*pieces[at : at + 4]) for at in range(1, len(pieces), 5)), cue.end]
+            tokens = [(plain(piece), times[row], times[row + 1]) for row, piece in enumerate(pieces[::5])]
+            yield cue.line, [token for token in tokens if token[0].strip()]
+
+
+def _strip_markup(raw: str, *, is_vtt: bool) -> str:
     """Return the text of a cue without tags, and without entities in WebVTT."""
     spoken = _TAG.sub("", raw)
     return unescape(spoken) if is_vtt else spoken
@@ -65,7 +108,7 @@ def _cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
             yield cue
             continue
         raw = " ".join(" ".join(cue.text).split())
-        spoken = " ".join(strip_markup(raw, is_vtt=text.startswith("WEBVTT")).split())
+        spoken = " ".join(_strip_markup(raw, is_vtt=text.startswith("WEBVTT")).split())
         voices = {unescape(voice).strip() for voice in _VOICE.findall(raw)}
         yield {
             "source_start": cue.start,
@@ -77,7 +120,6 @@ def _cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
         }
 
 
-def seconds(hours: str | None, minutes: str, whole: str, fraction: str | None) -> str:
-    """Return decimal seconds of the parts of a time that `INLINE_TIME` finds."""
+def _seconds(hours: str | None, minutes: str, whole: str, fraction: str | None) -> str:
     total = str(int(hours or 0) * 3600 + int(minutes) * 60 + int(whole))
     return f"{total}.{fraction}" if fraction else total
