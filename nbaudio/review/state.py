@@ -26,8 +26,8 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
     {
         "ok": "the clip holds the words of the transcript, all of them and nothing else",
         "wrong words": "other words are spoken than the transcript says, or it lacks some",
-        "cut off": "a word at the start or the end is cut",
-        "extra speech": "before or after, there is speech that the transcript does not have",
+        "cut off": "wrong boundary: at the start or the end, a word of the transcript is cut or missing",
+        "extra speech": "wrong boundary: before or after, there is speech that the transcript does not have",
         "other speaker": "more than one person speaks, or not the one named",
         "noise": "too noisy, distorted or silent to be of use",
         "unsure": "cannot be told",
