@@ -23,7 +23,6 @@ from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
-from nbaudio.ui.coverage_map import coverage  # noqa: F401 - one of these plots
 from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.segment_rows import SegmentRows
 from nbaudio.ui.views import Source
