@@ -80,10 +80,10 @@ def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
         with path.open("rb") as file:
             head = decode_text(file.read(_HEAD_BYTES), errors="replace")
         first = next((line for line in head.split("\n") if line.strip() and not line.startswith(";;")), "").strip()
-        if _ctm_fields(first):
-            _read_ctm(found)
-        elif _JSON.match(first):
+        if _JSON.match(first):
             _read_json(found)
+        elif _ctm_fields(first):
+            _read_ctm(found)
         elif _CUES.search(head):
             _read_subtitles(found)
         else:

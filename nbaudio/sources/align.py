@@ -174,7 +174,7 @@ def _collect(
             if 0 < heard < heard_only:
                 sparse.append(task.hypothesis.name)
             texts = found.with_columns(pl.col("text", "text_raw", "asr_text").str.normalize("NFC"))
-            yield texts.select(name for name in columns if name in TRANSCRIPTS or found[name].null_count() < len(found))
+            yield texts.select(name for name in columns if name in TRANSCRIPTS or found[name].null_count() < max(1, len(found)))
 
     rows = Rows.collect(segments())
     if not counts["heard_words"] + counts["typed_words"]:
