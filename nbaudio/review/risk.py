@@ -98,8 +98,7 @@ def record(workspace: Workspace) -> dict[str, Any]:
 
 def frozen(workspace: Workspace) -> dict[str, Any]:
     """Return the model that the last `select` used in a condition: its `id`, and the `reviews` before that; empty if none."""
-    found: dict[str, Any] = workspace.report("select").get("facts", {}).get("parameters", {}).get("risk", {})
-    return found
+    return dict(workspace.report("select").get("facts", {}).get("parameters", {}).get("risk", {}))
 
 
 def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
@@ -218,8 +217,7 @@ def _judged(state: ReviewState) -> tuple[pl.DataFrame, Array, Ints, int]:
 
 def _folds(recordings: pl.Series, salt: int) -> Ints:
     """Return the fold of each recording."""
-    found: Ints = (hash_column(recordings, f"risk {salt}") % _FOLDS).cast(pl.Int64).to_numpy()
-    return found
+    return (hash_column(recordings, f"risk {salt}") % _FOLDS).cast(pl.Int64).to_numpy()
 
 
 def _said_of_speakers(speakers: pl.Series, counts: Mapping[str, list[list[int]]]) -> Array:
@@ -227,8 +225,7 @@ def _said_of_speakers(speakers: pl.Series, counts: Mapping[str, list[list[int]]]
     names = speakers.fill_null("").unique()
     rows = [counts.get(tombstone("speaker", name), [[0, 0]] * _FOLDS) for name in names]
     place = speakers.fill_null("").replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
-    found: Array = np.array(rows, dtype=float).reshape(-1, _FOLDS, 2)[place]
-    return found
+    return np.take(np.array(rows, dtype=float).reshape(-1, _FOLDS, 2), place, axis=0)
 
 
 def _terms(values: pl.DataFrame, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Array]]:
@@ -246,8 +243,7 @@ def _terms(values: pl.DataFrame, columns: Mapping[str, Mapping[str, Any]]) -> It
 
 def _speaker_term(said: Array, base: float) -> Array:
     """Return the logarithm of the rate of wrong segments of a speaker over the base rate, shrunk towards none."""
-    found: Array = np.log((said[:, 0] + _SPEAKER_ROWS * base) / (said[:, 1] + _SPEAKER_ROWS) / base)
-    return found
+    return np.log((said[:, 0] + _SPEAKER_ROWS * base) / (said[:, 1] + _SPEAKER_ROWS) / base)
 
 
 def _parts(values: pl.DataFrame, known: Mapping[str, Any], fold: Ints) -> Iterator[tuple[str, Array]]:
@@ -264,8 +260,7 @@ def _parts(values: pl.DataFrame, known: Mapping[str, Any], fold: Ints) -> Iterat
 
 
 def _probability(logit: Array) -> Array:
-    found: Array = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
-    return found
+    return 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
 
 
 def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:

@@ -218,8 +218,7 @@ def largest_rates(rate: NDArray[np.float64], divergence: float) -> NDArray[np.fl
         with np.errstate(divide="ignore", invalid="ignore"):
             apart = rate * np.log(rate / q) + (1 - rate) * np.log((1 - rate) / (1 - q))
         low, high = np.where(apart <= divergence, q, low), np.where(apart <= divergence, high, q)
-    found: NDArray[np.float64] = low
-    return found
+    return low
 
 
 def least_divergence(sizes: NDArray[np.float64], rate: NDArray[np.float64], wrong: float) -> float:
@@ -237,8 +236,7 @@ def _best_allocation(sizes: NDArray[np.float64], rate: NDArray[np.float64]) -> N
     wrong = max((1 - _TARGET) * sizes.sum() + 1, _LEAST_ROOM * float(sizes @ rate))
     q = largest_rates(rate, least_divergence(sizes, rate, wrong))
     weight = sizes * q * (1 - q) / np.maximum(q - rate, 1e-12)
-    found: NDArray[np.float64] = weight / weight.sum()
-    return found
+    return np.asarray(weight / weight.sum())
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(

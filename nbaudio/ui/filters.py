@@ -60,8 +60,7 @@ def sort_and_filter(
         raise InputError(f"sort: {sort} holds lists, which have no order")
     values = pl.DataFrame({"value": column if len(kept) == len(column) else column[kept]})
     by_value = values.select(pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True))
-    arranged: Order = kept[by_value.to_series().to_numpy()]
-    return arranged
+    return np.take(kept, by_value.to_series().to_numpy())
 
 
 def visible_columns(frame: TableFrame) -> list[str]:
