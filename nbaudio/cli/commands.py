@@ -265,11 +265,11 @@ def status(
 @common.command("convert CORPUS --container tfrecord --out OTHER --shard-count 64")
 def convert(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder of a finished corpus")],
-    container: common.Container,
+    container: Annotated[str, Option(help=common.CONTAINERS)],
     out: Annotated[str, Option(help="folder of the new corpus: new, or one to resume")],
-    shard_size: common.ShardSize = "500MB",
+    shard_size: Annotated[str, Option(help="target size of a shard, such as 500MB")] = "500MB",
     shard_count: common.ShardCount = None,
-    window: common.Window = 1,
+    window: Annotated[int, Option(min=1, help="consecutive segments of a recording to store together, for reading windows")] = 1,
     jobs: common.Jobs = None,
     engine: common.Engine = "threading",
 ) -> None:

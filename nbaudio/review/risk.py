@@ -3,8 +3,6 @@
 A ridge logistic regression, cross-fitted by recording: the `risk` of a segment is from a model without verdicts on its recording.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from nbaudio.core import tables
 from nbaudio.core.atomic import read_json, write_json
 from nbaudio.core.errors import InputError
-from nbaudio.core.hashing import hash_column
+from nbaudio.core.hashing import hash_column, json_hash
 from nbaudio.core.tables import SEGMENTS, SIGNALS, conform, is_score, table_schema, with_durations
 from nbaudio.core.tombstones import tombstone
 from nbaudio.review.corrections import uncorrected
@@ -79,12 +77,12 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
         return {"missing": f"risk takes {LEAST} right and {LEAST} wrong segments of 2 recordings; {judged}"}
     columns = {name: found for name in _columns(workspace) if (found := _knots(workspace, name))}
     values = values.select("segment_id", "recording_id", _SPEAKER, *columns)
-    stamp = _hash([columns, values.rows(), wrong.tolist(), salt])
+    stamp = json_hash([columns, values.rows(), wrong.tolist(), salt])
     if known.get("stamp") == stamp and not incomplete:
         return known
     found = {"columns": columns, "salt": salt}
     found |= _learn(values, wrong, recording, found) | {"stamp": stamp, "lines": len(state.verdict_log)}
-    found = {"id": _hash(found), **found}
+    found = {"id": json_hash(found), **found}
     _write(workspace, found)  # the column first: if the run is killed, the old record makes the next one learn again
     write_json(workspace.path / RECORD, found)
     return found
@@ -385,7 +383,3 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
     logit, half = math.log(inner / (1 - inner)), 1.96 * error / (inner * (1 - inner))
     low, high = (1 / (1 + math.exp(-max(min(logit + side, 30.0), -30.0))) for side in (-half, half))
     return area, min(low, area), max(high, area)
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
