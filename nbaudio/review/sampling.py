@@ -351,14 +351,19 @@ def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
 
 def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
     """Return `reason`, one row per segment of `anomaly_facts`: the first anomaly that applies, null for none."""
-    speed = _speed(facts["speed"])
+    # How far the logarithms of the speech rates are from their median, in median absolute deviations times 1.4826.
+    from_median = facts["speed"] - facts["speed"].median()
+    usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
+    speed = from_median / max(usual, _LEAST_DEVIATION)
+    odd = facts["odd"].to_frame("odd").with_row_index("row").explode("odd").drop_nulls()
+    rare = odd.filter(pl.len().over("odd") < max(2, _RARE * len(facts)))
     found = {
         "duplicate audio": _overlapping(facts),
         "duplicate text": facts["sentence"].is_in(repeated(facts["sentence"]).implode()),
         "fast": speed > _DEVIATIONS,
         "slow": speed < -_DEVIATIONS,
         "long silence": facts["silence"],
-        "odd characters": _odd(facts["odd"]),
+        "odd characters": pl.Series(range(len(facts)), dtype=pl.UInt32).is_in(rare["row"].implode()),
     }
     return pl.DataFrame(found).select(reason=pl.coalesce(_kind(name, pl.col(name)) for name in found))
 
@@ -370,16 +375,3 @@ def _overlapping(pool: pl.DataFrame) -> pl.Series:
     reach = end.cum_max().shift(1).over("recording_id") - start
     after = pl.min_horizontal(end, end.shift(-1).over("recording_id")) - start.shift(-1).over("recording_id")
     return ordered.with_columns(hit=(2 * pl.max_horizontal(reach, after) >= end - start) & (end > start)).sort("row")["hit"]
-
-
-def _speed(speed: pl.Series) -> pl.Series:
-    """Return how far the logarithms of the speech rates are from their median, in median absolute deviations times 1.4826."""
-    from_median = speed - speed.median()
-    usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
-    return from_median / max(usual, _LEAST_DEVIATION)
-
-
-def _odd(odd: pl.Series) -> pl.Series:
-    found = odd.to_frame("odd").with_row_index("row").explode("odd").drop_nulls()
-    rare = found.filter(pl.len().over("odd") < max(2, _RARE * len(odd)))
-    return pl.Series(range(len(odd)), dtype=pl.UInt32).is_in(rare["row"].implode())

@@ -16,7 +16,7 @@ from nbaudio.core import input_guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column, json_hash
-from nbaudio.core.tables import CORRECTED_TEXTS, ROWS_A_GROUP, table_path
+from nbaudio.core.tables import CORRECTED_TEXTS, ROWS_A_GROUP
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
@@ -226,8 +226,7 @@ class ReviewState:
     @cached_property
     def original_texts(self) -> pl.DataFrame:
         """Texts and scores of corrected segments from before."""
-        there = table_path(self.workspace, CORRECTED_TEXTS).exists()
-        return self.workspace.table(CORRECTED_TEXTS) if there else pl.DataFrame(schema={"segment_id": pl.String})
+        return self.workspace.table(CORRECTED_TEXTS, pl.Schema({"segment_id": pl.String}))
 
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:
