@@ -25,7 +25,8 @@ Ints = NDArray[np.signedinteger[Any]]
 
 # The stratum of each segment, the names of the strata, the weight of a segment in each, and expected rates of wrong ones.
 Stratified = tuple[Ints, Sequence[str], Array, Array | None]
-Strategy = Callable[[pl.DataFrame, float], Stratified]
+# The columns that a strategy looks at, and how it divides a pool at a threshold.
+Strategy = tuple[Sequence[str], Callable[[pl.DataFrame, float], Stratified]]
 
 _SCORE = pl.col("similarity").fill_nan(None)
 _ZONES = ("below", "kept", "near", "unscored")
@@ -49,14 +50,7 @@ _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
-_COLUMNS = {
-    "stratified": ("similarity",),
-    "near": ("similarity",),
-    "risk": ("risk", "similarity", "decision", "reason"),
-    "speaker": ("speaker_id",),
-    "recording": ("recording_id",),
-    "suspicious": ("text", "word_times", "source_start", "source_end", "start_sample", "end_sample", "recording_id"),
-}
+_OF_ANOMALIES = ("text", "word_times", "source_start", "source_end", "start_sample", "end_sample", "recording_id")
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,8 @@ class Strata:
 
 def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> Strata:
     """Return the strata of a pool, with `pool_columns`, `wrong` (null if unknown) and `reached` (in an earlier round)."""
-    number, names, size, rates = STRATEGIES.get(strategy, partial(_by_column, column=strategy))(pool, threshold)
+    _, divide = STRATEGIES.get(strategy, ((), partial(_by_column, column=strategy)))
+    number, names, size, rates = divide(pool, threshold)
     number = np.where(pool["reached"].to_numpy(), -1, number).astype(np.int32)
     total = size * np.bincount(number[number >= 0], minlength=len(names))
     return Strata(number, names, total / max(total.sum(), 1e-300), rates)
@@ -97,7 +92,7 @@ def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> S
 def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
     """Return the columns that a strategy looks at, which may be a column of numbers; raise InputError where there is none."""
     if strategy in STRATEGIES:
-        return _COLUMNS.get(strategy, ())
+        return STRATEGIES[strategy][0]
     columns = number_columns(schema)
     if strategy in columns:
         return (strategy,)
@@ -241,15 +236,18 @@ def _best_allocation(sizes: NDArray[np.float64], rate: NDArray[np.float64]) -> N
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
-        "random": lambda pool, _: (np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1), None),
-        "stratified": _stratified,
-        "risk": _by_risk,
+        "random": ((), lambda pool, _: (np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1), None)),
+        "stratified": (("similarity",), _stratified),
+        "risk": (("risk", "similarity", "decision", "reason"), _by_risk),
         # In proportion to the square root of the number of segments (the power allocation of Bankier, 1988, with exponent 1/2).
-        "speaker": lambda pool, _: _by(pool, "speaker_id"),
-        "recording": lambda pool, _: _by(pool, "recording_id"),
+        "speaker": (("speaker_id",), lambda pool, _: _by(pool, "speaker_id")),
+        "recording": (("recording_id",), lambda pool, _: _by(pool, "recording_id")),
         # Three of four within 0.05 of the threshold, or from anomalies, evenly over the reasons; the rest from elsewhere.
-        "near": lambda pool, threshold: _focus(pool.select(_kind("near", (_SCORE - threshold).abs() <= _NEAR))),
-        "suspicious": lambda pool, _: _focus(anomaly_reasons(pool)),
+        "near": (
+            ("similarity",),
+            lambda pool, threshold: _focus(pool.select(_kind("near", (_SCORE - threshold).abs() <= _NEAR))),
+        ),
+        "suspicious": (_OF_ANOMALIES, lambda pool, _: _focus(anomaly_reasons(pool))),
     }
 )
 
