@@ -82,7 +82,7 @@ def command(example: str, *, group: typer.Typer = app, fetches: bool = False) ->
                     given = function(**options) or options
                     owner = nbaudio if group is app else nbaudio.review
                     called: Callable[..., Report] = getattr(owner, function.__name__, None) or getattr(owner, name)
-                    report = called(**{option: value for option, value in given.items() if value is not None})
+                    report = called(**{option: value for option, value in given.items() if value not in (None, [])})
             except (NbaudioError, OSError, MemoryError, RuntimeError) as error:
                 if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
                     raise
