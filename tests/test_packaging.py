@@ -211,7 +211,7 @@ def test_wheel_for_workers_is_the_one_that_is_built(built, tmp_path):
 def test_shipped_files_are_of_known_kinds(built):
     wheel, sdist = built
     text = {".cff", ".css", ".csv", ".ipynb", ".js", ".json", ".jsonl", ".lock", ".md", ".py", ".scp", ".toml", ".txt", ".typed"}
-    text |= {".jinja", ".tsv", ".yaml", ".yml"}
+    text |= {".tsv", ".yaml", ".yml"}
     known = text | {".flac", ".m4a", ".mp3", ".png", ".svg", ".wav", ".xlsx"}
     bare = {"LICENSE", "METADATA", "Makefile", "PKG-INFO", "RECORD", "WHEEL", "entry_points.txt", ".gitignore"}
     with zipfile.ZipFile(wheel) as one, tarfile.open(sdist) as other:

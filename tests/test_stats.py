@@ -20,8 +20,9 @@ from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.selection.select import select
 from nbaudio.ui import plots, segment_rows, views
 from nbaudio.ui.statistics import examples
+from nbaudio.ui.statistics.page_html import Section, render_page
 from nbaudio.ui.statistics.stats import stats
-from nbaudio.ui.statistics.stats_page import Section, render_page, write_workbook
+from nbaudio.ui.statistics.stats_page import write_workbook
 from nbaudio.ui.widgets import static_html
 
 WHEN = "2026-11-21T03:00:00Z"

@@ -1,12 +1,8 @@
 """Notebooks and manifests that ship with nbaudio, located in a wheel or a checkout; and the front end of widgets and pages."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nbaudio.core.errors import InputError
-
-if TYPE_CHECKING:
-    import jinja2
 
 PACKAGE = Path(__file__).resolve().parents[1]
 FOLDERS = ("notebooks", "data_manifests")
@@ -34,11 +30,3 @@ def front_end(*names: str, kind: str = "js") -> str:
     files = dict.fromkeys(file for name in names for file in (_PLAYER if name == "player" else (name,)))
     folder = PACKAGE / "ui" / "widgets" / "js"
     return "\n".join((folder / f"{name}.{kind}").read_text(encoding="utf8") for name in files)
-
-
-def page_template(name: str) -> "jinja2.Template":
-    """Return the template of an HTML page, which escapes all texts that it does not mark as safe."""
-    import jinja2
-
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    return environment.from_string(front_end(name, kind="jinja"))

@@ -5,6 +5,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.audio.drawing import BANDS, peaks, spectrogram
-from nbaudio.core.bundled_files import front_end, page_template
+from nbaudio.core.bundled_files import front_end
 from nbaudio.core.hashing import json_hash
 from nbaudio.review.sheet_clips import RATE, cut_clips, keep_clip
 from nbaudio.review.state import VERDICTS, ReviewRecord
@@ -67,7 +68,7 @@ def write_page(
         "clips": [_clip(row, record, compared, files.get(row["segment_id"])) for row in rows.iter_rows(named=True)],
     }
     blocks = (
-        (f"{kind}-{number}", base64.b64encode(held[segment_id]).decode())
+        _block(f"{kind}-{number}", base64.b64encode(held[segment_id]).decode(), "text/plain")
         for number, segment_id in enumerate(names)
         for kind, held in (("picture", pictures), ("sound", sounds))
         if segment_id in held
@@ -114,13 +115,30 @@ def _picture(samples: NDArray[np.int16]) -> bytes:
     return zlib.compress(np.uint32(len(wave)).astype("<u4").tobytes() + wave.tobytes() + shown.tobytes(), 9)
 
 
-def _html(title: str, data: Mapping[str, Any], blocks: Iterator[tuple[str, str]], *, media: str) -> bytes:
-    """Return the page, with data in elements that no browser executes or shows."""
+def _html(title: str, data: Mapping[str, Any], blocks: Iterator[str], *, media: str) -> bytes:
+    style = front_end(*_STYLES, kind="css")
     # In strict mode, and with no name in common with anything else in the page.
     script = f'"use strict";\n(() => {{\n{front_end(*_SCRIPTS)}\nstartPage();\n}})();\n'
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; media-src {media}; "
+        "connect-src 'none'; form-action 'none'; base-uri 'none'"
+    )
+    head = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<meta name="referrer" content="no-referrer">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        '<noscript><p>This page needs JavaScript, which this browser does not run.</p></noscript>\n<main id="review"></main>\n'
+    )
+    # The script before the clips: the page can be used while they are being read.
     texts = json.dumps(data, separators=(",", ":")).translate({ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"})
-    given = {"title": title, "data": texts, "blocks": blocks, "media": media, "script": script, "hash": _hash}
-    return page_template("review_page").render(**given, style=front_end(*_STYLES, kind="css")).encode()
+    parts = [head, _block("data", texts, "application/json"), f"<script>{script}</script>\n", *blocks, "</body>\n</html>\n"]
+    return "".join(parts).encode()
+
+
+def _block(name: str, text: str, kind: str) -> str:
+    """Return an element with data, which no browser executes or shows."""
+    return f'<script type="{kind}" id="{name}">{text}</script>\n'
 
 
 def _hash(text: str) -> str:

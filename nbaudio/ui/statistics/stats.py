@@ -45,7 +45,8 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
     if len(signals := views.signals(kept)):
         facts["signals"] = signals.with_columns(cs.float().round(4)).to_dicts()
     if out is not None:
-        from nbaudio.ui.statistics.stats_page import page_sections, render_page, write_workbook  # takes a second to import
+        from nbaudio.ui.statistics.page_html import render_page  # these take a second to import
+        from nbaudio.ui.statistics.stats_page import page_sections, write_workbook
 
         title, sections = page_sections(path, segments, facts, audio=audio and suffix == ".html", base=base)
         page = render_page(title, sections).encode() if suffix == ".html" else write_workbook(title, sections)

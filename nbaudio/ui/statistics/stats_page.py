@@ -1,10 +1,10 @@
-"""Sections of the statistics page; and the page as HTML that loads and runs nothing, or as .xlsx; equal sections, equal bytes."""
+"""Sections of the statistics page; and the page as an .xlsx workbook, of the same bytes for equal sections."""
 
 import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
-from nbaudio.core.bundled_files import front_end, page_template
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.corpus.base_version import find_base
@@ -27,30 +26,16 @@ from nbaudio.storage.folders import folder_at
 from nbaudio.text.characters import count_characters
 from nbaudio.text.near_duplicates import sentences
 from nbaudio.ui import plots, views
-from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.segment_rows import SegmentRows
 from nbaudio.ui.statistics.examples import FAULTS, NEAREST, REASONS, SPEAKERS, WORST, choose_examples, read_examples
+from nbaudio.ui.statistics.page_html import Section
 from nbaudio.ui.statistics.stats import held_out_rates
-from nbaudio.ui.widgets.static_html import Clips, Table
 
 _MOST_ROWS, _MOST_SPEAKERS = 20, 10
 _QUANTILES = {"least": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "most": 1.0}
 _MEASURES = {"duration_s": "duration [s]", "similarity": "similarity", "wer": "word error rate", "cer": "character error rate"}
 _WIDEST, _NARROWEST = 60, 9
 _LONGEST_NAME = 31
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page."""
-
-    title: str
-    about: str  # a sentence about it
-    tables: Mapping[str, pl.DataFrame]  # by caption
-    plot: Plot | None = None
-    finding: str = ""  # its main result, in the list at the top of the page
-    figures: pl.DataFrame | None = None  # the headline figures: `what`, `value`, `note`
-    examples: Mapping[str, Clips] = field(default_factory=dict)  # by heading
 
 
 def page_sections(
@@ -281,12 +266,6 @@ def _model(path: str | Path, segments: SegmentRows) -> Iterator[Section]:
 def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
     rows = [{"what": fact_label(name), "value": show(value, name)} for name, value in facts.items()]
     return pl.DataFrame(rows, schema={"what": pl.String, "value": pl.String})
-
-
-def render_page(title: str, sections: Sequence[Section]) -> str:
-    """Return the page, with the title as its heading; the findings follow the figures of the first section. Texts are escaped."""
-    page, style = page_template("stats_page"), front_end("stats_page", kind="css")
-    return page.render(title=title, sections=sections, style=style, show=show, table=Table)
 
 
 def write_workbook(title: str, sections: Sequence[Section]) -> bytes:

@@ -1,0 +1,75 @@
+"""HTML of a statistics page, which loads and runs nothing: every text is escaped, and cells isolate their direction."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import polars as pl
+
+from nbaudio.core.bundled_files import front_end
+from nbaudio.core.report import show
+from nbaudio.ui.plot_style import Plot
+from nbaudio.ui.widgets.static_html import Clips, Table
+
+_STYLE = "\n" + front_end("stats_page", kind="css")
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
+_LONG_NOTE = 60
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page."""
+
+    title: str
+    about: str  # a sentence about it
+    tables: Mapping[str, pl.DataFrame]  # by caption
+    plot: Plot | None = None
+    finding: str = ""  # its main result, in the list at the top of the page
+    figures: pl.DataFrame | None = None  # the headline figures: `what`, `value`, `note`
+    examples: Mapping[str, Clips] = field(default_factory=dict)  # by heading
+
+
+def render_page(title: str, sections: Sequence[Section]) -> str:
+    """Return the page, with the title as its heading; the findings follow the figures of the first section."""
+    parts = "".join(_section(number, section, "" if number else _findings(sections)) for number, section in enumerate(sections))
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width">\n<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n'
+        f'<body>\n<main>\n<h1 dir="auto">{escape(title)}</h1>\n{parts}</main>\n</body>\n</html>\n'
+    )
+
+
+def _findings(sections: Sequence[Section]) -> str:
+    links = "".join(
+        f'<li><a href="#s{number}">{escape(section.title)}</a>{": " if section.finding else ""}{escape(section.finding)}</li>'
+        for number, section in enumerate(sections[1:], start=1)
+    )
+    return f'<nav aria-label="Findings">\n<ul>{links}</ul>\n</nav>\n' if links else ""
+
+
+def _section(number: int, section: Section, findings: str) -> str:
+    tables = "".join(
+        f'<div role="group" tabindex="0" aria-label="{escape(caption)}">{Table(frame, caption=caption)._repr_html_()}</div>\n'
+        for caption, frame in section.tables.items()
+    )
+    examples = "".join(
+        f'<h3>{escape(title)}</h3>\n<div class="examples">{clips._repr_html_()}</div>\n'
+        for title, clips in section.examples.items()
+    )
+    return (
+        f'<section id="s{number}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.about)}</p>\n'
+        f"{''.join(_figures(section))}{findings}{section.plot.svg() if section.plot else ''}"
+        f'<div class="tables">\n{tables}</div>\n{examples}</section>\n'
+    )
+
+
+def _figures(section: Section) -> Iterator[str]:
+    if section.figures is None:
+        return
+    yield "<dl>"
+    for what, value, note in section.figures.iter_rows():
+        noted = f'<dd class="note">{escape(note)}</dd>' if note else ""
+        wide = ' class="wide"' if len(note) > _LONG_NOTE else ""
+        yield f'<div{wide}><dt>{escape(what)}</dt><dd class="figure">{escape(show(value))}</dd>{noted}</div>'
+    yield "</dl>\n"
