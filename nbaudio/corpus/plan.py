@@ -240,9 +240,7 @@ class ShardLimits:
 
 
 def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.DataFrame:
-    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it; nothing if `size` is 1."""
-    if size == 1:
-        return segments
+    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it."""
     number = pl.int_range(pl.len()).over("split", "recording_id")
     name = pl.format("{}{} {}", "recording_id", pl.lit(label), number // size)
     order = ("split", "recording_id", "start_sample", "end_sample", "segment_id")
@@ -253,7 +251,7 @@ def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.
 def windows_on_disk(
     parts: Iterable[pl.DataFrame], size: int, *, folder: Path, most: int, label: str = ""
 ) -> Iterator[pl.DataFrame]:
-    """Do the same as `assign_windows` for at most so many segments, in frames; the order of rows changes."""
+    """Do the same as `assign_windows`, nothing if `size` is 1, for at most so many segments, in frames; their order changes."""
     if size == 1:
         yield from parts
         return
