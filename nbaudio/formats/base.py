@@ -4,11 +4,12 @@ import codecs
 import html
 import json
 import os
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import chain, islice, starmap
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,13 +143,8 @@ def check_link(path: Path, folder: Path) -> None:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Iterate over the lines of a UTF-8 file that are not blank, without line ends, numbered from 1; only line feeds split."""
-    check_link(path, path.parent)
-    return read_lines(path)
-
-
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Iterate over the `numbered_lines` of a file that may be a link."""
     number = 0
+    check_link(path, path.parent)
     try:
         with path.open("rb") as file:
             for number, line in enumerate(input_guards.lines(file, path), 1):
@@ -169,39 +165,34 @@ def decode_text(data: bytes, encoding: str | None = None, *, errors: str = "stri
 
 
 def unescape(text: str) -> str:
-    """Return `html.unescape` of a text, unchanged where a character's number is too long for Python."""
+    """Resolve the character references of HTML, but not numbers that are too long for `html.unescape`."""
+    return re.sub(r"&#?\w{1,40}\b;?", lambda found: html.unescape(found[0]), text)
+
+
+def json_values(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield values with their places: of JSON lines, else of a whole file, lists item by item; numbers are text, as written."""
+    lines = numbered_lines(path.resolve())
+    first = next(lines)
     try:
-        return html.unescape(text)
-    except ValueError:
-        return text
-
-
-def split_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Iterate over the lines of a text that are not blank, numbered from 1."""
-    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
-
-
-def json_values(
-    path: Path, lines: Iterator[tuple[int, str]], whole: Callable[[], str], **options: Any
-) -> Iterator[tuple[str, Any]]:
-    """Yield the values of JSON lines, or of `whole` where the first line is no value, with places; lists item by item."""
-
-    def parse(number: int, text: str) -> tuple[str, Any]:
+        json.loads(first[1])
+    except (ValueError, RecursionError):
+        first, lines = (1, decode_text(input_guards.read_all(path))), iter(())
+    for number, text in chain([first], lines):
         try:
-            return f"line {number}", json.loads(text, **options)
+            value = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+            if "\\ud" in text.lower():
+                json.dumps(value, ensure_ascii=False).encode()
         except json.JSONDecodeError as error:
-            where = f"{path}, line {number + error.lineno - 1}"
-            raise InputError(f"{where}: not JSON: {error.msg} (character {error.colno} of the line)") from error
-        except RecursionError as error:
-            raise InputError(f"{path}, line {number}: JSON that is nested too deeply") from error
-
-    try:
-        first = parse(*next(lines))
-    except InputError:
-        first, lines = parse(1, whole()), iter(())
-    for where, value in chain([first], starmap(parse, lines)):
-        items = value if isinstance(value, list) else [value]
-        yield from ((where if items is not value else f"{where}, item {item}", part) for item, part in enumerate(items, 1))
+            reason = f"not JSON: {error.msg} (character {error.colno} of the line)"
+            raise InputError(f"{path}, line {number + error.lineno - 1}: {reason}") from error
+        except (RecursionError, UnicodeEncodeError) as error:
+            is_deep = isinstance(error, RecursionError)
+            reason = "JSON that is nested too deeply" if is_deep else "half a surrogate pair, which is not Unicode"
+            raise InputError(f"{path}, line {number}: {reason}") from error
+        if isinstance(value, list):
+            yield from ((f"{path}, line {number}, item {place}", item) for place, item in enumerate(value, 1))
+        else:
+            yield f"{path}, line {number}", value
 
 
 def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:

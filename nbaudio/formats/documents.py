@@ -4,15 +4,15 @@ import codecs
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from xml.etree.ElementTree import ParseError, iterparse
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, split_lines, unescape
-from nbaudio.formats.xml_events import read_xml
+from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, unescape
 
 
 class Utterance(NamedTuple):
@@ -22,7 +22,6 @@ class Utterance(NamedTuple):
     end: int
     speaker_id: str | None = None
     utterance_id: str | None = None
-    columns: Mapping[str, str] = {}  # further fields of JSON, numbers as written
 
 
 class Document(NamedTuple):
@@ -33,49 +32,44 @@ class Document(NamedTuple):
     utterances: list[Utterance]
 
 
+_Said = tuple[str, *tuple[str | None, ...]]  # the text of an utterance, and its speaker and id
+
 _HEAD_BYTES = 4096
-_PIECE_BYTES = 4 << 20
-_MOST_XML_BYTES = 4 * input_guards.MAX_TEXT_BYTES  # of a Word document
+_MOST_PACKED_BYTES = 1 << 20  # of a Word document's text
 _SAVE = "save it as .docx or as plain text"
 _REFUSED = {
-    codecs.decode("D0CF11E0A1B11AE1", "hex"): "an old or encrypted Word file; save it as .docx without a password",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old or encrypted Word file; save it as .docx without a password",
     b"%PDF-": f"a PDF, which is not read; {_SAVE}",
     b"{\\rtf": f"an RTF file, which is not read; {_SAVE}",
 }
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
-_XML = re.compile(r"\s*<(?:[?!]|(?:[\w.-]+:)?TEI\b|teiCorpus\b|[\w.:-]+\s+[\w.:-]+\s*=)")
-_WRAPPED = re.compile(rb"\s*<([\w.-]+)>.*</\1>\s*", re.DOTALL)
+_PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
+_TEXT_FIELDS = ("text", "transcript", "sentence", "content", "words")
+_FIELDS = (_TEXT_FIELDS, RECORDING_FIELDS, ("speaker", "speaker_id"), ("id", "utterance_id", "segment_id"))
 
-_ID = "http://www.w3.org/XML/1998/namespace}id"
-_TEI_LEFT_OUT = frozenset({"teiHeader", "note", "kinesic", "vocal", "incident", "gap", "desc", "corr", "reg", "expan"})
-_WORD_LEFT_OUT = frozenset({"del", "moveFrom", "Fallback"})
-_WORD_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|TEI\b|teiCorpus\b)")
+_ROOTS = {"TEI", "teiCorpus", "TEI.2", "w:document"}
+_BLOCKS = {"u", "seg", "p", "ab", "w:p"}
+_LEFT_OUT = {"teiHeader", "note", "kinesic", "vocal", "incident", "gap", "desc", "corr", "reg", "expan"}
+_LEFT_OUT |= {"w:del", "w:moveFrom", "Fallback"}
+_CLEARED = _BLOCKS | _LEFT_OUT
+_TOKENS = {"w", "pc"}
+_SIGNS = {"lb": " ", "w:tab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
+_ID = "{http://www.w3.org/XML/1998/namespace}id"
 
-_HTML = re.compile(  # a page, or a fragment
-    r"\s*(?:<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*+<(?:!doctype\s+html"
-    r"|(?:html|head|body|title|meta|p|div|h[1-6]|table|[uo]l|article|section|main|center|font|pre|span|br?|i)(?=[\s/>]))",
-    re.IGNORECASE | re.DOTALL,
+_HTML = re.compile(
+    r"(?is)\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|div|p|h\d|table|[uo]l|span|br)\b"
 )
-_BLOCK = re.compile(
-    r"/?(?:address|article|aside|blockquote|body|caption|center|d[dlt]|details|div|fieldset|figcaption|figure|footer|form|h[1-6r]"
-    r"|header|html|legend|li|main|nav|[ou]l|option|p|pre|section|summary|table|t[dhr])"
-)
+_CHARSET = re.compile(rb"(?i)charset\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b")
+_INLINE = re.compile(r"/?(?:a|b|big|em|font|i|img|mark|q|s|small|span|strike|strong|su[bp]|tt|u)?")
 _ATTRIBUTES = r"(?:[^>=]++|=\s*+(?:\"[^\"]*\"|'[^']*')?+)*+"
 # Linear in time, which html.parser is not: what is not finished extends to the end of the page.
 _MARKUP = re.compile(
-    rf"""<!--(?:-?>|.*?(?:-->|\Z))
+    rf"""(?isx)<!--(?:-?>|.*?(?:-->|\Z))
     | <(script|style|title|template)(?=[\s/>]){_ATTRIBUTES}(?:(?<=/)>|.*?(?:</\1(?=[\s/>])[^>]*>?|\Z))
-    | <(/?[a-z][^\s/>]*){_ATTRIBUTES}>?
-    | <[!?/][^>]*>?
-    | \Z""",
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+    | <(/?[a-z][^\s/>]*){_ATTRIBUTES}>? | <[!?/][^>]*>?"""
 )
-_CHARSET = re.compile(rb"(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]+)")
-_CHARSETS = re.compile(r"utf-?8|cp125\d|windows-125\d|iso-8859-\d+|latin-?\d+|koi8-[ru]")
-
-_TEXT_FIELDS = ("text", "transcript", "sentence", "content", "words")
-_FIELDS = (_TEXT_FIELDS, RECORDING_FIELDS, ("speaker", "speaker_id"), ("id", "utterance_id", "segment_id"))
 
 
 def read_documents(path: Path) -> Iterator[Document]:
@@ -101,188 +95,118 @@ def read_documents(path: Path) -> Iterator[Document]:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not {error.encoding} text (byte {error.start + 1}); save it as UTF-8") from error
+    except ParseError as error:
+        raise InputError(f"{path}, line {error.position[0]}: not well-formed XML ({one_line(error)})") from error
+    except (LookupError, ValueError) as error:
+        raise InputError(f"{path}: XML in an encoding that is not read ({one_line(error)}); save it as UTF-8") from error
+    except (zipfile.BadZipFile, EOFError, RuntimeError, zlib.error) as error:
+        raise InputError(f"{path}: a damaged .docx ({one_line(error)})") from error
     if not documents:
         raise InputError(f"{path}: empty, it has no words")
     for document in documents:
         if found := _CONTROL.search(document.text):
             raise InputError(f"{path}: not text; it has the control character 0x{ord(found[0]):02x}")
-    yield from documents
+        yield document
 
 
-def _documents(path: Path, data: bytes) -> Iterator[Document]:
+def _documents(path: Path, data: bytes) -> Iterable[Document]:
     for start, reason in _REFUSED.items():
         if data.startswith(start):
             raise InputError(f"{path}: {reason}")
-    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    head = decode_text(data[:_HEAD_BYTES], errors="replace")
-    if data.startswith((b"PK\3\4", b"PK\5\6")):
-        yield _read_docx(path, data)
-    elif b"\0" in data and not is_utf16:
+    if data.startswith(b"PK\3\4"):
+        return [_document(_read_xml(path, _unpack(path, data)))]
+    is_marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if b"\0" in data and not is_marked:
         raise InputError(f"{path}: binary data, not text")
-    elif _HTML.match(head):
-        yield _read_html(decode_text(data, None if is_utf16 or data.startswith(codecs.BOM_UTF8) else _charset(path, data)))
-    elif _XML.match(head) or _WRAPPED.fullmatch(data):
-        yield _read_tei(path, data)
-    else:
-        text = decode_text(data)
-        yield from _read_json(path, text) if _JSON.match(text) else [_read_plain(text)]
+    head = decode_text(data[:_HEAD_BYTES], errors="replace")
+    if _HTML.match(head):
+        declared = None if is_marked else _CHARSET.search(data[:_HEAD_BYTES].lower())
+        name = declared[1].decode() if declared else None
+        return [_document(_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name)))]  # as browsers do
+    if _XML.match(head):
+        return [_document(_read_xml(path, data))]
+    text = decode_text(data)
+    if _JSON.match(text):
+        return _read_json(path)
+    paragraphs = (paragraph for paragraph in _PARAGRAPH.finditer(text) if re.search(r"\w", paragraph[0]))
+    return [Document(None, text, [Utterance(each.start(), each.start() + len(each[0].rstrip())) for each in paragraphs])]
 
 
-class _Utterances:
-    """The utterances of one document while it is read."""
-
-    def __init__(self) -> None:
-        self._texts: list[str] = []
-        self._size = 0
-        self.found: list[Utterance] = []
-
-    def add(self, text: str, *about: Any) -> None:
-        """Add an utterance without blanks around it, with the further fields of `Utterance`; nothing if it has no words."""
-        text = text.strip()
+def _document(said: Iterable[_Said], recording: str | None = None) -> Document:
+    """Return the document of utterances that line ends separate; those without words are left out."""
+    texts, utterances, size = list[str](), [], 0
+    for text, *about in said:
         if re.search(r"\w", text):
-            self.found.append(Utterance(self._size, self._size + len(text), *about))
-            self._texts.append(text)
-            self._size += len(text) + 1
-
-    def document(self, recording: str | None = None) -> Document:
-        """Return the document, in which line ends separate utterances."""
-        return Document(recording, "\n".join(self._texts), self.found)
+            texts.append(text.strip())
+            utterances.append(Utterance(size, size + len(texts[-1]), *about))
+            size += len(texts[-1]) + 1
+    return Document(recording, "\n".join(texts), utterances)
 
 
-def _read_plain(text: str) -> Document:
-    utterances = []
-    start, end, place = -1, 0, 0
-    for line in [*text.split("\n"), ""]:
-        if line.strip():
-            start = place + len(line) - len(line.lstrip()) if start < 0 else start
-            end = place + len(line.rstrip())
-        elif start >= 0:
-            utterances += [Utterance(start, end)] if re.search(r"\w", text[start:end]) else []
-            start = -1
-        place += len(line) + 1
-    return Document(None, text, utterances)
-
-
-def _read_json(path: Path, text: str) -> Iterator[Document]:
-    recordings: dict[str | None, _Utterances] = {}
-    # Digits of numbers stay as they are.
-    for where, item in json_values(path, split_lines(text), lambda: text, parse_int=str, parse_float=str, parse_constant=str):
+def _read_json(path: Path) -> Iterable[Document]:
+    recordings: dict[str | None, list[_Said]] = {}
+    for where, item in json_values(path):
         if not isinstance(item, dict) or not any(field in item for field in _TEXT_FIELDS):
-            raise InputError(f"{path}, {where}: expected an object with one of {', '.join(_TEXT_FIELDS)}")
-        strings = {field: said for field, said in item.items() if isinstance(said, str)}
-        if isinstance(words := item.get("words"), list) and all(isinstance(word, str) for word in words):
-            strings["words"] = " ".join(words)
-        try:
-            "".join((*strings, *strings.values())).encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"{path}, {where}: half a surrogate pair, which is not Unicode") from error
-        said, recording, *about = (next((strings.pop(field) for field in some if field in strings), None) for some in _FIELDS)
-        strings.pop("words", None)
-        recordings.setdefault(recording, _Utterances()).add(said or "", *about, strings)
-    for recording, found in recordings.items():
-        yield found.document(recording)
+            raise InputError(f"{where}: expected an object with one of {', '.join(_TEXT_FIELDS)}")
+        if isinstance(words := item.get("words"), list):
+            item["words"] = " ".join(word for word in words if isinstance(word, str))
+        known = ((item[field] for field in fields if isinstance(item.get(field), str)) for fields in _FIELDS)
+        text, recording, *about = (next(strings, None) for strings in known)
+        recordings.setdefault(recording, []).append((text or "", *about))
+    return (_document(said, recording) for recording, said in recordings.items())
 
 
-def _charset(path: Path, data: bytes) -> str:
-    """Return the encoding that an HTML page declares, by default UTF-8."""
-    found = _CHARSET.search(data[:_HEAD_BYTES].lower())
-    name = found[1].decode() if found else "utf-8"
-    if name in {"iso-8859-1", "latin1", "us-ascii", "ascii"}:
-        return "cp1252"  # as browsers do
-    if not _CHARSETS.fullmatch(name):
-        raise InputError(f"{path}: a page in the encoding {name[:40]!r}, which is not read; save it as UTF-8")
-    return name
-
-
-def _read_html(text: str) -> Document:
-    found, pieces, place = _Utterances(), list[str](), 0
-    for markup in _MARKUP.finditer(text):
-        pieces.append(unescape(text[place : markup.start()]))
-        place = markup.end()
+def _read_html(text: str) -> Iterator[_Said]:
+    def line_ends(markup: re.Match[str]) -> str:
         name = (markup[2] or "").lower()
-        if name == "br":
-            pieces.append("\0")
-        elif _BLOCK.fullmatch(name) or place == len(text):
-            for paragraph in re.split(r"\0\s*\0[\0\s]*", "".join(pieces)):
-                found.add(" ".join(paragraph.replace("\0", " ").split()))
-            pieces.clear()
-    return found.document()
+        return "" if _INLINE.fullmatch(name) else "\n" if name == "br" else "\n\n"
+
+    spoken = unescape(_MARKUP.sub(line_ends, " ".join(text.split())))
+    return ((" ".join(paragraph.split()),) for paragraph in re.split(r"\n\s*\n", spoken))
 
 
-def _read_tei(path: Path, data: bytes) -> Document:
-    """Read turns (``u``, with ``seg``), or paragraphs where there are no turns."""
-    turns, paragraphs = _Utterances(), _Utterances()
-    open_blocks: list[tuple[_Utterances, str | None, str | None]] = []  # with speaker and id
-    pieces: list[str] = []
-    tokens, has_tokens, join, is_root = 0, False, "", True
-    events = read_xml(path, (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES)), _TEI_LEFT_OUT)
-    for tag, attributes, text in events:
-        space, _, name = tag.rpartition("}")
-        if is_root and name not in {"TEI", "teiCorpus", "TEI.2"} and "tei-c.org" not in space:
-            raise InputError(f"{path}: XML that is not TEI; its root is <{name}>")
-        is_root = False
-        found, speaker, own = open_blocks[-1] if open_blocks else (paragraphs, None, None)
-        if name in {"u", "seg", "p", "ab"}:
-            found.add(" ".join("".join(pieces).split()), speaker, own)
-            pieces, has_tokens = [], False
-            if attributes is None:
-                open_blocks.pop()
-                continue
-            if name == "u":
-                who = attributes.get("who", "").split()  # several have no single speaker
-                found, speaker = turns, who[0].rpartition("#")[2] if len(who) == 1 else None
-            open_blocks.append((found, speaker, attributes.get(_ID, own)))
-        elif name in {"w", "pc"}:
-            has_tokens, tokens = True, tokens + (1 if attributes is not None else -1)
-            if attributes is not None and tokens == 1:
-                join = attributes.get("join", "")
-                if join in {"left", "both"} and pieces[-1:] == [" "]:
-                    pieces.pop()
-            elif not tokens and join not in {"right", "both"}:
-                pieces.append(" ")
-        elif name == "lb" and attributes is not None and attributes.get("break") != "no":
-            pieces.append(" ")
-        elif open_blocks and not (has_tokens and text.isspace()):  # blanks between tokens are layout
-            pieces.append(text.strip() if tokens else text)
-    return (turns if turns.found else paragraphs).document()
+def _unpack(path: Path, data: bytes) -> bytes:
+    """Return the XML of a Word document's text; zipfile unpacks no more than the header says, which is checked."""
+    with zipfile.ZipFile(BytesIO(data)) as book:
+        if "word/document.xml" not in book.namelist():
+            raise InputError(f"{path}: a zip file without word/document.xml, so no .docx; {_SAVE}")
+        member = book.getinfo("word/document.xml")
+        if member.flag_bits & 1:
+            raise InputError(f"{path}: encrypted; save it without a password")
+        if member.compress_type > zipfile.ZIP_DEFLATED:  # unpacks all at once
+            raise zipfile.BadZipFile(f"compressed by method {member.compress_type}")
+        input_guards.check_expansion(path, min(member.compress_size, len(data), _MOST_PACKED_BYTES), member.file_size)
+        return book.read(member)
 
 
-def _docx_pieces(path: Path, data: bytes) -> Iterator[bytes]:
-    """Yield the XML of a Word document's text; neither what its header says nor what comes may be a bomb."""
-    try:
-        with zipfile.ZipFile(BytesIO(data)) as book:
-            member = next((each for each in book.infolist() if each.filename == "word/document.xml"), None)
-            if member is None:
-                raise InputError(f"{path}: a zip file without word/document.xml, so no .docx; {_SAVE}")
-            if member.flag_bits & 1:
-                raise InputError(f"{path}: encrypted; save it without a password")
-            packed = min(member.compress_size, len(data), _MOST_XML_BYTES // input_guards.MOST_TIMES)
-            input_guards.check_expansion(path, packed, member.file_size)
-            unpacked = 0
-            with book.open(member) as file:
-                while piece := file.read(_PIECE_BYTES):
-                    unpacked += len(piece)
-                    input_guards.check_expansion(path, packed, unpacked)
-                    yield piece
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error) as error:
-        raise InputError(f"{path}: a damaged .docx ({one_line(error)})") from error
-
-
-def _read_docx(path: Path, data: bytes) -> Document:
-    """Read the paragraphs of Word, those of tables and text boxes as well."""
-    found, is_text = _Utterances(), False
-    paragraphs: list[list[str]] = [[]]  # open ones: a text box is inside another
-    for tag, attributes, text in read_xml(path, _docx_pieces(path, data), _WORD_LEFT_OUT):
-        space, _, name = tag.rpartition("}")
-        if not tag:
-            paragraphs[-1] += [text] if is_text else []
+def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
+    """Yield the paragraphs of TEI or Word, in TEI with speaker and id; what is read is removed from the tree."""
+    if b"<!DOCTYPE" in data.replace(b"\0", b""):  # in UTF-16 as well
+        raise InputError(f"{path}: XML with a document type or entities, which are not read; remove <!DOCTYPE ...>")
+    root, left_out, speaker, turn = "", 0, None, None
+    for event, element in iterparse(BytesIO(data), ("start", "end")):  # noqa: S314  # no entities
+        space, _, local = element.tag.rpartition("}")
+        name = f"w:{local}" if "wordprocessingml" in space else local
+        root = root or name
+        if root not in _ROOTS:
+            raise InputError(f"{path}: XML that is not TEI; its root is <{local}>")
+        left_out += (name in _LEFT_OUT) * (1 if event == "start" else -1)
+        if name == "u" and event == "start":
+            who = element.get("who", "").split()
+            speaker, turn = who[0].rpartition("#")[2] if len(who) == 1 else None, element.get(_ID)
+        if event == "start":
             continue
-        is_text = name == "t" and attributes is not None and "wordprocessingml" in space
-        if name == "p" and "wordprocessingml" in space:
-            if attributes is not None:
-                paragraphs.append([])
-            else:
-                found.add("".join(paragraphs.pop()))
-        elif attributes is not None and "wordprocessingml" in space:
-            paragraphs[-1] += _WORD_SIGNS.get(name, "")
-    return found.document()
+        if name in _BLOCKS and not left_out:
+            texts = (each.text or "" for each in element.iter()) if root == "w:document" else element.itertext()
+            text = "".join(texts)
+            yield text if root == "w:document" else re.sub(" ?\0 ?", "", " ".join(text.split())), speaker, element.get(_ID, turn)
+        if name in _TOKENS:  # a null character joins two of them
+            join = element.get("join")
+            token = "".join(part.strip() for part in element.itertext())
+            element.text = ("\0" if join in {"left", "both"} else " ") + token + ("\0" if join in {"right", "both"} else "")
+        elif name in _CLEARED or name in _SIGNS or (root == "w:document" and name != "w:t"):
+            element.text = _SIGNS.get(name, "")
+        if name in _CLEARED or name in _TOKENS:
+            del element[:]
+        if name == "u":
+            speaker = turn = None

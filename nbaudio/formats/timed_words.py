@@ -1,11 +1,12 @@
 """Read recognizers' hypotheses with a time for every word: CTM, Whisper-style JSON, subtitles, ParlaSpeech JSON lines."""
 
-import codecs
 import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,27 +16,27 @@ import numpy.typing as npt
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.name_matching import AUDIO_EXTENSIONS
-from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, read_lines, split_lines
-from nbaudio.formats.subtitles import timed_tokens
+from nbaudio.formats import subtitles
+from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, numbered_lines, unescape
 
 _EXPECTED = "expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, or ParlaSpeech JSON lines"
 _NEEDED = "word times are needed; Whisper writes them with the option word_timestamps"
 _HEAD_BYTES = 1 << 16  # that tell the format
 _MOST_SECONDS = 1e8  # what is later is no time
-_SLIGHTLY = 0.1  # seconds that an end may precede its start, or a cue the end of the one before
+_SLIGHTLY = 0.1  # seconds that an end may precede its start
 _SECONDS_A_CHARACTER = 0.07  # of words without times before the first or after the last that has one
 
 _ENDING = re.compile(r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE)
 _LANGUAGE = re.compile(r"(?<=\])\.[a-z]{2,3}(?:-\w+)*$")  # yt-dlp writes it after the id in brackets
 _AUDIO = re.compile(rf"(?<=[^/])\.(?:{'|'.join(sorted(AUDIO_EXTENSIONS))})$", re.IGNORECASE)
+_CTM = re.compile(r"\s*(\S+)\s+\S+\s+(nan|-?[\d.]+)\s+(nan|-?[\d.]+)(?:\s+(\S+))?(?!\S)")
+_JSON = re.compile(r"\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\]]|$)")
+_CUES = re.compile(r"(?m)^(?:WEBVTT|[ \t]*[\d:.,]+[ \t]*-->[ \t]*\d)")
+_CLOCK = re.compile(r"<((?:\d+:)?\d+:\d+\.?\d*)>")
+_UNDERLINED = re.compile(r"(\S?)<u>([^<>]*)</u>")
 
-_JSON = re.compile(r"\{\s*(?:\"|\}|$)|\[\s*(?:[\[{\]]|$)")
-_CUES = re.compile(r"^(?:WEBVTT|[ \t]*[\d:.,]+[ \t]*-->[ \t]*\d)", re.MULTILINE)
-_LONG_CTM = re.compile(r"(.+)\s(\w)\s+([\d.]+)\s+([\d.]+)\s+(\S+)(?:\s+[\d.eE+-]+)?")  # the recording's name has blanks
-_NO_WORD = re.compile(r"\[_\w+\]|<\|.*\|>")  # tokens of whisper.cpp
-
-_Token = tuple[Any, Any, Any]  # with start and end
-_UNKNOWN = math.nan, math.nan
+_Token = tuple[Any, Any, Any]  # text, start and end, as found
+_Group = tuple[str | None, str, list[_Token], Any, Any]  # recording, place in the file, neighbors, and start and end of all
 
 
 class TimedWords(NamedTuple):
@@ -74,220 +75,162 @@ def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
         >>> found.name, found.words, found.ends.tolist()
         ('day1', ['Dobar', 'dan'], [0.75, 1.25])
     """
-    found = _Found(path, name)
+    recordings: dict[str, tuple[list[str], array[float]]] = {}  # words; start, end, start, ...
+    places: dict[str, str] = {}  # of the first words of recordings, empty once any words have times
+    once: dict[str, str] = {}  # equal words are one object
     try:
-        input_guards.check_regular(path)
-        with path.open("rb") as file:
-            head = decode_text(file.read(_HEAD_BYTES), errors="replace")
-        first = next((line for line in head.split("\n") if line.strip() and not line.startswith(";;")), "").strip()
-        if _JSON.match(first):
-            _read_json(found)
-        elif _ctm_fields(first):
-            _read_ctm(found)
-        elif _CUES.search(head):
-            _read_subtitles(found)
-        else:
-            raise InputError(f"{path}: no timed words; {_EXPECTED}")
+        for own, where, tokens, *bounds in _groups(path):
+            words, edges = _split(where, tokens)
+            if words:
+                places[own or name] = places.get(own or name, where) if all(map(math.isnan, edges)) else ""
+                edges[0] = _time(bounds[0]) if math.isnan(edges[0]) else edges[0]
+                edges[-1] = _time(bounds[1]) if math.isnan(edges[-1]) else edges[-1]
+            all_words, all_edges = recordings.setdefault(own or name, ([], array("d")))
+            all_words += (once.setdefault(word, word) for word in words)
+            all_edges.extend(edges)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not {error.encoding} text (byte {error.start + 1})") from error
-    yield from found.recordings()
+    for own, (words, known) in (recordings or {name: ([], array("d"))}).items():
+        if place := places.get(own):
+            reason = f"{own}: the times of {words[0]!r} and of all other words are unusable"
+            raise InputError(f"{place}: {_NEEDED} ({reason})")
+        starts, ends = _interpolate(words, np.array(known)).reshape(-1, 2).T
+        order = np.argsort(starts, kind="stable")
+        yield TimedWords(own, [words[row] for row in order], starts[order], np.maximum(starts, ends)[order])
 
 
-class _Found:
-    """The words of all recordings of a file: equal words are one object, times are in arrays, NaN where unknown."""
-
-    def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, name
-        self._words: dict[str, str] = {}
-        self._recordings: dict[str, tuple[list[str], array[float]]] = {}  # words; start, end, start, ...
-        self._has_times, self._untimed = False, ""  # whether any word has times, and the first group where none has
-
-    def error(self, where: str, reason: str) -> InputError:
-        """Return the error of an item of the file."""
-        return InputError(f"{self.path}, {where}: {reason}")
-
-    def add(self, name: str, where: str, tokens: Iterable[_Token], bounds: tuple[float, float] = _UNKNOWN) -> None:
-        """Add neighboring tokens of a recording, between `bounds`; if some begin with a blank, others may continue a word."""
-        words: list[str] = []
-        edges: list[float] = []
-        tokens, before = list(tokens), " "
-        is_cut = any(str(token)[:1].isspace() for token, _, _ in tokens[1:])
-        for token, *times in tokens:
-            if token is not None and not isinstance(token, str):
-                raise self.error(where, f"a word that is not text: {token!r:.60}")
-            start, end = map(_time, times)
-            if end < start:
-                start, end = (start, start) if start - end <= _SLIGHTLY else (math.nan, math.nan)
-            parts = (token or "").split()
-            if words and parts and is_cut and token and not (before.isspace() or token[0].isspace()):
-                words[-1] += parts.pop(0)
-                start, edges[-1] = math.nan, math.nan if parts else end
-            words += parts
-            edges += [start, *[math.nan] * (2 * len(parts) - 2), end][: 2 * len(parts)]
-            before = (token or before)[-1]
-        known = np.array(edges)
-        if words and np.isnan(known).all():
-            self._untimed = self._untimed or where
-        self._has_times |= not np.isnan(known).all()
-        all_words, all_edges = self._recordings.setdefault(name, ([], array("d")))
-        all_edges.extend(_fill(words, known, *bounds))
-        try:  # whisper.cpp cuts even characters, whose bytes are together again
-            words = [word.encode("utf8", "surrogateescape").decode("utf8") for word in words]
-        except UnicodeError as error:
-            raise self.error(where, "a word that is not Unicode") from error
-        all_words.extend(self._words.setdefault(word, word) for word in words)
-
-    def recordings(self) -> Iterator[TimedWords]:
-        """Yield the recordings, in order of first appearance; the file's own without words if there is none."""
-        if self._untimed and not self._has_times:
-            raise self.error(self._untimed, _NEEDED)
-        self._recordings = self._recordings or {self.name: ([], array("d"))}
-        while self._recordings:
-            name = next(iter(self._recordings))
-            words, edges = self._recordings.pop(name)
-            times = _fill(words, np.array(edges), *_UNKNOWN).reshape(-1, 2)
-            if np.isnan(times).any():
-                raise self.error(name, f"the times of {words[0]!r} and of all other words are unusable; {_NEEDED}")
-            order = np.argsort(times[:, 0], kind="stable")
-            starts = times[order, 0]
-            yield TimedWords(name, [words[row] for row in order], starts, np.maximum(starts, times[order, 1]))
+def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Replace unknown edges (start, end, start, ...) by times between the known ones, in proportion to characters."""
+    known = np.flatnonzero(~np.isnan(edges))
+    if len(known) == len(edges):
+        return edges
+    places = np.repeat(np.cumsum([0, *map(len, words)]), 2)[1:-1]
+    low, high = edges[known[[0, -1]]] + _SECONDS_A_CHARACTER * (places[[0, -1]] - places[known[[0, -1]]])
+    times = np.interp(places, np.r_[0, places[known], places[-1]], np.r_[max(0, low), edges[known], high])
+    return np.where(np.isnan(edges), times, edges)
 
 
-def _time(value: Any) -> float:
-    """Return a time in seconds, NaN if it is not usable."""
-    try:
-        time = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        return math.nan
+def _split(where: str, tokens: list[_Token]) -> tuple[list[str], list[float]]:
+    """Return words and their edges; where tokens begin with a blank, one that does not continues a word."""
+    words: list[str] = []
+    edges: list[float] = []
+    is_cut = any(str(text)[:1].isspace() for text, _, _ in tokens[1:])
+    for text, *times in tokens:
+        if not isinstance(text, str | None):
+            raise InputError(f"{where}: a word that is not text: {text!r:.60}")
+        start, end = map(_time, times)
+        if end < start:
+            start, end = (start, start) if start - end <= _SLIGHTLY else (math.nan, math.nan)
+        parts = (text or "").split()
+        if is_cut and words and text and not text[0].isspace():
+            parts[0], start = words.pop() + parts[0], edges[-2]
+            del edges[-2:]
+        words += parts
+        edges += [start, *[math.nan] * (2 * len(parts) - 2), end] if parts else []
+    return words, edges
+
+
+def _time(value: object) -> float:
+    """Return a time in seconds, also of a clock, or NaN if it is not usable."""
+    time = math.nan
+    if isinstance(value, str | float):
+        with suppress(ValueError):
+            time = sum(float(part) * 60**power for power, part in enumerate(reversed(str(value).split(":"))))
     return time if 0 <= time < _MOST_SECONDS else math.nan
 
 
-def _fill(words: Sequence[str], edges: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.float64]:
-    """Interpolate unknown edges (start, end, start, ...) over characters; unchanged where nothing at all is known."""
-    known = ~np.isnan(edges)
-    if known.all() or not (known.any() or math.isfinite(low + high)):
-        return edges
-    after = np.cumsum([len(word) for word in words])
-    places = np.column_stack((np.append(0, after[:-1]), after)).ravel()
-    if known.any():
-        first, last = np.flatnonzero(known)[[0, -1]]
-        early, late = edges[[first, last]] + _SECONDS_A_CHARACTER * (places[[0, -1]] - places[[first, last]])
-        low = min(max(0.0, early if math.isnan(low) else low), edges[first])
-        high = max(late if math.isnan(high) else high, edges[last])
-    between = np.interp(places, [0, *places[known], places[-1]], [low, *edges[known], high])
-    return np.where(known, edges, between)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _groups(path: Path) -> Iterator[_Group]:
+    input_guards.check_regular(path)
     with path.open("rb") as file:
-        is_utf16 = file.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
-    return split_lines(decode_text(input_guards.read_all(path))) if is_utf16 else read_lines(path)
+        head = decode_text(file.read(_HEAD_BYTES), errors="replace")
+    first = next((line for line in head.split("\n") if line.strip() and not line.startswith(";;")), "").strip()
+    if _JSON.match(first):
+        return _read_json(path)
+    if _CTM.match(first):
+        return _read_ctm(path)
+    if _CUES.search(head):
+        return _read_subtitles(path)
+    raise InputError(f"{path}: no timed words; {_EXPECTED}")
 
 
-def _ctm_fields(line: str) -> Sequence[str]:
-    """Return recording, channel, start, duration and word (which may be missing) of a line of CTM, or nothing."""
-    fields: Sequence[str] = line.split()
-    if 6 < len(fields) < 99 and (long := _LONG_CTM.fullmatch(line.strip())):
-        fields = long.groups()
-    try:
-        _ = [float(time) for time in fields[2:4]]
-    except ValueError:
-        return ()
-    return (*fields[:5], "")[:5] if len(fields) >= 4 else ()
+def _read_ctm(path: Path) -> Iterator[_Group]:
+    for number, line in numbered_lines(path.resolve()):
+        if row := _CTM.match(line):
+            name, start, duration, word = row.groups()
+            yield name, f"{path}, {name}", [(word, start, _time(start) + _time(duration))], None, None
+        elif not line.startswith(";;"):
+            expected = "expected recording, channel, start, duration and word"
+            raise InputError(f"{path}, line {number}: {expected}, not {line.strip()[:60]!r}")
 
 
-def _read_ctm(found: _Found) -> None:
-    def rows() -> Iterator[tuple[int, Sequence[str]]]:
-        for number, line in _lines(found.path):
-            if not line.startswith(";;"):
-                if not (fields := _ctm_fields(line)):
-                    expected = "expected recording, channel, start, duration and word"
-                    raise found.error(f"line {number}", f"{expected}, not {line.strip()[:60]!r}")
-                yield number, fields
-
-    for name, some in groupby(rows(), key=lambda row: row[1][0]):
-        tokens = ((word, start, _time(start) + _time(duration)) for _, (_, _, start, duration, word) in some)
-        found.add(name, name, tokens)
-
-
-def _read_json(found: _Found) -> None:
-    def whole() -> str:
-        return decode_text(input_guards.read_all(found.path), errors="surrogateescape")
-
-    values = json_values(found.path, _lines(found.path), whole, parse_int=float)
-    for where, value in values:
-        if not isinstance(value, dict):
-            _add_segment(found, found.name, where, value)
-            continue
-        name = next((said for field in RECORDING_FIELDS if isinstance(said := value.get(field), str) and said), found.name)
-        lists = {field: said for field, said in value.items() if isinstance(said, list)}
-        parts = lists.get("segments", lists.get("transcription", lists.get("chunks")))
-        words = lists.get("words", lists.get("word_segments"))
-        if "word_start_times" in value:
-            _add_parlaspeech(found, name, where, value)
-        elif parts is None:
-            _add_segment(found, name, where, value if words is None else value | {"words": words})
-        elif words and not any(isinstance(part, dict) and part.get("words") for part in parts):
-            found.add(name, where, map(_token, words))
-        else:
-            found.add(name, where, [])
-            for number, part in enumerate(parts, 1):
-                _add_segment(found, name, f"{where}, segment {number}", part)
+def _read_json(path: Path) -> Iterator[_Group]:
+    for where, value in json_values(path):
+        fields = value if isinstance(value, dict) else {}
+        name = next((said for field in RECORDING_FIELDS if isinstance(said := fields.get(field), str) and said), None)
+        parts = [(where, value)]
+        if isinstance(segments := fields.get("segments"), list) and not fields.get("words"):
+            parts = [(f"{where}, segment {number}", segment) for number, segment in enumerate(segments, 1)]
+            yield name, where, [], None, None
+        for place, part in parts:
+            match part:
+                case {"word_start_times": list()}:
+                    yield name, place, *_parlaspeech(place, part)
+                case {"words": [*words]}:  # WhisperX aligns no words such as digits
+                    yield name, place, [_token(word) for word in words or [part.get("text")]], part.get("start"), part.get("end")
+                case {"word": text} | {"text": text} if len(str(text).split()) < 2:
+                    yield name, place, [_token(part)], None, None
+                case {"text": str()} | {"word": str()}:
+                    raise InputError(f"{place}: {_NEEDED}")
+                case _:
+                    raise InputError(f"{place}: no timed words; {_EXPECTED}")
 
 
 def _token(item: Any) -> _Token:
-    """Return word, start and end of an object, or of a list of start, end and word."""
-    match item:
-        case [start, end, word, *_]:
-            return word, start, end
-        case {"offsets": {"from": start, "to": end}}:  # milliseconds
-            return item.get("text"), _time(start) / 1000, _time(end) / 1000
-        case {"timestamp": [start, end]}:
-            return item.get("text"), start, end
-        case dict():
-            return item.get("word", item.get("text")), item.get("start"), item.get("end")
-    return item, None, None
+    fields = item if isinstance(item, dict) else {"word": item}
+    return fields.get("word", fields.get("text")), fields.get("start"), fields.get("end")
 
 
-def _add_segment(found: _Found, name: str, where: str, segment: Any) -> None:
-    if not (isinstance(segment, dict) and {"words", "word", "text"} & segment.keys()):
-        raise found.error(where, f"no timed words; {_EXPECTED}")
-    text, start, end = _token(segment)
-    bounds = _time(start), _time(end)
-    match segment:
-        case {"tokens": [{}, *_] as tokens}:  # of whisper.cpp
-            spoken = [_token(token) for token in tokens if not _NO_WORD.fullmatch(str(token.get("text")))]
-            found.add(name, where, [*spoken, (" ", None, None)], bounds)
-        case {"words": [_, *_] as words}:
-            found.add(name, where, map(_token, words), bounds)
-        case {"words": []}:  # of WhisperX, for what it cannot align, such as digits
-            found.add(name, where, [(text, None, None)], bounds)
-        case _ if isinstance(text, str) and len(text.split()) > 1:
-            raise found.error(where, _NEEDED)
-        case _:
-            found.add(name, where, [(text, start, end)])
-
-
-def _add_parlaspeech(found: _Found, name: str, where: str, value: dict[str, Any]) -> None:
-    words, starts, ends, start = (value.get(field) for field in ("words", "word_start_times", "word_end_times", "start"))
-    words = words.split() if isinstance(words, str) else words or []
-    starts = [] if starts is None else starts
-    ends = [None] * len(starts) if ends is None else ends
-    offset = _time(0 if start is None else start)
-    if words and not starts:
-        raise found.error(where, _NEEDED)
-    if not all(isinstance(values, list) and len(values) == len(words) for values in (words, starts, ends)):
-        raise found.error(where, "words, word_start_times and word_end_times are not lists of one length")
+def _parlaspeech(where: str, row: dict[str, Any]) -> tuple[list[_Token], Any, Any]:
+    starts, start = row["word_start_times"], row.get("start")
+    words: Any = row["words"].split() if isinstance(row.get("words"), str) else row.get("words")
+    ends = row.get("word_end_times") or [None] * len(starts)
+    if not all(isinstance(values, list) and len(values) == len(starts) for values in (words, ends)):
+        raise InputError(f"{where}: words, word_start_times and word_end_times are not lists of one length")
+    offset = 0.0 if start is None else _time(start)
     if math.isnan(offset):
-        raise found.error(where, f"the start is not a time: {start!r:.60}")
+        raise InputError(f"{where}: the start is not a time: {start!r:.60}")
     tokens = [(word, offset + _time(start), offset + _time(end)) for word, start, end in zip(words, starts, ends, strict=True)]
-    found.add(name, where, tokens, (offset, _time(value.get("end"))))
+    return tokens, offset, row.get("end")
 
 
-def _read_subtitles(found: _Found) -> None:
-    for line, tokens in timed_tokens(found.path, decode_text(input_guards.read_all(found.path))):
-        if len(tokens) == 1 and len(re.findall(r"\w\S*", tokens[0][0])) > 1:
-            raise found.error(f"line {line}", f"several words in one cue; {_NEEDED}")
-        found.add(found.name, f"line {line}", tokens)
+def _read_subtitles(path: Path) -> Iterator[_Group]:
+    """Yield the words of cues; those that several cues show, as they are underlined in turn or lines roll up, come once."""
+    text = decode_text(input_guards.read_all(path))
+    has_clocks, shown = bool(_CLOCK.search(text)), ""
+    cues: list[Any] = list(subtitles.cues(text))
+    if bad := next((cue for cue in cues if isinstance(cue, tuple)), None):
+        raise InputError(f"{path}, line {bad[0]}: {bad[1]}")
+    for spoken, run in groupby(cues, key=itemgetter("text")):
+        underlined, tokens = [], []
+        for cue in run:
+            where, start, end, lines = f"{path}, line {cue['line']}", cue["source_start"], cue["source_end"], cue["lines"]
+            underlined += [
+                (" " * (not before) + _plain(word), start, end) for before, word in _UNDERLINED.findall(" ".join(lines))
+            ]
+            visible = [_plain(line).strip() for line in lines]
+            is_repeated = has_clocks and visible[:1] == [shown] and not _CLOCK.search(lines[0])
+            shown = next(filter(None, reversed(visible)), shown)
+            pieces = _CLOCK.split(" ".join(lines[is_repeated:]))
+            times = [start, *pieces[1::2], end]
+            tokens += [(_plain(piece), *times[row : row + 2]) for row, piece in enumerate(pieces[::2])]
+        if underlined and set("".join(word for word, _, _ in underlined).split()) != set(spoken.split()):
+            raise InputError(f"{where}: underlined words are not the words of the cue, one after the other")
+        if not (has_clocks or underlined) and len(re.findall(r"\w\S*", spoken)) > 1:
+            raise InputError(f"{where}: several words in one cue; {_NEEDED}")
+        yield None, where, underlined or tokens, None, None
+
+
+def _plain(text: str) -> str:
+    return unescape(subtitles.TAG.sub("", text))
