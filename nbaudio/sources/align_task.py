@@ -158,9 +158,10 @@ def _words(documents: Sequence[Document]) -> Words:
 
 
 def _normalized(words: Sequence[str]) -> list[str]:
-    """Normalize words; blanks that replace punctuation within a word are removed."""
+    """Normalize words, ligatures as well; soft hyphens, zero-width characters and blanks in place of punctuation are removed."""
     different = list(dict.fromkeys(words))
-    normal = normalize_column(pl.Series(different, dtype=pl.String)).str.replace_all(" ", "", literal=True)
+    visible = pl.Series(different, dtype=pl.String).str.normalize("NFKC").str.replace_all(r"\p{Cf}", "")
+    normal = normalize_column(visible).str.replace_all(" ", "", literal=True)
     lexicon = dict(zip(different, normal.to_list(), strict=True))
     return [lexicon[word] for word in words]
 
@@ -173,7 +174,7 @@ def _segment_rows(
     for (first, last), (begin, end), seconds, confidence, room in zip(
         segments.typed.tolist(),
         segments.heard.tolist(),
-        segments.seconds.round(6).tolist(),
+        segments.seconds.tolist(),
         segments.confidence.tolist(),
         segments.room.round(6).tolist(),
         strict=True,
@@ -207,8 +208,9 @@ def _word_times(times: np.ndarray, start: float) -> list[dict[str, float]]:
     edges = (times - start).ravel()
     known = ~np.isnan(edges)
     places = (np.arange(len(times))[:, None] + (0, 1)).ravel()
-    filled = np.where(known, edges, np.interp(places, places[known], edges[known]))
-    return [{"start": one, "end": other} for one, other in filled.reshape(-1, 2).tolist()]
+    starts, ends = np.where(known, edges, np.interp(places, places[known], edges[known])).reshape(-1, 2).T
+    starts = np.minimum.accumulate(starts[::-1])[::-1]  # of words between two that overlap
+    return [{"start": one, "end": max(one, other)} for one, other in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def _text_rows(segments: Segments, pairs: WordPairs, words: Words, names: Sequence[str]) -> Iterator[dict[str, Any]]:

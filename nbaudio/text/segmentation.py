@@ -28,6 +28,7 @@ _PAUSE = 0.4  # seconds of a pause that costs nothing
 # A segment may span so many words without a pair, one more for each digit (numbers are spoken in several words), or any number
 # of words whose characters are as similar as this.
 _SPAN_WORDS, _SPAN_SIMILARITY = 3, 0.2
+_SHORTEST_CHARACTER = 0.01  # seconds: what has more characters than a segment can have is in none
 
 
 class Typed(NamedTuple):
@@ -81,7 +82,7 @@ def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: floa
         none = np.empty((0, 2), np.int64)
         return Segments(none, none, none.astype(np.float64), np.empty(0), none.astype(np.float64))
     one, other, sure = pairs.left, pairs.right, pairs.probability.astype(np.float64)
-    joint, unpaired = _joints(pairs, typed, heard)
+    joint, unpaired = _joints(pairs, typed, heard, longest / _SHORTEST_CHARACTER)
     spoken_until = np.maximum.accumulate(heard.end)
     silence = heard.start - np.concatenate(([0.0], spoken_until[:-1]))  # before each word; negative where words overlap
     # The end of the recording is not known: its last segment ends with its last word.
@@ -94,7 +95,7 @@ def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: floa
     first_edges = _edges(silences[0], missing[0], tidy=np.concatenate(([True], tidy)), sentence=breaks[one])
     last_edges = _edges(silences[1], missing[1], tidy=np.append(tidy, True), sentence=breaks[one + 1])
     unsure = np.where(sure < _LEAST_CONFIDENCE, np.inf, _UNSURE * (1 - sure))
-    begin, end = heard.start[other] - first_edges.room, heard.end[other] + last_edges.room
+    begin, end = (heard.start[other] - first_edges.room).round(6), (spoken_until[other] + last_edges.room).round(6)
     first, last = _choose(
         (begin, end),
         (first_edges.cost + unsure, last_edges.cost + unsure),
@@ -111,15 +112,23 @@ def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: floa
     )
 
 
-def _joints(pairs: WordPairs, typed: Typed, heard: Heard) -> tuple[Flags, Ints]:
-    """Return whether a segment may span each two consecutive pairs, and the words without a pair between them."""
-    one, other = pairs.left, pairs.right
-    skipped, other_skipped = np.diff(one) - 1, np.diff(other) - 1
-    joint = (other_skipped >= 0) & (typed.turn[one[1:]] == typed.turn[one[:-1]])
-    unpaired = np.maximum(skipped, other_skipped)
+def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[Flags, Ints]:
+    """Return whether a segment may span each two consecutive pairs, and the words without a pair between them.
+
+    What is between them has at most `most` characters, and no word with a pair elsewhere.
+    """
+    between = [(side[:-1] + 1, side[1:]) for side in (pairs.left, pairs.right)]
+    rank = np.argsort(np.argsort(pairs.right))
+    joint = (np.diff(rank) == 1) & (typed.turn[pairs.left[1:]] == typed.turn[pairs.left[:-1]])
+    for words, (first, last) in zip((typed.words, heard.words), between, strict=True):
+        characters = np.cumsum([0, *map(len, words)])
+        joint &= characters[last] - characters[first] <= most
+    unpaired = np.max([last - first for first, last in between], axis=0)
     for place in np.flatnonzero(joint & (unpaired > _SPAN_WORDS)).tolist():
-        texts = (" ".join(words[side[place] + 1 : side[place + 1]]) for words, side in ((typed.words, one), (heard.words, other)))
-        text, asr_text = texts
+        text, asr_text = (
+            " ".join(words[first[place] : last[place]])
+            for words, (first, last) in zip((typed.words, heard.words), between, strict=True)
+        )
         digits = sum(map(str.isdigit, text + asr_text))
         few = digits > 0 and unpaired[place] <= _SPAN_WORDS + digits
         joint[place] = few or bool(text and asr_text and similarity(text, asr_text) >= _SPAN_SIMILARITY)
