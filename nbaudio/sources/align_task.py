@@ -32,9 +32,10 @@ ALIGNED = pl.Schema(
 )
 
 _LEAST_SHARE = 0.02  # of the words of the shorter side; less is what all speeches have in common
-_SENTENCE_ENDS = (".", "!", "?", "…", "。", "؟", "।", ":", ";")
-_WORD = re.compile(r"\S+")
-_CLOSING = "\"'”’»«)]"
+_TOKEN = re.compile(r"\S+")
+_CLOSING, _ENDS = "\"'”’»«)]", ".!?…。؟।:;"
+_SENTENCE_END = re.compile(rf"[{_ENDS})\]][{re.escape(_CLOSING)}]*$")
+_MARKS = _CLOSING + _ENDS + ",،、"
 
 
 class Item(NamedTuple):
@@ -57,13 +58,13 @@ class Task(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words of documents, one after the other; between two documents is an empty word."""
+    """The words of documents, one after the other."""
 
     documents: Sequence[Document]
     document: np.ndarray  # number of the document of each word
-    utterance: np.ndarray  # number of its utterance in the document, -1 outside of all
+    utterance: np.ndarray  # number of its utterance in the document
     start: np.ndarray  # characters of the document
-    end: np.ndarray
+    end: np.ndarray  # with the punctuation after it
     typed: Typed
 
 
@@ -111,9 +112,9 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
 def _align(task: Task, heard: TimedWords, documents: Sequence[tuple[str, Document]]) -> list[dict[str, Any]]:
     names = [file for file, _ in documents]
     words = _words([document for _, document in documents])
-    spoken = Heard(_normalized(heard.words), heard.starts, heard.ends)
+    heard, spoken = _spoken(heard)
     pairs = pair_words(words.typed.words, spoken.words)
-    typed, said = (sum(map(bool, side)) for side in (words.typed.words, spoken.words))
+    typed, said = len(words.start), len(heard.words)
     if len(pairs.left) < _LEAST_SHARE * min(typed, said):
         pairs = WordPairs(pairs.left[:0], pairs.right[:0], pairs.probability[:0])
     segments = cut_segments(pairs, words.typed, spoken, shortest=task.shortest, longest=task.longest)
@@ -130,31 +131,46 @@ def _align(task: Task, heard: TimedWords, documents: Sequence[tuple[str, Documen
 
 
 def _words(documents: Sequence[Document]) -> Words:
-    """Split documents into words."""
+    """Split documents into words; punctuation that stands alone after a word is part of it, other marks are left out."""
     columns: list[list[np.ndarray]] = [[], [], [], []]
-    tokens: list[str] = []
+    words: list[str] = []
     ends: list[bool] = []
     speakers: list[object] = []
     for number, document in enumerate(documents):
-        spans = np.array([*(word.span() for word in _WORD.finditer(document.text)), (len(document.text),) * 2], np.int64)
+        spans = np.array([token.span() for token in _TOKEN.finditer(document.text)], np.int64).reshape(-1, 2)
+        tokens = [document.text[start:end] for start, end in spans.tolist()]
+        normal = _normalized(tokens)
         starts = np.array([utterance.start for utterance in document.utterances], np.int64)
         utterance = np.searchsorted(starts, spans[:, 0], side="right") - 1
-        words = [document.text[start:end] for start, end in spans.tolist()]
-        for column, values in zip(columns, (np.full(len(spans), number), utterance, *spans.T), strict=True):
+        is_mark = np.array([not (word or token.strip(_MARKS)) for word, token in zip(normal, tokens, strict=True)], np.bool_)
+        others = np.append(np.flatnonzero(~is_mark | (np.diff(utterance, prepend=-1) != 0)), len(tokens))
+        place = np.flatnonzero([bool(word) for word in normal])
+        after = others[np.searchsorted(others, place, side="right")]
+        found = np.full(len(place), number), utterance[place], spans[place, 0], spans[after - 1, 1]
+        for column, values in zip(columns, found, strict=True):
             column.append(values)
-        tokens += words
-        last = np.append(np.diff(utterance) != 0, [True])
-        # Where the next word is not in lower case, as after "dr. Horvat", a full stop may end a sentence.
-        following = [*words[1:], ""]
+        words += [normal[each] for each in place]
+        # Where the next word is not in lower case, as after "dr. Horvat", a full stop may end a sentence, or a bracket a remark.
         ends += [
-            bool(is_last) or (word.rstrip(_CLOSING).endswith(_SENTENCE_ENDS) and not next_word[:1].islower())
-            for word, next_word, is_last in zip(words, following, last.tolist(), strict=True)
+            bool(is_last) or (_SENTENCE_END.search(tokens[stop - 1]) is not None and not tokens[stop][:1].islower())
+            for stop, is_last in zip(after.tolist(), np.append(np.diff(utterance[place]) != 0, True), strict=False)
         ]
-        speakers += [(number, document.utterances[each].speaker_id if each >= 0 else None) for each in utterance.tolist()]
+        speakers += [(number, document.utterances[each].speaker_id) for each in utterance[place].tolist()]
     turns = np.cumsum([a != b for a, b in itertools.pairwise([None, *speakers])])
-    typed = Typed(_normalized(tokens), np.array(ends, np.bool_), np.array(turns, np.int64))
-    numbers, utterances, begin, end = (np.concatenate(column or [np.empty(0, np.int64)]) for column in columns)
-    return Words(documents, numbers, utterances, begin, end, typed)
+    typed = Typed(words, np.array(ends, np.bool_), np.array(turns, np.int64))
+    return Words(documents, *map(np.concatenate, columns), typed)
+
+
+def _spoken(heard: TimedWords) -> tuple[TimedWords, Heard]:
+    """Return the words of a hypothesis, as it has them and normalized; what is no word is part of the word before it."""
+    normal = _normalized(heard.words)
+    place = np.flatnonzero([bool(word) for word in normal])
+    if not len(place):
+        return TimedWords(heard.name, [], heard.starts[:0], heard.ends[:0]), Heard([], heard.starts[:0], heard.ends[:0])
+    first = np.append(0, place[1:])
+    words = [" ".join(heard.words[start:stop]) for start, stop in itertools.pairwise([*first, len(normal)])]
+    found = TimedWords(heard.name, words, heard.starts[first], np.maximum.reduceat(heard.ends, first))
+    return found, Heard([normal[each] for each in place], found.starts, found.ends)
 
 
 def _normalized(words: Sequence[str]) -> list[str]:
@@ -182,15 +198,19 @@ def _segment_rows(
         number = int(words.document[first])
         document = words.documents[number]
         start, stop = int(words.start[first]), int(words.end[last - 1])
+        text = document.text[start:stop]
+        tokens = [start + token.start() for token in _TOKEN.finditer(text)]
+        token_times = np.full((len(tokens), 2), np.nan)
+        token_times[np.searchsorted(tokens, words.start[first:last])] = times[first:last]
         utterances = [document.utterances[each] for each in (words.utterance[first], words.utterance[last - 1])]
         yield {
             "kind": "segment",
             "source_start": seconds[0],
             "source_end": seconds[1],
-            "text": document.text[start:stop],
+            "text": text,
             "asr_text": " ".join(heard.words[begin:end]),
             "speaker_id": utterances[0].speaker_id,
-            "word_times": _word_times(times[first:last], seconds[0]),
+            "word_times": _word_times(token_times, seconds[0]),
             "utterance_id_start": utterances[0].utterance_id,
             "utterance_id_end": utterances[1].utterance_id,
             "edge_confidence": round(confidence, 6),
@@ -215,24 +235,20 @@ def _word_times(times: np.ndarray, start: float) -> list[dict[str, float]]:
 
 def _text_rows(segments: Segments, pairs: WordPairs, words: Words, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield runs of words of the transcripts that are in no segment."""
-    free = [bool(word) for word in words.typed.words]
-    is_paired = np.zeros(len(free), np.bool_)
+    is_paired = np.zeros(len(words.start), np.bool_)
     is_paired[pairs.left] = True
-    for begin, end in _runs(len(free), segments.typed, words.document):
-        inside = [number for number in range(begin, end) if free[number]]
-        if inside:
-            first, last = inside[0], inside[-1] + 1
-            number = int(words.document[first])
-            start, stop = int(words.start[first]), int(words.end[last - 1])
-            yield {
-                "kind": "text",
-                "reason": "in no segment" if is_paired[inside].mean() > 1 / 2 else "not heard",
-                "text": words.documents[number].text[start:stop],
-                "document": names[number],
-                "document_start": start,
-                "document_end": stop,
-                "words": len(inside),
-            }
+    for first, last in _runs(len(words.start), segments.typed, words.document):
+        number = int(words.document[first])
+        start, stop = int(words.start[first]), int(words.end[last - 1])
+        yield {
+            "kind": "text",
+            "reason": "in no segment" if is_paired[first:last].mean() > 1 / 2 else "not heard",
+            "text": words.documents[number].text[start:stop],
+            "document": names[number],
+            "document_start": start,
+            "document_end": stop,
+            "words": last - first,
+        }
 
 
 def _audio_rows(segments: Segments, pairs: WordPairs, heard: TimedWords) -> Iterator[dict[str, Any]]:

@@ -123,6 +123,9 @@ def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[
     for words, (first, last) in zip((typed.words, heard.words), between, strict=True):
         characters = np.cumsum([0, *map(len, words)])
         joint &= characters[last] - characters[first] <= most
+    (first, last), (heard_first, heard_last) = between
+    is_whole = (first < last) & typed.ends_sentence[first - 1] & typed.ends_sentence[last - 1]
+    joint &= ~(is_whole & (heard_first == heard_last))
     unpaired = np.max([last - first for first, last in between], axis=0)
     for place in np.flatnonzero(joint & (unpaired > _SPAN_WORDS)).tolist():
         text, asr_text = (

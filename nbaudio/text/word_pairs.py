@@ -15,6 +15,7 @@ Floats = npt.NDArray[np.float32]
 
 _LEAST_SIMILARITY = 0.5  # of the characters of two words that may be the same word
 _MOST_CELLS = 40_000  # words of one text times those of the other that are aligned without anchors
+_MOST_CHARACTERS = 100  # of a word that are compared with those of another: text without blanks is one long word
 _NEAR = 60  # words at both ends of a larger gap that are aligned
 _LEAST_PROBABILITY = 0.5  # of a pair that is kept
 
@@ -52,6 +53,7 @@ def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
     """
     numbers: dict[str, int] = {"": -1}
     codes = [np.array([numbers.setdefault(word, len(numbers) - 1) for word in side], np.int64) for side in (left, right)]
+    left, right = ([word[:_MOST_CHARACTERS] for word in side] for side in (left, right))
     shorter = min(int((side >= 0).sum()) for side in codes)
     anchors = find_anchors(codes[0], codes[1], least=max(3, min(8, shorter // 3)))
     if not len(anchors[0]):
