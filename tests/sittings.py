@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass
 class Sitting:
-    """Sentences of a sitting, in the order in which they were spoken; those that nobody typed, or that nobody spoke, are marked."""
+    """What was spoken and heard, in order, and the lines of the transcript, some of which nobody spoke."""
 
     words: list[str]  # that were spoken
     times: np.ndarray  # n x 2 seconds

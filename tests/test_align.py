@@ -1,6 +1,7 @@
 """Align finds uncut transcripts in timed words: what it cuts is right, and what it leaves out is listed."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,13 @@ def plain(text: str) -> list[str]:
     return text.lower().replace(".", "").split()
 
 
+def check_spans(text: str, *tables: pl.DataFrame) -> None:
+    """Check that characters of a document do not overlap and hold all its words."""
+    spans = sorted(span for table in tables for span in table.select("document_start", "document_end").rows())
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    assert sum(len(text[start:end].split()) for start, end in spans) == len(text.split())
+
+
 def judge(sitting: Sitting, segments: pl.DataFrame) -> tuple[float, float]:
     """Share of typed and spoken words that are in segments where they were spoken, and share of wrong edges."""
     middle = sitting.times.mean(axis=1)
@@ -62,11 +70,17 @@ def judge(sitting: Sitting, segments: pl.DataFrame) -> tuple[float, float]:
 
 @pytest.mark.parametrize("pauses", [True, False])
 @pytest.mark.parametrize(
-    ("not_typed", "not_spoken", "moves", "least", "most"),
-    [(0.1, 0.05, 0, 0.93, 0.01), (0.1, 0.05, 6, 0.9, 0.01), (0.3, 0.2, 0, 0.85, 0.015), (0.0, 0.0, 0, 0.97, 0.01)],
+    ("made", "least", "most"),
+    [
+        ({}, 0.93, 0.01),
+        ({"moves": 6}, 0.9, 0.01),
+        ({"not_typed": 0.3, "not_spoken": 0.2}, 0.85, 0.015),
+        ({"not_typed": 0, "not_spoken": 0}, 0.97, 0.01),
+        ({"errors": 0.25}, 0.85, 0.03),
+    ],
 )
-def test_segments_have_the_words_that_are_spoken_in_them(tmp_path, not_typed, not_spoken, moves, least, most, pauses):
-    sitting = make_sitting(1, 250, not_typed=not_typed, not_spoken=not_spoken, moves=moves, pauses=pauses)
+def test_segments_have_the_words_that_are_spoken_in_them(tmp_path, made, least, most, pauses):
+    sitting = make_sitting(1, 250, pauses=pauses, **made)
     _, segments, _ = run(write(tmp_path, sitting))
     found, wrong = judge(sitting, segments)
     assert found >= least
@@ -82,12 +96,9 @@ def test_the_judge_of_these_tests_sees_wrong_edges():
 def test_every_word_is_in_a_segment_or_in_unmatched(tmp_path):
     sitting = make_sitting(2, 200, not_typed=0.2, not_spoken=0.2, moves=3)
     _, segments, unmatched = run(write(tmp_path, sitting))
-    typed = pl.concat([segments.select("document_start", "document_end"), unmatched.drop_nulls("document").select("document_start", "document_end")])
-    spans = typed.sort("document_start").rows()
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
-    assert sum(len(sitting.text[start:end].split()) for start, end in spans) == len(sitting.text.split())
-    heard = sum(len(text.split()) for text in segments["asr_text"]) + sum(len(text.split()) for text in unmatched.filter(kind="audio")["text"])
-    assert heard == len(sitting.heard)
+    check_spans(sitting.text, segments, unmatched.filter(kind="text"))
+    heard = [*segments["asr_text"], *unmatched.filter(kind="audio")["text"]]
+    assert sum(len(text.split()) for text in heard) == len(sitting.heard)
     assert set(unmatched["kind"]) == {"text", "audio"}
 
 
@@ -95,7 +106,8 @@ def test_columns_and_texts_as_typed(tmp_path):
     sitting = make_sitting(3, 80)
     report, segments, unmatched = run(write(tmp_path, sitting))
     check_tables(Workspace.open(tmp_path / "W").recordings, segments)
-    for text, raw, document, start, end in segments.select("text", pl.coalesce("text_raw", "text"), "document", "document_start", "document_end").iter_rows():
+    places = ("document", "document_start", "document_end")
+    for text, raw, document, start, end in segments.select("text", pl.coalesce("text_raw", "text"), *places).iter_rows():
         assert raw == sitting.text[start:end]
         assert text == " ".join(raw.split())
         assert document == "day 1.txt"
@@ -108,9 +120,10 @@ def test_columns_and_texts_as_typed(tmp_path):
         assert edges[0, 0] >= -1e-4
         assert edges[-1, 1] <= float(end) - float(start) + 1e-4
     assert segments["edge_confidence"].is_between(0.9, 1).all()
-    assert unmatched.columns[:8] == ["recording_id", "kind", "source_start", "source_end", "text", "document", "document_start", "document_end"]
+    assert unmatched.columns[:8] == ["recording_id", "kind", "source_start", "source_end", "text", *places]
     assert report.facts["recordings"] == 1
-    assert report.facts["in_segments"] <= report.facts["words_of_transcripts"] == len(sitting.text.split())
+    assert report.facts["typed_in_segments"] <= report.facts["typed_words"] == len(sitting.text.split())
+    assert report.facts["heard_in_segments"] <= report.facts["heard_words"] == len(sitting.heard)
 
 
 @pytest.mark.parametrize(("shortest", "longest"), [(2, 20), (1, 5), (8, 9.5), (0.5, 60)])
@@ -118,7 +131,7 @@ def test_boundaries_are_in_silence_and_never_in_a_word(tmp_path, shortest, longe
     sitting = make_sitting(4, 120)
     _, segments, _ = run(write(tmp_path, sitting), min_duration=shortest, max_duration=longest)
     assert len(segments) > 3
-    heard = sitting.heard_times
+    heard, middles = sitting.heard_times, 0
     for (start, end), before, after in zip(seconds(segments), segments["room_before_s"], segments["room_after_s"], strict=True):
         assert shortest <= round(end - start, 6) <= longest
         assert not ((heard[:, 0] < start - 1e-6) & (start + 1e-6 < heard[:, 1])).any()
@@ -128,9 +141,12 @@ def test_boundaries_are_in_silence_and_never_in_a_word(tmp_path, shortest, longe
         first = heard[heard[:, 0] >= start - 1e-6, 0].min()
         assert before == pytest.approx(start - last, abs=1e-3)
         assert first - start <= 0.5 + 1e-6
-        if 0.2 < first - last < 1 and before > 0.1 + 1e-6:
-            assert start - last == pytest.approx(first - start, abs=2e-3) or first - start == pytest.approx(0.1, abs=2e-3)
+        # the middle, unless it may hold a word that was not heard, or is longer than a second
+        is_middle = start - last == pytest.approx(first - start, abs=1e-3)
+        middles += is_middle
+        assert is_middle or first - start <= 0.1 + 1e-6 or first - start == pytest.approx(0.5)
         assert after >= 0
+    assert middles > len(segments) / 2
     starts = seconds(segments)
     assert (starts[1:, 0] >= starts[:-1, 1] - 1e-6).all()
 
@@ -147,14 +163,15 @@ def test_speakers_and_ids_of_tei_are_kept_apart(tmp_path):
     folder = write(tmp_path, sitting)
     (folder / "t" / "day 1.txt").unlink()
     turns = "".join(
-        f'<u who="#Speaker{number // 3 % 4}" xml:id="u{number}"><note>APPLAUSE of everybody</note><seg xml:id="s{number}">{line}</seg></u>'
+        f'<u who="#Speaker{number // 3 % 4}"><note>APPLAUSE</note><seg xml:id="s{number}">{line}</seg></u>'
         for number, line in enumerate(sitting.lines)
     )
-    (folder / "t" / "day 1.xml").write_text(f'<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><body>{turns}</body></text></TEI>', "utf8")
+    whole = f'<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><body>{turns}</body></text></TEI>'
+    (folder / "t" / "day 1.xml").write_text(whole, "utf8")
     _, segments, unmatched = run(folder)
     found, wrong = judge(sitting, segments)
     assert found > 0.85
-    assert wrong <= 0.01
+    assert wrong <= 0.02
     of_line = {line: f"Speaker{number // 3 % 4}" for number, line in enumerate(sitting.lines)}
     for text, speaker in segments.select("text", "speaker_id").iter_rows():
         spoken = {who for line, who in of_line.items() if line in text}
@@ -251,19 +268,15 @@ def test_pairs_of_a_table_and_a_document_of_two_recordings(tmp_path):
     (tmp_path / "pairs.csv").write_text("Recording,Transcript\nmorning,minutes.txt\nevening.ctm,minutes\n", "utf8")
     _, segments, unmatched = run(tmp_path, pairs=tmp_path / "pairs.csv")
     assert segments["recording_id"].n_unique() == 2
-    typed = unmatched.filter(kind="text")
-    assert typed["recording_id"].null_count() == len(typed)
-    spans = sorted([*segments.select("document_start", "document_end").rows(), *typed.select("document_start", "document_end").rows()])
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
-    assert sum(len(sitting.text[start:end].split()) for start, end in spans) == len(sitting.text.split())
-    for start, end, text in typed.select("document_start", "document_end", "text").iter_rows():
-        assert sitting.text[start:end] == text
+    for name in ("morning", "evening"):
+        own = pl.col("recording_id") == name
+        check_spans(sitting.text, segments.filter(own), unmatched.filter(own, kind="text"))
 
 
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("recording,transcript\nnobody,day 1.txt\n", "line 2: there is no hypothesis 'nobody'"),
+        ("recording,transcript\nnobody,day 1.txt\n", "line 2: there is no recording 'nobody'"),
         ("recording,transcript\nday 1,other.txt\n", "line 2: there is no transcript 'other.txt'"),
         ("recording,transcript\nday 1,\n", "line 2: there is no transcript ''"),
         ("one,two\nday 1,day 1.txt\n", "expected the columns recording and transcript; it has one, two"),

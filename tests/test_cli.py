@@ -263,7 +263,7 @@ FIXED = {
     "normalize": [*NORMALIZERS],
     "paths": ["absolute", "relative"],
     ("ingest", "format"): [*READERS],
-    ("export", "format_"): [*EXPORT_WRITERS],
+    ("export", "format"): [*EXPORT_WRITERS],
     ("stats", "out"): [*PAGE_SUFFIXES],
 }
 FREE = {
@@ -306,7 +306,7 @@ def test_help_lists_the_values_of_every_option_with_a_fixed_set() -> None:
 
 
 SHARED = {"as_json", "timeout", "tries", "max_wait", "max_size"}
-OF_THE_COMMAND_LINE = {"run": {"set_"}, "export": {"format_"}}
+OF_THE_COMMAND_LINE = {"run": {"set_"}}
 
 
 def test_every_option_is_a_parameter_of_the_function_of_the_same_name() -> None:

@@ -20,7 +20,7 @@ from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import decide as decide_rows
 from nbaudio.selection.select import select
 from nbaudio.selection.select_report import count_reasons, reasons_of
-from nbaudio.selection.size_budget import PCM, ClipSize
+from nbaudio.selection.size_budget import CLIP_OVERHEAD, PCM
 from nbaudio.storage.workspace import Workspace
 
 RATE = 16000
@@ -273,10 +273,10 @@ def test_a_recording_stands_in_for_an_unknown_speaker():
 
 
 def test_a_disk_budget_counts_seconds_and_clips():
-    size = ClipSize(per_second=1000, per_clip=500)
-    parameters = {"clip_size": size, **ALONE}
+    parameters = {"clip_size": 1000, **ALONE}
+    each = 5 * 1000 + CLIP_OVERHEAD
     segments = corpus(speakers=1, each=10)
-    for disk, number in (("54999", 9), ("55kB", 10), (5499, 0)):
+    for disk, number in ((str(10 * each - 1), 9), (f"{10 * each // 1000}kB", 10), (each - 1, 0)):
         assert (decide(segments, disk=disk, **parameters)["split"] == "train").sum() == number
     assert set(reasons(segments, disk=1, **parameters)) == {"over_budget"}
 
@@ -743,7 +743,7 @@ def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
     assert "measured)" in report.facts["budget"]["estimate"]
     chosen = workspace.segments.filter(pl.col("split") == "train")
     # Noise at this level needs about 10.5 of 16 bits, so more fits than the upper bound would allow.
-    assert len(chosen) * (2 * PCM.per_second + PCM.per_clip) > 600_000
+    assert len(chosen) * (2 * PCM + CLIP_OVERHEAD) > 600_000
 
 
 def test_the_command_line_of_a_selection():

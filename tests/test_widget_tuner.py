@@ -22,7 +22,7 @@ from nbaudio.ui.widgets.threshold_tuner import (
     COLUMNS,
     UNKNOWN,
     Neighbors,
-    count_thresholds,
+    ThresholdCounts,
     describe_precision,
     format_threshold,
 )
@@ -40,7 +40,7 @@ def frame(rows):
 @given(ROWS, st.sampled_from(["similarity", "wer", "duration_s"]), st.integers(0, threshold_tuner.STEPS + 50))
 def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, position):
     table = frame(rows)
-    counts = count_thresholds(table, measure)
+    counts = ThresholdCounts(table, measure)
     position = min(position, len(counts.scale.grid) - 1)
     threshold, column = counts.scale.grid[position], counts.scale.column
     score = pl.col(column).fill_nan(None)
@@ -61,7 +61,7 @@ def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, pos
 def test_more_speakers_than_are_listed_are_still_counted(monkeypatch):
     monkeypatch.setattr(threshold_tuner, "MOST_SPEAKERS", 2)
     table = pl.DataFrame({"speaker_id": list("abcd"), "duration_s": [1.0, 4.0, 2.0, 3.0], "similarity": [0.1, 0.5, 0.9, 0.95]})
-    counts = count_thresholds(table, "similarity")
+    counts = ThresholdCounts(table, "similarity")
     assert counts.speakers == ("b", "d")
     assert counts.vanished[counts.scale.position(0.6)] == 2
     assert counts.segments[counts.scale.position(0.6)] == 2
@@ -72,7 +72,7 @@ def test_neighbors_are_the_nearest_on_both_sides(scores, value, least):
     place = {"start_sample": [0] * len(scores), "end_sample": [5] * len(scores), "num_samples": [5] * len(scores)}
     table = pl.DataFrame({"wer": scores, **place}, schema={"wer": pl.Float64, **dict.fromkeys(place, pl.Int64)})
     scale = threshold_tuner.Scale("wer", "", (0.0, 1.0), least)
-    kept, out = Neighbors(table, scale).around(value, 3)
+    kept, out = Neighbors(table).around(scale, value, 3)
     passes = [score >= value if least else score <= value for score in scores]
     assert len(kept) == min(3, sum(passes))
     assert len(out) == min(3, len(scores) - sum(passes))
@@ -132,7 +132,7 @@ def test_a_workspace_that_is_not_scored_has_a_tuner_all_the_same(tmp_path, colum
 
 def test_bars_of_what_is_out_are_hollow_and_one_that_the_threshold_cuts_is_part_full():
     table = pl.DataFrame({"speaker_id": ["a"] * 5, "duration_s": [1.0] * 5, "similarity": [-1.0, 0.991, 0.996, 0.997, 0.999]})
-    counts = count_thresholds(table, "similarity")
+    counts = ThresholdCounts(table, "similarity")
     plot = counts.plot(counts.scale.position(0.995))
     Page(plot.img()).check_harmless()
     full, hollow = ([bar.get_height() for bar in bars] for bars in plot.axes[0].containers)
@@ -143,15 +143,13 @@ def test_bars_of_what_is_out_are_hollow_and_one_that_the_threshold_cuts_is_part_
 def test_a_value_between_two_positions_is_counted_as_it_is(value):
     scores = [-0.4, -0.333, 0.83, 0.834, 0.835, 0.84, 0.998, 0.9985, 0.999, 1.0]
     table = pl.DataFrame({"speaker_id": ["a"] * 10, "duration_s": [3600.0] * 10, "similarity": scores})
-    counts = count_thresholds(table, "similarity", value)
+    counts = ThresholdCounts(table, "similarity", value)
     position = counts.scale.position(value)
     assert counts.scale.grid[position] == value
     assert counts.segments[position] == counts.hours[position] == sum(score >= value for score in scores)
     assert counts.line(position).startswith(f"at {value} kept")
     # The bars are the same as without it.
-    bars = [
-        np.add.reduceat(each.bins, each.scale.edges[:-1]).tolist() for each in (counts, count_thresholds(table, "similarity"))
-    ]
+    bars = [np.add.reduceat(each.bins, each.scale.edges[:-1]).tolist() for each in (counts, ThresholdCounts(table, "similarity"))]
     assert bars[0] == bars[1]
     assert len(bars[0]) == threshold_tuner.STEPS
 
@@ -166,10 +164,10 @@ def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
     place = {"start_sample": [0, None, None, 0], "end_sample": [5, None, None, 5], "num_samples": [5, None, None, 4]}
     schema = {"similarity": pl.Float64, **dict.fromkeys(place, pl.Int64)}
     table = pl.DataFrame({"similarity": [0.95, 0.85, 0.7, 0.75], **place}, schema=schema)
-    neighbors = Neighbors(table, threshold_tuner.scale(table, "similarity"))
+    neighbors, scale = Neighbors(table), threshold_tuner.scale(table, "similarity")
     # What can be played comes first though others are nearer.
-    assert neighbors.around(0.8, 1) == ([0], [3])
-    assert neighbors.around(0.8, 3) == ([0, 1], [3, 2])
+    assert neighbors.around(scale, 0.8, 1) == ([0], [3])
+    assert neighbors.around(scale, 0.8, 3) == ([0, 1], [3, 2])
 
 
 def test_a_workspace_of_texts_shows_texts_on_both_sides(tmp_path):
@@ -213,7 +211,7 @@ def test_the_threshold_links_to_a_number_field_of_ipywidgets(make_workspace):
 
 @given(ROWS, st.sampled_from(["similarity", "wer"]))
 def test_bins_hold_all_that_is_scored(rows, measure):
-    counts = count_thresholds(frame(rows), measure)
+    counts = ThresholdCounts(frame(rows), measure)
     assert counts.bins.sum() == len(rows) - counts.unscored
     assert (counts.bins >= 0).all()
 
@@ -285,7 +283,7 @@ def test_a_threshold_on_another_column_is_the_condition_that_select_takes(make_w
 
 def test_counts_and_thresholds_are_described_in_words():
     table = pl.DataFrame({"speaker_id": ["a", "b"], "duration_s": [1800.0, 5400.0], "similarity": [0.3, 0.9]})
-    counts = count_thresholds(table, "similarity")
+    counts = ThresholdCounts(table, "similarity")
     line = counts.line(counts.scale.position(0.8))
     assert line == "at 0.80 kept: 1 segments (50.0%), 1.5 hours (75.0%), 1 of 2 speakers gone"
     assert [format_threshold(value) for value in (0.8, 0.995)] == ["0.80", "0.995"]

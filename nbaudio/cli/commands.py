@@ -5,22 +5,30 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-import nbaudio
 from nbaudio.cli import common
-from nbaudio.core.report import Report
 
 _FORMATS = "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, subtitles or textgrid"
 _GROUPS = "columns whose values no two splits share; auto: these two, or speaker_id alone if both lose over 5 %"
+_SIZES = "segments or hours; default: 5 %, at most 2000 segments"
+_VERDICTS = "verdicts to choose from, separated by commas; ok must be one"
 _STRATEGIES = "random, stratified, risk, speaker, recording, near, suspicious, or a column; disagreements"
 
 review_app = typer.Typer(help="Export samples for review as spreadsheets, and import the verdicts.", no_args_is_help=True)
 common.app.add_typer(review_app, name="review")
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _size(text: str) -> int | str:
+    """Return a number of segments as a number, and hours, such as 1.5h, as text."""
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
 @common.command("demo --out demo-output")
-def demo(out: Annotated[str | None, Option(help="output folder; default: nbaudio-demo")] = None) -> Report:
+def demo(out: Annotated[str | None, Option(help="output folder; default: nbaudio-demo")] = None) -> None:
     """Run all steps on the bundled corpus and show how each of its problems is caught."""
-    return nbaudio.demo(out=out)
 
 
 @common.command("run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5")
@@ -29,11 +37,12 @@ def run(
     out: Annotated[str | None, Option(help="folder for notebooks, workspace and corpus")] = None,
     set_: Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE", help="override a parameter; repeat for more")] = None,
     only: Annotated[str | None, Option(metavar="1-5", help="run only these notebooks")] = None,
-) -> Report:
+) -> common.Options:
     """Run the notebooks in order, unattended, with the parameters of a manifest."""
+    given = locals()
     from nbaudio.runs.manifests import parse_settings
 
-    return nbaudio.run(manifest, out=out, settings=parse_settings(set_ or []), only=only)
+    return {**given, "settings": parse_settings(given.pop("set_") or [])}
 
 
 @common.command("download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True)
@@ -43,9 +52,8 @@ def download(
     connections: Annotated[int, Option(min=1, help="files in parallel")] = 4,
     per_host: Annotated[int, Option(min=1, help="files in parallel from one host")] = 2,
     per_second: Annotated[float, Option(help="requests per second to one host")] = 4.0,
-) -> Report:
+) -> None:
     """Download the files of a list; run it again after a kill to resume."""
-    return nbaudio.download(**locals())
 
 
 @common.command("align hypotheses minutes --audio recordings --out W", fetches=True)
@@ -85,13 +93,12 @@ def ingest(
         list[str] | None, Option("--option", metavar="NAME=VALUE", help="such as window=10 of folder; repeat")
     ] = None,
     add: Annotated[bool, Option("--add", help="keep what W has; bring in the source grown or changed, or a further one")] = False,
-) -> Report:
+) -> common.Options:
     """Read transcripts, resolve the names of recordings, probe every recording."""
     given = locals()
     from nbaudio.runs.manifests import split_settings
 
-    parsed = split_settings(options or [], what="--option", example="window=10")
-    return nbaudio.ingest(**{**given, "options": parsed})
+    return {**given, "options": split_settings(options or [], what="--option", example="window=10")}
 
 
 @common.command("join W verbatim.tsv --text verbatim --on file,start,end --tolerance 0.01")
@@ -104,9 +111,8 @@ def join(
     column: Annotated[str | None, Option(metavar="NAME", help="join anything else, as a column NAME")] = None,
     from_: Annotated[str | None, Option("--from", metavar="COLUMN", help="column of FILE with the values")] = None,
     tolerance: Annotated[float, Option(min=0, help="most seconds by which times may differ")] = 0.0,
-) -> Report:
+) -> None:
     """Bring a further transcript, hypothesis or column from a table into a workspace; list what matches no single segment."""
-    return nbaudio.join(**locals())
 
 
 @common.command("recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True)
@@ -119,9 +125,8 @@ def recognize(
     engine: common.Engine = "loky",
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
-) -> Report:
+) -> None:
     """Recognize all segments, as a further hypothesis; run it again after a kill or growth to do the rest."""
-    return nbaudio.recognize(**locals())
 
 
 @common.command("score W --text verbatim --hypothesis large --language hr")
@@ -132,9 +137,8 @@ def score(
     normalize: Annotated[list[str] | None, Option(help="nfc, lower, punctuation or blanks before comparing; repeat")] = None,
     language: Annotated[str | None, Option(metavar="hr", help="of numbers and abbreviations; default: the last one")] = None,
     formatting: Annotated[str | None, Option(metavar="FILE.tsv", help="further alternatives: language, written, spoken")] = None,
-) -> Report:
+) -> None:
     """Compare transcripts with hypotheses: similarity, WER, CER, also without formatting; agreement of several hypotheses."""
-    return nbaudio.score(**{**locals(), "hypothesis": hypothesis or None, "normalize": tuple(normalize or ())})
 
 
 @common.command("measure W --jobs 2", fetches=True)
@@ -145,9 +149,8 @@ def measure(
     engine: common.Engine = "loky",
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
-) -> Report:
+) -> None:
     """Measure levels, noise, clipping, bandwidth, silence and speech of every segment; run it again after growth for the rest."""
-    return nbaudio.measure(**locals())
 
 
 @common.command("review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
@@ -158,22 +161,15 @@ def export_(
     strategy: Annotated[str, Option(help=_STRATEGIES)] = "random",
     threshold: Annotated[float, Option(help="similarity that stratified and near use, -1 to 1")] = 0.8,
     seed: common.Seed = 42,
-    reviewers: Annotated[str, Option(metavar="ANA,BEN", help="write a sheet or page for each of them")] = "",
+    reviewers: Annotated[str, Option(metavar="ANA,BEN", parser=_names, help="write a sheet or page for each of them")] = "",
     overlap: Annotated[int, Option(min=0, help="number of clips that all reviewers get")] = 0,
-    verdicts: Annotated[str | None, Option(help="verdicts to choose from, separated by commas; ok must be one")] = None,
+    verdicts: Annotated[str | None, Option(metavar="<str>", parser=_names, help=_VERDICTS)] = None,
     clips: Annotated[str | None, Option(help="format of clips: wav (default for sheets) or mp3 (for pages)")] = None,
     tables: Annotated[list[str] | None, Option("--table", help="also write the sheet as csv or tsv; repeat for both")] = None,
     zip: Annotated[bool, Option("--zip", help="pack each sheet or page with its clips into a .zip")] = False,
     blind: Annotated[bool | None, Option("--blind/--no-blind", help="hide hypothesis and similarity; default: blind")] = None,
-) -> Report:
+) -> None:
     """Draw a sample for review into spreadsheets or pages with clips; drawn segments stay out of training."""
-    given = locals()
-    parsed = {
-        "reviewers": common.split_commas(reviewers),
-        "verdicts": tuple(nbaudio.review.VERDICTS) if verdicts is None else common.split_commas(verdicts),
-        "tables": tuple(tables or ()),
-    }
-    return nbaudio.review.export(**{**given, **parsed})
 
 
 @common.command("review import W sheet-ana.xlsx page-ben-verdicts.json", group=review_app)
@@ -182,21 +178,18 @@ def import_(
     sheets: Annotated[list[str], Argument(metavar="SHEET...", help=".xlsx, .csv, .tsv; .json of pages; or folders of them")],
     reviewer: Annotated[str | None, Option(help="name of the reviewer; default: the name in each sheet")] = None,
     adjudicator: Annotated[str | None, Option(help="reviewer who has the last word where others disagree")] = None,
-) -> Report:
+) -> None:
     """Import verdicts and corrected texts from sheets and pages; list unusable rows and report annotator agreement."""
-    return nbaudio.review.import_(workspace, sheets, reviewer=reviewer, adjudicator=adjudicator)
 
 
 @common.command("review correct-bounds W", group=review_app)
-def correct_bounds(workspace: common.Workspace) -> Report:
+def correct_bounds(workspace: common.Workspace) -> None:
     """Apply bounds that reviewers corrected to the segments table."""
-    return nbaudio.review.correct_bounds(workspace)
 
 
 @common.command("review correct-texts W", group=review_app)
-def correct_texts(workspace: common.Workspace) -> Report:
+def correct_texts(workspace: common.Workspace) -> None:
     """Apply texts that reviewers corrected to the segments table; review import does it too."""
-    return nbaudio.review.correct_texts(workspace)
 
 
 @common.command("evidence W --precision 0.98 --confidence 0.95")
@@ -204,9 +197,8 @@ def evidence(
     workspace: common.Workspace,
     precision: Annotated[float, Option(help="target share of right segments, between 0 and 1")] = 0.98,
     confidence: Annotated[float, Option(help="confidence of the proof, between 0 and 1")] = 0.95,
-) -> Report:
+) -> None:
     """Report how right the clips that ship are, as far as the reviews prove it, and what to review next."""
-    return nbaudio.evidence(**locals())
 
 
 @common.command("select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
@@ -219,28 +211,23 @@ def select(
     splits: Annotated[str | None, Option(metavar="source|FILE|CORPUS", help="keep splits: of source, table or corpus")] = None,
     hours: Annotated[float | None, Option(help="budget of the corpus in hours, spread over all speakers")] = None,
     disk: Annotated[str | None, Option(metavar="900GB", help="budget of the corpus in bytes, spread over all speakers")] = None,
-    dev: Annotated[str | None, Option(metavar="2000|1.5h", help="segments or hours; default: 5 %, at most 2000 segments")] = None,
-    test: Annotated[str | None, Option(metavar="2000|1.5h", help="like --dev")] = None,
+    dev: Annotated[str | None, Option(metavar="2000|1.5h", parser=_size, help=_SIZES)] = None,
+    test: Annotated[str | None, Option(metavar="2000|1.5h", parser=_size, help="like --dev")] = None,
     group_by: Annotated[str, Option(metavar="speaker_id,recording_id", help=_GROUPS)] = "auto",
     seed: common.Seed = 42,
     gold: Annotated[bool, Option("--gold", help="fill test with segments that reviewers judged right")] = False,
-) -> Report:
+) -> None:
     """Decide which segments are kept: filters, budget, train, dev and test without leakage."""
-    given = locals()
-    # The report has a number of segments as a number, and hours, such as 1.5h, as text.
-    counts = {name: int(size) for name, size in (("dev", dev), ("test", test)) if size and size.isascii() and size.isdigit()}
-    return nbaudio.select(**{**given, **counts, "group_by": common.split_commas(group_by), "where": tuple(where or ())})
 
 
 @common.command("export nemo W --out manifests")
 def export(
-    format_: Annotated[str, Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
+    format: Annotated[str, Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
     workspace: common.Workspace,
     out: Annotated[str, Option(help="folder for the manifests: new, or an earlier export, which is replaced")],
     paths: Annotated[str, Option(help="paths of the recordings: absolute, or relative to the manifests")] = "absolute",
-) -> Report:
+) -> None:
     """Write manifests of the accepted segments for other toolkits, which read the recordings themselves."""
-    return nbaudio.export(workspace, format_, out=out, paths=paths)
 
 
 @common.command("materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True)
@@ -267,9 +254,8 @@ def materialize(
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
     packs: Annotated[str | None, Option(help="folder or URL for packs of cut clips; default: W/packs")] = None,
-) -> Report:
+) -> None:
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
-    return nbaudio.materialize(**{name: value for name, value in locals().items() if value is not None})
 
 
 @common.command("withdraw W --speaker ana --why 'consent withdrawn'")
@@ -279,42 +265,38 @@ def withdraw(
     speaker: Annotated[list[str] | None, Option(metavar="ID", help="a speaker; repeat for more")] = None,
     recording: Annotated[list[str] | None, Option(metavar="ID", help="a recording; repeat for more")] = None,
     segments: Annotated[str | None, Option(metavar="FILE", help="an id in each line, or a table with segment_id")] = None,
-) -> Report:
+) -> None:
     """Remove speakers, recordings or segments from a workspace for good; materialize --base removes them from the corpus."""
-    return nbaudio.withdraw(workspace, speaker=speaker or (), recording=recording or (), segments=segments or (), why=why)
 
 
 @common.command("diff CORPUS-1 CORPUS-2", fetches=True)
 def diff(
     a: Annotated[str, Argument(metavar="A", help="the earlier corpus or workspace, folder or URL")],
     b: Annotated[str, Argument(metavar="B", help="the later one")],
-) -> Report:
+) -> None:
     """Compare two versions: segments, hours and speakers added, removed, moved or changed; shards; claims."""
-    return nbaudio.diff(a, b)
 
 
 @common.command("status CORPUS", fetches=True)
 def status(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
     workspace: Annotated[str | None, Option(metavar="W", help="its workspace, for a corpus at a URL")] = None,
-) -> Report:
+) -> None:
     """Show the progress of a corpus: stage, rate, time left, failures, whether a run is active, and what to do next."""
-    return nbaudio.status(corpus, workspace=workspace)
 
 
 @common.command("convert CORPUS --container tfrecord --out OTHER --shard-count 64")
 def convert(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder of a finished corpus")],
-    container: common.Container,
+    container: Annotated[str, Option(help=common.CONTAINERS)],
     out: Annotated[str, Option(help="folder of the new corpus: new, or one to resume")],
-    shard_size: common.ShardSize = "500MB",
+    shard_size: Annotated[str, Option(help="target size of a shard, such as 500MB")] = "500MB",
     shard_count: common.ShardCount = None,
-    window: common.Window = 1,
+    window: Annotated[int, Option(min=1, help="consecutive segments of a recording to store together, for reading windows")] = 1,
     jobs: common.Jobs = None,
     engine: common.Engine = "threading",
-) -> Report:
+) -> None:
     """Rewrite a corpus in another container or in other shards; audio is copied, not decoded."""
-    return nbaudio.convert(**locals())
 
 
 @common.command("verify CORPUS", fetches=True)
@@ -325,9 +307,8 @@ def verify(
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
     workspace: Annotated[str | None, Option(metavar="W", help="store the report in this workspace")] = None,
-) -> Report:
+) -> None:
     """Verify a corpus: every shard by its checksum, every clip by decoding it."""
-    return nbaudio.verify(**locals())
 
 
 @common.command("publish CORPUS hf://datasets/OWNER/NAME --private --consent 'signed consent forms'", fetches=True)
@@ -337,9 +318,8 @@ def publish(
     consent: Annotated[str | None, Option(metavar="TEXT", help="on which basis these recordings may be published")] = None,
     private: Annotated[bool, Option("--private", help="create a dataset that others cannot read")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="report what would be uploaded and removed")] = False,
-) -> Report:
+) -> None:
     """Upload a corpus, only what changed, to the Hugging Face Hub; run it again after a kill to resume."""
-    return nbaudio.publish(**locals())
 
 
 @common.command("stats W --out report.html", fetches=True)
@@ -348,12 +328,10 @@ def stats(
     out: Annotated[str | None, Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx")] = None,
     audio: Annotated[bool, Option("--audio/--no-audio", help="clips of some segments in the .html page")] = True,
     base: Annotated[str | None, Option(metavar="EARLIER", help="compare with it; default: the base beside a corpus")] = None,
-) -> Report:
+) -> None:
     """Report hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
-    return nbaudio.stats(path, out=out, audio=audio, base=base)
 
 
 @common.command("wheel --out dist")
-def wheel(out: Annotated[str, Option(help="folder for the wheel")] = "dist") -> Report:
+def wheel(out: Annotated[str, Option(help="folder for the wheel")] = "dist") -> None:
     """Write a wheel of the running nbaudio and the requirements of the workers of a cluster."""
-    return nbaudio.wheel(out=out)

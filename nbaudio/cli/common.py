@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+import nbaudio
 from nbaudio.core.errors import NbaudioError, strip_queries
 from nbaudio.core.input_guards import is_utf8
 from nbaudio.core.report import Report, escape_control
@@ -40,15 +41,14 @@ def _common(
     """Turn long recordings, transcripts and a recognizer's hypotheses into a training corpus of known label quality."""
 
 
+Options = dict[str, Any]
+_Command = Callable[..., Options | None]
 Workspace = Annotated[str, Argument(metavar="W", help="workspace folder")]
 AsJson = Annotated[bool, Option("--json", help="print the report as JSON")]
 Jobs = Annotated[int | None, Option("--jobs", min=1, help="tasks in parallel; default: one per core")]
 Seed = Annotated[int, Option(help="seed of random choices")]
 CONTAINERS = "webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files"
-Container = Annotated[str, Option(help=CONTAINERS)]
-ShardSize = Annotated[str, Option(help="target size of a shard, such as 500MB")]
 ShardCount = Annotated[int | None, Option(min=1, help="number of shards of each split, instead of a size")]
-Window = Annotated[int, Option(min=1, help="consecutive segments of a recording to store together, for reading windows")]
 Engine = Annotated[str, Option(help="where tasks run: loky, threading, dask, ray, spark or beam")]
 Address = Annotated[str | None, Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")]
 BeamOptions = Annotated[str, Option(metavar='"--runner=..."', help="options of Beam, as one string")]
@@ -63,17 +63,26 @@ _NETWORK = {
 }
 
 
-def command(example: str, *, group: typer.Typer = app, fetches: bool = False) -> Callable[[Callable[..., Report]], object]:
-    """Add a command that prints the report of a function, with ``--json``, and the limits of requests if it `fetches`."""
+def command(example: str, *, group: typer.Typer = app, fetches: bool = False) -> Callable[[_Command], object]:
+    """Add a command that prints the report of nbaudio's function of the same name, with ``--json``.
 
-    def add(function: Callable[..., Report]) -> object:
+    What is decorated has the options, and may return them converted; what is not given is left to the defaults of nbaudio's
+    function. With `fetches` there are also the limits of requests.
+    """
+
+    def add(function: _Command) -> object:
+        name = function.__name__.rstrip("_")
+
         @wraps(function)
         def run(*, as_json: bool, **options: Any) -> None:
             try:
                 with network.environment(**{name: options.pop(name) for name in _NETWORK if fetches}):
                     if fetches:
                         network.Network.of()  # before any work
-                    report = function(**options)
+                    given = function(**options) or options
+                    owner = nbaudio if group is app else nbaudio.review
+                    called: Callable[..., Report] = getattr(owner, function.__name__, None) or getattr(owner, name)
+                    report = called(**{option: value for option, value in given.items() if value not in (None, [])})
             except (NbaudioError, OSError, MemoryError, RuntimeError) as error:
                 if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
                     raise
@@ -88,8 +97,7 @@ def command(example: str, *, group: typer.Typer = app, fetches: bool = False) ->
         parameters = [*(each.replace(kind=Parameter.KEYWORD_ONLY) for each in signature(function).parameters.values()), *own]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        name = function.__name__.rstrip("_").replace("_", "-")
-        group.command(name, epilog=f"Example: nbaudio {example}")(run)
+        group.command(name.replace("_", "-"), epilog=f"Example: nbaudio {example}")(run)
         return run
 
     return add
@@ -146,8 +154,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: cannot be used ({error.strerror})"
     return str(error)
-
-
-def split_commas(text: str) -> tuple[str, ...]:
-    """Parts of a text between commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,6 +1,7 @@
 """Hashes and file names that depend on their keys alone, the same in every version and on every machine."""
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,11 @@ def hash_column(keys: pl.Series, salt: str) -> pl.Series:
         one.update(key.encode())
         hashes += one.digest()
     return pl.Series("hash", np.frombuffer(bytes(hashes), dtype="<u8"))
+
+
+def json_hash(value: object) -> str:
+    """Return a hash of a value, 16 hex digits: of its JSON, whatever the order of keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def clip_file_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:

@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nbaudio.core import input_guards
@@ -23,7 +22,7 @@ class Utterance(NamedTuple):
     end: int
     speaker_id: str | None = None
     utterance_id: str | None = None
-    columns: Mapping[str, str] = MappingProxyType({})  # further fields of JSON, numbers as written
+    columns: Mapping[str, str] = {}  # further fields of JSON, numbers as written
 
 
 class Document(NamedTuple):
@@ -45,6 +44,7 @@ _REFUSED = {
 }
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _XML = re.compile(r"\s*<(?:[?!]|(?:[\w.-]+:)?TEI\b|teiCorpus\b|[\w.:-]+\s+[\w.:-]+\s*=)")
+_WRAPPED = re.compile(rb"\s*<([\w.-]+)>.*</\1>\s*", re.DOTALL)
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
 
 _ID = "http://www.w3.org/XML/1998/namespace}id"
@@ -121,7 +121,7 @@ def _documents(path: Path, data: bytes) -> Iterator[Document]:
         raise InputError(f"{path}: binary data, not text")
     elif _HTML.match(head):
         yield _read_html(decode_text(data, None if is_utf16 or data.startswith(codecs.BOM_UTF8) else _charset(path, data)))
-    elif _XML.match(head):
+    elif _XML.match(head) or _WRAPPED.fullmatch(data):
         yield _read_tei(path, data)
     else:
         text = decode_text(data)

@@ -87,7 +87,8 @@ def timed_tokens(path: Path, text: str) -> Iterator[tuple[int, list[tuple[str, s
             lines = [line for line in cue.text if plain(line).strip()]
             visible = [" ".join(plain(line).split()) for line in lines]
             timed = next((row for row, line in enumerate(lines) if _INLINE_TIME.search(line)), len(lines))
-            most = min(timed, len(shown)) if is_rolling and float(cue.start) <= until + _CONTIGUOUS else 0
+            rolls = is_rolling and (timed < len(lines) or float(cue.start) <= until + _CONTIGUOUS)
+            most = min(timed, len(shown)) if rolls else 0
             repeated = next((count for count in range(most, 0, -1) if visible[:count] == shown[-count:]), 0)
             shown, until = visible, float(cue.end)
             pieces = _INLINE_TIME.split(" ".join(lines[repeated:]))

@@ -80,10 +80,10 @@ def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
         with path.open("rb") as file:
             head = decode_text(file.read(_HEAD_BYTES), errors="replace")
         first = next((line for line in head.split("\n") if line.strip() and not line.startswith(";;")), "").strip()
-        if _ctm_fields(first):
-            _read_ctm(found)
-        elif _JSON.match(first):
+        if _JSON.match(first):
             _read_json(found)
+        elif _ctm_fields(first):
+            _read_ctm(found)
         elif _CUES.search(head):
             _read_subtitles(found)
         else:
@@ -115,7 +115,7 @@ class _Found:
         tokens, before = list(tokens), " "
         is_cut = any(str(token)[:1].isspace() for token, _, _ in tokens[1:])
         for token, *times in tokens:
-            if not isinstance(token, str | None):
+            if token is not None and not isinstance(token, str):
                 raise self.error(where, f"a word that is not text: {token!r:.60}")
             start, end = map(_time, times)
             if end < start:
@@ -155,11 +155,11 @@ class _Found:
             yield TimedWords(name, [words[row] for row in order], starts, np.maximum(starts, times[order, 1]))
 
 
-def _time(value: object) -> float:
+def _time(value: Any) -> float:
     """Return a time in seconds, NaN if it is not usable."""
     try:
-        time = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
-    except ValueError:
+        time = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
         return math.nan
     return time if 0 <= time < _MOST_SECONDS else math.nan
 

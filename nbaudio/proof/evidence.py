@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
         **claims,
         "review_next": advice if keys else "nothing: all segments have been drawn",
     }
-    report = Report("evidence", facts, warnings=_warnings(state, whole), hidden=("risk", *claims.keys() - {"curve"}))
+    report = Report("evidence", facts, warnings=[*_warnings(state, whole)], hidden=("risk", *claims.keys() - {"curve"}))
     state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
     return report
 
@@ -230,47 +230,43 @@ def _statement(claim: Mapping[str, Any], confidence: float, *, selected: bool) -
     return f"Of the {claim['segments']:,} {what}, at least {low:.4g} % are right ({100 * confidence:g} %)."
 
 
-def _warnings(state: ProofState, whole: Part) -> list[str]:
+def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
     usable = {one.name for one in state.usable}
-    warnings = []
     if not (state.label >= 0).any() and not len(state.lines):
-        warnings.append("nothing has been judged yet: the quality of the labels is unknown")
+        yield "nothing has been judged yet: the quality of the labels is unknown"
     if stale := [one.name for one in state.rounds if one.name not in usable]:
-        warnings.append(f"reviews without their table of what could be drawn prove nothing: {', '.join(stale)}")
-    warnings += [_jump(one) for one in state.rounds if one.rows["skipped"].any()]
+        yield f"reviews without their table of what could be drawn prove nothing: {', '.join(stale)}"
+    yield from (_jump(one) for one in state.rounds if one.rows["skipped"].any())
     changed = "judged rows have other words or times now; they count as unsure until they are judged again"
-    warnings += [f"{one.name}: {one.changed:,} {changed}" for one in state.rounds if one.changed]
+    yield from (f"{one.name}: {one.changed:,} {changed}" for one in state.rounds if one.changed)
     drawn = {key for one in state.rounds for key in one.judged_ids}
     if others := len(set(state.verdicts["segment_id"]) - drawn):
-        warnings.append(
-            f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped: they are no sample of others"
-        )
-    warnings += _blindness(state, whole)
+        judged = f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped"
+        yield f"{judged}: they are no sample of others"
+    yield from _blindness(state, whole)
     if len(state.lines):
         covered = sum((frame.valid for frame in state.draws.frames), start=state.draws.frames[0].valid)[: len(whole.inside)]
         if unseen := int((whole.inside & ~covered & ~state.judged).sum()):
-            warnings.append(
+            yield (
                 f"{unseen:,} of {int(whole.inside.sum()):,} segments could not be drawn by any round that has verdicts: "
                 "lower bounds count them as wrong, estimates leave them out"
             )
     if unsure := int(state.labelled("unsure").sum()):
-        warnings.append(f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right")
-    return warnings
+        yield f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right"
 
 
-def _blindness(state: ProofState, whole: Part) -> list[str]:
-    """Compare rounds whose reviewers saw hypothesis and similarity with blind ones; empty unless there are both."""
+def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
+    """Compare rounds whose reviewers saw hypothesis and similarity with blind ones, if there are both."""
     blind = [state.records[one.name].blind for one in state.usable]
     of = {kind: [place for place, each in enumerate(blind) if each is kind] for kind in (True, False)}
     found = {kind: state.draws.faulty_share(whole.value("segments"), places) for kind, places in of.items() if places}
-    if len(pairs := [each for each in found.values() if each]) < 2:
-        return []
-    (hidden, error), (shown, other) = pairs
-    half = 1.96 * math.hypot(error, other)
-    return [
-        f"right are {1 - hidden:.3f} by blind reviews and {1 - shown:.3f} by reviews that showed the hypothesis: "
-        f"a difference of {hidden - shown:+.3f} ({hidden - shown - half:+.3f} to {hidden - shown + half:+.3f}, 95 %)"
-    ]
+    if len(pairs := [each for each in found.values() if each]) == 2:
+        (hidden, error), (shown, other) = pairs
+        half = 1.96 * math.hypot(error, other)
+        yield (
+            f"right are {1 - hidden:.3f} by blind reviews and {1 - shown:.3f} by reviews that showed the hypothesis: "
+            f"a difference of {hidden - shown:+.3f} ({hidden - shown - half:+.3f} to {hidden - shown + half:+.3f}, 95 %)"
+        )
 
 
 def _jump(one: Round) -> str:

@@ -1,7 +1,7 @@
 """The segments of a workspace as a population, and its reviews as draws from it, in the order in which reviewers reached them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 
@@ -22,15 +22,8 @@ from nbaudio.review.state import ReviewState, frame_contents, frame_table
 _LABELS = ("right", "wrong", "unsure")
 
 
-@dataclass
-class FrameTable:
-    """What a round could draw, from its stored table."""
-
-    number: Ints  # the stratum of each segment of the population; -1 where it could not be drawn
-    valid: Bools  # of each: it could be drawn and is still what it was
-    gone: dict[int, int] = field(default_factory=dict)  # the strata of further ids, by their hashes
-    weights: list[float] = field(default_factory=list)
-    rates: list[float | None] = field(default_factory=list)
+# What a round could draw of the segments, and the strata of further ids, by their hashes.
+_Stored = tuple[Frame, dict[int, int]]
 
 
 @dataclass(frozen=True)
@@ -63,8 +56,7 @@ class ProofState(ReviewState):
         if what == "segments":
             return np.broadcast_to(1.0, len(self.population))
         numbers = self.population.numbers
-        found: Array = numbers["words"].cast(pl.Float64).to_numpy() if what == "words" else numbers["seconds"].to_numpy() / 3600
-        return found
+        return numbers["words"].cast(pl.Float64).to_numpy() if what == "words" else numbers["seconds"].to_numpy() / 3600
 
     @cached_property
     def accepted(self) -> Bools:
@@ -89,7 +81,7 @@ class ProofState(ReviewState):
         return [one for one in self.rounds if one.name in self._frames and one.name not in known]
 
     @cached_property
-    def _frames(self) -> dict[str, FrameTable]:
+    def _frames(self) -> dict[str, _Stored]:
         """What each round could draw, if stored."""
         there = [one for one in self.rounds if table_path(self.workspace, frame_table(one.name)).exists()]
         if not there:
@@ -98,24 +90,25 @@ class ProofState(ReviewState):
         places_of = self.population.index()
         return {one.name: self._stored_frame(one, contents, places_of) for one in there}
 
-    def _stored_frame(self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]) -> FrameTable:
+    def _stored_frame(self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]) -> _Stored:
         size, table = len(self.population), frame_table(one.name)
         known = tables.scan(self.workspace, table=table)
         if "rate" not in known.collect_schema():
             known = known.with_columns(rate=pl.lit(None, pl.Float64))
         strata = known.group_by("stratum").agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
-        numbers = strata.select("stratum").with_row_index("number")
-        found = FrameTable(np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.bool_))
-        found.weights, found.rates = strata["weight"].to_list(), strata["rate"].to_list()
+        numbers, weights = strata.select("stratum").with_row_index("number"), np.maximum(strata["weight"].to_numpy(), 1e-300)
+        rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
+        found = Frame(np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.bool_), weights / weights.sum(), rates)
+        others: dict[int, int] = {}
         for batch in tables.read_batches(self.workspace, table, ("segment_id", "stratum", "content")):
             places = places_of(batch["segment_id"])
             number = batch.join(numbers, on="stratum", how="left", maintain_order="left")["number"].to_numpy()
             inside, gone = places >= 0, places < 0
-            found.number[places[inside]] = number[inside]
+            found.stratum[places[inside]] = number[inside]
             found.valid[places[inside]] = contents[places[inside]] == batch["content"].fill_null(0).to_numpy()[inside]
-            found.gone |= zip(batch["segment_id"].filter(pl.Series(gone)).hash().to_list(), number[gone].tolist(), strict=True)
+            others |= zip(batch["segment_id"].filter(pl.Series(gone)).hash().to_list(), number[gone].tolist(), strict=True)
         found.valid[self.population.mask(self.later(one.corpus))] = False
-        return found
+        return found, others
 
     @cached_property
     def lines(self) -> Ints:
@@ -128,12 +121,12 @@ class ProofState(ReviewState):
         drawn, size = self._drawn, len(self.population)
         stored = [self._frames[one.name] for one in self.usable]
         places, keys = self.population.places(drawn["segment_id"]), drawn["segment_id"].hash()
-        others = dict.fromkeys((*(key for one in stored for key in one.gone), *keys.filter(pl.Series(places < 0))))
+        others = dict.fromkeys((*(key for _, gone in stored for key in gone), *keys.filter(pl.Series(places < 0))))
         further = dict(zip(others, count(size)))
         at = (place if place >= 0 else further[key] for place, key in zip(places.tolist(), keys, strict=True))
         item = np.fromiter(at, np.int64)
         number = drawn["round"].to_numpy().astype(np.int64)
-        found = tuple(_frame(one, further) for one in stored)
+        found = tuple(_with_further(one, further) for one in stored)
         valid = np.array([found[which].valid[place] for which, place in zip(number, item, strict=True)], dtype=bool)
         wrong, unsure = (drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure"))
         in_no_frame = ~np.any([np.zeros(size + len(further), dtype=bool), *(frame.valid for frame in found)], axis=0)
@@ -170,8 +163,7 @@ class ProofState(ReviewState):
 
     def labelled(self, *words: str) -> Bools:
         """Return which segments have one of these verdicts as they are now."""
-        found: Bools = np.isin(self.label, [_LABELS.index(word) for word in words])
-        return found
+        return np.isin(self.label, [_LABELS.index(word) for word in words])
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:
@@ -184,7 +176,7 @@ class ProofState(ReviewState):
             if gone := rows.filter(pl.col("stratum").is_null())["segment_id"].to_list():
                 rows = rows.with_columns(pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone}))
                 rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
-            sizes = pl.Series(_frame(held, held.gone).sizes).cast(pl.Int64)
+            sizes = pl.Series(_with_further(held, held[1]).sizes).cast(pl.Int64)
             rows = rows.with_columns(size=sizes.gather(rows["stratum"]), rank=pl.int_range(1, pl.len() + 1).over("stratum"))
             # Once a stratum is used up, the others are drawn more often: then rows count if all before them were reached.
             late = (pl.col("rank") >= pl.col("size")).fill_null(value=False).cum_max().shift(1, fill_value=False)
@@ -194,19 +186,17 @@ class ProofState(ReviewState):
             parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
         return pl.concat(parts).sort("line", "round", maintain_order=True)
 
-    def _strata(self, held: FrameTable, segment_ids: pl.Series) -> pl.Series:
+    def _strata(self, held: _Stored, segment_ids: pl.Series) -> pl.Series:
         """Return the number of the stratum of each id, null where it could not be drawn."""
-        places, keys = self.population.places(segment_ids).tolist(), segment_ids.hash()
-        numbers = (held.number[place] if place >= 0 else held.gone.get(key, -1) for place, key in zip(places, keys, strict=True))
+        (frame, gone), places, keys = held, self.population.places(segment_ids).tolist(), segment_ids.hash()
+        numbers = (frame.stratum[place] if place >= 0 else gone.get(key, -1) for place, key in zip(places, keys, strict=True))
         return pl.Series([int(number) if number >= 0 else None for number in numbers], dtype=pl.UInt32)
 
 
-def _frame(held: FrameTable, further: Mapping[int, int]) -> Frame:
+def _with_further(held: _Stored, further: Mapping[int, int]) -> Frame:
     """Return a frame whose items are the segments and `further` ones, by the hashes of their ids."""
-    number, valid = held.number, held.valid
-    if further:
-        number = np.append(number, np.array([held.gone.get(key, -1) for key in further], dtype=np.int32))
-        valid = np.append(valid, np.zeros(len(further), dtype=np.bool_))
-    weights = np.maximum(held.weights, 1e-300)
-    rates = None if None in held.rates else np.array(held.rates, dtype=float)
-    return Frame(number, valid, weights / weights.sum(), rates)
+    frame, gone = held
+    if not further:
+        return frame
+    strata, valid = np.array([gone.get(key, -1) for key in further], dtype=np.int32), np.zeros(len(further), dtype=np.bool_)
+    return replace(frame, stratum=np.append(frame.stratum, strata), valid=np.append(frame.valid, valid))

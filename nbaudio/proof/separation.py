@@ -89,8 +89,7 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
 def draw_weights(draws: Draws) -> Array:
     """Return how many items each draw stands for: the mean, over all draws, of 1 / P for itself and 1 for those before it."""
     later = draws.first.sum() - np.cumsum(draws.first)
-    found: Array = (draws.inverse + later) / max(1, draws.first.sum())
-    return found
+    return np.asarray((draws.inverse + later) / max(1, draws.first.sum()))
 
 
 def auc(values: Array, wrong: Bools, weight: Array, cluster: Ints, confidence: float) -> tuple[float, float, float]:

@@ -43,7 +43,11 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
         ['evo blic']
     """
     state = ReviewState.load(workspace)
-    segments = _concerned(state)
+    # The segments whose text is corrected, or said to be wrong.
+    where = tables.has_id(state.verdicts.filter(pl.col("corrected_text").is_not_null())["segment_id"])
+    if "text_corrected" in tables.table_schema(state.workspace):
+        where |= pl.col("text_corrected").is_not_null()
+    segments = tables.read(state.workspace, where=where, row=ROW)
     before = uncorrected(state, segments)
     wanted, problems = _wanted(before, segments, state.verdicts)
     before = before.drop("text_corrected", "text_origin", strict=False)
@@ -118,14 +122,6 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     report = Report("review correct-bounds", facts, problems=first_lines(problems, CORRECTION_LOG))
     workspace.save_report("correct_bounds", report.to_dict())
     return report
-
-
-def _concerned(state: ReviewState) -> pl.DataFrame:
-    """Return the segments whose text is corrected, or said to be wrong, with their row numbers."""
-    where = tables.has_id(state.verdicts.filter(pl.col("corrected_text").is_not_null())["segment_id"])
-    if "text_corrected" in tables.table_schema(state.workspace):
-        where |= pl.col("text_corrected").is_not_null()
-    return tables.read(state.workspace, where=where, row=ROW)
 
 
 def _wanted(before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:

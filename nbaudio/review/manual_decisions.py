@@ -83,10 +83,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
 def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
     """Return the decisions in force: `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments)."""
     workspace = Workspace.open(workspace)
-    path = table_path(workspace, "decisions")
-    if not path.exists():
-        return pl.DataFrame(schema=_HELD)
-    held = conform(workspace.table("decisions"), _HELD, str(path)).select(_HELD.names())
+    held = conform(workspace.table("decisions", _HELD), _HELD, str(table_path(workspace, "decisions"))).select(_HELD.names())
     return held.filter(pl.col("decision").is_in(["accept", "reject"])).unique("segment_id", keep="last", maintain_order=True)
 
 

@@ -18,7 +18,6 @@ from nbaudio.review.rounds import JUDGED, Round
 from nbaudio.review.sampling import Strata, anomaly_facts, draw_from, pool_columns, reached, risk_columns, strata_of
 from nbaudio.review.state import ReviewState, frame_contents
 
-Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nbaudio.audio.drawing import BANDS, peaks, spectrogram
 from nbaudio.core.bundled_files import front_end
+from nbaudio.core.hashing import json_hash
 from nbaudio.review.sheet_clips import RATE, cut_clips, keep_clip
 from nbaudio.review.state import VERDICTS, ReviewRecord
 from nbaudio.storage.location import Location
@@ -55,9 +56,8 @@ def write_page(
                 keep_clip(folder / names[key], data)
             sounds.clear()
     files = {} if sounds else {key: names[key] for key in pictures}
-    shown = json.dumps([record.name, reviewer, rows["content"].to_list()])
     facts = {
-        "fingerprint": hashlib.sha256(shown.encode()).hexdigest()[:16],
+        "fingerprint": json_hash([record.name, reviewer, rows["content"].to_list()]),
         "review": record.name,
         "corpus": record.corpus,
         "reviewer": reviewer,

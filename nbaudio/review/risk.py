@@ -3,8 +3,6 @@
 A ridge logistic regression, cross-fitted by recording: the `risk` of a segment is from a model without verdicts on its recording.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from nbaudio.core import tables
 from nbaudio.core.atomic import read_json, write_json
 from nbaudio.core.errors import InputError
-from nbaudio.core.hashing import hash_column
+from nbaudio.core.hashing import hash_column, json_hash
 from nbaudio.core.tables import SEGMENTS, SIGNALS, conform, is_score, table_schema, with_durations
 from nbaudio.core.tombstones import tombstone
 from nbaudio.review.corrections import uncorrected
@@ -79,12 +77,12 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
         return {"missing": f"risk takes {LEAST} right and {LEAST} wrong segments of 2 recordings; {judged}"}
     columns = {name: found for name in _columns(workspace) if (found := _knots(workspace, name))}
     values = values.select("segment_id", "recording_id", _SPEAKER, *columns)
-    stamp = _hash([columns, values.rows(), wrong.tolist(), salt])
+    stamp = json_hash([columns, values.rows(), wrong.tolist(), salt])
     if known.get("stamp") == stamp and not incomplete:
         return known
     found = {"columns": columns, "salt": salt}
     found |= _learn(values, wrong, recording, found) | {"stamp": stamp, "lines": len(state.verdict_log)}
-    found = {"id": _hash(found), **found}
+    found = {"id": json_hash(found), **found}
     _write(workspace, found)  # the column first: if the run is killed, the old record makes the next one learn again
     write_json(workspace.path / RECORD, found)
     return found
@@ -98,8 +96,7 @@ def record(workspace: Workspace) -> dict[str, Any]:
 
 def frozen(workspace: Workspace) -> dict[str, Any]:
     """Return the model that the last `select` used in a condition: its `id`, and the `reviews` before that; empty if none."""
-    found: dict[str, Any] = workspace.report("select").get("facts", {}).get("parameters", {}).get("risk", {})
-    return found
+    return dict(workspace.report("select").get("facts", {}).get("parameters", {}).get("risk", {}))
 
 
 def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
@@ -218,8 +215,7 @@ def _judged(state: ReviewState) -> tuple[pl.DataFrame, Array, Ints, int]:
 
 def _folds(recordings: pl.Series, salt: int) -> Ints:
     """Return the fold of each recording."""
-    found: Ints = (hash_column(recordings, f"risk {salt}") % _FOLDS).cast(pl.Int64).to_numpy()
-    return found
+    return (hash_column(recordings, f"risk {salt}") % _FOLDS).cast(pl.Int64).to_numpy()
 
 
 def _said_of_speakers(speakers: pl.Series, counts: Mapping[str, list[list[int]]]) -> Array:
@@ -227,8 +223,7 @@ def _said_of_speakers(speakers: pl.Series, counts: Mapping[str, list[list[int]]]
     names = speakers.fill_null("").unique()
     rows = [counts.get(tombstone("speaker", name), [[0, 0]] * _FOLDS) for name in names]
     place = speakers.fill_null("").replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
-    found: Array = np.array(rows, dtype=float).reshape(-1, _FOLDS, 2)[place]
-    return found
+    return np.take(np.array(rows, dtype=float).reshape(-1, _FOLDS, 2), place, axis=0)
 
 
 def _terms(values: pl.DataFrame, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Array]]:
@@ -246,8 +241,7 @@ def _terms(values: pl.DataFrame, columns: Mapping[str, Mapping[str, Any]]) -> It
 
 def _speaker_term(said: Array, base: float) -> Array:
     """Return the logarithm of the rate of wrong segments of a speaker over the base rate, shrunk towards none."""
-    found: Array = np.log((said[:, 0] + _SPEAKER_ROWS * base) / (said[:, 1] + _SPEAKER_ROWS) / base)
-    return found
+    return np.log((said[:, 0] + _SPEAKER_ROWS * base) / (said[:, 1] + _SPEAKER_ROWS) / base)
 
 
 def _parts(values: pl.DataFrame, known: Mapping[str, Any], fold: Ints) -> Iterator[tuple[str, Array]]:
@@ -264,8 +258,7 @@ def _parts(values: pl.DataFrame, known: Mapping[str, Any], fold: Ints) -> Iterat
 
 
 def _probability(logit: Array) -> Array:
-    found: Array = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
-    return found
+    return 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
 
 
 def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
@@ -390,7 +383,3 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
     logit, half = math.log(inner / (1 - inner)), 1.96 * error / (inner * (1 - inner))
     low, high = (1 / (1 + math.exp(-max(min(logit + side, 30.0), -30.0))) for side in (-half, half))
     return area, min(low, area), max(high, area)
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -25,7 +25,8 @@ Ints = NDArray[np.signedinteger[Any]]
 
 # The stratum of each segment, the names of the strata, the weight of a segment in each, and expected rates of wrong ones.
 Stratified = tuple[Ints, Sequence[str], Array, Array | None]
-Strategy = Callable[[pl.DataFrame, float], Stratified]
+# The columns that a strategy looks at, and how it divides a pool at a threshold.
+Strategy = tuple[Sequence[str], Callable[[pl.DataFrame, float], Stratified]]
 
 _SCORE = pl.col("similarity").fill_nan(None)
 _ZONES = ("below", "kept", "near", "unscored")
@@ -49,14 +50,7 @@ _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
-_COLUMNS = {
-    "stratified": ("similarity",),
-    "near": ("similarity",),
-    "risk": ("risk", "similarity", "decision", "reason"),
-    "speaker": ("speaker_id",),
-    "recording": ("recording_id",),
-    "suspicious": ("text", "word_times", "source_start", "source_end", "start_sample", "end_sample", "recording_id"),
-}
+_OF_ANOMALIES = ("text", "word_times", "source_start", "source_end", "start_sample", "end_sample", "recording_id")
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,8 @@ class Strata:
 
 def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> Strata:
     """Return the strata of a pool, with `pool_columns`, `wrong` (null if unknown) and `reached` (in an earlier round)."""
-    number, names, size, rates = STRATEGIES.get(strategy, partial(_by_column, column=strategy))(pool, threshold)
+    _, divide = STRATEGIES.get(strategy, ((), partial(_by_column, column=strategy)))
+    number, names, size, rates = divide(pool, threshold)
     number = np.where(pool["reached"].to_numpy(), -1, number).astype(np.int32)
     total = size * np.bincount(number[number >= 0], minlength=len(names))
     return Strata(number, names, total / max(total.sum(), 1e-300), rates)
@@ -97,7 +92,7 @@ def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> S
 def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
     """Return the columns that a strategy looks at, which may be a column of numbers; raise InputError where there is none."""
     if strategy in STRATEGIES:
-        return _COLUMNS.get(strategy, ())
+        return STRATEGIES[strategy][0]
     columns = number_columns(schema)
     if strategy in columns:
         return (strategy,)
@@ -218,8 +213,7 @@ def largest_rates(rate: NDArray[np.float64], divergence: float) -> NDArray[np.fl
         with np.errstate(divide="ignore", invalid="ignore"):
             apart = rate * np.log(rate / q) + (1 - rate) * np.log((1 - rate) / (1 - q))
         low, high = np.where(apart <= divergence, q, low), np.where(apart <= divergence, high, q)
-    found: NDArray[np.float64] = low
-    return found
+    return low
 
 
 def least_divergence(sizes: NDArray[np.float64], rate: NDArray[np.float64], wrong: float) -> float:
@@ -237,21 +231,23 @@ def _best_allocation(sizes: NDArray[np.float64], rate: NDArray[np.float64]) -> N
     wrong = max((1 - _TARGET) * sizes.sum() + 1, _LEAST_ROOM * float(sizes @ rate))
     q = largest_rates(rate, least_divergence(sizes, rate, wrong))
     weight = sizes * q * (1 - q) / np.maximum(q - rate, 1e-12)
-    found: NDArray[np.float64] = weight / weight.sum()
-    return found
+    return np.asarray(weight / weight.sum())
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
-        "random": lambda pool, _: (np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1), None),
-        "stratified": _stratified,
-        "risk": _by_risk,
+        "random": ((), lambda pool, _: (np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1), None)),
+        "stratified": (("similarity",), _stratified),
+        "risk": (("risk", "similarity", "decision", "reason"), _by_risk),
         # In proportion to the square root of the number of segments (the power allocation of Bankier, 1988, with exponent 1/2).
-        "speaker": lambda pool, _: _by(pool, "speaker_id"),
-        "recording": lambda pool, _: _by(pool, "recording_id"),
+        "speaker": (("speaker_id",), lambda pool, _: _by(pool, "speaker_id")),
+        "recording": (("recording_id",), lambda pool, _: _by(pool, "recording_id")),
         # Three of four within 0.05 of the threshold, or from anomalies, evenly over the reasons; the rest from elsewhere.
-        "near": lambda pool, threshold: _focus(pool.select(_kind("near", (_SCORE - threshold).abs() <= _NEAR))),
-        "suspicious": lambda pool, _: _focus(anomaly_reasons(pool)),
+        "near": (
+            ("similarity",),
+            lambda pool, threshold: _focus(pool.select(_kind("near", (_SCORE - threshold).abs() <= _NEAR))),
+        ),
+        "suspicious": (_OF_ANOMALIES, lambda pool, _: _focus(anomaly_reasons(pool))),
     }
 )
 
@@ -353,14 +349,19 @@ def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
 
 def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
     """Return `reason`, one row per segment of `anomaly_facts`: the first anomaly that applies, null for none."""
-    speed = _speed(facts["speed"])
+    # How far the logarithms of the speech rates are from their median, in median absolute deviations times 1.4826.
+    from_median = facts["speed"] - facts["speed"].median()
+    usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
+    speed = from_median / max(usual, _LEAST_DEVIATION)
+    odd = facts["odd"].to_frame("odd").with_row_index("row").explode("odd").drop_nulls()
+    rare = odd.filter(pl.len().over("odd") < max(2, _RARE * len(facts)))
     found = {
         "duplicate audio": _overlapping(facts),
         "duplicate text": facts["sentence"].is_in(repeated(facts["sentence"]).implode()),
         "fast": speed > _DEVIATIONS,
         "slow": speed < -_DEVIATIONS,
         "long silence": facts["silence"],
-        "odd characters": _odd(facts["odd"]),
+        "odd characters": pl.Series(range(len(facts)), dtype=pl.UInt32).is_in(rare["row"].implode()),
     }
     return pl.DataFrame(found).select(reason=pl.coalesce(_kind(name, pl.col(name)) for name in found))
 
@@ -372,16 +373,3 @@ def _overlapping(pool: pl.DataFrame) -> pl.Series:
     reach = end.cum_max().shift(1).over("recording_id") - start
     after = pl.min_horizontal(end, end.shift(-1).over("recording_id")) - start.shift(-1).over("recording_id")
     return ordered.with_columns(hit=(2 * pl.max_horizontal(reach, after) >= end - start) & (end > start)).sort("row")["hit"]
-
-
-def _speed(speed: pl.Series) -> pl.Series:
-    """Return how far the logarithms of the speech rates are from their median, in median absolute deviations times 1.4826."""
-    from_median = speed - speed.median()
-    usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
-    return from_median / max(usual, _LEAST_DEVIATION)
-
-
-def _odd(odd: pl.Series) -> pl.Series:
-    found = odd.to_frame("odd").with_row_index("row").explode("odd").drop_nulls()
-    rare = found.filter(pl.len().over("odd") < max(2, _RARE * len(odd)))
-    return pl.Series(range(len(odd)), dtype=pl.UInt32).is_in(rare["row"].implode())

@@ -1,6 +1,6 @@
 """The clips of review sheets and pages: 16 kHz mono, WAV or MP3, which every player and every spreadsheet's host system opens."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
+from nbaudio.audio import encode_clip, open_recording, resample_window
 from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import AudioError, ExistsError
 from nbaudio.core.progress import progress
@@ -33,19 +33,17 @@ def cut_clips(
             try:
                 with open_recording(audio_root / str(path)) as recording:
                     for row in rows:
+                        window, channel = (row["start_sample"], row["end_sample"]), row["source_channel"] or "mix"
                         try:
-                            samples = _read(recording, row)
+                            samples = resample_window(
+                                recording, *window, num_samples=row["num_samples"], rate=RATE, channel=channel
+                            )
                             yield row, samples, encode_clip(samples, RATE, encoding)
                         except AudioError as error:
                             failed[row["segment_id"]] = str(error)
             except AudioError as error:
                 failed |= {row["segment_id"]: str(error) for row in rows}
             advance(len(windows))
-
-
-def _read(recording: Recording, row: Mapping[str, Any]) -> NDArray[np.int16]:
-    start, end, channel = row["start_sample"], row["end_sample"], row["source_channel"] or "mix"
-    return resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)
 
 
 def keep_clip(path: Path, data: bytes) -> None:

@@ -1,7 +1,5 @@
 """Review state: the logs (append-only; a segment's last line holds) and records in ``W/reviews/``, read once per step."""
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,8 +15,8 @@ import polars as pl
 from nbaudio.core import input_guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
-from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import CORRECTED_TEXTS, ROWS_A_GROUP, table_path
+from nbaudio.core.hashing import hash_column, json_hash
+from nbaudio.core.tables import CORRECTED_TEXTS, ROWS_A_GROUP
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
@@ -26,8 +24,8 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
     {
         "ok": "the clip holds the words of the transcript, all of them and nothing else",
         "wrong words": "other words are spoken than the transcript says, or it lacks some",
-        "cut off": "a word at the start or the end is cut",
-        "extra speech": "before or after, there is speech that the transcript does not have",
+        "cut off": "wrong boundary: at the start or the end, a word of the transcript is cut or missing",
+        "extra speech": "wrong boundary: before or after, there is speech that the transcript does not have",
         "other speaker": "more than one person speaks, or not the one named",
         "noise": "too noisy, distorted or silent to be of use",
         "unsure": "cannot be told",
@@ -128,8 +126,8 @@ class ReviewRecord:
     def row_hashes(self) -> list[str]:
         """Return what identifies each segment outside of the workspace: its content hash, in a blind review hashed again."""
         # A content hash alone would show whether the hypothesis equals the transcript.
-        salt = _short_hash(self.contents)
-        return [_short_hash([salt, content]) for content in self.contents] if self.blind else self.contents
+        salt = json_hash(self.contents)
+        return [json_hash([salt, content]) for content in self.contents] if self.blind else self.contents
 
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers."""
@@ -228,8 +226,7 @@ class ReviewState:
     @cached_property
     def original_texts(self) -> pl.DataFrame:
         """Texts and scores of corrected segments from before."""
-        there = table_path(self.workspace, CORRECTED_TEXTS).exists()
-        return self.workspace.table(CORRECTED_TEXTS) if there else pl.DataFrame(schema={"segment_id": pl.String})
+        return self.workspace.table(CORRECTED_TEXTS, pl.Schema({"segment_id": pl.String}))
 
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:
@@ -340,13 +337,9 @@ def content_hashes(segments: pl.DataFrame) -> list[str]:
     if "corrected_by" in segments.columns:
         bounds = segments.select("start_sample", "end_sample", "corrected_by").iter_rows()
         rows = ((*row, start, end) if by else row for row, (start, end, by) in zip(rows, bounds, strict=True))
-    return [_short_hash(row) for row in rows]
+    return [json_hash(row) for row in rows]
 
 
 def word_hashes(segments: pl.DataFrame) -> list[str]:
     """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
-    return [_short_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()]
-
-
-def _short_hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+    return [json_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()]

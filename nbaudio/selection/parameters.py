@@ -11,7 +11,7 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
-from nbaudio.selection.size_budget import MICROSECONDS, PCM, Budget, ClipSize
+from nbaudio.selection.size_budget import CLIP_OVERHEAD, MICROSECONDS, PCM, Budget
 from nbaudio.selection.splits import Target, parse_target
 from nbaudio.storage.workspace import Workspace
 
@@ -36,7 +36,7 @@ class Parameters:
     group_by: tuple[str, ...] | None = None
     seed: int = 42
     gold: bool = False
-    clip_size: ClipSize = PCM
+    clip_size: float = PCM  # bytes a second
 
     def __post_init__(self) -> None:
         _check_number("min_similarity", self.min_similarity, -1, 1)
@@ -62,8 +62,7 @@ class Parameters:
         if self.hours is not None:
             return Budget(int(Decimal(str(self.hours)) * _HOUR), pl.col("micros"), _HOUR, "hours")
         if self.disk is not None:
-            size = self.clip_size
-            cost = (pl.col("micros") * size.per_second / MICROSECONDS).ceil().cast(pl.Int64) + size.per_clip
+            cost = (pl.col("micros") * self.clip_size / MICROSECONDS).ceil().cast(pl.Int64) + CLIP_OVERHEAD
             return Budget(parse_size(self.disk), cost, 10**9, "GB")
         return None
 

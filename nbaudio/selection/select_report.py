@@ -75,7 +75,7 @@ def select_report(
         facts["budget"] = {
             "limit": budget.show(budget.limit),
             "used": budget.show(int(kept["cost"].sum())),
-            **({"estimate": f"{size.per_second / 1000:.1f} kB/s ({basis})"} if parameters.disk is not None else {}),
+            **({"estimate": f"{size / 1000:.1f} kB/s ({basis})"} if parameters.disk is not None else {}),
         }
     facts["parameters"] = {name: value for name, value in asdict(parameters).items() if name not in ("clip_size", "where")}
     facts["parameters"] |= {"where": list(parameters.where)} if parameters.where else {}

@@ -18,21 +18,12 @@ from nbaudio.storage.location import LocationLike, location
 
 MICROSECONDS = 1_000_000  # in a second
 _RATE = 16000
-_CLIP_OVERHEAD = 3000  # up to three archive members with headers and padding, the text, and a row in segments.parquet
+CLIP_OVERHEAD = 3000  # bytes: up to three archive members with headers and padding, the text, and a row in segments.parquet
+PCM = 2.0 * _RATE  # bytes a second, the upper bound: FLAC stores what it cannot compress uncompressed
 
 
-class ClipSize(NamedTuple):
-    """Bytes of a clip in a corpus: for each second, and for each clip whatever its length."""
-
-    per_second: float
-    per_clip: int
-
-
-PCM = ClipSize(2.0 * _RATE, _CLIP_OVERHEAD)  # the upper bound: FLAC stores what it cannot compress uncompressed
-
-
-def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> ClipSize | None:
-    """Encode some `clips`, and take three standard errors above their mean size; None if fewer than two can be read."""
+def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> float | None:
+    """Encode some `clips`; return three standard errors above their mean bytes a second, None if fewer than two can be read."""
     folder, measured = location(root), []
     columns = ("path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate")
     for path, start, end, channel, num_samples, rate in clips.select(columns).iter_rows():
@@ -47,7 +38,7 @@ def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> ClipSize | Non
     # A ratio estimate: the corpus is summed over seconds, so long clips count more than short ones.
     mean = size.sum() / length.sum()
     error = float(np.std(size - mean * length, ddof=1)) / (float(length.mean()) * math.sqrt(len(measured)))
-    return ClipSize((float(mean) + 3 * error) * _RATE, _CLIP_OVERHEAD)
+    return (float(mean) + 3 * error) * _RATE
 
 
 class Budget(NamedTuple):

@@ -1,13 +1,11 @@
 """Align: make a workspace of long recordings and transcripts that are not cut, by the words that a recognizer heard and when."""
 
 import hashlib
-import json
+import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -18,26 +16,15 @@ from nbaudio.core.report import Report
 from nbaudio.core.rows import Rows
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
-from nbaudio.sources.align_task import VERSION, Task, align_recording
+from nbaudio.sources.align_task import ALIGNED, VERSION, Task, align_recording
 from nbaudio.sources.ingest import bring_in
-from nbaudio.sources.pairing import Problems, list_hypotheses, list_transcripts, pair
+from nbaudio.sources.pairing import Problems, list_items, pair
 from nbaudio.storage.cache import LIMIT
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
-_STORED = ".aligned"  # folder of a workspace with the alignment of each recording
-_SPOOL = ".align.partial"
-
+_STORED = ".aligned"  # folder of a workspace with what each recording gave
 _UNMATCHED = ("name", "kind", "source_start", "source_end", "text", "document", "document_start", "document_end", "reason")
-
-
-class _Counts(NamedTuple):
-    """Words of transcripts and hypotheses, and those in segments."""
-
-    typed: int = 0
-    typed_in_segments: int = 0
-    heard: int = 0
-    heard_in_segments: int = 0
 
 
 @locks_workspace("align", new="out")
@@ -105,152 +92,98 @@ def align(
         raise InputError(f"min_duration must be above 0 and below max_duration, not {min_duration} and {max_duration}")
     if is_url(str(transcripts)):
         raise InputError(f"{transcripts}: transcripts are read from this machine; fetch them with 'nbaudio download'")
-    site, folder = EngineLocation(engine, jobs, address, beam_options), Path(out).absolute()
-    given = {"transcripts": Path(transcripts).absolute(), "pairs": pairs and Path(pairs).absolute()}
-    options = {name: str(path) for name, path in given.items() if path} | {
-        "min_duration": min_duration,
-        "max_duration": max_duration,
-    }
-    counts = _Counts()
+    site, stored = EngineLocation(engine, jobs, address, beam_options), Path(out).absolute() / _STORED
+    texts, table = Path(transcripts).absolute(), Path(pairs).absolute() if pairs is not None else None
+    counts: dict[str, int] = {}
 
     def read(source: Path) -> Transcripts:
-        nonlocal counts
-        found, counts = _read(source, given, folder, site, (min_duration, max_duration), show_progress=show_progress)
+        problems: Problems = []
+        heard = list_items(source, problems, hypotheses=True)
+        recordings = pair(heard, list_items(texts, problems, hypotheses=False), table, problems)
+        if not recordings:
+            why = "; ".join(": ".join(problem) for problem in problems[:1]) or "no files"
+            raise InputError(f"{source}: no recording with a transcript in {texts} ({why})")
+        tasks = [Task(number, *both, min_duration, max_duration) for number, both in enumerate(recordings)]
+        results = _align_all(tasks, stored, site, show_progress=show_progress)
+        found, words = _collect(source, tasks, results, problems)
+        counts.update(words)
         return found
 
     place = {"source": hypotheses, "audio": audio, "names": None, "out": out}
-    report = bring_in("align", read, place, options, jobs=jobs, sha256=sha256, cache=cache, add=add)
-    facts = {
-        "words_of_transcripts": counts.typed,
-        "in_segments": counts.typed_in_segments,
-        "words_of_hypotheses": counts.heard,
-        "heard_in_segments": counts.heard_in_segments,
+    options = {
+        "transcripts": str(texts),
+        "pairs": table and str(table),
+        "min_duration": min_duration,
+        "max_duration": max_duration,
     }
-    shown = Report("align", facts | report.facts, report.warnings, report.problems, report.hidden)
-    Workspace.open(folder).save_report("align", shown.to_dict())
+    report = bring_in("align", read, place, options, jobs=jobs, sha256=sha256, cache=cache, add=add)
+    shown = Report("align", counts | report.facts, report.warnings, report.problems, report.hidden)
+    Workspace.open(out).save_report("align", shown.to_dict())
     return shown
 
 
-def _read(
-    source: Path, given: dict[str, Any], out: Path, site: EngineLocation, lengths: tuple[float, float], *, show_progress: bool
-) -> tuple[Transcripts, _Counts]:
-    """Align all recordings."""
-    problems: Problems = []
-    spool = out / _SPOOL
-    atomic.remove(spool)  # of a killed run
-    try:
-        hypotheses = list_hypotheses(source, spool / "hypotheses", problems)
-        transcripts = list_transcripts(given["transcripts"], spool / "transcripts", problems)
-        recordings = pair(hypotheses, transcripts, given["pairs"], problems)
-        if not recordings:
-            why = "; ".join(": ".join(problem) for problem in problems[:1]) or "there is none"
-            raise InputError(f"{source}: no hypothesis with a transcript in {given['transcripts']}; {why}")
-        tasks = [Task(number, *both, *lengths) for number, both in enumerate(recordings)]
-        results = _align_all(tasks, out / _STORED, spool, site, show_progress=show_progress)
-        return _collect(source, tasks, results, problems)
-    finally:
-        atomic.remove(spool)
-
-
-def _align_all(tasks: Sequence[Task], stored: Path, spool: Path, site: EngineLocation, *, show_progress: bool) -> list[Path]:
-    """Return files with the results of tasks, stored ones where inputs and method are the same."""
-    paths = [stored / f"{_key(task)}.arrow" for task in tasks]
-    missing = [task for task, path in zip(tasks, paths, strict=True) if not path.is_file()]
-    for folder in (stored, spool):
-        folder.mkdir(parents=True, exist_ok=True)
+def _align_all(tasks: Sequence[Task], stored: Path, site: EngineLocation, *, show_progress: bool) -> list[pl.DataFrame | Path]:
+    """Return what each task gives, or a file with it: results are stored as they come, and used where nothing has changed."""
+    results: list[pl.DataFrame | Path] = [stored / f"{_key(task)}.arrow" for task in tasks]
+    missing = [task for task, path in zip(tasks, results, strict=True) if isinstance(path, Path) and not path.is_file()]
     if missing:
         with progress("align", len(missing), "recordings", show=show_progress) as advance, worker_pool(site) as run:
             for number, frame in run(align_recording, missing):
-                if (frame["reason"] == "unreadable").any():  # perhaps not in the next run
-                    paths[number] = spool / f"{number}.arrow"
-                with atomic.atomic_write(paths[number]) as path:
-                    frame.write_ipc(path, compression="zstd")
+                path = results[number]
+                if (frame["kind"] == "unreadable").any():  # perhaps not in the next run
+                    results[number] = frame
+                elif isinstance(path, Path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    with atomic.atomic_write(path) as written:
+                        frame.write_ipc(written, compression="zstd")
                 advance(1)
-    return paths
+    return results
 
 
 def _key(task: Task) -> str:
-    """Return what a result depends on, as a hash."""
-    files = [(item.name, item.file, _content(item.path)) for item in (task.hypothesis, *task.transcripts)]
-    return hashlib.sha256(json.dumps([VERSION, files, task.shortest, task.longest]).encode()).hexdigest()[:32]
+    """Return a hash of all that the result of a task depends on."""
+    parts: list[Any] = [VERSION, task.shortest, task.longest]
+    for item in (task.hypothesis, *task.transcripts):
+        try:
+            parts += [item.name, item.file, item.content or atomic.sha256_file(item.path)]
+        except OSError:  # the task names the reason
+            parts.append(None)
+    return hashlib.sha256(pickle.dumps(parts)).hexdigest()[:32]
 
 
-def _content(path: Path) -> str:
-    try:
-        return atomic.sha256_file(path)
-    except OSError as error:  # the task says so
-        return str(error)
-
-
-def _collect(source: Path, tasks: Sequence[Task], results: Sequence[Path], problems: Problems) -> tuple[Transcripts, _Counts]:
-    """Return the segments of all recordings, and what is in no segment, with the words of both."""
-    further: list[pl.DataFrame] = []
-    uses = Counter[str]()  # recordings that were compared with each document
-    typed = heard = 0
+def _collect(
+    source: Path, tasks: Sequence[Task], results: Sequence[pl.DataFrame | Path], problems: Problems
+) -> tuple[Transcripts, dict[str, int]]:
+    """Return the segments of all recordings and what is in no segment, and the numbers of words."""
+    unmatched: list[pl.DataFrame] = []
+    counts, sparse = Counter[str](), list[str]()
+    columns = [name for name in ALIGNED if name not in ("kind", "reason", "words")]
 
     def segments() -> Iterator[pl.DataFrame]:
-        nonlocal typed, heard
-        for task, path in zip(tasks, results, strict=True):
-            frame = pl.read_ipc(path)
-            found = frame.filter(kind="segment")
-            problems.extend(frame.filter(kind="problem").select("document", "text").iter_rows())
-            others = frame.filter(pl.col("kind").is_in(["text", "audio"])).with_columns(name=pl.lit(task.hypothesis.name))
-            further.append(others.select(*_UNMATCHED, "words"))
-            uses.update(pl.concat([found, others], how="diagonal")["document"].drop_nulls().unique())
-            typed += int(found["words"].sum())
-            heard += int(found["asr_text"].str.count_matches(" ").sum()) + len(found)
-            if len(found):
-                yield _transcripts(found, task.hypothesis.name)
+        for task, result in zip(tasks, results, strict=True):
+            frame = pl.read_ipc(result) if isinstance(result, Path) else result
+            frame = frame.with_columns(name=pl.lit(task.hypothesis.name))
+            problems.extend(frame.filter(pl.col("kind").str.starts_with("un")).select("document", "text").iter_rows())
+            found, rest = frame.filter(kind="segment"), frame.filter(pl.col("kind").is_in(["text", "audio"]))
+            unmatched.append(rest.select(*_UNMATCHED))
+            heard = int(found["asr_text"].str.split(" ").list.len().sum())
+            typed_only, heard_only = (int(rest.filter(kind=kind)["words"].sum()) for kind in ("text", "audio"))
+            typed = int(found["words"].sum())
+            counts.update(typed_words=typed + typed_only, typed_in_segments=typed)
+            counts.update(heard_words=heard + heard_only, heard_in_segments=heard)
+            if 0 < heard < heard_only:
+                sparse.append(task.hypothesis.name)
+            texts = found.with_columns(pl.col("text", "text_raw", "asr_text").str.normalize("NFC"))
+            yield texts.select(name for name in columns if name in TRANSCRIPTS or found[name].null_count() < max(1, len(found)))
 
     rows = Rows.collect(segments())
-    if not uses:
+    if not counts["heard_words"] + counts["typed_words"]:
         raise InputError(f"{source}: no recording can be aligned; {': '.join(problems[0])}")
-    unmatched = _intersected(pl.concat(further), uses)
-    words = dict(unmatched.group_by("kind").agg(pl.sum("words")).iter_rows())
-    counts = _Counts(typed + words.get("text", 0), typed, heard + words.get("audio", 0), heard)
-    listed = [(file, None, reason) for file, reason in problems]
-    found = Transcripts(
-        replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema})),
-        pl.DataFrame(listed, schema=PROBLEMS, orient="row"),
-        unmatched=unmatched.drop("words"),
+    listed = pl.DataFrame([(file, None, reason) for file, reason in problems], schema=PROBLEMS, orient="row")
+    notes = (
+        [f"less than half of what was heard is in segments of {', '.join(sparse[:3])}{', ...' if len(sparse) > 3 else ''}"]
+        if sparse
+        else []
     )
-    return found, counts
-
-
-def _transcripts(segments: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return segments of a recording as `Transcripts` have them."""
-    seconds = {
-        column: pl.Series([f"{value:.6f}".rstrip("0").rstrip(".") for value in segments[column]], dtype=pl.String)
-        for column in ("source_start", "source_end")
-    }
-    typed = segments["text"].str.normalize("NFC")
-    text = typed.str.replace_all(r"\s+", " ")
-    frame = segments.drop("kind", "reason", "words").with_columns(
-        name=pl.lit(name),
-        segment_id=pl.lit(None, pl.String),
-        **seconds,
-        text=text,
-        text_raw=pl.when(typed != text).then(typed),
-        asr_text=pl.col("asr_text").str.normalize("NFC"),
-    )
-    return frame.select(column for column in frame.columns if column in TRANSCRIPTS or frame[column].null_count() < len(frame))
-
-
-def _intersected(unmatched: pl.DataFrame, uses: Mapping[str, int]) -> pl.DataFrame:
-    """Replace the text of documents of several recordings by what is in no segment of any of them, without a recording."""
-    shared = pl.col("document").is_in([document for document, count in uses.items() if count > 1]).fill_null(value=False)
-    kept = [unmatched.filter(~shared)]
-    for (document,), rows in unmatched.filter(shared).group_by("document", maintain_order=True):
-        edges = [(row["document_start"], 1, row) for row in rows.iter_rows(named=True)]
-        edges += [(row["document_end"], -1, row) for _, _, row in edges]
-        depth, found = 0, []
-        edges.sort(key=lambda edge: edge[:2])
-        for (start, step, row), (end, _, _) in pairwise(edges):
-            depth += step
-            if depth == uses[str(document)] and start < end:
-                text = row["text"][start - row["document_start"] : end - row["document_start"]]
-                found.append(
-                    row | {"name": None, "text": text, "document_start": start, "document_end": end, "words": len(text.split())}
-                )
-        kept.append(pl.DataFrame(found, schema=unmatched.schema))
-    return pl.concat(kept)
+    whole = pl.concat(unmatched).with_columns(pl.col("source_start", "source_end").cast(pl.Float64))
+    return Transcripts(rows, listed, notes=notes, unmatched=whole), dict(counts)

@@ -156,16 +156,17 @@ class Workspace:
     @property
     def withdrawn(self) -> pl.DataFrame:
         """The tombstones of what was withdrawn (`core.tombstones.TOMBSTONES`); empty if nothing was."""
-        there = tables.table_path(self, tombstones.WITHDRAWN).exists()
-        return self.table(tombstones.WITHDRAWN) if there else tombstones.TOMBSTONES.to_frame()
+        return self.table(tombstones.WITHDRAWN, tombstones.TOMBSTONES)
 
     @property
     def growth(self) -> pl.DataFrame:
         """The segments that `ingest --add` added or changed, as `tables.GROWN`."""
-        return self.table(tables.GROWTH) if tables.table_path(self, tables.GROWTH).exists() else pl.DataFrame(schema=tables.GROWN)
+        return self.table(tables.GROWTH, tables.GROWN)
 
-    def table(self, name: str) -> pl.DataFrame:
-        """Read any table of the workspace by name, such as ``names`` or ``problems``; raise InputError if there is none."""
+    def table(self, name: str, absent: pl.Schema | None = None) -> pl.DataFrame:
+        """Read any table by name, such as ``names``; if there is none, raise InputError or return no rows of a schema."""
+        if absent is not None and not tables.table_path(self, name).exists():
+            return pl.DataFrame(schema=absent)
         return tables.read(self, table=name)
 
     def to_pandas(self, table: str = "segments") -> "pd.DataFrame":

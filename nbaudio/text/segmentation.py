@@ -13,7 +13,7 @@ from nbaudio.text.word_pairs import WordPairs
 Seconds = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-_LEAST_CONFIDENCE = 0.9  # of the pairs at both edges of a segment
+_LEAST_CONFIDENCE = 0.8  # of the pairs at both edges of a segment
 _MOST_ROOM = 0.5  # seconds between a word and the boundary of its segment
 _UNHEARD_ROOM = (0.03, 0.1)  # the same where the pause may hold a word that was not recognized: what is left of it, in seconds
 _FASTEST, _USUAL = 0.04, 0.08  # seconds per character of such a word

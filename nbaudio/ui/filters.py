@@ -27,7 +27,7 @@ TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
 _MOST_VALUES = 10_000  # searched for similar ones
 _LONGEST_NAME, _MOST_SAVED = 100, 500
-_EMPTY = {"where": "", "find": "", "sort": "", "descending": False}
+_KINDS = {"where": str, "find": str, "sort": str, "descending": bool}
 
 
 def sort_and_filter(
@@ -60,8 +60,7 @@ def sort_and_filter(
         raise InputError(f"sort: {sort} holds lists, which have no order")
     values = pl.DataFrame({"value": column if len(kept) == len(column) else column[kept]})
     by_value = values.select(pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True))
-    arranged: Order = kept[by_value.to_series().to_numpy()]
-    return arranged
+    return np.take(kept, by_value.to_series().to_numpy())
 
 
 def visible_columns(frame: TableFrame) -> list[str]:
@@ -95,12 +94,10 @@ class SavedFilters:
         """Return the filters by name, in alphabetical order; entries that are no filters are left out."""
         if self._path is not None:
             self._held = read_json(self._path) if os.path.lexists(self._path) else {}
-        kinds = {key: type(empty) for key, empty in _EMPTY.items()}
-        filters = {name: each for name, each in self._held.items() if isinstance(each, dict)}
         return {
             name: each
-            for name, each in sorted(filters.items())
-            if all(isinstance(each.get(key), kind) for key, kind in kinds.items())
+            for name, each in sorted(self._held.items())
+            if isinstance(each, dict) and all(isinstance(each.get(key), kind) for key, kind in _KINDS.items())
         }
 
     def _save(self, *, name: str) -> dict[str, Any]:
@@ -108,7 +105,7 @@ class SavedFilters:
         name = name.strip()
         if not 1 <= len(name) <= _LONGEST_NAME:
             raise InputError(f"filters: a name has 1 to {_LONGEST_NAME} characters")
-        return self._change({name: {key: value for key, value in self._arrangement().items() if key in _EMPTY}})
+        return self._change({name: {key: value for key, value in self._arrangement().items() if key in _KINDS}})
 
     def _delete(self, *, name: str) -> dict[str, Any]:
         """Delete a filter; return the others."""

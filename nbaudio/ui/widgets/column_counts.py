@@ -83,8 +83,7 @@ class Density:
         """Return the density of each cell: 0 for no row, else 32 for one to 255 for the most, on a logarithmic scale."""
         counts = _count(self.codes, rows, self.cells + 1)[: self.cells]
         share = np.log1p(counts) / max(np.log1p(counts.max(initial=0.0)), 1e-9)
-        levels: NDArray[np.uint8] = np.where(counts > 0, 32 + 223 * share, 0).astype(np.uint8)
-        return levels
+        return np.where(counts > 0, 32 + 223 * share, 0).astype(np.uint8)
 
 
 def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:

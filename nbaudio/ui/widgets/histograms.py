@@ -102,17 +102,12 @@ class Histograms(BaseWidget):
         self.refresh()
 
     def _brush(self, *, column: str, first: int, last: int) -> None:
-        found = self._distribution(column)
-        if not isinstance(found, NumberBins):
-            raise InputError(f"{column} holds no numbers: pick values")
-        self._choose({column: (first, last) if found.condition(first, last) else None})
+        self._choose({column: (first, last) if self._distribution(column).condition(first, last) else None})
 
     def _pick(self, *, column: str, place: int) -> None:
         found, picked = self._distribution(column), self._chosen.get(column, [])
-        if not isinstance(found, ValueCounts):
+        if isinstance(found, NumberBins):
             raise InputError(f"{column} holds numbers: brush a range")
-        if not 0 <= place < len(found.values):
-            raise InputError(f"{column}: there are only {len(found.values):,} values")
         value = found.values[place]
         self._choose({column: [one for one in picked if one != value] if value in picked else [*picked, value]})
 
@@ -172,7 +167,7 @@ class Scatter(BaseWidget):
         systems = [name for name in scored if name in self.columns and frame[name].count()]
         usual = (name for name in ("duration_s", "similarity", "wer", "start_sample") if name in self.columns)
         first = list(dict.fromkeys([*(systems if len(systems) > 1 else usual), *self.columns]))[:2]
-        self._axes = (first[0], first[-1]) if first else None
+        self._axes = (first[0], first[-1])
         self._box: Box | None = None  # first and last cell across, first and last cell up
         self._density: Density | None = None
         calls = handlers(self, "scatter", "state", "nearest")
@@ -191,16 +186,12 @@ class Scatter(BaseWidget):
         self.version += 1
 
     def _grid(self) -> Density:
-        if self._axes is None:
-            raise InputError("there are no numeric columns")
         if self._density is None:
             self._density = density(self._frame[self._axes[0]], self._frame[self._axes[1]], SIZE)
         return self._density
 
     def _state(self) -> Response:
         """Return axes and box, and the levels of all rows and of those that pass every filter as buffers."""
-        if self._axes is None:
-            return Response({"columns": []}, [], [])
         found, rows = self._grid(), self._rows()
         facts = {"columns": self.columns, "axes": self._axes, "box": self._box, "shown": len(rows)}
         facts |= {"x": found.x.edges.tolist(), "y": found.y.edges.tolist()}

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +35,8 @@ _SAVED_CLIPS = 3
 _RECENT = 20  # verdicts that the rate is computed from, so that long pauses earlier do not count
 
 
-@dataclass(frozen=True)
-class _Done:
-    """A verdict of this session, and the one shown before it; `at` is monotonic seconds."""
-
-    number: int
-    said: Verdict
-    before: Verdict | None
-    at: float
+# The verdicts of a session: the segment's number, what was said, the verdict shown before, and when, in monotonic seconds.
+_Done = tuple[int, Verdict, Verdict | None, float]
 
 
 class ReviewPanel(BaseWidget):
@@ -139,7 +133,7 @@ class ReviewPanel(BaseWidget):
         given = Counter(word for said in self._shown.values() for word in (said.verdict or "").split(SEPARATOR))
         counts = {word: given[word] for word in self._words if word in given} | given  # in the order of the verdict words
         # A segment counts once, however many words were added to its verdict.
-        times = sorted({each.number: each.at for each in self._done[-_RECENT:]}.values())
+        times = sorted({number: at for number, *_, at in self._done[-_RECENT:]}.values())
         rate, left_s = rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done) if times else (None, None)
         then = next_step(ReviewState.load(self._segments.workspace), self._review) if done == total > 0 else ""
         amounts = {"done": done, "total": total, "counts": counts, "per_hour": 3600 * rate if rate else None}
@@ -167,7 +161,7 @@ class ReviewPanel(BaseWidget):
         segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
         said = Verdict(segment_id, content, verdict, comment, corrected, self._reviewer, utc_now(), self._review, self._blind)
         append_verdicts(self._segments.workspace, [said])
-        self._done.append(_Done(number, said, self._shown.get(number), time.monotonic()))
+        self._done.append((number, said, self._shown.get(number), time.monotonic()))
         self._show(number, said)
         return self._changed()
 
@@ -175,13 +169,13 @@ class ReviewPanel(BaseWidget):
         """Withdraw the last verdict of this session, or restore the one it replaced; return its segment, None without one."""
         if not self._done:
             return {**self._changed(), "number": None, "position": None}
-        last = self._done.pop()
-        withdrawn = replace(last.said, verdict=None, comment="", corrected_text=None)
-        back = last.before if last.before and last.before.content == last.said.content else withdrawn
+        number, said, before, _ = self._done.pop()
+        withdrawn = replace(said, verdict=None, comment="", corrected_text=None)
+        back = before if before and before.content == said.content else withdrawn
         append_verdicts(self._segments.workspace, [replace(back, time=utc_now())])
-        self._show(last.number, last.before)
-        places = np.flatnonzero(self._rows.order == last.number)
-        return {**self._changed(), "number": last.number, "position": int(places[0]) if len(places) else None}
+        self._show(number, before)
+        places = np.flatnonzero(self._rows.order == number)
+        return {**self._changed(), "number": number, "position": int(places[0]) if len(places) else None}
 
     def _changed(self) -> dict[str, Any]:
         self._rows.frame = self._judged(self._rows.frame)

@@ -87,21 +87,36 @@ def format_threshold(value: float) -> str:
     return f"{value:.2f}" if round(value, 2) == value else f"{value:.6f}".rstrip("0")
 
 
-@dataclass(frozen=True)
 class ThresholdCounts:
     """What each position of a scale keeps: segments (`unscored` have no value), hours, and speakers who have vanished."""
 
-    scale: Scale
-    all_segments: int
-    all_hours: float
-    unscored: int
-    segments: NDArray[np.int64]
-    hours: NDArray[np.float64]
-    vanished: NDArray[np.int64]
-    all_speakers: int
-    speakers: tuple[str, ...]  # with the most hours; their arrays have a column for each position and all
-    speaker_segments: NDArray[np.uint32]
-    speaker_hours: NDArray[np.float32]
+    def __init__(self, frame: TableFrame, column: str, value: float | None = None, *, least: bool | None = None) -> None:
+        """Count the rows of a frame with `speaker_id`, `duration_s` and the column; see `scale`."""
+        self.scale = found = scale(frame, column, value, least=least)
+        scores = frame[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        # With the least as threshold a row is kept at the positions before `reached`, else from there on.
+        reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left").astype(np.int16)
+        reached[np.isnan(scores)] = len(found.grid) if (column == "similarity") == found.least else 0
+        speaker = frame.select(pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN).cast(pl.Categorical)).to_series()
+        rows = frame["duration_s"].to_frame().select(speaker=speaker, hours=HOURS, reached=pl.Series(reached))
+        parts = (part.group_by("speaker", "reached", maintain_order=True) for part in (rows.clear(), *rows.iter_slices(1 << 20)))
+        table = pl.concat([part.agg(pl.len().alias("segments"), pl.sum("hours")) for part in parts])
+        by_speaker = table.group_by("speaker", maintain_order=True)
+        best = by_speaker.agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
+        most = (
+            best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS).select("speaker").with_row_index("row")
+        )
+        listed = table.join(most, on="speaker", maintain_order="left")
+        places: dict[str, Any] = {"rows": listed["row"].to_numpy(), "number": len(most)}
+        self.all_segments, self.unscored = len(frame), int(np.isnan(scores).sum())
+        self.all_hours, self.all_speakers = float(table["hours"].to_numpy().sum()), len(best)
+        self.segments = _kept(found, table, "segments")[0, :-1].astype(np.int64)
+        self.hours = _kept(found, table, "hours")[0, :-1]
+        self.vanished = len(best) - _kept(found, best)[0, :-1].astype(np.int64)
+        # Those with the most hours; their arrays have a column for each position and all.
+        self.speakers = tuple(most["speaker"])
+        self.speaker_segments = _kept(found, listed, "segments", **places).astype(np.uint32)
+        self.speaker_hours = _kept(found, listed, "hours", **places).astype(np.float32)
 
     @property
     def bins(self) -> NDArray[np.int64]:
@@ -139,37 +154,6 @@ class ThresholdCounts:
         return plot
 
 
-def count_thresholds(frame: TableFrame, column: str, value: float | None = None, *, least: bool | None = None) -> ThresholdCounts:
-    """Count what each position on a column keeps; `frame` has `speaker_id`, `duration_s` and the column."""
-    found = scale(frame, column, value, least=least)
-    scores = frame[found.column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    # With the least as threshold a row is kept at the positions before `reached`, else from there on.
-    reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left").astype(np.int16)
-    reached[np.isnan(scores)] = len(found.grid) if (column == "similarity") == found.least else 0
-    speaker = frame.select(pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN).cast(pl.Categorical)).to_series()
-    rows = frame["duration_s"].to_frame().select(speaker=speaker, hours=HOURS, reached=pl.Series(reached))
-    groups = (part.group_by("speaker", "reached", maintain_order=True) for part in (rows.clear(), *rows.iter_slices(1 << 20)))
-    table = pl.concat([group.agg(pl.len().alias("segments"), pl.sum("hours")) for group in groups])
-    by_speaker = table.group_by("speaker", maintain_order=True)
-    best = by_speaker.agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
-    most = best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS).select("speaker").with_row_index("row")
-    listed = table.join(most, on="speaker", maintain_order="left")
-    places: dict[str, Any] = {"rows": listed["row"].to_numpy(), "number": len(most)}
-    return ThresholdCounts(
-        scale=found,
-        all_segments=len(frame),
-        all_hours=float(table["hours"].to_numpy().sum()),
-        unscored=int(np.isnan(scores).sum()),
-        segments=_kept(found, table, "segments")[0, :-1].astype(np.int64),
-        hours=_kept(found, table, "hours")[0, :-1],
-        vanished=len(best) - _kept(found, best)[0, :-1].astype(np.int64),
-        all_speakers=len(best),
-        speakers=tuple(most["speaker"]),
-        speaker_segments=_kept(found, listed, "segments", **places).astype(np.uint32),
-        speaker_hours=_kept(found, listed, "hours", **places).astype(np.float32),
-    )
-
-
 def _kept(
     found: Scale, table: pl.DataFrame, weight: str | None = None, *, rows: NDArray[Any] | int = 0, number: int = 1
 ) -> NDArray[np.float64]:
@@ -184,15 +168,15 @@ def _kept(
 class Neighbors:
     """Segments nearest to a threshold on both sides: those that can be played, then others."""
 
-    def __init__(self, frame: TableFrame, scale: Scale) -> None:
-        self._frame, self._scale = frame, scale
+    def __init__(self, frame: TableFrame) -> None:
+        self._frame = frame
         self._silent = frame.select((~PLAYABLE.fill_null(value=False)).alias("silent")).to_series()
 
-    def around(self, value: float, n: int = 3) -> tuple[list[int], list[int]]:
+    def around(self, scale: Scale, value: float, n: int = _EXAMPLES) -> tuple[list[int], list[int]]:
         """Return the row numbers of segments just kept and just out, nearest first."""
-        held = pl.DataFrame([self._silent, self._frame[self._scale.column].cast(pl.Float64).alias("score")])
+        held = pl.DataFrame([self._silent, self._frame[scale.column].cast(pl.Float64).alias("score")])
         score, number = pl.col("score"), pl.int_range(pl.len()).alias("number")
-        is_above = score >= value if self._scale.least else score > value
+        is_above = score >= value if scale.least else score > value
 
         def nearest(sign: int, side: pl.Expr) -> list[int]:
             order = ("silent", sign * score, sign * pl.col("number"))
@@ -200,7 +184,7 @@ class Neighbors:
             return rows.bottom_k(n, by=order).sort(*order).collect(**STREAMED)["number"].to_list()
 
         above, below = nearest(1, is_above), nearest(-1, ~is_above)
-        return (above, below) if self._scale.least else (below, above)
+        return (above, below) if scale.least else (below, above)
 
 
 class ThresholdTuner(BaseWidget):
@@ -238,7 +222,7 @@ class ThresholdTuner(BaseWidget):
         """
         self._segments = load_segments(workspace, stored=True)
         self._counts: dict[tuple[str, bool], ThresholdCounts] = {}
-        self._neighbors: dict[tuple[str, bool], Neighbors] = {}
+        self._neighbors = Neighbors(self._segments.rows)
         found, used = self._counted(column, least=least), self._segments.workspace.threshold
         start = next(each for each in (value, used if column == "similarity" else None, self._start(found)) if each is not None)
         value = min(found.scale.grid[-1], max(found.scale.grid[0], float(start)))
@@ -278,8 +262,7 @@ class ThresholdTuner(BaseWidget):
         least = _LOWER.fullmatch(column) is None if least is None else least
         held = self._counts.get((column, least))
         if held is None or not (value is None or held.scale.grid[held.scale.position(value)] == value):
-            held = self._counts[column, least] = count_thresholds(self._segments.rows, column, value, least=least)
-            self._neighbors.setdefault((column, least), Neighbors(self._segments.rows, held.scale))
+            held = self._counts[column, least] = ThresholdCounts(self._segments.rows, column, value, least=least)
         return held
 
     def _open(self, *, column: str, value: float | None = None, least: bool | None = None) -> Response:
@@ -292,7 +275,7 @@ class ThresholdTuner(BaseWidget):
         return Response(facts, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
 
     def _examples(self, *, column: str, value: float, least: bool = True) -> dict[str, list[dict[str, Any]]]:
-        kept, out = self._neighbors[column, least].around(value, _EXAMPLES)
+        kept, out = self._neighbors.around(self._counted(column, least=least).scale, value)
 
         def shown(number: int) -> dict[str, Any]:
             row = self._segments.row(number)
@@ -322,7 +305,7 @@ class ThresholdTuner(BaseWidget):
         chosen: dict[str, Any] = {"column": self.column, "value": self.value, "least": self.least}
         counts = self._counted(**chosen)
         position = counts.scale.position(self.value)
-        sides = self._neighbors[self.column, self.least].around(self.value, _EXAMPLES)
+        sides = self._neighbors.around(counts.scale, self.value)
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in sides]
         proof = self._evidence(**chosen)
         verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
