@@ -86,7 +86,7 @@ def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: floa
     spoken_until = np.maximum.accumulate(heard.end)
     silence = heard.start - np.concatenate(([0.0], spoken_until[:-1]))  # before each word; negative where words overlap
     # The end of the recording is not known: its last segment ends with its last word.
-    silences = silence[other], np.append(silence[1:], 0.0)[other]
+    silences = silence[other], np.where(heard.end < spoken_until, -1.0, np.append(silence[1:], 0.0))[other]
     skipped = np.diff(one) != 1
     tidy = ~skipped & (np.diff(other) == 1)
     letters = np.array([0, *map(len, typed.words), 0])
@@ -95,7 +95,7 @@ def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: floa
     first_edges = _edges(silences[0], missing[0], tidy=np.concatenate(([True], tidy)), sentence=breaks[one])
     last_edges = _edges(silences[1], missing[1], tidy=np.append(tidy, True), sentence=breaks[one + 1])
     unsure = np.where(sure < _LEAST_CONFIDENCE, np.inf, _UNSURE * (1 - sure))
-    begin, end = (heard.start[other] - first_edges.room).round(6), (spoken_until[other] + last_edges.room).round(6)
+    begin, end = heard.start[other] - first_edges.room, heard.end[other] + last_edges.room
     first, last = _choose(
         (begin, end),
         (first_edges.cost + unsure, last_edges.cost + unsure),
