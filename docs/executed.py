@@ -1,5 +1,7 @@
 """Makes `docs/notebooks`: the notebooks as the demo ran them, small enough to be read on GitHub and nbviewer.
 
+The notebooks in `docs/examples` are run as well, and have their outputs in place.
+
     nbaudio demo --out demo-output
     python docs/executed.py demo-output            write the copies
     python docs/executed.py demo-output --compare  exit with 1 where the copies are not what the demo shows
@@ -13,17 +15,20 @@ import difflib
 import io
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import soundfile as sf
 import soxr
+from papermill import execute_notebook
 from PIL import Image
 
 from nbaudio.audio import encode_clip
 
 COPIES = Path(__file__).resolve().parent / "notebooks"
+EXAMPLES = COPIES.parent / "examples"
 MOST_BYTES = 300_000
 # What the clips of one notebook may take; further ones are named without their sound.
 MOST_AUDIO = 30_000
@@ -36,7 +41,7 @@ _VARYING = re.compile(
 )
 
 
-def copy(notebook: Path, out: Path) -> dict[str, Any]:
+def copy(notebook: Path, out: Path, *, tags: bool) -> dict[str, Any]:
     """An executed notebook without the traces of its run: paths below `out` become relative, clips are compressed."""
     text = notebook.read_text(encoding="utf8").replace(json.dumps(str(out.resolve()))[1:-1], "demo-output")
     executed = json.loads(text)
@@ -54,7 +59,7 @@ def copy(notebook: Path, out: Path) -> dict[str, Any]:
         return f'<audio controls preload="metadata" src="data:audio/mpeg;base64,{data}"></audio>'
 
     for number, cell in enumerate(executed["cells"], 1):
-        cell["metadata"] = {}
+        cell["metadata"] = {name: value for name, value in cell["metadata"].items() if tags and name == "tags" and value}
         if cell["cell_type"] != "code":
             continue
         cell["execution_count"] = number
@@ -99,18 +104,24 @@ def main() -> None:
     asked = options.parse_args()
     wrong = []
     COPIES.mkdir(exist_ok=True)
-    for notebook in sorted((asked.out / "notebooks").glob("*.ipynb")):
-        made = copy(notebook, asked.out)
+    places = {COPIES / notebook.name: notebook for notebook in sorted((asked.out / "notebooks").glob("*.ipynb"))}
+    for example in sorted(EXAMPLES.glob("*.ipynb")):
+        places[example] = asked.out / "examples" / example.name
+        shutil.rmtree(asked.out / "examples" / example.stem, ignore_errors=True)
+        places[example].parent.mkdir(exist_ok=True)
+        out = {"out": str((asked.out / "examples" / example.stem).resolve())}
+        execute_notebook(example, places[example], out, cwd=EXAMPLES, kernel_name="python3", progress_bar=False)
+    for place, notebook in places.items():
+        made = copy(notebook, asked.out, tags=place.parent == EXAMPLES)
         text = json.dumps(made, ensure_ascii=False, indent=1) + "\n"
         if len(text.encode()) > MOST_BYTES:
             wrong.append(f"{notebook.name}: {len(text.encode())} bytes, more than {MOST_BYTES}")
-        place = COPIES / notebook.name
         if not asked.compare:
             place.write_text(text, encoding="utf8")
             continue
         there = json.loads(place.read_text(encoding="utf8")) if place.exists() else {"cells": []}
         wrong += difflib.unified_diff(
-            comparable(there), comparable(made), f"docs/notebooks/{place.name}", "demo", n=0, lineterm=""
+            comparable(there), comparable(made), f"docs/{place.parent.name}/{place.name}", "run", n=0, lineterm=""
         )
     print("\n".join(line[:300] for line in wrong))
     sys.exit(bool(wrong))

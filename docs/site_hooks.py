@@ -44,8 +44,9 @@ _IMAGES = ("image/png", "image/jpeg")
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add notebooks, files from elsewhere and API pages to those of docs/."""
-    for notebook in sorted((TOP / "docs/notebooks").glob("*.ipynb")):
-        files.append(File.generated(config, f"notebooks/{notebook.stem}.md", content=notebook_page(notebook)))
+    for folder in ("notebooks", "examples"):
+        for notebook in sorted((TOP / "docs" / folder).glob("*.ipynb")):
+            files.append(File.generated(config, f"{folder}/{notebook.stem}.md", content=notebook_page(notebook)))
     for source, page in OUTSIDE.items():
         files.append(File.generated(config, page, content=(TOP / source).read_text(encoding="utf8")))
     for page, content in api_pages().items():

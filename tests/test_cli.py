@@ -271,7 +271,7 @@ FREE = {
     *("max_size", "cache", "shard_size", "disk", "dev", "test", "splits", "group_by", "text", "title", "language", "license"),
     *("reviewers", "reviewer", "adjudicator", "verdicts", "only", "set_", "options", "url", "consent"),
     *("with_", "as_", "table", "on", "hypothesis", "column", "from_", "where", "formatting"),
-    *("base", "why", "speaker", "recording", "segments", "a", "b"),
+    *("hypotheses", "transcripts", "pairs", "base", "why", "speaker", "recording", "segments", "a", "b"),
 }
 
 

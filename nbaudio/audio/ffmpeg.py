@@ -172,7 +172,7 @@ class AvRecording:
         return end
 
     def close(self) -> None:
-        """See `Recording.close`."""
+        """Release the file."""
         self._container.close()
         self._file.close()
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import soundfile as sf
@@ -18,9 +17,6 @@ from nbaudio.audio.ogg import scan_pages
 from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
 from nbaudio.core.errors import AudioError
 from nbaudio.storage.location import LocationLike, location
-
-if TYPE_CHECKING:
-    from nbaudio.audio.ffmpeg import AvRecording
 
 _Read = Callable[[int, int], Window]
 
@@ -73,9 +69,8 @@ def probe(path: LocationLike) -> Probe:
             num_samples, warning = _check_end(recording, file)
             container = recording.container
         else:
-            opened = cast("AvRecording", recording)
-            num_samples, container = opened.count_samples(), "OGG"  # perhaps; other files have no pages
-            warning = _short(opened.declared_samples, num_samples, recording.sampling_rate)
+            num_samples, container = recording.count_samples(), "OGG"  # perhaps; other files have no pages
+            warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
         problem, before = scan_pages(file) if container == "OGG" else (None, None)
         if problem:
             # Decoders skip a gap silently: the samples after it would be at the wrong times.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from math import gcd
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 import soundfile as sf
@@ -21,6 +21,10 @@ from nbaudio.core.times import rescale
 from nbaudio.storage.base import RangeFile
 from nbaudio.storage.location import Location, LocationLike, location
 
+if TYPE_CHECKING:
+    from nbaudio.audio.ffmpeg import AvRecording
+
+OpenRecording: TypeAlias = "SoundfileRecording | AvRecording"
 Window = NDArray[np.int16] | NDArray[np.float32]
 
 # Subtypes whose samples fit int16 without loss; all others are read as float32.
@@ -49,12 +53,9 @@ class Recording(Protocol):
     def read(self, start: int, stop: int) -> Window:
         """Return samples [start, stop), shape (samples, channels), fewer at the recording's end; raise AudioError if damaged."""
 
-    def close(self) -> None:
-        """Release the file."""
-
 
 @contextmanager
-def open_recording(path: LocationLike, *, windows: int | None = None, share: float = 1.0) -> Iterator[Recording]:
+def open_recording(path: LocationLike, *, windows: int | None = None, share: float = 1.0) -> Iterator["OpenRecording"]:
     """Open a recording for reading windows; raise AudioError with file and reason where it is missing, not readable or not audio.
 
     The number of `windows` and the `share` of the recording that they cover decide whether range reads of a remote file are
@@ -72,7 +73,7 @@ def open_recording(path: LocationLike, *, windows: int | None = None, share: flo
         yield recording
 
 
-def _open_ranges(place: Location, file: RangeFile) -> Recording | None:
+def _open_ranges(place: Location, file: RangeFile) -> "OpenRecording | None":
     """Open a recording for range reads; None where the whole file is better, also to report what is wrong with it."""
     try:
         recording = SoundfileRecording(place, file)
@@ -85,7 +86,7 @@ def _open_ranges(place: Location, file: RangeFile) -> Recording | None:
     return None
 
 
-def _open(path: Path) -> Recording:
+def _open(path: Path) -> "OpenRecording":
     try:
         file = path.open("rb")
         if not file.seek(0, 2):
@@ -170,7 +171,7 @@ class SoundfileRecording:
         return window[start - first :]
 
     def close(self) -> None:
-        """See `Recording.close`."""
+        """Release the file."""
         self._file.close()
         self._descriptor.close()
 
@@ -266,10 +267,6 @@ class BufferedRecording:
             more = self._recording.read(last, stop)
             self._first, self._held = start, np.concatenate([self._held[start - self._first :], more])
         return self._held[start - self._first : stop - self._first]
-
-    def close(self) -> None:
-        """See `Recording.close`."""
-        self._recording.close()
 
 
 def _one_channel(window: Window, channel: str) -> tuple[Window, float]:

@@ -74,9 +74,8 @@ def align(
     sha256: Annotated[bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")] = True,
     cache: Annotated[str, Option(help="size of the cache of remote recordings, such as 50GB")] = "20GB",
     add: Annotated[bool, Option("--add", help="keep what W has, and bring in these recordings")] = False,
-) -> Report:
+) -> None:
     """Find uncut transcripts in a recognizer's timed words, and cut segments at pauses; no model is needed."""
-    return nbaudio.align(**locals())
 
 
 @common.command("ingest parlaspeech asr.json --audio recordings --names wav.scp --out W", fetches=True)

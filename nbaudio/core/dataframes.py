@@ -35,10 +35,6 @@ def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:
     """Convert a table; named or non-integer index levels become columns, NaN and NA null, categories and objects text."""
     if isinstance(frame, pl.DataFrame):
         return frame
-    if isinstance(frame, pl.LazyFrame):
-        return frame.collect()
-    if isinstance(frame, pl.Series):
-        return frame.to_frame()
     import pandas as pd
 
     if isinstance(frame, pd.Series):

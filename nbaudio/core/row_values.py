@@ -7,9 +7,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import tables
+from nbaudio.core import hashing, tables
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
-from nbaudio.core.hashing import hash_column
 from nbaudio.core.rows import with_starts
 
 _SAMPLED, _PIECE = 256, 4096  # every 256th value is looked at to cut pieces of 4096 times as many
@@ -70,7 +69,7 @@ def row_hashes(segments: pl.LazyFrame) -> RowHashes:
         wanted = np.zeros(int(places[-1]) + 1 if len(places) else 0, dtype=np.bool_)
         wanted[places] = True
         some = with_values(ids.head(len(wanted)), [pl.Series("wanted", wanted)]).filter("wanted").select("segment_id")
-        parts = [hash_column(part["segment_id"], salt) for part in some.collect_batches(**IN_ORDER)]
+        parts = [hashing.hash_column(part["segment_id"], salt) for part in some.collect_batches(**IN_ORDER)]
         return pl.concat([pl.Series("hash", dtype=pl.UInt64), *parts])
 
     return hashes

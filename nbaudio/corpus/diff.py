@@ -10,12 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import tables
+from nbaudio.core import source_splits, tables, tombstones
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import num_rows, parquet_slices, reading_parquet, with_durations
-from nbaudio.core.tombstones import TOMBSTONES, withdrawal_reasons
 from nbaudio.corpus.layout import CORPUS_JSON, TABLES, intact_table, read_corpus_info
 from nbaudio.corpus.partitions import Buckets
 from nbaudio.proof.evidence import describe_claim, selection_claim
@@ -118,7 +115,9 @@ def diff(a: str | Path, b: str | Path) -> Report:
         facts |= {what: sums[what].to_json(), **_table(why, reasons)}
     facts["changed"] = {**sums["changed"].to_json(), **{name: counts[name] for name in changes}}
     facts["speakers"] = {"added": len(speakers_after - speakers_before), "removed": len(speakers_before - speakers_after)}
-    facts["by_split"] = [{"split": name} for name in ordered_splits(key[0] for key in sums if isinstance(key, tuple))]
+    facts["by_split"] = [
+        {"split": name} for name in source_splits.ordered_splits(key[0] for key in sums if isinstance(key, tuple))
+    ]
     for row in facts["by_split"]:
         for when in ("before", "after"):
             row |= {f"{when}_{what}": n for what, n in sums.get((row["split"], when), _Sum()).to_json().items()}
@@ -143,22 +142,22 @@ def _side(where: str | Path, stack: ExitStack) -> _Side:
 def _corpus(folder: Folder, stack: ExitStack) -> _Side:
     info = read_corpus_info(folder)
     segments, rejected = (stack.enter_context(intact_table(folder, info, name)) for name in TABLES[:2])
-    with reading_parquet(rejected):
+    with tables.reading_parquet(rejected):
         pl.scan_parquet(rejected, glob=False).select(*_OUT).collect_schema()
     sources = pl.DataFrame(info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String})
 
     def parts() -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        for part in parquet_slices(segments, _ROWS):
+        for part in tables.parquet_slices(segments, _ROWS):
             rows = tables.conform(part, _ROWS, f"{folder}/segments.parquet").drop("sha256")
             yield rows.join(sources, on="recording_id", how="left", maintain_order="left"), pl.DataFrame(schema=_OUT)
-        for out in parquet_slices(rejected, _OUT):
+        for out in tables.parquet_slices(rejected, _OUT):
             yield pl.DataFrame(schema=_ROWS), out
 
     parameters = info["parameters"]
-    withdrawn = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
+    withdrawn = pl.DataFrame(info.get("tombstones", []), schema=tombstones.TOMBSTONES)
     shards = {shard["name"]: shard for shard in info["shards"]}
     clips = (parameters["rate"], parameters["channel"], parameters["encoding"])
-    most = max(num_rows(segments), num_rows(rejected))
+    most = max(tables.num_rows(segments), tables.num_rows(rejected))
     return _Side(str(folder), most, parts, withdrawn, shards, info.get("evidence") or {}, clips)
 
 
@@ -172,13 +171,13 @@ def _workspace(workspace: Workspace) -> _Side:
     is_kept = accepted.fill_null(value=False) if decided else pl.col("decision").ne_missing("reject")
 
     def parts() -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        for part in parquet_slices(table, columns):
-            rows = with_durations(tables.conform(part, tables.SEGMENTS, str(table)), recordings)
+        for part in tables.parquet_slices(table, columns):
+            rows = tables.with_durations(tables.conform(part, tables.SEGMENTS, str(table)), recordings)
             rows = rows.join(hashes, on="recording_id", how="left", maintain_order="left")
             kept = tables.conform(rows.filter(is_kept), _ROWS, str(workspace.path)).select(_ROWS.names())
             yield kept, rows.filter(~is_kept).select(*_OUT)
 
-    return _Side(str(workspace.path), num_rows(table), parts, workspace.withdrawn, {}, selection_claim(workspace), None)
+    return _Side(str(workspace.path), tables.num_rows(table), parts, workspace.withdrawn, {}, selection_claim(workspace), None)
 
 
 def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
@@ -196,7 +195,7 @@ def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
 def _reasons(rows: pl.DataFrame, other: _Side, out: pl.DataFrame, default: str) -> pl.Series:
     """Return why each segment is not in `other`: its rule there, or the reason of its withdrawal."""
     why = rows.select("segment_id").join(out.unique("segment_id"), on="segment_id", how="left", maintain_order="left")
-    withdrawn = "withdrawn: " + withdrawal_reasons(rows, other.withdrawn)
+    withdrawn = "withdrawn: " + tombstones.withdrawal_reasons(rows, other.withdrawn)
     return withdrawn.zip_with(withdrawn.is_not_null(), why["reason"]).fill_null(default)
 
 

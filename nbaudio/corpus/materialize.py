@@ -13,13 +13,11 @@ import polars as pl
 from msgspec import UNSET, UnsetType
 
 from nbaudio.audio import codec_versions, encoder
-from nbaudio.core import tables
-from nbaudio.core.atomic import remove
+from nbaudio.core import atomic, tables, tombstones
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tombstones import TOMBSTONES, merged
-from nbaudio.corpus import plan
+from nbaudio.corpus import plan, status
 from nbaudio.corpus.base_version import Base, corpus_parameters
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
@@ -30,7 +28,6 @@ from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, indexes
 from nbaudio.corpus.partitions import Buckets
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
-from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
@@ -184,9 +181,9 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
             results, found = _cut_and_pack(run, facts, run_tasks)
         lost = found.lost
         claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
-        of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
+        of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES)
         told: dict[str, Any] = {"identity": identity, "parameters": run.parameters, "versions": codec_versions(), "about": about}
-        told |= {"evidence": claim, "tombstones": merged(withdrawn, of_base).to_dicts()}
+        told |= {"evidence": claim, "tombstones": tombstones.merged(withdrawn, of_base).to_dicts()}
         told |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
         with progress("publish", 1, "corpus", show=False) as advance:
             tables_of = {"table": run.table, "inside": found.shards.shard_of != plan.OUTSIDE, "recordings": recordings}
@@ -289,7 +286,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
     clip_format, limits, base = run.format, run.limits, run.base
     version, taken = (base.version + 1, [shard["name"] for shard in base.info["shards"]]) if base else (1, [])
     folder = run.layout.work / "plan"
-    remove(folder)
+    atomic.remove(folder)
     same = base.unchanged(run.table, run.workspace.recordings, folder) if base else None
     total = sum(run.counts.values())
     wanted = Buckets(folder / "wanted", total)
@@ -305,7 +302,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
         wanted.add_by_key(part.with_columns(keys))
 
     def matched(*, last: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        remove(folder / "packed")
+        atomic.remove(folder / "packed")
         packed = Buckets(folder / "packed", total)
         for index in indexes(run.packs):
             packed.add_by_key(index)
@@ -315,8 +312,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
 
     missing = (rows.join(held, on="clip_key", how="anti", maintain_order="left") for rows, held in matched())
     windows = plan.Windows(missing, facts, clip_format, folder=folder, most=total)
-    failures = _cut(run, run_tasks, windows, facts) if windows.segments else {}
-    windows.remove()
+    failures = _cut(run, run_tasks, windows, facts)
     reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row")
     rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
     rates = facts.select("recording_id", sampling_rate=rate)
@@ -359,11 +355,10 @@ def _cut(run: _Run, run_tasks: RunTasks, windows: plan.Windows, facts: pl.DataFr
         measured_as.update(own.select("clip_key", "signal_key").iter_rows() if run.signals else ())
 
     tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, used=used)
-    with progress("cut ", windows.seconds / 3600, "h of audio", show=run.show) as advance:
-        for result in cut_all(run_tasks, tasks, partial(cut, run.format, measured=run.signals), advance):
-            if run.signals:
-                log_signals(run.workspace, {measured_as.pop(key): values for key, values in result.values.items()})
-            failures |= result.failures
+    for result in cut_all(run_tasks, "cut ", partial(cut, run.format, measured=run.signals), windows, tasks, show=run.show):
+        if run.signals:
+            log_signals(run.workspace, {measured_as.pop(key): values for key, values in result.values.items()})
+        failures |= result.failures
     return failures
 
 
@@ -379,4 +374,4 @@ def _facts(
     facts |= {"clips_cut_now": num_cut, "clips_already_cut": kept - num_cut}
     facts |= {"shards_kept_from_before": sum(each.kept for each in results), "seconds": round(took, 1)}
     facts |= {"times_real_time": round(hours * 3600 / took), "log": str(layout.finished_log)}
-    return facts | {"next": next_step(layout, failed=num_lost)}
+    return facts | {"next": status.next_step(layout, failed=num_lost)}

@@ -11,11 +11,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio.signals import SIGNALS, VERSION
-from nbaudio.core import tables
-from nbaudio.core.atomic import append_lines, parse_lines
-from nbaudio.core.channels import check_channel
+from nbaudio.core import atomic, channels, tables
 from nbaudio.core.errors import InputError
-from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import with_starts
 from nbaudio.corpus.packs import cut_all, measure_windows
@@ -97,7 +94,7 @@ def measure_segments(
     workspace: Workspace, run_tasks: RunTasks, *, channel: str, show: bool, accepted: bool = False
 ) -> tuple[dict[str, Any], pl.DataFrame]:
     """Measure all segments, or all accepted ones, and write the columns; return counts, and why segments failed."""
-    check_channel(channel)
+    channels.check_channel(channel)
     if (audio := workspace.audio) is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
     columns = tables.table_schema(workspace)
@@ -117,12 +114,10 @@ def measure_segments(
             for rows, known in _matched(wanted, held)
         )
         windows = Windows(missing, facts, signal_format(channel), folder=folder, most=total)
-        if windows.segments:
-            tasks = cut_tasks(windows, facts, audio, location(workspace.path))
-            with progress("measure", windows.seconds / 3600, "h of audio", show=show) as advance:
-                for result in cut_all(run_tasks, tasks, measure_windows, advance):
-                    log_signals(workspace, result.values)
-                    failures |= result.failures
+        tasks = cut_tasks(windows, facts, audio, location(workspace.path))
+        for result in cut_all(run_tasks, "measure", measure_windows, windows, tasks, show=show):
+            log_signals(workspace, result.values)
+            failures |= result.failures
         reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "reason": pl.String}, orient="row")
         held, by_row, num_held = _held(workspace, folder / "now", total), Buckets(folder / "rows", total), 0
         losses = list[pl.DataFrame]()
@@ -158,7 +153,7 @@ def signal_keys(segments: pl.DataFrame, facts: pl.DataFrame, channel: str) -> pl
 
 def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -> None:
     """Append signals by key to the log of the run."""
-    append_lines(workspace.path / LOG, (json.dumps({"clip_key": key, **found}).encode() for key, found in values.items()))
+    atomic.append_lines(workspace.path / LOG, (json.dumps({"clip_key": key, **found}).encode() for key, found in values.items()))
 
 
 def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
@@ -168,7 +163,7 @@ def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
     if log.exists():
         with log.open("rb") as file:
             while lines := file.readlines(_LOG_BYTES):
-                whole = [line for line in parse_lines(b"".join(lines)) if line.keys() == _MEASURED.keys()]
+                whole = [line for line in atomic.parse_lines(b"".join(lines)) if line.keys() == _MEASURED.keys()]
                 held.add_by_key(pl.DataFrame(whole, schema=_MEASURED))
     for part in tables.read_batches(workspace, _TABLE) if path.exists() else ():
         if part.schema == _MEASURED:

@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
 from nbaudio.audio.recordings import BufferedRecording
 from nbaudio.audio.signals import Value, window_signals
-from nbaudio.core import allocator
-from nbaudio.core.atomic import sha256_file
+from nbaudio.core import allocator, atomic, threads
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip_queries
-from nbaudio.core.progress import progress_note
-from nbaudio.core.threads import ordered_map
+from nbaudio.core.progress import progress, progress_note
 from nbaudio.corpus.locations import verified_clip
-from nbaudio.corpus.plan import ClipFormat, CutTask, Source, cut_task
+from nbaudio.corpus.plan import ClipFormat, CutTask, Source, Windows, cut_task
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import RemoteNotFoundError
@@ -49,14 +47,23 @@ class CutResult(NamedTuple):
 
 
 def cut_all(
-    run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult], advance: Callable[[float], object]
+    run_tasks: RunTasks,
+    what: str,
+    function: Callable[[CutTask], CutResult],
+    windows: Windows,
+    tasks: Iterable[CutTask],
+    *,
+    show: bool,
 ) -> Iterator[CutResult]:
-    """Call a function, such as `cut`, on cut tasks; note failures, and advance the progress by hours once a result is used."""
-    for result in _results(run_tasks, tasks, function):
-        yield result
-        for reason in result.failures.values():
-            progress_note(reason)
-        advance(result.seconds / 3600)
+    """Call a function, such as `cut`, on the tasks of windows, which are then removed; note failures, and show the progress."""
+    if windows.segments:
+        with progress(what, windows.seconds / 3600, "h of audio", show=show) as advance:
+            for result in _results(run_tasks, tasks, function):
+                yield result
+                for reason in result.failures.values():
+                    progress_note(reason)
+                advance(result.seconds / 3600)
+    windows.remove()
 
 
 def _results(run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult]) -> Iterator[CutResult]:
@@ -171,7 +178,7 @@ def _check_unchanged(source: Source) -> None:
     same = found == (source.num_bytes, source.version) or (file.local is not None and not is_known)
     if not same and source.sha256 is not None and source.num_bytes in (None, found.num_bytes):
         with file.fetched() as path:
-            same = sha256_file(path) == source.sha256
+            same = atomic.sha256_file(path) == source.sha256
     if not same:
         raise AudioError(f"{file if file.local is None else file.name}: {CHANGED_MESSAGE}")
 
@@ -202,7 +209,7 @@ def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
     folder = location(packs)
     yield pl.DataFrame(schema=_INDEX)
     places = (folder / name for name in folder.files() if name.endswith(".pack"))
-    yield from filter(lambda index: index is not None, ordered_map(read_index, places, jobs=_READERS))
+    yield from filter(lambda index: index is not None, threads.ordered_map(read_index, places, jobs=_READERS))
 
 
 def keep_clips(packs: Location, keys: Collection[str]) -> int:
@@ -242,7 +249,7 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """Yield the encoded bytes of each row's clip, verified by hash; raise `PackDamagedError` at the first that differs."""
     places = clips.select("pack", "offset", "length").rows()
     # Remote packs are read several at once, to hide latency.
-    found = ordered_map(_read, places, jobs=_READERS) if places and is_url(places[0][0]) else map(_read, places)
+    found = threads.ordered_map(_read, places, jobs=_READERS) if places and is_url(places[0][0]) else map(_read, places)
     for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], found, strict=True):
         clip = verified_clip(data, sha256)
         if clip is None:

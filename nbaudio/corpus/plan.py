@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.atomic import remove
+from nbaudio.core import atomic, hashing, tables
 from nbaudio.core.errors import InputError
-from nbaudio.core.hashing import hash_column
 from nbaudio.core.rows import with_starts
 from nbaudio.corpus.partitions import BUCKET_ROWS, Batches, Buckets, divided
 from nbaudio.storage.archives import all_in_order, is_in_archive
@@ -141,7 +139,7 @@ class Windows:
     def remove(self) -> None:
         """Remove the windows, and those of the tasks, from the disk."""
         for name in ("windows", "tasks"):
-            remove(self.folder / name)
+            atomic.remove(self.folder / name)
 
 
 def cut_tasks(
@@ -242,9 +240,7 @@ class ShardLimits:
 
 
 def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.DataFrame:
-    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it; nothing if `size` is 1."""
-    if size == 1:
-        return segments
+    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it."""
     number = pl.int_range(pl.len()).over("split", "recording_id")
     name = pl.format("{}{} {}", "recording_id", pl.lit(label), number // size)
     order = ("split", "recording_id", "start_sample", "end_sample", "segment_id")
@@ -255,7 +251,7 @@ def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.
 def windows_on_disk(
     parts: Iterable[pl.DataFrame], size: int, *, folder: Path, most: int, label: str = ""
 ) -> Iterator[pl.DataFrame]:
-    """Do the same as `assign_windows` for at most so many segments, in frames; the order of rows changes."""
+    """Do the same as `assign_windows`, nothing if `size` is 1, for at most so many segments, in frames; their order changes."""
     if size == 1:
         yield from parts
         return
@@ -312,7 +308,7 @@ class ShardPlan:
         unit, inside = "segment_id", list[str]()
         for part in clips:
             unit, *inside = ("window", "position") if "window" in part.columns else ("segment_id",)
-            placed = part.with_columns(hash_column(part[unit], "shard").alias("order"))
+            placed = part.with_columns(hashing.hash_column(part[unit], "shard").alias("order"))
             placed = placed.join(known, on="split", how="left", maintain_order="left")
             place = (pl.col("order") // 2**32).cast(pl.Int64) * pl.col("count") // 2**32 + pl.col("start")
             buckets.add(placed.select(*_CLIP, "^(window|position)$", "order"), placed.select(place).to_series())

@@ -10,12 +10,10 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from nbaudio.core import input_guards, tables
+from nbaudio.core import channels, hashing, input_guards, tables
 from nbaudio.core.atomic import parse_lines, read_json, write_bytes, write_json
-from nbaudio.core.channels import source_channel
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.packs import keep_clips
@@ -102,7 +100,7 @@ def withdraw(
     sources = recording_facts(recordings)
     remaining = tables.read(workspace, ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel"))
     remaining = remaining.join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
-    remaining = remaining.with_columns(source_channel(remaining))
+    remaining = remaining.with_columns(channels.source_channel(remaining))
     packs, unread = _forget_clips(workspace, remaining, sources, formats)
     _forget_recognized(workspace, ids, set(clip_keys(remaining, sources, RECOGNIZED)))
     emptied = _emptied_columns(workspace, ids)
@@ -243,7 +241,7 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
             continue
         for file in map(Path, files):
             for encoding in ENCODINGS:
-                for key, name in zip(drawn, clip_file_names(drawn, encoding), strict=True):
+                for key, name in zip(drawn, hashing.clip_file_names(drawn, encoding), strict=True):
                     if key in held:
                         (file.parent / "clips" / name).unlink(missing_ok=True)
             if file.exists():

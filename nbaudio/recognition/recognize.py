@@ -4,7 +4,6 @@ import json
 import shlex
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,7 +14,6 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.atomic import append_lines, atomic_write, parse_lines
 from nbaudio.core.errors import InputError
-from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus import plan
 from nbaudio.corpus.packs import CutResult, clip_of, cut_all, task_windows
@@ -91,18 +89,17 @@ def recognize(
     ledger = workspace.path / plan.RECOGNIZED_FOLDER / f"{name}.jsonl"
     held = _held(ledger, recognizer.version, set(segments["clip_key"]))
     texts, failures = dict[str, str](), dict[str, str]()
-    with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch, ExitStack() as stack:
+    with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:
         missing = segments.filter(~pl.col("clip_key").is_in([*held]))
         windows = plan.Windows([missing], facts, plan.RECOGNIZED, folder=Path(scratch), most=len(missing))
-        hours = windows.seconds / 3600
+        hours, tasks = windows.seconds / 3600, plan.cut_tasks(windows, facts, audio, location(workspace.path))
+        function = partial(_recognize_task, recognizer, batch)
         if windows.segments:
-            tasks = plan.cut_tasks(windows, facts, audio, location(workspace.path))
-            advance = stack.enter_context(progress("recognize", hours, "h of audio", show=show_progress))
-            run_tasks = stack.enter_context(worker_pool(site))
-            for result in cut_all(run_tasks, tasks, partial(_recognize_task, recognizer, batch), advance):
-                append_lines(ledger, _lines(recognizer.version, result.values.items()))
-                texts |= result.values
-                failures |= result.failures
+            with worker_pool(site) as run_tasks:
+                for result in cut_all(run_tasks, "recognize", function, windows, tasks, show=show_progress):
+                    append_lines(ledger, _lines(recognizer.version, result.values.items()))
+                    texts |= result.values
+                    failures |= result.failures
     if not held and not texts:
         why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
         raise InputError(f"{workspace.path}: none of {windows.segments:,} clips can be recognized; {why}")

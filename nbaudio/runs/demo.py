@@ -7,8 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import bundled_files, name_matching
-from nbaudio.core.conditions import condition_mask
+from nbaudio.core import bundled_files, conditions, name_matching
 from nbaudio.core.report import Report
 from nbaudio.reading import open_corpus
 from nbaudio.runs.run import run
@@ -97,7 +96,7 @@ def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list
         found[trouble] = f"{count} rejected as {reason}" if is_caught else None
     segments = workspace.segments
     for trouble, where in SIGNALS.items():
-        caught_in = segments.filter(condition_mask(segments, where, segments.columns))["recording_id"].to_list()
+        caught_in = segments.filter(conditions.condition_mask(segments, where, segments.columns))["recording_id"].to_list()
         found[trouble] = f"measure: {where}" if caught_in == [_DAMAGED] else None
     dead = segments.filter(pl.col("recording_id") == _DEAD_CHANNEL, pl.col("snr_db").is_not_null())["channel_correlation"]
     found["a dead channel of two"] = "measure: no channel_correlation" if len(dead) == dead.null_count() > 0 else None

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from nbaudio.core import atomic, input_guards, threads
-from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.storage import base, urls
 from nbaudio.storage.location import Location, location
@@ -33,7 +32,7 @@ class Folder:
     def new(self, name: str) -> AbstractContextManager[Path]:
         """Yield a local path to write to; publish it under `name` when the context succeeds."""
         place = self._place(name)
-        return self._upload(name) if place.local is None else atomic_write(place.local)
+        return self._upload(name) if place.local is None else atomic.atomic_write(place.local)
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
@@ -133,7 +132,7 @@ class Folder:
             raise NbaudioError(f"{self}: was opened for reading")
         written = self.desk / "new" / name
         try:
-            with atomic_write(written, sync=False) as partial:
+            with atomic.atomic_write(written, sync=False) as partial:
                 yield partial
             self._send(name, written, self.desk)
         finally:
@@ -142,9 +141,9 @@ class Folder:
     def _send(self, name: str, written: Path, desk: Path) -> None:
         """Upload a file, or all files of a folder, and remove others from the remote folder."""
         if written.is_file():
-            sha256 = sha256_file(written)
+            sha256 = atomic.sha256_file(written)
             status = cast(Remote, self._place(name)).put(written)
-            write_json(desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
+            atomic.write_json(desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
             return
         parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
         list(threads.ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS))
@@ -157,12 +156,12 @@ class Folder:
         if sent := self._sent(name, found):
             return sent
         with self._place(name).fetched(found) as path:
-            return sha256_file(path)
+            return atomic.sha256_file(path)
 
     def _sent(self, name: str, found: base.FileStatus) -> str | None:
         """Return the hash of an uploaded file whose version in the store is still the same."""
         if self.desk is not None and found.version is not None and (note := self.desk / "sent" / f"{name}.json").is_file():
-            sent = read_json(note)
+            sent = atomic.read_json(note)
             if (sent["num_bytes"], sent["version"]) == found:
                 return str(sent["sha256"])
         return None
@@ -174,7 +173,7 @@ class Folder:
                 return
         status = target.copy_from(source)
         if self.desk is not None and sha256 is not None:
-            write_json(self.desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
+            atomic.write_json(self.desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
 
     def _place(self, name: str) -> Location:
         """Validate a name, which may come from an untrusted table, and return the file's location."""
@@ -210,4 +209,4 @@ def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:
 def read_object(folder: Folder, name: str) -> dict[str, Any]:
     """Read a JSON object; raise InputError if the file is missing or holds something else."""
     with folder.loaded(name, input_guards.MAX_TEXT_BYTES).fetched() as path:
-        return read_json(path)
+        return atomic.read_json(path)

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urljoin, urlsplit
 
-from nbaudio.core import input_guards, version
+from nbaudio.core import input_guards, progress, version
 from nbaudio.core.errors import InputError
-from nbaudio.core.progress import on_message
 from nbaudio.storage import base, urls
 from nbaudio.storage.network import RETRYABLE, Network, RedirectError, RemoteRefusedError, convert_error
 
@@ -225,7 +224,7 @@ class HttpFiles:
         """Write a file to a local path; raise RemoteRefusedError if the server sends more than `num_bytes`."""
         with self._request("GET", url) as response, Path(path).open("wb") as file:
             for chunk in _chunks(response, url, num_bytes, "that it announced"):
-                on_message(urlsplit(url).netloc)
+                progress.on_message(urlsplit(url).netloc)
                 file.write(chunk)
 
     def ls(self, url: str) -> list[str]:

@@ -16,9 +16,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from nbaudio.core import atomic, input_guards
+from nbaudio.core import atomic, input_guards, progress
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.core.progress import waiting
 
 if TYPE_CHECKING:
     from nbaudio.storage.remote import Remote
@@ -175,7 +174,7 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
             raise AudioError(f"{place}: {given_up}")
         began = time.monotonic()
         try:
-            with waiting(host):
+            with progress.waiting(host):
                 result = request()
         except NbaudioError:
             raise
@@ -198,7 +197,7 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
             if attempt == network.tries or retried:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
             pause = backoff_seconds(attempt) if delay is None else 0.0
-            with waiting(host):
+            with progress.waiting(host):
                 time.sleep(pause if delay is None else delay)
         else:
             if proves:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import msgspec
 import polars as pl
 
-from nbaudio.core import atomic, dataframes, input_guards, source_splits, tables, tombstones
+from nbaudio.core import atomic, dataframes, input_guards, row_values, source_splits, tables, tombstones
 from nbaudio.core.errors import InputError
-from nbaudio.core.row_values import sorted_values
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.run_log import step_lock
@@ -89,7 +88,7 @@ class Workspace:
     def fingerprint(self) -> str:
         """Return what identifies the rows of the segments table in a review: a hash of their ids, and the later generation."""
         hashed = hashlib.sha256(b"[")
-        for number, key in enumerate(sorted_values(tables.scan(self, ["segment_id"]))):
+        for number, key in enumerate(row_values.sorted_values(tables.scan(self, ["segment_id"]))):
             hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
         hashed.update(b"]")
         own = hashed.hexdigest()[:16]

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.core import allocator, tables
-from nbaudio.core.atomic import write_bytes
+from nbaudio.core import allocator, atomic, tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, NORMALIZED, hypothesis_names, table_path, text_names
 from nbaudio.storage.workspace import Workspace, locks_workspace
 from nbaudio.text.agreement import with_agreement
 from nbaudio.text.characters import ODD, vocabulary
@@ -87,7 +85,7 @@ def score(
     pairs = [_pair(workspace, schema.names(), text, name, scored)._replace(steps=normalize) for name in names]
     rules = Formatting(language or workspace.settings.get("language"), formatting or _own_table(workspace))
     if formatting:
-        write_bytes(workspace.path / _TABLE, Path(formatting).read_bytes())
+        atomic.write_bytes(workspace.path / _TABLE, Path(formatting).read_bytes())
     scored |= {pair.suffix: pair for pair in pairs}
     stored = {suffix: {"pair": pair[:2], "normalize": list(pair.steps)} for suffix, pair in scored.items()}
     settings = workspace.settings | {"scored": stored, "language": rules.language}
@@ -96,17 +94,17 @@ def score(
 
     def rows() -> Iterator[pl.DataFrame]:
         for batch in tables.read_batches(workspace):
-            segments = tables.conform(batch, tables.SEGMENTS, str(table_path(workspace)))
+            segments = tables.conform(batch, tables.SEGMENTS, str(tables.table_path(workspace)))
             found, counts = _all_scores(segments, pairs, agreeing, rules)
             for tally, count in zip(tallies, counts, strict=True):
                 tally.add(found, count)
             yield found
 
     originals = {}
-    if table_path(workspace, CORRECTED_TEXTS).exists():
+    if tables.table_path(workspace, tables.CORRECTED_TEXTS).exists():
         # Texts that corrections replaced are scored too, so that a withdrawn correction restores the right scores.
-        before = workspace.table(CORRECTED_TEXTS)
-        others = [*text_names(schema).values(), *hypothesis_names(schema).values()]
+        before = workspace.table(tables.CORRECTED_TEXTS)
+        others = [*tables.text_names(schema).values(), *tables.hypothesis_names(schema).values()]
         hypotheses = tables.read(
             workspace, ("segment_id", *others), where=pl.col("segment_id").is_in(before["segment_id"].implode())
         )
@@ -114,7 +112,7 @@ def score(
             hypotheses.unique("segment_id", keep="first"), on="segment_id", how="left", maintain_order="left"
         )
         before = _all_scores(before, pairs, agreeing, rules)[0]
-        originals[CORRECTED_TEXTS] = before.drop(*others, "asr_text_normalized", strict=False)
+        originals[tables.CORRECTED_TEXTS] = before.drop(*others, "asr_text_normalized", strict=False)
     workspace.save_together(settings=settings, **originals, segments=rows())
     others = [f"similarity{suffix}" for suffix, pair in scored.items() if [*pair.steps] != [*normalize]]
     reports = {}
@@ -133,8 +131,8 @@ def _pair(
     workspace: Workspace, columns: Sequence[str], text: str | None, hypothesis: str | None, scored: Mapping[str, Pair]
 ) -> Pair:
     """Return the columns of a transcript and a hypothesis by name, None for those of the source."""
-    texts = {"text": "text", "normalized": "text_normalized", **text_names(columns)}
-    hypotheses = {"asr": "asr_text", **hypothesis_names(columns)}
+    texts = {"text": "text", "normalized": "text_normalized", **tables.text_names(columns)}
+    hypotheses = {"asr": "asr_text", **tables.hypothesis_names(columns)}
     for kind, name, known in (("text", text, texts), ("hypothesis", hypothesis, hypotheses)):
         if name is not None and known.get(name) not in columns:
             there = ", ".join(one for one, column in known.items() if column in columns)
@@ -197,7 +195,7 @@ def _all_scores(
     for pair in pairs:
         segments, count = _scored(segments, pair, rules)
         counts.append(count)
-    return with_agreement(segments, agreeing, rules) if agreeing else segments.drop(AGREEMENT, strict=False), counts
+    return with_agreement(segments, agreeing, rules) if agreeing else segments.drop(tables.AGREEMENT, strict=False), counts
 
 
 def _scored(segments: pl.DataFrame, pair: Pair, rules: Formatting) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -206,8 +204,8 @@ def _scored(segments: pl.DataFrame, pair: Pair, rules: Formatting) -> tuple[pl.D
     if pair.steps:
         compared = normalize_column(compared[0], ("nfc", *pair.steps)), normalize_column(compared[1], ("nfc", *pair.steps))
     if not pair.suffix:
-        forms = [column.alias(name) for column, name in zip(compared, NORMALIZED, strict=True)]
-        segments = segments.with_columns(forms) if pair.steps else segments.drop(NORMALIZED, strict=False)
+        forms = [column.alias(name) for column, name in zip(compared, tables.NORMALIZED, strict=True)]
+        segments = segments.with_columns(forms) if pair.steps else segments.drop(tables.NORMALIZED, strict=False)
     plain = edit_counts(*compared)
     spoken = spoken_counts(*compared, rules, plain)
     rates = [error_rates(plain), error_rates(spoken).select(pl.all().name.prefix("spoken_"))]
@@ -218,7 +216,7 @@ def _scored(segments: pl.DataFrame, pair: Pair, rules: Formatting) -> tuple[pl.D
 def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> dict[str, str]:
     """Return the hypotheses, each with the column of its similarity with `text`; none unless there are several, all scored."""
     schema = segments.collect_schema()
-    there = [name for name in hypothesis_names(schema).values() if schema[name] == pl.String]
+    there = [name for name in tables.hypothesis_names(schema).values() if schema[name] == pl.String]
     counts = segments.lazy().select(pl.col(there).count()).collect(**STREAMED)
     known = {pair.hypothesis: f"similarity{pair.suffix}" for pair in scored if pair.text == "text"}
     used = {name: known.get(name, "") for name in there if counts[name].item()}
