@@ -98,8 +98,12 @@ def align(
 
     def read(source: Path) -> Transcripts:
         problems: Problems = []
-        heard = list_items(source, problems, hypotheses=True)
-        recordings = pair(heard, list_items(texts, problems, hypotheses=False), table, problems)
+        apart = {stored.parent}
+        heard = list_items(source, problems, hypotheses=True, apart=apart)
+        apart |= {item.path.absolute() for item in heard}  # what was heard is no transcript of itself
+        recordings = pair(heard, list_items(texts, problems, hypotheses=False, apart=apart), table, problems)
+        used = {item.path for _, items in recordings for item in items}  # in one folder with the hypotheses, but none of them
+        problems = [(file, reason) for file, reason in problems if source.absolute() / file not in used]
         if not recordings:
             why = "; ".join(": ".join(problem) for problem in problems[:1]) or "no files"
             raise InputError(f"{source}: no recording with a transcript in {texts} ({why})")

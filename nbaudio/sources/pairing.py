@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from nbaudio.core import input_guards, name_matching
@@ -24,11 +24,16 @@ _NAMED = re.compile(rf'"(?:{"|".join(RECORDING_FIELDS)})"\s*:\s*"'.encode())
 _ONE_RECORDING = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]|(?s:.*)-->|WEBVTT")  # JSON without names, and subtitles
 
 
-def list_items(source: Path, problems: Problems, *, hypotheses: bool) -> list[Item]:
-    """List the hypotheses or transcripts of a file or folder; files that name several recordings are read."""
+def list_items(source: Path, problems: Problems, *, hypotheses: bool, apart: Collection[Path]) -> list[Item]:
+    """List the hypotheses or transcripts of a file or folder; files that name several recordings are read.
+
+    Files and folders of the absolute paths `apart` are left out.
+    """
     found: list[Item] = []
     for file, path in _files(source, problems):
         name = stem(file)
+        if not {path.absolute(), *path.absolute().parents}.isdisjoint(apart):
+            continue
         try:
             input_guards.check_regular(path)
             with path.open("rb") as opened:
@@ -85,7 +90,11 @@ def pair(
     missing = "of the same name; --pairs takes a table of recording and transcript"
     problems += [(item.file, f"there is no transcript {missing}") for n, item in enumerate(hypotheses) if n not in pairs]
     problems += [(item.file, f"there is no hypothesis {missing}") for n, item in enumerate(transcripts) if n not in used]
-    return [(hypotheses[n], tuple(transcripts[each] for each in numbers)) for n, numbers in sorted(pairs.items())]
+    first: dict[str, int] = {}  # hypothesis of each recording
+    for n, item in enumerate(hypotheses):
+        if n in pairs and (one := first.setdefault(name_matching.recording_id(item.name), n)) != n:
+            problems.append((item.file, f"another hypothesis of a recording; that in {hypotheses[one].file} is used"))
+    return [(hypotheses[n], tuple(transcripts[each] for each in pairs[n])) for n in first.values()]
 
 
 def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
