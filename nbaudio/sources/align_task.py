@@ -105,19 +105,19 @@ def _split(documents: Sequence[Document]) -> _Words:
     spans: list[tuple[int, int, int, int]] = []
     for number, document in enumerate(documents):
         starts = [utterance.start for utterance in document.utterances]
-        tokens = [*_TOKEN.finditer(document.text)]
-        for token, word in zip(tokens, _normalized([token[0] for token in tokens]), strict=True):
+        tokens = _TOKEN.findall(document.text)
+        for token, word, text in zip(_TOKEN.finditer(document.text), _normalized(tokens), tokens, strict=True):
             utterance = max(0, bisect_right(starts, token.start()) - 1)
             if word:
                 words.append(word)
                 spans.append((number, utterance, *token.span()))
-            elif spans and spans[-1][:2] == (number, utterance) and _MARKS.fullmatch(token[0]):
+            elif spans and spans[-1][:2] == (number, utterance) and _MARKS.fullmatch(text):
                 spans[-1] = (*spans[-1][:3], token.end())
     texts = [documents[number].text[start:end] for number, _, start, end in spans]
     speakers = [(number, documents[number].utterances[each].speaker_id) for number, each, *_ in spans]
     # Where the next word is in lower case, as after "str. 5", a full stop ends no sentence.
     ends = [
-        one[:2] != other[:2] or (bool(_SENTENCE_END.search(text)) and not following[:1].islower())
+        one[:2] != other[:2] or (bool(_SENTENCE_END.search(text[-9:])) and not following[:1].islower())
         for (one, other), (text, following) in zip(pairwise([*spans, (-1, -1)]), pairwise([*texts, ""]), strict=True)
     ]
     turns = np.cumsum([one != other for one, other in pairwise([None, *speakers])])
