@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sittings import make_sitting
 
-from nbaudio import materialize
+from nbaudio import Workspace, materialize
 
 TOP = Path(__file__).resolve().parents[2]
 WORKER = os.environ["NBAUDIO_WORKER"]
@@ -153,6 +154,31 @@ def test_beam_with_two_processes_and_options_passed_on(workspace, expected, tmp_
     assert not list((tmp_path / "shared").iterdir())
     tars = {name: data for name, data in beam.items() if name.endswith(".tar")}
     assert tars == {name: data for name, data in expected.items() if name.endswith(".tar")}
+
+
+@pytest.mark.parametrize(
+    "options", [("dask",), ("ray",), ("spark", "--address", SPARK_CLUSTER), ("beam",)], ids=lambda options: options[0]
+)
+def test_sittings_are_aligned_alike_everywhere(tmp_path, options):
+    for part in ("h", "t"):
+        (tmp_path / part).mkdir()
+    for number in range(5):
+        sitting = make_sitting(number, 60)
+        (tmp_path / "h" / f"day {number}.ctm").write_text(sitting.ctm(f"day {number}"), "utf8")
+        (tmp_path / "t" / f"day {number}.txt").write_text(sitting.text, "utf8")
+
+    def tables(out, *further, python=sys.executable):
+        command = [python, "-m", "nbaudio", "align", "h", "t", "--out", out, *further]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        workspace = Workspace.open(tmp_path / out)
+        return [workspace.table(name) for name in ("segments", "unmatched", "names", "recordings")]
+
+    python = WORKER if options == ("beam",) else sys.executable
+    one = tables("one", "--engine", "loky", "--jobs", "1", python=python)
+    assert one[0]["recording_id"].n_unique() == 5
+    other = tables("other", "--engine", *options, python=python)
+    assert all(table.equals(same) for table, same in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("engine", ["loky", "threading", "dask", "ray", "spark"])

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from click.testing import CliRunner
 from papermill import cli as papermill_cli
+from sittings import make_sitting
 from specimens import LAYOUTS, tone
 
 import nbaudio
@@ -37,6 +38,21 @@ def test_the_manifest_of_a_layout_runs(name, tmp_path):
     reviewed = (nbaudio.Workspace.open(report.facts["workspace"]).segments["reason"] == "reviewed").sum()
     assert reviewed == REVIEWED or name in ("librispeech", "commonvoice")
     assert verified.facts["clips_decoded"] == len(made.segments) - reviewed
+
+
+def test_the_manifest_of_transcripts_that_are_not_cut_runs(tmp_path):
+    sitting = make_sitting(1, 40)
+    for part, file, text in (("hypotheses", "day.ctm", sitting.ctm("day")), ("minutes", "day.txt", sitting.text)):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / file).write_text(text, "utf8")
+    tone(tmp_path / "recordings/day.wav", sitting.times[-1, 1] + 1)
+    shutil.copy(bundled("data_manifests/align.yaml"), tmp_path)
+    settings = {"dev": 0, "test": 0, "review_n": REVIEWED, "jobs": 1}
+    report = nbaudio.run(tmp_path / "align.yaml", out=tmp_path / "R", settings=settings, only=MAIN_JOB)
+    kept = nbaudio.open_corpus(report.facts["corpus"]).segments
+    assert len(kept) > 5
+    assert kept["edge_confidence"].min() > 0.5
+    assert nbaudio.verify(report.facts["corpus"], jobs=1, engine="threading", show_progress=False).problems == []
 
 
 def grow(archive, name, *, rate, channels):
