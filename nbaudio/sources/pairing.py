@@ -115,14 +115,14 @@ def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
         rows = csv.DictReader(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
         rows.fieldnames = header = [name.strip().lower() for name in rows.fieldnames or ()]
         columns = [next((name for name in header if name in known), "") for known in (_RECORDING, _TRANSCRIPT)]
-        table = [(rows.line_num, *((row.get(column) or "").strip() for column in columns)) for row in rows]
+        table = [(rows.line_num, [(row.get(column) or "").strip() for column in columns]) for row in rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read as a table of pairs ({error})") from error
     if not all(columns):
         raise InputError(f"{path}: expected the columns recording and transcript; it has {', '.join(header) or 'none'}")
-    found = [_find([row[side] for row in table], items) for side, items in enumerate(sides, 1)]
+    found = [_find([names[side] for _, names in table], items) for side, items in enumerate(sides)]
     pairs: dict[int, list[int]] = defaultdict(list)
-    for (line, *names), *both in zip(table, *found, strict=True):
+    for (line, names), *both in zip(table, *found, strict=True):
         for column, name, numbers in zip(columns, names, both, strict=True):
             if not numbers:
                 raise InputError(f"{path}, line {line}: there is no {column} {name!r}")

@@ -115,17 +115,19 @@ def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: floa
 def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[Flags, Ints]:
     """Return whether a segment may span each two consecutive pairs, and the words without a pair between them.
 
-    What is between them has at most `most` characters, and no word with a pair elsewhere.
+    What is between them has at most `most` characters, no word with a pair elsewhere, and no whole sentence that was not heard,
+    such as the name of a speaker.
     """
     between = [(side[:-1] + 1, side[1:]) for side in (pairs.left, pairs.right)]
     rank = np.argsort(np.argsort(pairs.right))
     joint = (np.diff(rank) == 1) & (typed.turn[pairs.left[1:]] == typed.turn[pairs.left[:-1]])
+    sizes = []
     for words, (first, last) in zip((typed.words, heard.words), between, strict=True):
         characters = np.cumsum([0, *map(len, words)])
-        joint &= characters[last] - characters[first] <= most
-    (first, last), (heard_first, heard_last) = between
-    is_whole = (first < last) & typed.ends_sentence[first - 1] & typed.ends_sentence[last - 1]
-    joint &= ~(is_whole & (heard_first == heard_last))
+        sizes.append(characters[last] - characters[first])
+    ends = np.cumsum([0, *typed.ends_sentence])
+    has_sentence = ends[pairs.left[1:]] - ends[pairs.left[:-1]] > 1
+    joint &= (np.max(sizes, axis=0) <= most) & ~(has_sentence & (sizes[0] > 2 * sizes[1]))
     unpaired = np.max([last - first for first, last in between], axis=0)
     for place in np.flatnonzero(joint & (unpaired > _SPAN_WORDS)).tolist():
         text, asr_text = (

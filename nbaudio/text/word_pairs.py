@@ -43,7 +43,7 @@ class WordPairs(NamedTuple):
 def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
     """Pair normalized words of a transcript and of a hypothesis, each with one word at most; empty words have no pair.
 
-    Phrases that the hypothesis repeats at once, three times or for 15 words, have no pairs (see `_in_loops`).
+    What the hypothesis repeats at once, three times or for 15 words, has no pairs.
     Anchors are chains of rare n-grams (see `anchors`). Between anchors, words are aligned by `align_words`. The probability of
     a pair is its posterior probability in a pair HMM (Durbin et al., Biological Sequence Analysis, 1998, chapter 4) of the five
     words on both sides, whose states are a pair and a gap in either text. Pairs with less than 0.5 are left out.
@@ -55,7 +55,7 @@ def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
     """
     numbers: dict[str, int] = {"": -1}
     codes = [np.array([numbers.setdefault(word, len(numbers) - 1) for word in side], np.int64) for side in (left, right)]
-    codes[1][_in_loops(codes[1])] = -1
+    codes[1][_repeated(codes[1])] = -1
     left, right = ([word[:_MOST_CHARACTERS] for word in side] for side in (left, right))
     right = ["" if code < 0 else word for word, code in zip(right, codes[1].tolist(), strict=True)]
     shorter = min(int((side >= 0).sum()) for side in codes)
@@ -68,14 +68,14 @@ def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
     return WordPairs(one[kept], other[kept], probability[kept])
 
 
-def _in_loops(codes: Ints) -> npt.NDArray[np.bool_]:
-    """Return whether each word is in a phrase that is repeated."""
+def _repeated(codes: Ints) -> npt.NDArray[np.bool_]:
+    """Return whether each word repeats a phrase that was just said."""
     found = np.zeros(len(codes), np.bool_)
     for period in range(1, _LONGEST_LOOP + 1):
         same = codes[period:] == codes[:-period]
         runs = np.flatnonzero(np.diff(same, prepend=False, append=False)).reshape(-1, 2)
         for start, stop in runs[np.diff(runs)[:, 0] >= min(3 * period, _LOOP)]:
-            found[start : stop + period] = True
+            found[start + period : stop + period] = True
     return found
 
 
