@@ -147,6 +147,17 @@ def test_no_segment_ends_in_a_word_that_began_before_its_last_word():
         assert not ((start < edge) & (edge < end)).any()
 
 
+def test_empty_words_change_no_pair():
+    words = random_words(30, 5)
+    words[15] = "sjednicama"
+    heard = [*words[:15], "sjednicame", *words[16:]]
+    expected = pair_words(words, heard)
+    found = pair_words(words, [*heard, ""])
+    assert expected.left.tolist() == list(range(30))
+    assert found.left.tolist() == expected.left.tolist()
+    assert found.probability == pytest.approx(expected.probability, abs=0.01)
+
+
 # odd texts
 
 
@@ -266,6 +277,13 @@ def test_the_same_minutes_twice_are_used_once(tmp_path):
 
 
 # files
+
+
+def test_a_maximum_without_a_bound_is_refused(tmp_path):
+    folder = write(tmp_path, make_sitting(56, 5))
+    with pytest.raises(InputError, match="below max_duration"):
+        run(folder, max_duration=float("inf"))
+    assert not (folder / "W").exists()
 
 
 def test_a_hypothesis_is_no_transcript_of_itself(tmp_path):

@@ -1,6 +1,7 @@
 """Align: make a workspace of long recordings and transcripts that are not cut, by the words that a recognizer heard and when."""
 
 import hashlib
+import math
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -88,7 +89,7 @@ def align(
         >>> Workspace.open(folder / "W").segments.select("source_start", "source_end", "text").row(0)
         ('0', '7.8', 'Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.')
     """
-    if not 0 < min_duration < max_duration:
+    if not 0 < min_duration < max_duration < math.inf:
         raise InputError(f"min_duration must be above 0 and below max_duration, not {min_duration} and {max_duration}")
     if is_url(str(transcripts)):
         raise InputError(f"{transcripts}: transcripts are read from this machine; fetch them with 'nbaudio download'")

@@ -155,7 +155,7 @@ def _probabilities(words: tuple[Sequence[str], Sequence[str]], codes: Pairs, pai
     equal_odds = (_EQUAL * (counts.sum() + _PRIOR_WORDS) / (counts + 1)).astype(np.float32)
     outside = np.full(_CONTEXT, -1)
     padded = [np.concatenate((outside, side, outside)) for side in (*codes, *_joined(words, codes))]
-    lexicon = np.empty(len(counts), dtype=object)
+    lexicon = np.empty(len(counts) + 1, dtype=object)
     for side, text in zip(codes, words, strict=True):
         lexicon[side] = text  # the empty word, -1, is last; it is compared with nothing
     steps = np.arange(_WIDTH)[:, None]
