@@ -1,6 +1,7 @@
 """Align: make a workspace of long recordings and transcripts that are not cut, by the words that a recognizer heard and when."""
 
 import hashlib
+import math
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -88,7 +89,7 @@ def align(
         >>> Workspace.open(folder / "W").segments.select("source_start", "source_end", "text").row(0)
         ('0', '7.8', 'Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.')
     """
-    if not 0 < min_duration < max_duration:
+    if not 0 < min_duration < max_duration < math.inf:
         raise InputError(f"min_duration must be above 0 and below max_duration, not {min_duration} and {max_duration}")
     if is_url(str(transcripts)):
         raise InputError(f"{transcripts}: transcripts are read from this machine; fetch them with 'nbaudio download'")
@@ -98,8 +99,12 @@ def align(
 
     def read(source: Path) -> Transcripts:
         problems: Problems = []
-        heard = list_items(source, problems, hypotheses=True)
-        recordings = pair(heard, list_items(texts, problems, hypotheses=False), table, problems)
+        apart = {stored.parent}
+        heard = list_items(source, problems, hypotheses=True, apart=apart)
+        apart |= {item.path.absolute() for item in heard}  # what was heard is no transcript of itself
+        recordings = pair(heard, list_items(texts, problems, hypotheses=False, apart=apart), table, problems)
+        used = {item.path for _, items in recordings for item in items}  # in one folder with the hypotheses, but none of them
+        problems = [(file, reason) for file, reason in problems if source.absolute() / file not in used]
         if not recordings:
             why = "; ".join(": ".join(problem) for problem in problems[:1]) or "no files"
             raise InputError(f"{source}: no recording with a transcript in {texts} ({why})")

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +30,9 @@ ALIGNED = pl.Schema(
 )
 
 _LEAST_SHARE = 0.02  # of the words of the shorter side that match; less is what all speeches have in common
-_WORD = re.compile(r"\S+")
-_SENTENCE_END = re.compile(r"[.!?…:;。؟।][\"'”’»«)\]]*$")
+_TOKEN = re.compile(r"\S+")
+_SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # or that of a remark
+_MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")  # that belong to the word before them, after a blank as well
 
 
 class Item(NamedTuple):
@@ -54,10 +55,10 @@ class Task(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The words of documents, one after the other; an empty word ends each document."""
+    """The words of documents, one after the other."""
 
     typed: Typed
-    spans: list[tuple[int, int, int, int]]  # of each word: document, utterance (-1 before the first), start and end in characters
+    spans: list[tuple[int, int, int, int]]  # of each word with its marks: document, utterance, start and end in characters
 
 
 def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
@@ -82,9 +83,9 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
 
 def _align(task: Task, heard: TimedWords, documents: Sequence[tuple[str, Document]]) -> list[dict[str, Any]]:
     words = _split([document for _, document in documents])
-    spoken = Heard(_normalized(heard.words), heard.starts, heard.ends)
+    heard, spoken = _spoken(heard)
     pairs = pair_words(words.typed.words, spoken.words)
-    typed, said = (sum(map(bool, side)) for side in (words.typed.words, spoken.words))
+    typed, said = len(words.spans), len(heard.words)
     if len(pairs.left) < _LEAST_SHARE * min(typed, said):
         pairs = WordPairs(pairs.left[:0], pairs.right[:0], pairs.probability[:0])
     segments = cut_segments(pairs, words.typed, spoken, shortest=task.shortest, longest=task.longest)
@@ -100,26 +101,45 @@ def _align(task: Task, heard: TimedWords, documents: Sequence[tuple[str, Documen
 
 def _split(documents: Sequence[Document]) -> _Words:
     """Split documents into words; a segment does not leave the turn of its speaker."""
+    words: list[str] = []
     spans: list[tuple[int, int, int, int]] = []
     for number, document in enumerate(documents):
         starts = [utterance.start for utterance in document.utterances]
-        places = chain((word.span() for word in _WORD.finditer(document.text)), [(len(document.text),) * 2])
-        spans += [(number, bisect_right(starts, start) - 1, start, end) for start, end in places]
-    tokens = [documents[number].text[start:end] for number, _, start, end in spans]
-    speakers = [(number, documents[number].utterances[each].speaker_id if each >= 0 else None) for number, each, *_ in spans]
+        tokens = _TOKEN.findall(document.text)
+        for token, word, text in zip(_TOKEN.finditer(document.text), _normalized(tokens), tokens, strict=True):
+            utterance = max(0, bisect_right(starts, token.start()) - 1)
+            if word:
+                words.append(word)
+                spans.append((number, utterance, *token.span()))
+            elif spans and spans[-1][:2] == (number, utterance) and _MARKS.fullmatch(text):
+                spans[-1] = (*spans[-1][:3], token.end())
+    texts = [documents[number].text[start:end] for number, _, start, end in spans]
+    speakers = [(number, documents[number].utterances[each].speaker_id) for number, each, *_ in spans]
     # Where the next word is in lower case, as after "str. 5", a full stop ends no sentence.
     ends = [
-        one[:2] != other[:2] or (bool(_SENTENCE_END.search(word)) and not following[:1].islower())
-        for (one, other), (word, following) in zip(pairwise([*spans, (-1, -1)]), pairwise([*tokens, ""]), strict=True)
+        one[:2] != other[:2] or (bool(_SENTENCE_END.search(text[-9:])) and not following[:1].islower())
+        for (one, other), (text, following) in zip(pairwise([*spans, (-1, -1)]), pairwise([*texts, ""]), strict=True)
     ]
     turns = np.cumsum([one != other for one, other in pairwise([None, *speakers])])
-    return _Words(Typed(_normalized(tokens), np.array(ends, np.bool_), turns.astype(np.int64)), spans)
+    return _Words(Typed(words, np.array(ends, np.bool_), turns.astype(np.int64)), spans)
+
+
+def _spoken(heard: TimedWords) -> tuple[TimedWords, Heard]:
+    """Return the words of a hypothesis, as it has them and normalized; what is no word is part of the word before it."""
+    normal = _normalized(heard.words)
+    first = np.flatnonzero([bool(word) for word in normal])
+    first[:1] = 0  # with what precedes the first word
+    words = [" ".join(heard.words[start:stop]) for start, stop in pairwise([*first, len(normal)])]
+    ends = np.maximum.reduceat(heard.ends, first) if len(first) else heard.ends[:0]
+    found = TimedWords(heard.name, words, heard.starts[first], ends)
+    return found, Heard([word for word in normal if word], found.starts, ends)
 
 
 def _normalized(words: Sequence[str]) -> list[str]:
-    """Normalize words; blanks that replace punctuation within a word are removed."""
-    different = pl.Series([*dict.fromkeys(words)], dtype=pl.String)
-    normal = normalize_column(different).str.replace_all(" ", "", literal=True)
+    """Normalize words, ligatures as well; soft hyphens, zero-width characters and blanks in place of punctuation are removed."""
+    different = [*dict.fromkeys(words)]
+    visible = pl.Series(different, dtype=pl.String).str.normalize("NFKC").str.replace_all(r"\p{Cf}", "")
+    normal = normalize_column(visible).str.replace_all(" ", "", literal=True)
     lexicon = dict(zip(different, normal, strict=True))
     return [lexicon[word] for word in words]
 
@@ -134,6 +154,9 @@ def _segments(
         (number, one, from_, _), (_, other, _, to) = words.spans[first], words.spans[last - 1]
         file, document = documents[number]
         typed = document.text[from_:to]
+        tokens = [from_ + token.start() for token in _TOKEN.finditer(typed)]
+        token_times = np.full((len(tokens), 2), np.nan)
+        token_times[np.searchsorted(tokens, [span[2] for span in words.spans[first:last]])] = times[first:last] - start
         text = " ".join(typed.split())
         yield {
             "kind": "segment",
@@ -143,7 +166,7 @@ def _segments(
             "text_raw": typed if typed != text else None,
             "asr_text": " ".join(heard.words[begin:end]),
             "speaker_id": document.utterances[one].speaker_id,
-            "word_times": _word_times(times[first:last] - start),
+            "word_times": _word_times(token_times),
             "utterance_id_start": document.utterances[one].utterance_id,
             "utterance_id_end": document.utterances[other].utterance_id,
             "edge_confidence": confidence,
@@ -158,26 +181,25 @@ def _decimal(seconds: float) -> str:
 
 
 def _word_times(times: np.ndarray) -> list[dict[str, float]]:
-    """Return starts and ends of words; words without a pair share the time between their neighbors."""
+    """Return starts and ends of words and marks; those without a pair share the time between their neighbors."""
     edges, places = times.ravel(), (np.arange(len(times))[:, None] + (0, 1)).ravel()
     known = ~np.isnan(edges)
-    filled = np.where(known, edges, np.interp(places, places[known], edges[known]))
-    return [{"start": start, "end": end} for start, end in filled.reshape(-1, 2).tolist()]
+    starts, ends = np.where(known, edges, np.interp(places, places[known], edges[known])).reshape(-1, 2).T
+    starts = np.minimum.accumulate(starts[::-1])[::-1]  # of words between two that overlap
+    return [{"start": start, "end": max(start, end)} for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def _typed_only(
     segments: Segments, pairs: WordPairs, words: _Words, documents: Sequence[tuple[str, Document]]
 ) -> Iterator[dict[str, Any]]:
     for run, is_paired in _runs([span[0] for span in words.spans], segments.typed, pairs.left):
-        inside = [word for word in run if words.typed.words[word]]
-        if inside:
-            (number, _, start, _), (*_, end) = words.spans[inside[0]], words.spans[inside[-1]]
-            yield {
-                "kind": "text",
-                "reason": "in no segment" if is_paired else "not heard",
-                "text": documents[number][1].text[start:end],
-                **{"document": documents[number][0], "document_start": start, "document_end": end, "words": len(inside)},
-            }
+        (number, _, start, _), (*_, end) = words.spans[run[0]], words.spans[run[-1]]
+        yield {
+            "kind": "text",
+            "reason": "in no segment" if is_paired else "not heard",
+            "text": documents[number][1].text[start:end],
+            **{"document": documents[number][0], "document_start": start, "document_end": end, "words": len(run)},
+        }
 
 
 def _heard_only(segments: Segments, pairs: WordPairs, heard: TimedWords) -> Iterator[dict[str, Any]]:

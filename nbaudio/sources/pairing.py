@@ -1,9 +1,10 @@
 """Find hypotheses and transcripts in folders, and which of them belong together."""
 
 import csv
+import io
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from nbaudio.core import input_guards, name_matching
@@ -24,11 +25,16 @@ _NAMED = re.compile(rf'"(?:{"|".join(RECORDING_FIELDS)})"\s*:\s*"'.encode())
 _ONE_RECORDING = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]|(?s:.*)-->|WEBVTT")  # JSON without names, and subtitles
 
 
-def list_items(source: Path, problems: Problems, *, hypotheses: bool) -> list[Item]:
-    """List the hypotheses or transcripts of a file or folder; files that name several recordings are read."""
+def list_items(source: Path, problems: Problems, *, hypotheses: bool, apart: Collection[Path]) -> list[Item]:
+    """List the hypotheses or transcripts of a file or folder; files that name several recordings are read.
+
+    Files and folders of the absolute paths `apart` are left out.
+    """
     found: list[Item] = []
     for file, path in _files(source, problems):
         name = stem(file)
+        if not {path.absolute(), *path.absolute().parents}.isdisjoint(apart):
+            continue
         try:
             input_guards.check_regular(path)
             with path.open("rb") as opened:
@@ -85,7 +91,11 @@ def pair(
     missing = "of the same name; --pairs takes a table of recording and transcript"
     problems += [(item.file, f"there is no transcript {missing}") for n, item in enumerate(hypotheses) if n not in pairs]
     problems += [(item.file, f"there is no hypothesis {missing}") for n, item in enumerate(transcripts) if n not in used]
-    return [(hypotheses[n], tuple(transcripts[each] for each in numbers)) for n, numbers in sorted(pairs.items())]
+    first: dict[str, int] = {}  # hypothesis of each recording
+    for n, item in enumerate(hypotheses):
+        if n in pairs and (one := first.setdefault(name_matching.recording_id(item.name), n)) != n:
+            problems.append((item.file, f"another hypothesis of a recording; that in {hypotheses[one].file} is used"))
+    return [(hypotheses[n], tuple(transcripts[each] for each in pairs[n])) for n in first.values()]
 
 
 def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
@@ -101,23 +111,32 @@ def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
 def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
     """Read a .csv or .tsv with a recording and a transcript in each row."""
     try:
-        lines = decode_text(input_guards.read_all(path)).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        text = io.StringIO(decode_text(input_guards.read_all(path)), newline="")
+        rows = csv.DictReader(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        rows.fieldnames = header = [name.strip().lower() for name in rows.fieldnames or ()]
+        columns = [next((name for name in header if name in known), "") for known in (_RECORDING, _TRANSCRIPT)]
+        table = [(rows.line_num, [(row.get(column) or "").strip() for column in columns]) for row in rows]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read as a table of pairs ({error})") from error
-    rows = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-    rows.fieldnames = [name.strip().lower() for name in rows.fieldnames or ()]
-    columns = [next((name for name in rows.fieldnames if name in known), "") for known in (_RECORDING, _TRANSCRIPT)]
     if not all(columns):
-        raise InputError(f"{path}: expected the columns recording and transcript; it has {', '.join(rows.fieldnames) or 'none'}")
+        raise InputError(f"{path}: expected the columns recording and transcript; it has {', '.join(header) or 'none'}")
+    found = [_find([names[side] for _, names in table], items) for side, items in enumerate(sides)]
     pairs: dict[int, list[int]] = defaultdict(list)
-    for row in rows:
-        found = []
-        for column, items in zip(columns, sides, strict=True):
-            name = (row[column] or "").strip()
-            exact = [number for number, item in enumerate(items) if f"/{item.path}".endswith(f"/{name}") or name == item.file]
-            found.append(exact or _match([stem(name)], [item.name for item in items]).get(0, []))
-            if not found[-1]:
-                raise InputError(f"{path}, line {rows.line_num}: there is no {column} {name!r}")
-        for number in found[0]:
-            pairs[number] = sorted({*pairs[number], *found[1]})
+    for (line, names), *both in zip(table, *found, strict=True):
+        for column, name, numbers in zip(columns, names, both, strict=True):
+            if not numbers:
+                raise InputError(f"{path}, line {line}: there is no {column} {name!r}")
+        for number in both[0]:
+            pairs[number] = sorted({*pairs[number], *both[1]})
     return pairs
+
+
+def _find(names: Sequence[str], items: Sequence[Item]) -> list[list[int]]:
+    """Return the numbers of the items that each name means: of files, paths or their last parts, or recordings."""
+    exact: dict[str, list[int]] = defaultdict(list)
+    for number, item in enumerate(items):
+        path = f"/{item.path}"
+        for name in {item.file, *(path[each.end() :] for each in re.finditer("/", path))}:
+            exact[name].append(number)
+    alike = _match([stem(name) for name in names], [item.name for item in items])
+    return [exact.get(name) or alike.get(row, []) for row, name in enumerate(names)]

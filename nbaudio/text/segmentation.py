@@ -28,6 +28,7 @@ _PAUSE = 0.4  # seconds of a pause that costs nothing
 # A segment may span so many words without a pair, one more for each digit (numbers are spoken in several words), or any number
 # of words whose characters are as similar as this.
 _SPAN_WORDS, _SPAN_SIMILARITY = 3, 0.2
+_SHORTEST_CHARACTER = 0.01  # seconds: what has more characters than a segment can have is in none
 
 
 class Typed(NamedTuple):
@@ -81,11 +82,11 @@ def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: floa
         none = np.empty((0, 2), np.int64)
         return Segments(none, none, none.astype(np.float64), np.empty(0), none.astype(np.float64))
     one, other, sure = pairs.left, pairs.right, pairs.probability.astype(np.float64)
-    joint, unpaired = _joints(pairs, typed, heard)
+    joint, unpaired = _joints(pairs, typed, heard, longest / _SHORTEST_CHARACTER)
     spoken_until = np.maximum.accumulate(heard.end)
     silence = heard.start - np.concatenate(([0.0], spoken_until[:-1]))  # before each word; negative where words overlap
     # The end of the recording is not known: its last segment ends with its last word.
-    silences = silence[other], np.append(silence[1:], 0.0)[other]
+    silences = silence[other], np.where(heard.end < spoken_until, -1.0, np.append(silence[1:], 0.0))[other]
     skipped = np.diff(one) != 1
     tidy = ~skipped & (np.diff(other) == 1)
     letters = np.array([0, *map(len, typed.words), 0])
@@ -111,15 +112,28 @@ def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: floa
     )
 
 
-def _joints(pairs: WordPairs, typed: Typed, heard: Heard) -> tuple[Flags, Ints]:
-    """Return whether a segment may span each two consecutive pairs, and the words without a pair between them."""
-    one, other = pairs.left, pairs.right
-    skipped, other_skipped = np.diff(one) - 1, np.diff(other) - 1
-    joint = (other_skipped >= 0) & (typed.turn[one[1:]] == typed.turn[one[:-1]])
-    unpaired = np.maximum(skipped, other_skipped)
+def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[Flags, Ints]:
+    """Return whether a segment may span each two consecutive pairs, and the words without a pair between them.
+
+    What is between them has at most `most` characters, no word with a pair elsewhere, and no whole sentence that was not heard,
+    such as the name of a speaker.
+    """
+    between = [(side[:-1] + 1, side[1:]) for side in (pairs.left, pairs.right)]
+    rank = np.argsort(np.argsort(pairs.right))
+    joint = (np.diff(rank) == 1) & (typed.turn[pairs.left[1:]] == typed.turn[pairs.left[:-1]])
+    sizes = []
+    for words, (first, last) in zip((typed.words, heard.words), between, strict=True):
+        characters = np.cumsum([0, *map(len, words)])
+        sizes.append(characters[last] - characters[first])
+    ends = np.cumsum([0, *typed.ends_sentence])
+    has_sentence = ends[pairs.left[1:]] - ends[pairs.left[:-1]] > 1
+    joint &= (np.max(sizes, axis=0) <= most) & ~(has_sentence & (sizes[0] > 2 * sizes[1]))
+    unpaired = np.max([last - first for first, last in between], axis=0)
     for place in np.flatnonzero(joint & (unpaired > _SPAN_WORDS)).tolist():
-        texts = (" ".join(words[side[place] + 1 : side[place + 1]]) for words, side in ((typed.words, one), (heard.words, other)))
-        text, asr_text = texts
+        text, asr_text = (
+            " ".join(words[first[place] : last[place]])
+            for words, (first, last) in zip((typed.words, heard.words), between, strict=True)
+        )
         digits = sum(map(str.isdigit, text + asr_text))
         few = digits > 0 and unpaired[place] <= _SPAN_WORDS + digits
         joint[place] = few or bool(text and asr_text and similarity(text, asr_text) >= _SPAN_SIMILARITY)

@@ -15,6 +15,8 @@ Floats = npt.NDArray[np.float32]
 
 _LEAST_SIMILARITY = 0.5  # of the characters of two words that may be the same word
 _MOST_CELLS = 40_000  # words of one text times those of the other that are aligned without anchors
+_MOST_CHARACTERS = 100  # of a word that are compared with those of another: text without blanks is one long word
+_LOOP, _LONGEST_LOOP = 15, 30  # words that are repeated, and of the phrase: recognizers repeat what was said once
 _NEAR = 60  # words at both ends of a larger gap that are aligned
 _LEAST_PROBABILITY = 0.5  # of a pair that is kept
 
@@ -41,6 +43,7 @@ class WordPairs(NamedTuple):
 def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
     """Pair normalized words of a transcript and of a hypothesis, each with one word at most; empty words have no pair.
 
+    What the hypothesis repeats at once, three times or for 15 words, has no pairs.
     Anchors are chains of rare n-grams (see `anchors`). Between anchors, words are aligned by `align_words`. The probability of
     a pair is its posterior probability in a pair HMM (Durbin et al., Biological Sequence Analysis, 1998, chapter 4) of the five
     words on both sides, whose states are a pair and a gap in either text. Pairs with less than 0.5 are left out.
@@ -52,6 +55,9 @@ def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
     """
     numbers: dict[str, int] = {"": -1}
     codes = [np.array([numbers.setdefault(word, len(numbers) - 1) for word in side], np.int64) for side in (left, right)]
+    codes[1][_repeated(codes[1])] = -1
+    left, right = ([word[:_MOST_CHARACTERS] for word in side] for side in (left, right))
+    right = ["" if code < 0 else word for word, code in zip(right, codes[1].tolist(), strict=True)]
     shorter = min(int((side >= 0).sum()) for side in codes)
     anchors = find_anchors(codes[0], codes[1], least=max(3, min(8, shorter // 3)))
     if not len(anchors[0]):
@@ -60,6 +66,17 @@ def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
     probability = _probabilities((left, right), (codes[0], codes[1]), (one, other))
     kept = probability >= _LEAST_PROBABILITY
     return WordPairs(one[kept], other[kept], probability[kept])
+
+
+def _repeated(codes: Ints) -> npt.NDArray[np.bool_]:
+    """Return whether each word repeats a phrase that was just said."""
+    found = np.zeros(len(codes), np.bool_)
+    for period in range(1, _LONGEST_LOOP + 1):
+        same = codes[period:] == codes[:-period]
+        runs = np.flatnonzero(np.diff(same, prepend=False, append=False)).reshape(-1, 2)
+        for start, stop in runs[np.diff(runs)[:, 0] >= min(3 * period, _LOOP)]:
+            found[start + period : stop + period] = True
+    return found
 
 
 def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
@@ -138,7 +155,7 @@ def _probabilities(words: tuple[Sequence[str], Sequence[str]], codes: Pairs, pai
     equal_odds = (_EQUAL * (counts.sum() + _PRIOR_WORDS) / (counts + 1)).astype(np.float32)
     outside = np.full(_CONTEXT, -1)
     padded = [np.concatenate((outside, side, outside)) for side in (*codes, *_joined(words, codes))]
-    lexicon = np.empty(len(counts), dtype=object)
+    lexicon = np.empty(len(counts) + 1, dtype=object)
     for side, text in zip(codes, words, strict=True):
         lexicon[side] = text  # the empty word, -1, is last; it is compared with nothing
     steps = np.arange(_WIDTH)[:, None]
