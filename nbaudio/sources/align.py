@@ -115,12 +115,8 @@ def align(
         return found
 
     place = {"source": hypotheses, "audio": audio, "names": None, "out": out}
-    options = {
-        "transcripts": str(texts),
-        "pairs": table and str(table),
-        "min_duration": min_duration,
-        "max_duration": max_duration,
-    }
+    lengths = {"min_duration": min_duration, "max_duration": max_duration}
+    options = {"transcripts": str(texts), "pairs": table and str(table), **lengths}
     report = bring_in("align", read, place, options, jobs=jobs, sha256=sha256, cache=cache, add=add)
     shown = Report("align", counts | report.facts, report.warnings, report.problems, report.hidden)
     Workspace.open(out).save_report("align", shown.to_dict())
@@ -185,10 +181,7 @@ def _collect(
     if not counts["heard_words"] + counts["typed_words"]:
         raise InputError(f"{source}: no recording can be aligned; {': '.join(problems[0])}")
     listed = pl.DataFrame([(file, None, reason) for file, reason in problems], schema=PROBLEMS, orient="row")
-    notes = (
-        [f"less than half of what was heard is in segments of {', '.join(sparse[:3])}{', ...' if len(sparse) > 3 else ''}"]
-        if sparse
-        else []
-    )
+    some = ", ".join(sparse[:3]) + ", ..." * (len(sparse) > 3)
+    notes = [f"less than half of what was heard is in segments of {some}"] if sparse else []
     whole = pl.concat(unmatched).with_columns(pl.col("source_start", "source_end").cast(pl.Float64))
     return Transcripts(rows, listed, notes=notes, unmatched=whole), dict(counts)
