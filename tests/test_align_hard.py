@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import unicodedata
 from itertools import pairwise
 from pathlib import Path
@@ -333,7 +332,7 @@ def test_odd_tables_of_pairs(tmp_path, content, message):
         assert found == (transcripts[0],)
 
 
-# time
+# long input
 
 
 def long_word() -> tuple[list[str], list[str]]:
@@ -348,26 +347,31 @@ def blocks() -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize(
-    "texts",
-    [lambda: (["da"] * 60_000,) * 2, lambda: (random_words(30) * 1000,) * 2, long_word, blocks],
+    ("texts", "least", "most"),
+    [
+        (lambda: (["da"] * 60_000,) * 2, 0, 0),
+        (lambda: (random_words(30) * 1000,) * 2, 0, 0),
+        (long_word, 300, 301),
+        (blocks, 57_000, 60_000),
+    ],
     ids=["equal words", "refrain", "long word", "moved blocks"],
 )
-def test_long_texts_do_not_take_long(texts):
+def test_long_texts_that_are_hard(texts, least, most):
     left, right = texts()
-    begin = time.process_time()
     starts = np.arange(len(right)) * 0.4
     typed = Typed(left, np.zeros(len(left), np.bool_), np.zeros(len(left), np.int64))
-    cut_segments(pair_words(left, right), typed, Heard(right, starts, starts + 0.3), shortest=2, longest=20)
-    assert time.process_time() - begin < 4
+    pairs = pair_words(left, right)
+    assert least <= len(pairs.left) <= most
+    found = cut_segments(pairs, typed, Heard(right, starts, starts + 0.3), shortest=2, longest=20)
+    inside = int(np.diff(found.typed, axis=1).sum())
+    assert 0.7 * len(pairs.left) <= inside <= len(pairs.left)
 
 
-def test_long_tables_of_pairs_do_not_take_long(tmp_path):
+def test_a_long_table_of_pairs(tmp_path):
     numbers = range(600)
     hypotheses = [Item(f"h/recording {n}", f"h/recording {n}.json", Path(f"/h/recording {n}.json")) for n in numbers]
     transcripts = [Item(f"minutes {n}", f"minutes {n}.txt", Path(f"/t/minutes {n}.txt")) for n in numbers]
     table = tmp_path / "pairs.csv"
     table.write_text("recording,transcript\n" + "".join(f"recording {n},minutes {n}\n" for n in numbers), "utf8")
-    begin = time.process_time()
     found = pair(hypotheses, transcripts, table, [])
-    assert time.process_time() - begin < 3
     assert found == [(one, (other,)) for one, other in zip(hypotheses, transcripts, strict=True)]
