@@ -68,19 +68,19 @@ def judge(sitting: Sitting, segments: pl.DataFrame) -> tuple[float, float]:
 # what it finds
 
 
-@pytest.mark.parametrize("pauses", [True, False])
 @pytest.mark.parametrize(
     ("made", "least", "most"),
     [
         ({}, 0.93, 0.01),
+        ({"pauses": False}, 0.93, 0.01),
         ({"moves": 6}, 0.9, 0.01),
         ({"not_typed": 0.3, "not_spoken": 0.2}, 0.85, 0.015),
         ({"not_typed": 0, "not_spoken": 0}, 0.97, 0.01),
         ({"errors": 0.25}, 0.85, 0.03),
     ],
 )
-def test_segments_have_the_words_that_are_spoken_in_them(tmp_path, made, least, most, pauses):
-    sitting = make_sitting(1, 250, pauses=pauses, **made)
+def test_segments_have_the_words_that_are_spoken_in_them(tmp_path, made, least, most):
+    sitting = make_sitting(1, 250, **made)
     _, segments, _ = run(write(tmp_path, sitting))
     found, wrong = judge(sitting, segments)
     assert found >= least
@@ -313,7 +313,7 @@ def test_hypotheses_of_several_recordings_in_one_file(tmp_path):
 
 
 def test_the_workspace_goes_on_to_a_corpus(tmp_path):
-    sitting = make_sitting(21, 120)
+    sitting = make_sitting(21, 40)
     folder = write(tmp_path, sitting)
     rate = 8000
     noise = np.random.default_rng(0).normal(0, 0.05, int((sitting.times[-1, 1] + 0.5) * rate))
@@ -325,8 +325,8 @@ def test_the_workspace_goes_on_to_a_corpus(tmp_path):
     nbaudio.score(folder / "W")
     nbaudio.review.export(folder / "W", out=folder / "sheet.xlsx", n=5)
     nbaudio.select(folder / "W", min_similarity=0.8, dev=2, test=2, group_by=[])
-    nbaudio.materialize(folder / "W", out=folder / "C", show_progress=False)
-    assert not nbaudio.verify(folder / "C").problems
+    nbaudio.materialize(folder / "W", out=folder / "C", engine="threading", show_progress=False)
+    assert not nbaudio.verify(folder / "C", engine="threading", show_progress=False).problems
     kept = nbaudio.open_corpus(folder / "C").segments
     assert {"edge_confidence", "room_before_s", "document", "document_start"} <= set(kept.columns)
 
