@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -98,8 +99,13 @@ def test_every_layout_gives_words_and_times(layout, tmp_path):
     assert read(tmp_path, LAYOUTS[layout]) == {"file": WORDS}
 
 
-@pytest.mark.parametrize("layout", ["ctm", "indented", "parlaspeech", "lines of segments", "srt", "vtt"])
-@pytest.mark.parametrize("encoding", ["utf8", "utf-8-sig", "utf-16", "crlf"])
+@pytest.mark.parametrize(
+    ("layout", "encoding"),
+    [
+        *product(("ctm", "indented", "parlaspeech", "lines of segments", "srt", "vtt"), ("utf8", "utf-8-sig", "crlf")),
+        *product(("indented", "srt", "vtt"), ("utf-16",)),
+    ],
+)
 def test_encodings_and_line_ends(layout, encoding, tmp_path):
     text = LAYOUTS[layout]
     data = text.replace("\n", "\r\n").encode() if encoding == "crlf" else text.encode(encoding)
@@ -343,3 +349,10 @@ def test_what_is_no_file_or_too_large_is_refused(tmp_path, monkeypatch):
     assert read(tmp_path, CTM) == {"file": WORDS}  # by lines
     assert "which is not read" in refused(tmp_path, LAYOUTS["srt"])
     assert "which is not read" in refused(tmp_path, LAYOUTS["whisper"])
+
+
+def test_a_name_of_numbers_is_no_line_of_ctm(tmp_path):
+    row = {"file": "12 3 2024 - Harbour Bill.mp3", "start": 2, "words": ["a"], "word_start_times": [0], "word_end_times": [1]}
+    (tmp_path / "words.jsonl").write_text(json.dumps(row), "utf8")
+    [found] = read_timed_words(tmp_path / "words.jsonl", "x")
+    assert (found.name, found.words, found.starts.tolist()) == (row["file"], ["a"], [2.0])

@@ -172,10 +172,10 @@ def unescape(text: str) -> str:
 def json_values(path: Path) -> Iterator[tuple[str, Any]]:
     """Yield values with their places: of JSON lines, else of a whole file, lists item by item; numbers are text, as written."""
     lines = numbered_lines(path.resolve())
-    first = next(lines)
     try:
+        first = next(lines)
         json.loads(first[1])
-    except (ValueError, RecursionError):
+    except (InputError, ValueError, RecursionError):
         first, lines = (1, decode_text(input_guards.read_all(path))), iter(())
     for number, text in chain([first], lines):
         try:
@@ -185,10 +185,10 @@ def json_values(path: Path) -> Iterator[tuple[str, Any]]:
         except json.JSONDecodeError as error:
             reason = f"not JSON: {error.msg} (character {error.colno} of the line)"
             raise InputError(f"{path}, line {number + error.lineno - 1}: {reason}") from error
-        except (RecursionError, UnicodeEncodeError) as error:
-            is_deep = isinstance(error, RecursionError)
-            reason = "JSON that is nested too deeply" if is_deep else "half a surrogate pair, which is not Unicode"
-            raise InputError(f"{path}, line {number}: {reason}") from error
+        except UnicodeEncodeError as error:
+            raise InputError(f"{path}, line {number}: half a surrogate pair, which is not Unicode") from error
+        except RecursionError as error:
+            raise InputError(f"{path}, line {number}: JSON that is nested too deeply") from error
         if isinstance(value, list):
             yield from ((f"{path}, line {number}, item {place}", item) for place, item in enumerate(value, 1))
         else:

@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import ParseError, iterparse
@@ -32,10 +33,8 @@ class Document(NamedTuple):
     utterances: list[Utterance]
 
 
-_Said = tuple[str, *tuple[str | None, ...]]  # the text of an utterance, and its speaker and id
+_Said = tuple[str, str | None, str | None]  # the text of an utterance, and its speaker and id
 
-_HEAD_BYTES = 4096
-_MOST_PACKED_BYTES = 1 << 20  # of a Word document's text
 _SAVE = "save it as .docx or as plain text"
 _REFUSED = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old or encrypted Word file; save it as .docx without a password",
@@ -61,7 +60,7 @@ _ID = "{http://www.w3.org/XML/1998/namespace}id"
 _HTML = re.compile(
     r"(?is)\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|div|p|h\d|table|[uo]l|span|br)\b"
 )
-_CHARSET = re.compile(rb"(?i)charset\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b")
 _INLINE = re.compile(r"/?(?:a|b|big|em|font|i|img|mark|q|s|small|span|strike|strong|su[bp]|tt|u)?")
 _ATTRIBUTES = r"(?:[^>=]++|=\s*+(?:\"[^\"]*\"|'[^']*')?+)*+"
 # Linear in time, which html.parser is not: what is not finished extends to the end of the page.
@@ -113,34 +112,31 @@ def _documents(path: Path, data: bytes) -> Iterable[Document]:
     for start, reason in _REFUSED.items():
         if data.startswith(start):
             raise InputError(f"{path}: {reason}")
+    is_marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    head = decode_text(data[:4096], errors="replace")
     if data.startswith(b"PK\3\4"):
         return [_document(_read_xml(path, _unpack(path, data)))]
-    is_marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     if b"\0" in data and not is_marked:
         raise InputError(f"{path}: binary data, not text")
-    head = decode_text(data[:_HEAD_BYTES], errors="replace")
     if _HTML.match(head):
-        declared = None if is_marked else _CHARSET.search(data[:_HEAD_BYTES].lower())
-        name = declared[1].decode() if declared else None
+        declared = _CHARSET.search(head.lower())
+        name = declared[1] if declared and not is_marked else None
         return [_document(_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name)))]  # as browsers do
     if _XML.match(head):
         return [_document(_read_xml(path, data))]
-    text = decode_text(data)
-    if _JSON.match(text):
+    if _JSON.match(head):
         return _read_json(path)
+    text = decode_text(data)
     paragraphs = (paragraph for paragraph in _PARAGRAPH.finditer(text) if re.search(r"\w", paragraph[0]))
     return [Document(None, text, [Utterance(each.start(), each.start() + len(each[0].rstrip())) for each in paragraphs])]
 
 
 def _document(said: Iterable[_Said], recording: str | None = None) -> Document:
     """Return the document of utterances that line ends separate; those without words are left out."""
-    texts, utterances, size = list[str](), [], 0
-    for text, *about in said:
-        if re.search(r"\w", text):
-            texts.append(text.strip())
-            utterances.append(Utterance(size, size + len(texts[-1]), *about))
-            size += len(texts[-1]) + 1
-    return Document(recording, "\n".join(texts), utterances)
+    kept = [(text.strip(), speaker, own) for text, speaker, own in said if re.search(r"\w", text)]
+    starts = accumulate((len(text) + 1 for text, _, _ in kept), initial=0)
+    utterances = [Utterance(start, start + len(text), *about) for start, (text, *about) in zip(starts, kept, strict=False)]
+    return Document(recording, "\n".join(text for text, _, _ in kept), utterances)
 
 
 def _read_json(path: Path) -> Iterable[Document]:
@@ -151,8 +147,8 @@ def _read_json(path: Path) -> Iterable[Document]:
         if isinstance(words := item.get("words"), list):
             item["words"] = " ".join(word for word in words if isinstance(word, str))
         known = ((item[field] for field in fields if isinstance(item.get(field), str)) for fields in _FIELDS)
-        text, recording, *about = (next(strings, None) for strings in known)
-        recordings.setdefault(recording, []).append((text or "", *about))
+        text, recording, speaker, own = (next(strings, None) for strings in known)
+        recordings.setdefault(recording, []).append((text or "", speaker, own))
     return (_document(said, recording) for recording, said in recordings.items())
 
 
@@ -162,7 +158,7 @@ def _read_html(text: str) -> Iterator[_Said]:
         return "" if _INLINE.fullmatch(name) else "\n" if name == "br" else "\n\n"
 
     spoken = unescape(_MARKUP.sub(line_ends, " ".join(text.split())))
-    return ((" ".join(paragraph.split()),) for paragraph in re.split(r"\n\s*\n", spoken))
+    return ((" ".join(paragraph.split()), None, None) for paragraph in re.split(r"\n\s*\n", spoken))
 
 
 def _unpack(path: Path, data: bytes) -> bytes:
@@ -175,7 +171,7 @@ def _unpack(path: Path, data: bytes) -> bytes:
             raise InputError(f"{path}: encrypted; save it without a password")
         if member.compress_type > zipfile.ZIP_DEFLATED:  # unpacks all at once
             raise zipfile.BadZipFile(f"compressed by method {member.compress_type}")
-        input_guards.check_expansion(path, min(member.compress_size, len(data), _MOST_PACKED_BYTES), member.file_size)
+        input_guards.check_expansion(path, min(member.compress_size, len(data), 1 << 20), member.file_size)
         return book.read(member)
 
 
@@ -183,23 +179,25 @@ def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
     """Yield the paragraphs of TEI or Word, in TEI with speaker and id; what is read is removed from the tree."""
     if b"<!DOCTYPE" in data.replace(b"\0", b""):  # in UTF-16 as well
         raise InputError(f"{path}: XML with a document type or entities, which are not read; remove <!DOCTYPE ...>")
-    root, left_out, speaker, turn = "", 0, None, None
+    root, left_out, turn = "", 0, dict[str, str]()
     for event, element in iterparse(BytesIO(data), ("start", "end")):  # noqa: S314  # no entities
         space, _, local = element.tag.rpartition("}")
         name = f"w:{local}" if "wordprocessingml" in space else local
         root = root or name
         if root not in _ROOTS:
             raise InputError(f"{path}: XML that is not TEI; its root is <{local}>")
-        left_out += (name in _LEFT_OUT) * (1 if event == "start" else -1)
-        if name == "u" and event == "start":
-            who = element.get("who", "").split()
-            speaker, turn = who[0].rpartition("#")[2] if len(who) == 1 else None, element.get(_ID)
         if event == "start":
+            left_out += name in _LEFT_OUT
+            turn = element.attrib if name == "u" else turn
             continue
-        if name in _BLOCKS and not left_out:
-            texts = (each.text or "" for each in element.iter()) if root == "w:document" else element.itertext()
-            text = "".join(texts)
-            yield text if root == "w:document" else re.sub(" ?\0 ?", "", " ".join(text.split())), speaker, element.get(_ID, turn)
+        left_out -= name in _LEFT_OUT
+        if root == "w:document" and name in _BLOCKS and not left_out:
+            yield "".join(each.text or "" for each in element.iter()), None, None
+        elif name in _BLOCKS and not left_out:
+            text = " ".join("".join(element.itertext()).split())
+            who = turn.get("who", "").split()
+            speaker = who[0].rpartition("#")[2] if len(who) == 1 else None  # several are no single speaker
+            yield re.sub(" ?\0 ?", "", text), speaker, element.get(_ID, turn.get(_ID))
         if name in _TOKENS:  # a null character joins two of them
             join = element.get("join")
             token = "".join(part.strip() for part in element.itertext())
@@ -208,5 +206,4 @@ def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
             element.text = _SIGNS.get(name, "")
         if name in _CLEARED or name in _TOKENS:
             del element[:]
-        if name == "u":
-            speaker = turn = None
+        turn = {} if name == "u" else turn

@@ -6,7 +6,6 @@ from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +20,7 @@ from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, num
 
 _EXPECTED = "expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, or ParlaSpeech JSON lines"
 _NEEDED = "word times are needed; Whisper writes them with the option word_timestamps"
-_HEAD_BYTES = 1 << 16  # that tell the format
-_MOST_SECONDS = 1e8  # what is later is no time
-_SLIGHTLY = 0.1  # seconds that an end may precede its start
 _SECONDS_A_CHARACTER = 0.07  # of words without times before the first or after the last that has one
-
 _ENDING = re.compile(r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE)
 _LANGUAGE = re.compile(r"(?<=\])\.[a-z]{2,3}(?:-\w+)*$")  # yt-dlp writes it after the id in brackets
 _AUDIO = re.compile(rf"(?<=[^/])\.(?:{'|'.join(sorted(AUDIO_EXTENSIONS))})$", re.IGNORECASE)
@@ -122,7 +117,7 @@ def _split(where: str, tokens: list[_Token]) -> tuple[list[str], list[float]]:
             raise InputError(f"{where}: a word that is not text: {text!r:.60}")
         start, end = map(_time, times)
         if end < start:
-            start, end = (start, start) if start - end <= _SLIGHTLY else (math.nan, math.nan)
+            start, end = (start, start) if start - end <= 0.1 else (math.nan, math.nan)
         parts = (text or "").split()
         if is_cut and words and text and not text[0].isspace():
             parts[0], start = words.pop() + parts[0], edges[-2]
@@ -138,20 +133,17 @@ def _time(value: object) -> float:
     if isinstance(value, str | float):
         with suppress(ValueError):
             time = sum(float(part) * 60**power for power, part in enumerate(reversed(str(value).split(":"))))
-    return time if 0 <= time < _MOST_SECONDS else math.nan
+    return time if 0 <= time < 1e8 else math.nan
 
 
 def _groups(path: Path) -> Iterator[_Group]:
     input_guards.check_regular(path)
     with path.open("rb") as file:
-        head = decode_text(file.read(_HEAD_BYTES), errors="replace")
+        head = decode_text(file.read(1 << 16), errors="replace")
     first = next((line for line in head.split("\n") if line.strip() and not line.startswith(";;")), "").strip()
-    if _JSON.match(first):
-        return _read_json(path)
-    if _CTM.match(first):
-        return _read_ctm(path)
-    if _CUES.search(head):
-        return _read_subtitles(path)
+    for found, read in ((_JSON.match(first), _read_json), (_CTM.match(first), _read_ctm), (_CUES.search(head), _read_subtitles)):
+        if found:
+            return read(path)
     raise InputError(f"{path}: no timed words; {_EXPECTED}")
 
 
@@ -178,10 +170,11 @@ def _read_json(path: Path) -> Iterator[_Group]:
                 case {"word_start_times": list()}:
                     yield name, place, *_parlaspeech(place, part)
                 case {"words": [*words]}:  # WhisperX aligns no words such as digits
-                    yield name, place, [_token(word) for word in words or [part.get("text")]], part.get("start"), part.get("end")
+                    tokens = [_token(word) for word in words or [part.get("text")]]
+                    yield name, place, tokens, part.get("start"), part.get("end")
                 case {"word": text} | {"text": text} if len(str(text).split()) < 2:
                     yield name, place, [_token(part)], None, None
-                case {"text": str()} | {"word": str()}:
+                case {"word": _} | {"text": _}:
                     raise InputError(f"{place}: {_NEEDED}")
                 case _:
                     raise InputError(f"{place}: no timed words; {_EXPECTED}")
@@ -193,15 +186,15 @@ def _token(item: Any) -> _Token:
 
 
 def _parlaspeech(where: str, row: dict[str, Any]) -> tuple[list[_Token], Any, Any]:
-    starts, start = row["word_start_times"], row.get("start")
-    words: Any = row["words"].split() if isinstance(row.get("words"), str) else row.get("words")
+    words, starts, start = row.get("words"), row["word_start_times"], row.get("start")
     ends = row.get("word_end_times") or [None] * len(starts)
-    if not all(isinstance(values, list) and len(values) == len(starts) for values in (words, ends)):
+    lists = [words.split() if isinstance(words, str) else words, starts, ends]
+    if not all(isinstance(each, list) and len(each) == len(starts) for each in lists):
         raise InputError(f"{where}: words, word_start_times and word_end_times are not lists of one length")
     offset = 0.0 if start is None else _time(start)
     if math.isnan(offset):
         raise InputError(f"{where}: the start is not a time: {start!r:.60}")
-    tokens = [(word, offset + _time(start), offset + _time(end)) for word, start, end in zip(words, starts, ends, strict=True)]
+    tokens = [(word, offset + _time(start), offset + _time(end)) for word, start, end in zip(*lists, strict=True)]
     return tokens, offset, row.get("end")
 
 
@@ -212,13 +205,12 @@ def _read_subtitles(path: Path) -> Iterator[_Group]:
     cues: list[Any] = list(subtitles.cues(text))
     if bad := next((cue for cue in cues if isinstance(cue, tuple)), None):
         raise InputError(f"{path}, line {bad[0]}: {bad[1]}")
-    for spoken, run in groupby(cues, key=itemgetter("text")):
+    for spoken, run in groupby(cues, key=lambda cue: cue["text"]):
         underlined, tokens = [], []
         for cue in run:
             where, start, end, lines = f"{path}, line {cue['line']}", cue["source_start"], cue["source_end"], cue["lines"]
-            underlined += [
-                (" " * (not before) + _plain(word), start, end) for before, word in _UNDERLINED.findall(" ".join(lines))
-            ]
+            marks = _UNDERLINED.findall(" ".join(lines))
+            underlined += [(" " * (not before) + _plain(word), start, end) for before, word in marks]
             visible = [_plain(line).strip() for line in lines]
             is_repeated = has_clocks and visible[:1] == [shown] and not _CLOCK.search(lines[0])
             shown = next(filter(None, reversed(visible)), shown)
