@@ -347,6 +347,25 @@ def test_a_second_run_aligns_what_is_new_or_changed(tmp_path):
     assert segments.filter(recording_id="a")["text"].str.contains("^[^a-z]+$").all()
 
 
+def test_stored_results_are_removed_with_their_files_and_damage_is_one_line(tmp_path):
+    write(tmp_path, make_sitting(24, 30))
+    run(tmp_path)
+    (tmp_path / "t" / "day 1.txt").write_text(make_sitting(24, 30).text.upper(), "utf8")
+    run(tmp_path)
+    [stored] = (tmp_path / "W" / ".aligned").iterdir()
+    stored.write_bytes(stored.read_bytes()[:100])
+    with pytest.raises(InputError, match=r"damaged .*; remove it and run the command again") as caught:
+        run(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_workspace_of_the_same_source_in_another_format_is_not_replaced(tmp_path):
+    folder = write(tmp_path, make_sitting(25, 30))
+    run(folder)
+    with pytest.raises(ExistsError, match="is the workspace of"):
+        nbaudio.ingest("folder", folder / "h", out=folder / "W")
+
+
 def test_order_jobs_and_engine_change_nothing(tmp_path):
     for number in range(4):
         write(tmp_path, make_sitting(30 + number, 40), f"day {number}")

@@ -98,6 +98,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines(top / "ids.txt", "no such segment")
     lines(top / "own.tsv", "hr\tRH\tRepublika Hrvatska")
     lines(top / "names.csv", "name,path", "a.wav,a.wav")
+    lines(top / "heard.ctm", *(f"day 1 {second} 0.9 riječ{second}".replace("day", "a") for second in range(20)))
+    lines(top / "minutes.txt", " ".join(f"riječ{second}" for second in range(20)))
+    lines(top / "pairs.csv", "recording,transcript", "a,minutes.txt")
     lines(top / "job.yaml", "source: asr.json", "audio: audio")
     table = pl.DataFrame({"path": ["a.wav", "b.wav"], "start": ["0", "1"], "end": ["1", "2"], "text": ["da", "ne"]})
     table.write_csv(top / "t.csv")
@@ -153,6 +156,9 @@ CASES: dict[str, dict[str, Iterable[Damage]]] = {
     f"ingest table t.csv {TABLE}": {"t.csv": (empty, other_schema, *NO_FILES)},
     f"ingest table t.parquet {TABLE}": {"t.parquet": ALL},
     f"ingest table t.xlsx {TABLE}": {"t.xlsx": ALL},
+    "align heard.ctm minutes.txt --out V": {"heard.ctm": (random_bytes, other_schema, *NO_FILES)}
+    | {"minutes.txt": (random_bytes, empty, *NO_FILES)},
+    "align heard.ctm minutes.txt --pairs pairs.csv --out V": {"pairs.csv": (random_bytes, empty, other_schema, *NO_FILES)},
     "download list.csv --out files --tries 1": {"list.csv": (random_bytes, empty, other_schema, *NO_FILES)},
     "run job.yaml --only 1": {"job.yaml": (random_bytes, other_schema, *NO_FILES)},
 }

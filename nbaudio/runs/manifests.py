@@ -15,7 +15,7 @@ from nbaudio.core import bundled_files, input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.storage.urls import redact_url
 
-PATHS = ("source", "transcripts", "audio", "names", "returned", "splits", "workspace", "corpus")
+PATHS = ("source", "documents", "audio", "names", "returned", "splits", "workspace", "corpus")
 
 # YAML 1.1 reads 1e-3, which has no dot, as a string.
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)

@@ -1,17 +1,18 @@
 """Align: make a workspace of long recordings and transcripts that are not cut, by the words that a recognizer heard and when."""
 
 import hashlib
+import json
 import math
-import pickle
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from nbaudio.core import atomic
-from nbaudio.core.errors import InputError
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report
 from nbaudio.core.rows import Rows
@@ -103,13 +104,16 @@ def align(
         heard = list_items(source, problems, hypotheses=True, apart=apart)
         apart |= {item.path.absolute() for item in heard}  # what was heard is no transcript of itself
         recordings = pair(heard, list_items(texts, problems, hypotheses=False, apart=apart), table, problems)
-        used = {item.path for _, items in recordings for item in items}  # in one folder with the hypotheses, but none of them
-        problems = [(file, reason) for file, reason in problems if source.absolute() / file not in used]
+        paths = {item.path for _, items in recordings for item in items}  # in one folder with the hypotheses, but none of them
+        problems = [(file, reason) for file, reason in problems if source.absolute() / file not in paths]
         if not recordings:
             why = "; ".join(": ".join(problem) for problem in problems[:1]) or "no files"
             raise InputError(f"{source}: no recording with a transcript in {texts} ({why})")
         tasks = [Task(number, *both, min_duration, max_duration) for number, both in enumerate(recordings)]
         results = _align_all(tasks, stored, site, show_progress=show_progress)
+        used = {result for result in results if isinstance(result, Path)}
+        for path in () if add else {*stored.glob("*.arrow")} - used:  # of earlier files
+            path.unlink()
         found, words = _collect(source, tasks, results, problems)
         counts.update(words)
         return found
@@ -128,7 +132,8 @@ def _align_all(tasks: Sequence[Task], stored: Path, site: EngineLocation, *, sho
     results: list[pl.DataFrame | Path] = [stored / f"{_key(task)}.arrow" for task in tasks]
     missing = [task for task, path in zip(tasks, results, strict=True) if isinstance(path, Path) and not path.is_file()]
     if missing:
-        with progress("align", len(missing), "recordings", show=show_progress) as advance, worker_pool(site) as run:
+        shown = show_progress and len(missing) > 1
+        with progress("align", len(missing), "recordings", show=shown) as advance, worker_pool(site) as run:
             for number, frame in run(align_recording, missing):
                 path = results[number]
                 if (frame["kind"] == "unreadable").any():  # perhaps not in the next run
@@ -146,10 +151,18 @@ def _key(task: Task) -> str:
     parts: list[Any] = [VERSION, task.shortest, task.longest]
     for item in (task.hypothesis, *task.transcripts):
         try:
-            parts += [item.name, item.file, item.content or atomic.sha256_file(item.path)]
+            content = [each.tolist() if isinstance(each, np.ndarray) else each for each in item.content or ()]
+            parts += [item.name, item.file, content or atomic.sha256_file(item.path)]
         except OSError:  # the task names the reason
             parts.append(None)
-    return hashlib.sha256(pickle.dumps(parts)).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _stored(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_ipc(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{path}: damaged ({one_line(error)}); remove it and run the command again") from error
 
 
 def _collect(
@@ -162,7 +175,7 @@ def _collect(
 
     def segments() -> Iterator[pl.DataFrame]:
         for task, result in zip(tasks, results, strict=True):
-            frame = pl.read_ipc(result) if isinstance(result, Path) else result
+            frame = _stored(result) if isinstance(result, Path) else result
             frame = frame.with_columns(name=pl.lit(task.hypothesis.name))
             problems.extend(frame.filter(pl.col("kind").str.starts_with("un")).select("document", "text").iter_rows())
             found, rest = frame.filter(kind="segment"), frame.filter(pl.col("kind").is_in(["text", "audio"]))

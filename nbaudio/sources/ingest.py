@@ -212,7 +212,7 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
         workspace = Workspace.open(out)
         if add:
             return Before.load(workspace, format, str(source)) if tables.table_path(out).is_file() else None
-        others = [one["source"] for one in sources_of(workspace) if one["source"] != str(source)]
+        others = [one["source"] for one in sources_of(workspace) if (one["format"], one["source"]) != (format, str(source))]
         if others:
             held = ", ".join(map(str, others))
             raise ExistsError(f"{out}: is the workspace of {held}; choose another --out, remove it, or bring in both with --add")

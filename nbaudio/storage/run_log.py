@@ -125,8 +125,9 @@ def _locked_log(path: Path, of: object, wait_s: float) -> Iterator[BinaryIO]:
 
 def _opened(path: Path) -> BinaryIO:
     while True:
-        with suppress(FileNotFoundError), raise_disk_full(path):  # a run that ends meanwhile removes its folder
+        with raise_disk_full(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError), raise_disk_full(path):  # a run that ends meanwhile removes its folder
             with suppress(FileNotFoundError):
                 input_guards.check_regular(path)
             return path.open("a+b", buffering=0)
