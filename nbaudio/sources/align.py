@@ -119,9 +119,8 @@ def align(
         return found
 
     place = {"source": hypotheses, "audio": audio, "names": None, "out": out}
-    lengths = {"min_duration": min_duration, "max_duration": max_duration}
-    options = {"transcripts": str(texts), "pairs": table and str(table), **lengths}
-    report = bring_in("align", read, place, options, jobs=jobs, sha256=sha256, cache=cache, add=add)
+    options = {"transcripts": str(texts), "pairs": table and str(table), "durations": [min_duration, max_duration]}
+    report = bring_in("align", read, options, place, jobs=jobs, sha256=sha256, cache=cache, add=add)
     shown = Report("align", counts | report.facts, report.warnings, report.problems, report.hidden)
     Workspace.open(out).save_report("align", shown.to_dict())
     return shown

@@ -87,27 +87,20 @@ def ingest(
         ['HlauTe_NK6U_0.5-2']
     """
     reader = get_by_name(READERS, format, "format")
-    given = {"source": source, "audio": audio, "names": names, "out": out}
     chosen = _options(format, options or {})
-    return bring_in(format, partial(reader, **chosen), given, chosen, jobs=jobs, sha256=sha256, cache=cache, add=add)
+    places = {"source": source, "audio": audio, "names": names, "out": out}
+    return bring_in(format, partial(reader, **chosen), chosen, places, jobs=jobs, sha256=sha256, cache=cache, add=add)
 
 
 def bring_in(
-    format: str,
-    read: Callable[[Any], Transcripts],
-    given: Mapping[str, Any],
-    options: Mapping[str, Any],
-    *,
-    jobs: int | None,
-    sha256: bool,
-    cache: str | int,
-    add: bool,
+    format: str, read: Callable[[Any], Transcripts], options: Mapping[str, Any], places: Mapping[str, Any], **given: Any
 ) -> Report:
-    """Ingest what `read` returns of the source; `given` are `source`, `audio`, `names` and `out` of `ingest`."""
-    source, audio, names, out = (given[name] for name in ("source", "audio", "names", "out"))
+    """Ingest what `read` returns of the source; `places` and `given` are the other parameters of `ingest`."""
+    source, audio, names, out = (places[name] for name in ("source", "audio", "names", "out"))
+    jobs, sha256, cache, add = (given[name] for name in ("jobs", "sha256", "cache", "add"))
     if is_url(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
-    for what, value in given.items():
+    for what, value in places.items():
         if value is not None and (shown := input_guards.escape_surrogates(str(value))) != str(value):
             raise InputError(f"{shown}: the {what} has a name that is not Unicode; rename it")
     out = Path(out).absolute()
