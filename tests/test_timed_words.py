@@ -356,3 +356,11 @@ def test_a_name_of_numbers_is_no_line_of_ctm(tmp_path):
     (tmp_path / "words.jsonl").write_text(json.dumps(row), "utf8")
     [found] = read_timed_words(tmp_path / "words.jsonl", "x")
     assert (found.name, found.words, found.starts.tolist()) == (row["file"], ["a"], [2.0])
+
+
+@pytest.mark.parametrize("further", ["", " 0.93", " NA lex spk1"])
+def test_ctm_of_a_name_with_blanks(tmp_path, further):
+    name = "17 1 2018 - 2. dio, 7. sjednica [HlauTe_NK6U].wav"
+    (tmp_path / "a.ctm").write_text(f"{name} 1 0.50 0.25 Dobar{further}\n{name} 1 0.75 0.50 dan{further}\n", "utf8")
+    [found] = read_timed_words(tmp_path / "a.ctm", "a")
+    assert (found.name, found.words, found.ends.tolist()) == (name, ["Dobar", "dan"], [0.75, 1.25])

@@ -24,7 +24,10 @@ _SECONDS_A_CHARACTER = 0.07  # of words without times before the first or after 
 _ENDING = re.compile(r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE)
 _LANGUAGE = re.compile(r"(?<=\])\.[a-z]{2,3}(?:-\w+)*$")  # yt-dlp writes it after the id in brackets
 _AUDIO = re.compile(rf"(?<=[^/])\.(?:{'|'.join(sorted(AUDIO_EXTENSIONS))})$", re.IGNORECASE)
-_CTM = re.compile(r"\s*(\S+)\s+\S+\s+(nan|-?[\d.]+)\s+(nan|-?[\d.]+)(?:\s+(\S+))?(?!\S)")
+# The name of a recording may have blanks; a confidence, a type and a speaker may follow the word.
+_CTM = re.compile(
+    r"\s*(\S.{0,300}?)\s+\S+\s+(nan|-?[\d.]+)\s+(nan|-?[\d.]+)(?:\s+(\S+)(?:\s+(?:NA|nan|[-+\d.eE]+)(?:\s+\S+){0,2})?)?\s*$"
+)
 _JSON = re.compile(r"\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\]]|$)")
 _CUES = re.compile(r"(?m)^(?:WEBVTT|[ \t]*[\d:.,]+[ \t]*-->[ \t]*\d)")
 _CLOCK = re.compile(r"<((?:\d+:)?\d+:\d+\.?\d*)>")
