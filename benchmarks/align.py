@@ -246,7 +246,7 @@ def compare(rows: list[dict[str, Any]], seeds: int, *, show: bool) -> None:
             seconds = sum(each for _, _, each in scores) / seeds
             print(f"{case:6} {name:8} {accepted / seeds:9.1f} {words:7.1%} {wrong:7.2%} {far:7.2%} {seconds:8.2f}")
     print("\nedge_confidence   edges   right")
-    for low, high in ((0.9, 0.95), (0.95, 0.99), (0.99, 0.999), (0.999, 1.01)):
+    for low, high in ((0.8, 0.9), (0.9, 0.95), (0.95, 0.99), (0.99, 0.999), (0.999, 1.01)):
         inside = [right for confidence, right in edges if low <= confidence < high]
         print(f"{low:5.3f} to {min(high, 1):5.3f} {len(inside):9,} {np.mean(inside) if inside else 0:7.2%}")
 

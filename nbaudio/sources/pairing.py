@@ -73,7 +73,7 @@ def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
 def pair(
     hypotheses: Sequence[Item], transcripts: Sequence[Item], table: Path | None, problems: Problems
 ) -> list[tuple[Item, tuple[Item, ...]]]:
-    """Return the hypotheses that have transcripts, with these: by a table of pairs, else by their names.
+    """Return each hypothesis that has transcripts, with its transcripts, paired by a table or by name.
 
     Names are compared as those of recordings are (see `name_matching.resolve`), also those of the folders of transcripts. One
     recording and one transcript need no names.
@@ -99,7 +99,7 @@ def pair(
 
 
 def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
-    """Return the numbers of the other names that each name means, by its number."""
+    """Map the index of each name to the indices of the other names that match it."""
     numbers = defaultdict(list)
     for number, other in enumerate(others):
         numbers[f"{other}.wav"].append(number)

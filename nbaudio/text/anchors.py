@@ -71,7 +71,7 @@ def find_anchors(
 
 
 def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs:
-    """Return the runs of n-grams that both have, in the order of their first words."""
+    """Return the runs of n-grams that both texts share, sorted by their first word in the left text."""
     size = int(max(left.max(initial=0), right.max(initial=0))) + 1
     grams = []
     for codes in (left, right):

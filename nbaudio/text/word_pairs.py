@@ -80,7 +80,7 @@ def _repeated(codes: Ints) -> npt.NDArray[np.bool_]:
 
 
 def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs of words of two short texts at the least Levenshtein distance.
+    """Align the words of two short texts with the least Levenshtein distance; return the paired words.
 
     A pair costs twice the share of characters that differ (at most half of them), a word without a pair costs 1. Memory and time
     grow with the product of the numbers of words.
