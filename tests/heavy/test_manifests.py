@@ -20,18 +20,31 @@ REVIEWED = 1
 
 # The notebooks that write tables; the other ones only look at their results, and one manifest runs them too.
 MAIN_JOB = "1,2,5-7"
+# Manifests that differ after ingestion: splits of the source, the clips' encoding. The others run the first two notebooks,
+# as tests/test_layouts.py cuts and verifies a corpus of every layout.
+WHOLE_JOB = ("parlaspeech", "librispeech", "commonvoice", "wavenet")
 # Manifests by their name, and the layout of the source that each is given.
 MANIFESTS = {**{name: name for name in sorted(READERS)}, "wavenet": "folder"}
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
-def test_the_manifest_of_a_layout_runs(name, tmp_path):
-    made = LAYOUTS[MANIFESTS[name]](tmp_path / "source")
+def run_manifest(name, folder, only):
+    made = LAYOUTS[MANIFESTS[name]](folder / "source")
     audio = str(made.audio) if made.audio else None
     settings = {"source": str(made.source), "audio": audio, "names": None, "options": made.options}
     settings |= {"dev": 0, "test": 0, "review_n": REVIEWED, "jobs": 1}
-    only = None if name == "parlaspeech" else MAIN_JOB
-    report = nbaudio.run(bundled(f"data_manifests/{name}.yaml"), out=tmp_path / "R", settings=settings, only=only)
+    return made, nbaudio.run(bundled(f"data_manifests/{name}.yaml"), out=folder / "R", settings=settings, only=only)
+
+
+@pytest.mark.parametrize("name", [name for name in MANIFESTS if name not in WHOLE_JOB])
+def test_the_manifest_of_a_layout_makes_a_scored_workspace(name, tmp_path):
+    made, report = run_manifest(name, tmp_path, "1,2")
+    segments = nbaudio.Workspace.open(report.facts["workspace"]).segments.filter(decision="pending")
+    assert set(segments.drop_nulls("end_sample")["segment_id"]) == set(made.segments)
+
+
+@pytest.mark.parametrize("name", WHOLE_JOB)
+def test_the_manifest_of_a_layout_makes_a_corpus(name, tmp_path):
+    made, report = run_manifest(name, tmp_path, None if name == "parlaspeech" else MAIN_JOB)
     verified = nbaudio.verify(report.facts["corpus"], jobs=1, engine="threading", show_progress=False)
     assert verified.problems == []
     # What a reviewer was given stays out of training; splits of the source may hold it out.

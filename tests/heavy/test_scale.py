@@ -112,7 +112,10 @@ def test_a_million_segments_are_counted_plotted_and_tuned_in_bounded_memory(tmp_
         ),
         (["cut.py", "--entrants", "nbaudio,soundfile", "--scale", "0.01"], "| nbaudio |"),
         (["score.py", "--segments", "2000"], "ratio"),
-        (["stream.py", "--clips", "60", "--lines", "local,40ms", "--only", "nbaudio", "webdataset"], "| nbaudio, tfrecord |"),
+        (
+            ["stream.py", "--clips", "60", "--runs", "1", "--lines", "local,40ms", "--only", "nbaudio", "webdataset"],
+            "| nbaudio, tfrecord |",
+        ),
         (["convert.py", "--clips", "60", "--runs", "1"], "| lhotse |"),
         (["scale.py", "--recordings", "40", "--each", "3", "--seconds", "1"], "| 40 | 120 |"),
     ],
