@@ -70,7 +70,7 @@ def test_texts_in_blocks_and_places_in_parts_give_the_same(monkeypatch):
     right = [changed(text, 3, rng.randint) for text in base * 3]
     wanted = NearIndex(base).among(right)
     assert len(wanted) > 100
-    monkeypatch.setattr(near_duplicates, "_TEXTS", 7)
+    monkeypatch.setattr(near_duplicates, "_CHARACTERS", 300)
     monkeypatch.setattr(near_duplicates, "_PAIRS", 50)
     assert NearIndex(base).among(right).equals(wanted)
 

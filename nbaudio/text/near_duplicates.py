@@ -1,6 +1,7 @@
 """Find near-duplicate sentences, folded by `sentences`, without comparing all pairs; none is missed, unlike with MinHash.
 
-*Near*: edits of at most a tenth of the shorter length. Of e + 1 pieces, e edits leave one intact (Pass-Join, VLDB 2011).
+*Near*: edits of at most a tenth of the shorter length. Of e + 1 disjoint pieces, e edits leave one intact (Pass-Join, VLDB 2011);
+pieces are found by their hash, the length of the text and their place in it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +19,13 @@ NEAR = pl.Schema({"sentence": pl.UInt32, "text": pl.UInt32, "edits": pl.Int64})
 
 _PART = 10  # near means at most one edit in so many characters
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere: neighbors spread over all 64
-_FLAG_BITS = 22
-# Texts, and candidate pairs, that are processed together: some 100 MB.
-_TEXTS = 4096
+_PLACE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
+_FLAG_BITS = 24
+# Characters of texts, and candidate pairs, that are processed together: some 100 MB.
+_CHARACTERS = 1 << 20
 _PAIRS = 1 << 20
+_CLASSES = 32
+_END = np.uint64(10)
 
 
 # Each character is its own normal form C, and the lower case of its upper case is its lower case.
@@ -60,70 +64,130 @@ class NearIndex:
     def __init__(self, sentences: Sequence[str]) -> None:
         self.sentences = pl.Series(sentences, dtype=pl.String)
         codes, starts, self._lengths = _codes(sentences)
+        self._letters = _letters(codes, len(sentences))
         self._edits = self._lengths // _PART
         # Shorter sentences allow no edit, so that they can only be equal.
         can_change = np.flatnonzero(self._edits)
         pieces = self._edits[can_change] + 1
         self._sentence = np.repeat(can_change, pieces)  # by piece, as the following
         self._number = _counted(pieces)
-        count, length = np.repeat(pieces, pieces), self._lengths[self._sentence]
-        self._start = self._number * length // count
-        size = (self._number + 1) * length // count - self._start
-        # By size: the hashes of pieces, in order, the pieces, and flags of these hashes.
-        self._pieces: dict[int, tuple[Hashes, Integers, NDArray[np.bool_]]] = {}
-        for each in np.unique(size).tolist():
-            some = np.flatnonzero(size == each)
-            places = starts[self._sentence[some]] + self._start[some]
-            hashes = np.zeros(len(some), dtype=np.uint64)
-            for step in range(each):
-                hashes = hashes * _FACTOR + codes[places + step]
+        length, count = self._lengths[self._sentence], np.repeat(pieces, pieces)
+        self._start, sizes = self._number * length // count, length // count
+        # As many edits as its number lie before a piece at most, else an earlier piece is intact too; likewise after it.
+        self._rest, self._spare = length - self._start, count - 1 - self._number
+        sums, powers = _sums(codes)
+        # By size: hashes of pieces and places, in order; where their pieces begin; the pieces; flags of hashes; lengths of texts.
+        self._pieces: dict[int, tuple[Hashes, Integers, Integers, NDArray[np.bool_], int, int]] = {}
+        for size in np.unique(sizes).tolist():
+            of_size = np.flatnonzero(sizes == size)
+            at = starts[self._sentence[of_size]] + self._start[of_size]
+            hashes = (sums[at + size] - sums[at]) * powers[at]
+            shortest, longest = length[of_size] * _PART // (_PART + 1), length[of_size] + self._edits[self._sentence[of_size]]
+            first_class = _length_class(shortest)
+            some, step = _expanded(_length_class(longest) - first_class + 1)
+            classes, piece = first_class[some] + step, of_size[some]
+            width = _place_width(classes)
+            first = np.maximum(self._start[piece] - self._number[piece], 0) // width
+            more, step = _expanded((self._start[piece] + self._number[piece]) // width - first + 1)
+            hashes = hashes[some][more] + _place_key(classes[more], first[more] + step)
             order = np.argsort(hashes, kind="stable")
+            known, firsts = np.unique(hashes[order], return_index=True)
             flags = np.zeros(1 << _FLAG_BITS, dtype=np.bool_)
-            flags[_flag(hashes)] = True
-            self._pieces[each] = hashes[order], some[order], flags
+            flags[_flag(known)] = True
+            firsts = np.append(firsts, len(order))
+            self._pieces[size] = known, firsts, piece[more][order], flags, int(shortest.min()), int(longest.max())
 
     def among(self, texts: Sequence[str]) -> pl.DataFrame:
         """Return the near pairs of a sentence and a folded text: their numbers from 0, in order, and their `edits`."""
-        texts = list(texts)
-        parts = [self._among(texts[at : at + _TEXTS], at) for at in range(0, len(texts), _TEXTS)]
-        return pl.concat([pl.DataFrame(schema=NEAR), *parts]).sort("sentence", "text")
+        # By length, so that texts for pieces of a size are next to each other.
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        ends = np.cumsum([len(texts[number]) for number in order])
+        parts = np.split(np.array(order, dtype=np.int64), np.flatnonzero(np.diff(ends // _CHARACTERS)) + 1)
+        found = [self._among([texts[number] for number in part], part) for part in parts]
+        return pl.concat([pl.DataFrame(schema=NEAR), *found]).sort("sentence", "text")
 
-    def _among(self, texts: list[str], offset: int) -> pl.DataFrame:
-        candidates = [np.empty(0, dtype=np.int64), *self._candidates(texts)]
-        sentence, text = np.divmod(np.unique(np.concatenate(candidates)), len(texts))
+    def _among(self, texts: list[str], numbers: Integers) -> pl.DataFrame:
+        codes, starts, lengths = _codes(texts)
+        candidates = [np.empty(0, dtype=np.int64), *self._candidates(codes, starts, lengths)]
+        pairs = np.sort(np.concatenate(candidates))  # np.unique takes five times as long
+        sentence, text = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], max(len(texts), 1))
+        allowed = np.minimum(self._lengths[sentence], lengths[text]) // _PART
+        # An edit changes the counts of letters by two at most.
+        letters = np.abs(self._letters[sentence] - _letters(codes, len(texts))[text]).sum(axis=1)
+        some = np.flatnonzero(letters <= 2 * allowed)
+        sentence, text, allowed = sentence[some], text[some], allowed[some]
         left, right = self.sentences.gather(sentence).to_list(), [texts[i] for i in text]
-        allowed = np.minimum(self._lengths[sentence], [len(one) for one in right]) // _PART
         most = int(allowed.max(initial=0))  # a cutoff is much faster
         edits = cpdist(left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1)
         near = (edits > 0) & (edits <= allowed)
-        return pl.DataFrame({"sentence": sentence[near], "text": text[near] + offset, "edits": edits[near]}).cast(NEAR)
+        return pl.DataFrame({"sentence": sentence[near], "text": numbers[text[near]], "edits": edits[near]}).cast(NEAR)
 
-    def _candidates(self, texts: list[str]) -> Iterator[Integers]:
-        """Yield pairs that share a piece at a possible position, as sentence * len(texts) + text, with duplicates."""
-        codes, starts, lengths = _codes(texts)
-        owner = np.repeat(np.arange(len(texts)), lengths + 1)
-        hashes = np.zeros(len(codes), dtype=np.uint64)
-        for size in range(1, max(self._pieces, default=0) + 1):
-            # Rolling hash of every run of `size` characters, from those one character shorter.
-            hashes = hashes[: max(len(codes) - size + 1, 0)] * _FACTOR + codes[size - 1 :]
-            if size not in self._pieces:
+    def _candidates(self, codes: Hashes, starts: Integers, lengths: Integers) -> Iterator[Integers]:
+        """Yield pairs that share a piece at a possible position, as sentence * texts + text, with duplicates.
+
+        Texts are sorted by length.
+        """
+        sums, powers = _sums(codes)
+        owner = np.repeat(np.arange(len(lengths)), lengths + 1)
+        classes = _length_class(lengths)
+        keys = _place_key(classes[owner], (np.arange(len(codes)) - starts[owner]) // _place_width(classes)[owner])
+        for size, (known, firsts, pieces, flags, shortest, longest) in self._pieces.items():
+            low, high = np.searchsorted(lengths, shortest), np.searchsorted(lengths, longest, "right")
+            if low == high:
                 continue
-            known, pieces, flags = self._pieces[size]
+            begin, end = int(starts[low]), int(starts[high - 1] + lengths[high - 1]) - size + 1
+            hashes = (sums[begin + size : end + size] - sums[begin:end]) * powers[begin:end] + keys[begin:end]
             place = np.flatnonzero(flags[_flag(hashes)])
-            first = np.searchsorted(known, hashes[place], "left")
-            number = np.searchsorted(known, hashes[place], "right") - first
+            at = np.searchsorted(known[:-1], hashes[place])
+            is_known = known[at] == hashes[place]
+            at, place = at[is_known], place[is_known] + begin
+            first, number = firsts[at], firsts[at + 1] - firsts[at]
+            text = owner[place]
+            before = place - starts[text]
             # A common phrase is a piece of many sentences, so pairs are made a bounded number at a time.
             bounds = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1
-            for some in np.split(np.arange(len(place)), bounds):
-                piece = pieces[np.repeat(first[some], number[some]) + _counted(number[some])]
-                position = np.repeat(place[some], number[some])
-                text, sentence, nth = owner[position], self._sentence[piece], self._number[piece]
-                allowed = self._edits[sentence]
-                shift = position - starts[text] - self._start[piece]
-                longer = lengths[text] - self._lengths[sentence]
-                # At most as many edits lie before a piece as its number, else an earlier piece is intact too; likewise after it.
-                right = (np.abs(shift) <= nth) & (np.abs(longer - shift) <= allowed - nth) & (np.abs(longer) <= allowed)
-                yield sentence[right] * len(texts) + text[right]
+            for part in np.split(np.arange(len(place)), bounds):
+                some, step = _expanded(number[part])
+                some, piece = part[some], pieces[first[part][some] + step]
+                possible = np.abs(before[some] - self._start[piece]) <= self._number[piece]
+                some, piece = some[possible], piece[possible]
+                after = lengths[text[some]] - before[some]
+                possible = np.abs(after - self._rest[piece]) <= self._spare[piece]
+                yield self._sentence[piece[possible]] * len(lengths) + text[some[possible]]
+
+
+def _length_class(lengths: Integers) -> Integers:
+    """Return a number for each length that grows with it, by one for every tenth."""
+    classes: NDArray[np.float64] = np.log(np.maximum(lengths, 1)) / np.log(1 + 1 / _PART)
+    return classes.astype(np.int64)
+
+
+def _place_width(classes: Integers) -> Integers:
+    """Return how many characters of texts in a class of lengths count as one place: a quarter of the shortest."""
+    width: NDArray[np.float64] = (1 + 1 / _PART) ** classes / 8
+    return np.maximum(width.astype(np.int64), 1)
+
+
+def _place_key(classes: Integers, places: Integers) -> Hashes:
+    """Return what is added to the hash of a piece, so that hashes are equal only for the same class and place."""
+    return (classes << 32 | places).astype(np.uint64) * _PLACE_FACTOR
+
+
+def _sums(codes: Hashes) -> tuple[Hashes, Hashes]:
+    """Return sums and powers, modulo 2^64: ``(sums[i + size] - sums[i]) * powers[i]`` is a hash of `size` characters from `i`."""
+    powers = np.full(len(codes) + 1, _FACTOR)
+    powers[0] = 1
+    inverse = np.full(len(codes), pow(int(_FACTOR), -1, 2**64), dtype=np.uint64)
+    inverse[:1] = 1
+    return np.concatenate([[np.uint64(0)], np.cumsum(codes * np.cumprod(inverse))]), np.cumprod(powers)
+
+
+def _letters(codes: Hashes, texts: int) -> NDArray[np.int32]:
+    """Return how often each of 32 classes of characters occurs in each text, which ends in a line end."""
+    ends = codes == _END
+    owner = np.cumsum(ends) - ends
+    counts = np.bincount(owner * _CLASSES + (codes % np.uint64(_CLASSES)).astype(np.int64), minlength=texts * _CLASSES)
+    return counts.astype(np.int32).reshape(texts, _CLASSES)
 
 
 def _codes(texts: Sequence[str]) -> tuple[Hashes, Integers, Integers]:
@@ -136,6 +200,11 @@ def _codes(texts: Sequence[str]) -> tuple[Hashes, Integers, Integers]:
 def _flag(hashes: Hashes) -> Integers:
     """Return a small number for each hash, which rules out most hashes that no piece has."""
     return (hashes * _FACTOR >> np.uint64(64 - _FLAG_BITS)).astype(np.int64)
+
+
+def _expanded(numbers: Integers) -> tuple[Integers, Integers]:
+    """Return each place as often as its number says, and a count from 0 of its repetitions: 2, 1 gives 0, 0, 1 and 0, 1, 0."""
+    return np.repeat(np.arange(len(numbers)), numbers), _counted(numbers)
 
 
 def _counted(numbers: Integers) -> Integers:
