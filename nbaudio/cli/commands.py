@@ -56,7 +56,7 @@ def download(
     """Download the files of a list; run it again after a kill to resume."""
 
 
-@common.command("align hypotheses minutes --audio recordings --out W", fetches=True)
+@common.command("align hypotheses minutes --audio recordings --out W", fetches=True, engines=True)
 def align(
     hypotheses: Annotated[
         str, Argument(metavar="HYPOTHESES", help="file or folder of words with times, CTM, Whisper's JSON, ...")
@@ -67,10 +67,6 @@ def align(
     pairs: Annotated[str | None, Option(metavar="FILE", help="a .csv or .tsv with the columns recording and transcript")] = None,
     min_duration: Annotated[float, Option(help="seconds of the shortest segment")] = 2.0,
     max_duration: Annotated[float, Option(help="seconds of the longest segment")] = 20.0,
-    jobs: common.Jobs = None,
-    engine: common.Engine = "loky",
-    address: common.Address = None,
-    beam_options: common.BeamOptions = "",
     sha256: Annotated[bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")] = True,
     cache: Annotated[str, Option(help="size of the cache of remote recordings, such as 50GB")] = "20GB",
     add: Annotated[bool, Option("--add", help="keep what W has, and bring in these recordings")] = False,
@@ -114,16 +110,13 @@ def join(
     """Bring a further transcript, hypothesis or column from a table into a workspace; list what matches no single segment."""
 
 
-@common.command("recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True)
+@common.command("recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True, engines=True)
 def recognize(
     workspace: common.Workspace,
     with_: Annotated[str, Option("--with", metavar="MODULE:FUNCTION|COMMAND", help="a Python function, or a command")],
     as_: Annotated[str | None, Option("--as", metavar="NAME", help="write asr_text_NAME; default: the module's name")] = None,
     batch: Annotated[int, Option(min=1, help="most clips in one call of a function")] = 16,
     jobs: Annotated[int, Option(min=1, help="tasks in parallel, each process with a recognizer of its own")] = 1,
-    engine: common.Engine = "loky",
-    address: common.Address = None,
-    beam_options: common.BeamOptions = "",
 ) -> None:
     """Recognize all segments, as a further hypothesis; run it again after a kill or growth to do the rest."""
 
@@ -140,14 +133,10 @@ def score(
     """Compare transcripts with hypotheses: similarity, WER, CER, also without formatting; agreement of several hypotheses."""
 
 
-@common.command("measure W --jobs 2", fetches=True)
+@common.command("measure W --jobs 2", fetches=True, engines=True)
 def measure(
     workspace: common.Workspace,
     channel: Annotated[str, Option(help="mix, left, right or a number from 0, as materialize will cut")] = "mix",
-    jobs: common.Jobs = None,
-    engine: common.Engine = "loky",
-    address: common.Address = None,
-    beam_options: common.BeamOptions = "",
 ) -> None:
     """Measure levels, noise, clipping, bandwidth, silence and speech of every segment; run it again after growth for the rest."""
 
@@ -229,7 +218,7 @@ def export(
     """Write manifests of the accepted segments for other toolkits, which read the recordings themselves."""
 
 
-@common.command("materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True)
+@common.command("materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True, engines=True)
 def materialize(
     workspace: common.Workspace,
     out: Annotated[str, Option(help="folder or URL of the corpus: new, or one to resume")],
@@ -248,10 +237,6 @@ def materialize(
     title: Annotated[str | None, Option(help="name of the corpus in its data card")] = None,
     language: Annotated[str | None, Option(metavar="hr", help="language codes for the data card, separated by commas")] = None,
     license: Annotated[str | None, Option(metavar="cc-by-4.0", help="license for the data card")] = None,
-    jobs: common.Jobs = None,
-    engine: common.Engine = "loky",
-    address: common.Address = None,
-    beam_options: common.BeamOptions = "",
     packs: Annotated[str | None, Option(help="folder or URL for packs of cut clips; default: W/packs")] = None,
 ) -> None:
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
@@ -298,13 +283,9 @@ def convert(
     """Rewrite a corpus in another container or in other shards; audio is copied, not decoded."""
 
 
-@common.command("verify CORPUS", fetches=True)
+@common.command("verify CORPUS", fetches=True, engines=True)
 def verify(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
-    jobs: common.Jobs = None,
-    engine: common.Engine = "loky",
-    address: common.Address = None,
-    beam_options: common.BeamOptions = "",
     workspace: Annotated[str | None, Option(metavar="W", help="store the report in this workspace")] = None,
 ) -> None:
     """Verify a corpus: every shard by its checksum, every clip by decoding it."""

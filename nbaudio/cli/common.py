@@ -44,16 +44,20 @@ def _common(
 Options = dict[str, Any]
 _Command = Callable[..., Options | None]
 Workspace = Annotated[str, Argument(metavar="W", help="workspace folder")]
-AsJson = Annotated[bool, Option("--json", help="print the report as JSON")]
+AsJson = Annotated[bool | None, Option("--json", help="print the report as JSON")]
 Jobs = Annotated[int | None, Option("--jobs", min=1, help="tasks in parallel; default: one per core")]
 Seed = Annotated[int, Option(help="seed of random choices")]
 CONTAINERS = "webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files"
 ShardCount = Annotated[int | None, Option(min=1, help="number of shards of each split, instead of a size")]
-Engine = Annotated[str, Option(help="where tasks run: loky, threading, dask, ray, spark or beam")]
-Address = Annotated[str | None, Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")]
-BeamOptions = Annotated[str, Option(metavar='"--runner=..."', help="options of Beam, as one string")]
+Engine = Annotated[str | None, Option(help="where tasks run: loky (default), threading, dask, ray, spark or beam")]
 
-
+# Options of all commands that any engine runs.
+_ENGINE = {
+    "jobs": Jobs,
+    "engine": Engine,
+    "address": Annotated[str | None, Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")],
+    "beam_options": Annotated[str | None, Option(metavar='"--runner=..."', help="options of Beam, as one string")],
+}
 # Limits of requests, options of all commands that fetch.
 _NETWORK = {
     "timeout": Annotated[float | None, Option(min=0.001, help="seconds without a byte before a request fails; default: 15")],
@@ -63,15 +67,18 @@ _NETWORK = {
 }
 
 
-def command(example: str, *, group: typer.Typer = app, fetches: bool = False) -> Callable[[_Command], object]:
+def command(
+    example: str, *, group: typer.Typer = app, fetches: bool = False, engines: bool = False
+) -> Callable[[_Command], object]:
     """Add a command that prints the report of nbaudio's function of the same name, with ``--json``.
 
     What is decorated has the options, and may return them converted; what is not given is left to the defaults of nbaudio's
-    function. With `fetches` there are also the limits of requests.
+    function. With `fetches` there are also the limits of requests, with `engines` those of engines (none to convert).
     """
+    shared = (_ENGINE if engines else {}) | (_NETWORK if fetches else {}) | {"as_json": AsJson}
 
     def add(function: _Command) -> object:
-        name = function.__name__.rstrip("_")
+        name, own = function.__name__.rstrip("_"), signature(function).parameters
 
         @wraps(function)
         def run(*, as_json: bool, **options: Any) -> None:
@@ -79,7 +86,7 @@ def command(example: str, *, group: typer.Typer = app, fetches: bool = False) ->
                 with network.environment(**{name: options.pop(name) for name in _NETWORK if fetches}):
                     if fetches:
                         network.Network.of()  # before any work
-                    given = function(**options) or options
+                    given = options if engines else function(**options) or options
                     owner = nbaudio if group is app else nbaudio.review
                     called: Callable[..., Report] = getattr(owner, function.__name__, None) or getattr(owner, name)
                     report = called(**{option: value for option, value in given.items() if value not in (None, [])})
@@ -92,9 +99,9 @@ def command(example: str, *, group: typer.Typer = app, fetches: bool = False) ->
             if report.problems:
                 raise typer.Exit(1)
 
-        shared = [*((name, kind, None) for name, kind in _NETWORK.items() if fetches), ("as_json", AsJson, False)]
-        own = [Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=kind) for name, kind, value in shared]
-        parameters = [*(each.replace(kind=Parameter.KEYWORD_ONLY) for each in signature(function).parameters.values()), *own]
+        further = (Parameter(each, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for each, kind in shared.items())
+        parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own.values()]
+        parameters += [each for each in further if each.name not in own]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         group.command(name.replace("_", "-"), epilog=f"Example: nbaudio {example}")(run)
