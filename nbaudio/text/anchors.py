@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
+from numpy.lib.stride_tricks import sliding_window_view
 
 Ints = npt.NDArray[np.int64]
 Pairs = tuple[Ints, Ints]  # numbers of words of the transcript and of the hypothesis, of equal length
@@ -73,26 +75,15 @@ def find_anchors(
 def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs:
     """Return the runs of n-grams that both texts share, sorted by their first word in the left text."""
     size = int(max(left.max(initial=0), right.max(initial=0))) + 1
-    grams = []
+    sides = []
     for codes in (left, right):
-        count = max(len(codes) - ngram + 1, 0)
-        parts = [codes[start : start + count] for start in range(ngram)]
-        gram = np.zeros(count, np.int64)
-        for part in parts:
-            gram = gram * size + part
-        gram[np.any([part < 0 for part in parts], axis=0)] = -1
-        grams.append(gram)
-    values, inverse = np.unique(np.concatenate(grams), return_inverse=True)
-    sides = inverse[: len(grams[0])], inverse[len(grams[0]) :]
-    counts = [np.bincount(side, minlength=len(values)) for side in sides]
-    rare = (counts[0] * counts[1] <= most_places) & (counts[0] > 0) & (counts[1] > 0) & (values >= 0)
-    places = np.flatnonzero(rare[sides[0]])
-    by_gram = np.argsort(sides[1], kind="stable")
-    first = np.concatenate(([0], np.cumsum(counts[1])))
-    repeats = counts[1][sides[0][places]]
-    one = np.repeat(places, repeats)
-    steps = np.arange(len(one)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    other = by_gram[np.repeat(first[sides[0][places]], repeats) + steps]
+        parts = sliding_window_view(np.append(codes, [-1] * ngram), ngram)
+        places = np.flatnonzero((parts >= 0).all(axis=1))
+        sides.append(pl.DataFrame({"gram": parts[places] @ size ** np.arange(ngram), "place": places}))
+    counts = [side.group_by("gram").agg(pl.len().cast(pl.Int64)) for side in sides]
+    rare = counts[0].join(counts[1], on="gram").filter(pl.col("len") * pl.col("len_right") <= most_places)
+    pairs = sides[0].join(rare, on="gram").join(sides[1], on="gram")
+    one, other = pairs["place"].to_numpy(), pairs["place_right"].to_numpy()
     order = np.lexsort((one, other - one))
     one, other = one[order], other[order]
     starts = np.flatnonzero(np.diff(one, prepend=-2) - 1 | np.diff(other - one, prepend=-len(left) - 2))
