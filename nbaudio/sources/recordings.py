@@ -17,7 +17,7 @@ from nbaudio.core.progress import progress
 from nbaudio.core.version import __version__
 from nbaudio.formats.base import frame_of_rows
 from nbaudio.storage import archives
-from nbaudio.storage.location import Location, LocationLike, location
+from nbaudio.storage.location import LocalPath, Location, LocationLike, location
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(
@@ -27,9 +27,10 @@ FACTS = pl.Schema(
 
 Paths: TypeAlias = Sequence[str] | pl.Series  # a column if there are many, since objects take several times the memory
 
-_LONG_WORK_BYTES = 1_000_000_000
+_Bundle: TypeAlias = tuple[Iterable[tuple[str, Location]], float]  # paths and places, and how much of the work they are
+
 _BUNDLE_BYTES = 8_000_000
-_SMALL_BYTES = 16_000
+_SMALL_GB = 16e-6
 _BUNDLE_FILES = 256
 
 _encode = msgspec.json.Encoder().encode
@@ -104,88 +105,76 @@ def probe_recordings(
     before: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Probe recordings below `root`, except those as `before`; return `FACTS`; `keep` is the folder of the cache."""
-    place = location(root)
+    place, cores = location(root), os.cpu_count() or 1
     schema = FACTS if place.local else pl.Schema({**FACTS, "version": pl.String()})
     probes = Probes(keep, schema, sha256=sha256, before=before)
-    if (folder := place.local) is None:
-        return _probe_remote(place, paths, probes, schema, jobs=jobs)
-    bundles = list(_bundles(folder, paths))
-    total = sum(size for _, size in bundles)
-    # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they gain.
-    workers = jobs or (os.cpu_count() or 1 if total > _SMALL_BYTES * len(paths) else 1)
-    facts = [pl.DataFrame(schema=FACTS)]
-    with progress("probe recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance:
-        probed = threads.ordered_map(lambda bundle: _probe_bundle(folder, bundle[0], probes), bundles, jobs=workers)
-        for (_, size), found in zip(bundles, probed, strict=True):
-            facts.append(found)
-            advance(size / 1e9)
-    probes.path.unlink(missing_ok=True)
-    return pl.concat(facts)
-
-
-def _probe_remote(root: Location, paths: Paths, probes: Probes, schema: pl.Schema, *, jobs: int | None) -> pl.DataFrame:
-    def probe_one(item: tuple[str, Location]) -> dict[str, Any]:
-        path, place = item
-        row: dict[str, Any] = {"path": path}
-        try:
-            status = place.status()
-            if known := probes.get(place, num_bytes=status.num_bytes, version=status.version):
-                return known | row
-            with place.fetched(status) as fetched:
-                row |= _probe_file(fetched, sha256=probes.sha256)
-            if "error" in row:
-                row["error"] = row["error"].replace(str(fetched), str(place))
-            else:
-                row |= {"mtime_ns": None, "version": status.version}
-        except AudioError as error:
-            row["error"] = str(error)
-        probes.add([(place, row)])
-        return row
-
-    workers = jobs or 2 * (os.cpu_count() or 1)  # threads that wait for the network leave the processor to others
-    with progress("fetch", len(paths), "recordings") as advance:
+    bundles: Iterable[_Bundle]
+    if isinstance(place, LocalPath):
+        bundles = list(_bundles(place, paths))
+        total = sum(size for _, size in bundles)
+        # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they gain.
+        workers = cores if total > _SMALL_GB * len(paths) else 1
+        shown = progress("probe recordings", total, "GB", show=total > 1)
+    else:
+        is_archive = archives.is_in_archive(place)
+        found = ((each.path, each) for each in archives.all_in_order(place, paths)) if is_archive else _places(place, paths)
+        bundles = (([item], 1) for item in found)
+        workers = 2 * cores  # threads that wait for the network leave the processor to others
+        shown = progress("fetch", len(paths), "recordings")
+    with shown as advance:
 
         def rows() -> Iterator[dict[str, Any]]:
-            places = ((path, root / path) for path in paths)
-            if archives.is_in_archive(root):
-                places = ((place.path, place) for place in archives.all_in_order(root, paths))
-            for row in threads.ordered_map(probe_one, places, jobs=workers):
-                advance(1)
-                yield row
+            for done, amount in threads.ordered_map(lambda bundle: _probe_bundle(*bundle, probes), bundles, jobs=jobs or workers):
+                advance(amount)
+                yield from done
 
-        return frame_of_rows(rows(), schema).sort("path")
+        facts = frame_of_rows(rows(), schema)
+    if place.local is None:
+        return facts.sort("path")  # archives are read in their own order
+    probes.path.unlink(missing_ok=True)
+    return facts
 
 
-def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:
-    """Group paths for one thread each, with their bytes: many small files together, large ones alone."""
+def _bundles(root: LocalPath, paths: Paths) -> Iterator[_Bundle]:
+    """Group paths for one thread each, with their gigabytes: many small files together, large ones alone."""
     first, size = 0, 0
     for after, path in enumerate(paths, 1):
         with suppress(OSError):  # removed since it was listed: probing it reports that
-            size += (root / path).stat().st_size
+            size += (root.local / path).stat().st_size
         if size > _BUNDLE_BYTES or after - first == _BUNDLE_FILES or after == len(paths):
-            yield paths[first:after], size
+            yield _places(root, paths[first:after]), size / 1e9
             first, size = after, 0
 
 
-def _probe_bundle(root: Path, paths: Paths, probes: Probes) -> pl.DataFrame:
+def _places(root: Location, paths: Paths) -> Iterator[tuple[str, Location]]:
+    return ((path, root / path) for path in paths)
+
+
+def _probe_bundle(items: Iterable[tuple[str, Location]], amount: float, probes: Probes) -> tuple[list[dict[str, Any]], float]:
     rows, new = [], []
-    for path in paths:
-        known = None
-        with suppress(OSError):
-            status = (root / path).stat()
-            known = probes.get(root / path, num_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
-        rows.append({**(known or _probe_file(root / path, sha256=probes.sha256)), "path": path})
-        new += [] if known else [(root / path, rows[-1])]
+    for path, place in items:
+        facts, is_known = _facts(place, probes)
+        rows.append(facts | {"path": path})
+        new += [] if is_known else [(place, rows[-1])]
     if new:
         probes.add(new)
-    return pl.DataFrame(rows, schema=FACTS)
+    return rows, amount
 
 
-def _probe_file(path: Path, *, sha256: bool) -> dict[str, Any]:
+def _facts(place: Location, probes: Probes) -> tuple[dict[str, Any], bool]:
+    """Return the facts of a recording, or the error, and whether they were known."""
+    version = "mtime_ns" if place.local else "version"
     try:
-        found, status = probe(path), path.stat()
-        digest = atomic.sha256_file(path) if sha256 else None
+        status = place.status()
+        now = {"num_bytes": status.num_bytes, version: status.version}
+        if known := probes.get(place, **now):
+            return known, True
+        with place.fetched(status) as path:
+            try:
+                found, digest = probe(path), atomic.sha256_file(path) if probes.sha256 else None
+            except (AudioError, OSError) as error:
+                return {"error": str(error).replace(str(path), str(place))}, False
     except (AudioError, OSError) as error:
-        return {"error": str(error)}
+        return {"error": str(error)}, False
     facts = {name: getattr(found, name) for name in ("sampling_rate", "num_channels", "num_samples", "codec")}
-    return facts | {"sha256": digest, "num_bytes": status.st_size, "mtime_ns": status.st_mtime_ns, "probe_warning": found.warning}
+    return facts | now | {"sha256": digest, "probe_warning": found.warning}, False
