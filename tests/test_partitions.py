@@ -6,7 +6,7 @@ import pytest
 from nbaudio import convert, diff, materialize, measure, verify
 from nbaudio.core.tables import SIGNALS
 from nbaudio.corpus import partitions, plan, shards
-from nbaudio.corpus.partitions import Batches, Buckets, divided
+from nbaudio.corpus.partitions import Buckets, append_stream, read_streams
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def test_rows_keep_their_order_in_a_bucket(tmp_path, tiny):
     assert buckets.read(1).schema == rows.schema
 
 
-def test_batches_are_read_in_any_order(tmp_path):
-    batches = Batches(tmp_path / "b")
-    for part in divided(pl.DataFrame({"n": range(10)}).iter_slices(4), [1, 6, 3]):
-        batches.append(part)
-    assert [batches[number]["n"].to_list() for number in (2, 0, 1)] == [[7, 8, 9], [0], [1, 2, 3, 4, 5, 6]]
+def test_frames_are_read_in_the_order_in_which_they_are_appended(tmp_path):
+    frames = [pl.DataFrame({"n": numbers}) for numbers in ([1, 2, 3], [4], [5, 6])]
+    for frame in frames:
+        append_stream(tmp_path / "f", frame)
+    assert [found.equals(frame) for found, frame in zip(read_streams(tmp_path / "f"), frames, strict=True)] == [True] * 3
 
 
 @pytest.mark.parametrize("options", [{}, {"container": "tfrecord", "window": 3}, {"shard_count": 2, "rate": None}])

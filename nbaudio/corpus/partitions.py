@@ -1,4 +1,4 @@
-"""Tables larger than memory, on disk: rows by bucket, and batches that are read in any order."""
+"""Tables larger than memory, on disk: rows by bucket, frames one after the other, and Parquet files that come in parts."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -15,7 +15,6 @@ from nbaudio.core.tables import ROWS_A_GROUP, parquet_slices
 BUCKET_ROWS = 1 << 16  # rows that are in memory at once
 _BLOCK_BYTES = 32 << 20  # rows that wait, for all buckets, until they are appended
 _NUMBER = "\0bucket"
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 class Buckets:
@@ -47,8 +46,7 @@ class Buckets:
         parts = pl.concat(self._waiting).partition_by(_NUMBER, as_dict=True, include_key=False) if self._waiting else {}
         self._waiting, self._num_bytes = [], 0
         for (number,), part in parts.items():
-            with raise_disk_full(self._folder), self._path(number).open("ab") as file:
-                part.write_ipc_stream(file, compression="zstd", compat_level=pl.CompatLevel.oldest())
+            append_stream(self._path(number), part)
 
     def _path(self, number: object) -> Path:
         return self._folder / f"{number}.arrows"
@@ -67,32 +65,10 @@ class Buckets:
         return map(self.read, range(self.count))
 
 
-class Batches:
-    """Frames with equal columns in a file: appended, and then read by number."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._count = path, 0
-        self._writer: pa.ipc.RecordBatchFileWriter | None = None
-        self._reader: pa.ipc.RecordBatchFileReader | None = None
-
-    def append(self, frame: pl.DataFrame) -> None:
-        """Write a frame, which is not empty, as the last batch."""
-        [batch] = frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
-        with raise_disk_full(self._path):
-            if self._writer is None:
-                self._writer = pa.ipc.new_file(str(self._path), batch.schema, options=_OPTIONS)
-            self._writer.write_batch(batch)
-        self._count += 1
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, number: int) -> pl.DataFrame:
-        if self._reader is None:
-            if self._writer is not None:
-                self._writer.close()
-            self._reader = pa.ipc.open_file(pa.OSFile(str(self._path)))
-        return pl.DataFrame(pa.Table.from_batches([self._reader.get_batch(number)]))
+def append_stream(path: Path, frame: pl.DataFrame) -> None:
+    """Append a frame to a file as an Arrow stream of its own."""
+    with raise_disk_full(path), path.open("ab") as file:
+        frame.write_ipc_stream(file, compression="zstd", compat_level=pl.CompatLevel.oldest())
 
 
 def read_streams(path: Path) -> Iterator[pl.DataFrame]:
@@ -100,17 +76,6 @@ def read_streams(path: Path) -> Iterator[pl.DataFrame]:
     with pa.OSFile(str(path)) as file:
         while file.tell() < file.size():
             yield pl.DataFrame(pa.ipc.open_stream(file).read_all())
-
-
-def divided(frames: Iterable[pl.DataFrame], lengths: Iterable[int]) -> Iterator[pl.DataFrame]:
-    """Divide the rows of frames, end to end, into consecutive frames of these lengths."""
-    rest = iter(frames)
-    held = next(rest)
-    for length in lengths:
-        while len(held) < length:
-            held = pl.concat([held, next(rest)])
-        yield held.head(length)
-        held = held.slice(length)
 
 
 NO_AMOUNTS = {"segments": 0, "hours": 0.0, "speakers": 0, "recordings": 0}

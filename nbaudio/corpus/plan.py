@@ -12,7 +12,7 @@ import polars as pl
 from nbaudio.core import atomic, hashing, tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.rows import with_starts
-from nbaudio.corpus.partitions import BUCKET_ROWS, Batches, Buckets, divided
+from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets, append_stream, read_streams
 from nbaudio.storage.archives import all_in_order, is_in_archive
 from nbaudio.storage.location import Location
 from nbaudio.storage.remote import Content, Remote
@@ -117,8 +117,9 @@ class Windows:
         self, missing: Iterable[pl.DataFrame], facts: pl.DataFrame, clip_format: ClipFormat, *, folder: Path, most: int
     ) -> None:
         """List the windows of at most so many segments, of which those with the same clip are in the same frame of `missing`."""
-        self.folder, self.segments, self.seconds = folder, 0, 0.0
-        self._buckets = Buckets(folder / "windows", most)
+        self.segments, self.seconds = 0, 0.0
+        self._folder = folder / "windows"
+        self._buckets = Buckets(self._folder, most)
         known = facts.select("recording_id", rate="sampling_rate").sort("recording_id").with_row_index("number")
         seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("rate")
         channel = pl.col("source_channel").fill_null(clip_format.channel)
@@ -137,9 +138,8 @@ class Windows:
         return (windows.sort("recording_id", "start_sample", "end_sample", "channel") for windows in self._buckets)
 
     def remove(self) -> None:
-        """Remove the windows, and those of the tasks, from the disk."""
-        for name in ("windows", "tasks"):
-            atomic.remove(self.folder / name)
+        """Remove the windows from the disk."""
+        atomic.remove(self._folder)
 
 
 def cut_tasks(
@@ -150,7 +150,7 @@ def cut_tasks(
     *,
     used: Callable[[pl.DataFrame], object] = lambda _: None,
 ) -> Iterator[CutTask]:
-    """Make the cut tasks of windows, longest first so that the last workers end together; `used` gets the windows of each."""
+    """Make the cut tasks of windows, the longest of a frame first so that workers end together; `used` gets those of each."""
     archived = facts.clear()
     if is_in_archive(audio_root):
         archived = facts.filter(~pl.col("path").str.contains("://", literal=True))
@@ -166,22 +166,19 @@ def cut_tasks(
     wanted = min(max(total / _MIN_TASKS, _MIN_TASK_SECONDS), _TASK_SECONDS)
     part_of = _bin(pl.col("seconds"), wanted).over("recording_id").alias("part")
     sums = (pl.len(), pl.col("seconds").sum())
-    parts = pl.concat(part.group_by("recording_id", part_of, maintain_order=True).agg(sums)[:, 2:] for part in others())
-    tasks = (
-        parts.group_by(task=_bin(pl.col("seconds"), wanted), maintain_order=True)
-        .agg(pl.col("len").sum(), pl.col("seconds").sum())
-        .with_row_index()
-    )
-    ordered, batches = facts.sort("recording_id"), Batches(windows.folder / "tasks")
-    for own in divided(others(), tasks["len"]):
-        batches.append(own)
-    for number, seconds in tasks.sort("seconds", "task", descending=[True, False]).select("index", "seconds").iter_rows():
-        used(own := batches[number])
-        # A join with all recordings would take longer than the task.
-        near = ordered[own["number"][0] : own["number"][-1] + 1]
-        part = own.join(near, on="recording_id", how="left", maintain_order="left")
-        sources = [_source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
-        yield cut_task(sources, packs, seconds)
+    ordered = facts.sort("recording_id")
+    for own in others():
+        parts = own.group_by("recording_id", part_of, maintain_order=True).agg(sums)[:, 2:]
+        tasks = parts.group_by(task=_bin(pl.col("seconds"), wanted), maintain_order=True).agg(pl.col("len", "seconds").sum())
+        tasks = tasks.with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
+        longest_first = tasks.sort("seconds", "task", descending=[True, False])
+        for start, length, seconds in longest_first.select("start", "len", "seconds").iter_rows():
+            used(inside := own.slice(start, length))
+            # A join with all recordings would take longer than the task.
+            near = ordered[inside["number"][0] : inside["number"][-1] + 1]
+            part = inside.join(near, on="recording_id", how="left", maintain_order="left")
+            sources = [_source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
+            yield cut_task(sources, packs, seconds)
 
 
 def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
@@ -279,18 +276,22 @@ def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]
 
 
 class ShardPlan:
-    """The clips of each shard, on disk: `clips` by number of the shard, `shards` with name and number of clips."""
+    """Shards with name and number of clips, and the clips of each, on disk."""
 
     def __init__(self, folder: Path, num_rows: int) -> None:
-        self.folder, self.clips = folder, Batches(folder / "shards")
+        self.folder, self._path = folder, folder / "shards.arrows"
         self.shards: list[tuple[str, int]] = []
         self.shard_of = np.full(num_rows, OUTSIDE, dtype=np.int32)  # by row of the segments table; or `KEPT`
 
     def add(self, clips: pl.DataFrame, name: str = "") -> None:
         """Add a shard with these clips, in order; `row` is the number of each row in the segments table."""
         self.shard_of[clips["row"].to_numpy()] = len(self.shards)
-        self.clips.append(clips.select(*_CLIP[1:], "^window$"))
+        append_stream(self._path, clips.select(*_CLIP[1:], "^window$"))
         self.shards.append((name, len(clips)))
+
+    def clips(self) -> Iterator[pl.DataFrame]:
+        """Yield the clips of each shard, in the order of `shards`."""
+        return read_streams(self._path)
 
     def assign(
         self,

@@ -154,16 +154,16 @@ def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:
 
 def _tasks(layout: Layout, plan: ShardPlan, groups: Buckets, records: Location | None) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield each shard's name and clips once its rows of the segments table are in a file of their own."""
+    clips = plan.clips()
     for group in range(groups.count):
         for rows in groups.read(group, remove=True).sort(_SHARD, maintain_order=True).partition_by(_SHARD):
-            number = rows[_SHARD][0]
-            name, _ = plan.shards[number]
+            name, _ = plan.shards[rows[_SHARD][0]]
             path = layout.record(name, ".arrow")
             with location(path).new() if records is None else (records / path.name).new() as target:
                 rows.drop(_SHARD).write_ipc_stream(target, compression="zstd", compat_level=pl.CompatLevel.oldest())
             if records is not None:
                 _send(layout, records, name)
-            yield name, plan.clips[number]
+            yield name, next(clips)  # every shard has rows, and they are in its order
 
 
 def restore_records(layout: Layout) -> str:
