@@ -168,7 +168,7 @@ OPEN_PARQUET = {
         "nbaudio.selection.given_splits",
         "nbaudio.ui.segment_rows",
     ),
-    *(f"nbaudio.corpus.{name}" for name in ("base_version", "corpus_tables", "diff", "partitions", "shards", "verify")),
+    *(f"nbaudio.corpus.{name}" for name in ("corpus_tables", "diff", "partitions", "shards", "verify", "versions")),
     *(f"nbaudio.corpus.containers.{name}" for name in ("base", "parquet", "tfrecord")),
 }
 

@@ -11,13 +11,13 @@ from nbaudio.core.atomic import remove
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.report import Report
-from nbaudio.corpus.base_version import Base
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import publish_shards, side_file
 from nbaudio.corpus.layout import TABLES, Layout, intact_table
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, ShardPlan, short_windows, windows_on_disk
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
+from nbaudio.corpus.versions import Base
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.storage.folders import folder_at
 

@@ -18,7 +18,6 @@ from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus import plan, status
-from nbaudio.corpus.base_version import Base, corpus_parameters
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
@@ -28,6 +27,7 @@ from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, indexes
 from nbaudio.corpus.partitions import Buckets
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
+from nbaudio.corpus.versions import Base, corpus_parameters
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState

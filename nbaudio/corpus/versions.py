@@ -1,19 +1,266 @@
-"""Versions of a corpus in folders beside each other (CORPUS, CORPUS-v2, CORPUS-v3, ...): the latest, and the next to make."""
+"""Versions of a corpus: what a new one keeps of its base, and folders of versions beside each other (CORPUS, CORPUS-v2, ...)."""
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
+from msgspec import UNSET
+from numpy.typing import NDArray
 
-from nbaudio.core import tables
-from nbaudio.corpus.base_version import Base, find_base
+from nbaudio.audio import encoder
+from nbaudio.core.atomic import sha256_file
+from nbaudio.core.channels import check_channel
+from nbaudio.core.errors import InputError
+from nbaudio.core.input_guards import parse_size
+from nbaudio.core.source_splits import in_training, is_split_name
+from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, parquet_slices, reading_parquet, table_schema
+from nbaudio.core.tombstones import is_withdrawn
+from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.corpus_tables import freeze_table, selection_hash
-from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
-from nbaudio.storage.folders import folder_at
+from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
+from nbaudio.corpus.locations import check_locations
+from nbaudio.corpus.partitions import Buckets
+from nbaudio.corpus.plan import KEPT, ShardLimits, ShardPlan
+from nbaudio.corpus.shards import CLIP_FACTS, LOCATION, write_record
+from nbaudio.storage.folders import Folder, folder_at
+from nbaudio.storage.urls import stays_inside
 from nbaudio.storage.workspace import Workspace
+from nbaudio.text.near_duplicates import sentences
 
+_TABLE = "segments.parquet"
 _AUDIO = ("recording_id", "sampling_rate", "num_channels", "num_samples", "sha256")
+# The columns of each corpus that are read here; `window`, the last of CLIP_FACTS, is in few.
+_NAMES = ("segment_id", "recording_id", "start_sample", "end_sample", "split", *CLIP_FACTS[:-1], *LOCATION)
+_FIRST_BITS = pl.col("clip_sha256").str.head(16).str.to_integer(base=16, dtype=pl.UInt64, strict=False).fill_null(0)
+# The parameters of a corpus that is no version of another one.
+_DEFAULTS: dict[str, Any] = {"container": "webdataset", "text": None, "rate": 16000, "channel": "mix", "encoding": "flac"}
+_DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
+
+
+class Unchanged(NamedTuple):
+    """Clips of a base whose rows are unchanged in a segments table; rows are counted from 0, -1 is none."""
+
+    rows: NDArray[np.int32]  # in the segments table, by row of the base
+    base_rows: NDArray[np.int32]  # in the base, by row of the segments table
+    sure: NDArray[np.bool_]  # by row of the base: whether the recording is known to be the same
+    kept: NDArray[np.bool_]  # by row of the base: whether the clip is kept; `sure` at first
+    first_bits: NDArray[np.uint64]  # by row of the base: of the clip's SHA-256
+
+    def is_sure(self, rows: pl.Series) -> pl.Series:
+        """Return whether the clips of these rows of the segments table are kept whatever they are cut to."""
+        held = self.base_rows[rows.to_numpy()]
+        return pl.Series((held >= 0) & self.sure[held])
+
+    def keep_equal(self, clips: pl.DataFrame) -> pl.Series:
+        """Return which of these clips (`row`, `clip_sha256`) are as in the base, and keep those of the base."""
+        held = self.base_rows[clips["row"].to_numpy()]
+        equal = (held >= 0) & (self.first_bits[held] == clips.select(_FIRST_BITS).to_series().to_numpy())
+        self.kept[held[equal]] = True
+        return pl.Series(equal)
+
+
+@dataclass(frozen=True)
+class Base:
+    """A complete corpus that another version is based on; `sha256` is of its corpus.json."""
+
+    folder: Folder
+    info: dict[str, Any]
+    sha256: str
+    table: Path = field(repr=False)  # its segments.parquet on this machine
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, where: str | Path) -> Iterator["Base"]:
+        """Yield the corpus at a path or URL; raise InputError if it is incomplete or its table is not as it was written."""
+        folder = folder_at(where)
+        info = read_corpus_info(folder)
+        with folder.local(CORPUS_JSON) as path:
+            sha256 = sha256_file(path)
+        with intact_table(folder, info, _TABLE) as table:
+            with reading_parquet(table):
+                held = pl.read_parquet_schema(table)
+            if missing := [name for name in (*_NAMES, "text") if name not in held]:
+                raise InputError(f"{folder}/{_TABLE}: the column {missing[0]} is missing; is {folder} a corpus?")
+            yield cls(folder, info, sha256, table)
+
+    @property
+    def version(self) -> int:
+        """The number of the version, from 1."""
+        return int(self.info.get("version", 1))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what corpus.json holds about the base of a version."""
+        return {"version": self.version, "corpus": self.folder.place.name, "sha256": self.sha256}
+
+    @cached_property
+    def columns(self) -> pl.Schema:
+        """The metadata columns of all versions."""
+        held = self.scan().collect_schema()
+        return pl.Schema({name: dtype for name, dtype in held.items() if name not in (*CLIP_FACTS, *LOCATION)})
+
+    def scan(self) -> pl.LazyFrame:
+        """Scan the rows of all clips."""
+        return pl.scan_parquet(self.table, glob=False)
+
+    def clips(self, start: int = 0, stop: int | None = None) -> Iterator[pl.DataFrame]:
+        """Yield clips in order: `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of the shard."""
+        listed = [shard["name"] for shard in self.info["shards"]]
+        for clips in parquet_slices(self.table, (*_NAMES, "window"), start=start, stop=stop):
+            check_locations(self.folder, clips.to_arrow())
+            for split, shard in clips.select("split", "shard").unique().iter_rows():
+                if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
+                    where = f"shard {shard!r} of split {split!r}"
+                    raise InputError(f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?")
+            folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
+            name = pl.when(pl.col("shard").is_in(listed)).then("shard").otherwise(folders).alias("name")
+            pack = pl.format("{}/{}", pl.lit(str(self.folder)), "shard").alias("pack")
+            located = clips.with_columns(name, pack).drop("shard").rename({"audio_sha256": "clip_sha256"})
+            yield located.with_row_index("row", offset=start)
+            start += len(clips)
+
+    def unchanged(self, table: Path, recordings: pl.DataFrame, folder: Path) -> Unchanged:
+        """Find the clips whose accepted row in the segments table has the same values in all columns of the base."""
+        sources = pl.DataFrame(self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String})
+        known = recordings.select("recording_id", "sha256").drop_nulls().join(sources, on=["recording_id", "sha256"])
+        is_sure = pl.col("recording_id").is_in(known["recording_id"].implode())
+        told = [part.select(is_sure.alias("sure"), _FIRST_BITS) for part in self.clips()]
+        place, lengths, sides = pl.col("segment_id").hash(), list[int](), list[Buckets]()
+        fingerprint = pl.struct(pl.col(name).hash() for name in self.columns).hash().alias("fingerprint")
+        for name, path in (("before", self.table), ("now", table)):
+            sides.append(Buckets(folder / name, len(told) * ROWS_A_GROUP))
+            lengths.append(0)
+            for part in parquet_slices(path):
+                found = self.conformed(part).select("segment_id", fingerprint).with_row_index("row", offset=lengths[-1])
+                is_in = part["decision"] == "accept" if name == "now" else pl.lit(value=True)
+                sides[-1].add(found.filter(is_in), place % sides[-1].count)
+                lengths[-1] += len(part)
+        rows, base_rows = (np.full(length, -1, dtype=np.int32) for length in lengths)
+        for was, now in zip(*sides, strict=True):
+            both = was.join(now, on=["segment_id", "fingerprint"])
+            rows[both["row"].to_numpy()] = both["row_right"].to_numpy()
+            base_rows[both["row_right"].to_numpy()] = both["row"].to_numpy()
+        sure, first_bits = (column.to_numpy() for column in pl.concat(told, rechunk=True))
+        sure &= rows >= 0
+        return Unchanged(rows, base_rows, sure, sure.copy(), first_bits)
+
+    def conformed(self, part: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of a segments table with the metadata columns of the base."""
+        return conform(conform(part, SEGMENTS, "segments"), self.columns, str(self)).select(self.columns.names())
+
+    def shard_limits(self, limits: ShardLimits) -> ShardLimits:
+        """Return the limits for new shards: a number of shards in the base stands for their size."""
+        if limits.shard_count is None:
+            return limits
+        total = sum(shard["bytes"] for shard in self.info["shards"])
+        return replace(limits, shard_count=None, shard_size=max(1, total // max(1, len(self.info["shards"]))))
+
+    def left_out(self, table: Path) -> list[str]:
+        """Return the columns of a segments table that hold values and that the base does not have."""
+        held = pl.scan_parquet(table, glob=False)
+        others = [name for name in held.collect_schema() if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION)]
+        counts = held.select(pl.col(others).count()).collect() if others else pl.DataFrame()
+        return [name for name in others if counts[name].item()]
+
+    def keep_shards(self, layout: Layout, shards: ShardPlan, same: Unchanged) -> list[Shard]:
+        """Copy the shards all of whose clips `same` keeps, by links if possible, with records; add other clips to `shards`."""
+        row, is_in = pl.col("row"), pl.col("kept").sum()
+        rows = np.where(same.kept, same.rows, -1)  # in the segments table
+        parts = []
+        for part in self.clips():
+            found = part.select("name", "row", kept=rows[part["row"].to_numpy()] >= 0)
+            parts.append(found.group_by("name").agg(is_in, start=row.min(), stop=row.max() + 1))
+        sums = pl.concat(parts).group_by("name").agg(is_in, pl.col("start").min(), pl.col("stop").max())
+        places = {name: numbers for name, *numbers in sums.iter_rows()}
+        kept = []
+        for shard in self.info["shards"]:
+            name = shard["name"]
+            count, start, stop = places.get(name, (0, 0, 0))
+            if count and count == stop - start == shard["segments"]:
+                described = self.scan().slice(start, count).collect()
+                layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
+                path = write_record(layout, name, described, {each: shard[each] for each in ("plan", "sha256", "bytes")})
+                kept.append(Shard(name, shard["split"], count, shard["bytes"], shard["sha256"], shard["plan"], path, kept=True))
+                shards.shard_of[rows[start:stop]] = KEPT
+            elif count:
+                own = pl.concat(part.filter(pl.col("name") == name) for part in self.clips(start, stop))
+                shards.add(own.with_columns(pl.Series("row", rows[own["row"].to_numpy()])).filter(row >= 0), name)
+        return kept
+
+    @property
+    def _grouped(self) -> list[str]:
+        return [key for key in self.info["selection"].get("parameters", {}).get("group_by", []) if key in self.columns]
+
+    def earlier_splits(self) -> pl.DataFrame:
+        """Return the splits as the table `EARLIER_SPLITS` has them."""
+        grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
+        return self.scan().select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
+
+    def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
+        """Describe a held-out segment that is in train now, and a new one of train with a sentence or group of a held-out one."""
+        grouped = self._grouped
+        names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
+        sentence = sentences(pl.col("text")).alias("sentence")
+        trains = pl.col("split").cast(pl.String).map_batches(in_training, return_dtype=pl.Boolean)
+        before = self.scan().select(names)
+        rows = before.filter(~trains).with_columns(sentence).collect()
+        rows = rows.filter(~is_withdrawn(rows, withdrawn))
+        others = before.filter(trains).select("segment_id").collect()["segment_id"]
+        train = pl.scan_parquet(table, glob=False).filter((pl.col("decision") == "accept") & trains).with_columns(sentence)
+
+        def first(entered: pl.LazyFrame, *columns: str) -> str | None:
+            for column in columns:
+                hits = entered.filter(_among(column, rows[column])).select("segment_id", value=column).head(1).collect()
+                for segment, value in hits.iter_rows():
+                    split = rows.filter(pl.col(column) == value)["split"][0]
+                    what = "which is" if column == "segment_id" else f"which has the {column} {value!r} of a segment"
+                    return f"segment {segment!r} of train, {what} in {split} of the base {self}"
+            return None
+
+        return first(train, "segment_id"), first(train.filter(~_among("segment_id", others)), *grouped, "sentence")
+
+
+def _among(column: str, values: pl.Series) -> pl.Expr:
+    return pl.col(column).is_in(values.drop_nulls().unique().implode())
+
+
+def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
+    """Return parameters of `materialize`, those not given (`msgspec.UNSET`) as in `base` or by default; InputError if invalid."""
+    chosen = {name: value for name, value in given.items() if value is not UNSET}
+    if "shard_size" in chosen:
+        chosen["shard_size"] = parse_size(chosen["shard_size"])
+    if "channel" in chosen:
+        chosen["channel"] = str(chosen["channel"])
+    of_base = base.info["parameters"] if base else {}
+    held = {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
+    for name, value in chosen.items() if base else ():
+        if value != held[name]:
+            raise InputError(f"{name} is {held[name]} in the base {base}, not {value}: leave it out, or leave out --base")
+    values = held | chosen
+    if (rate := values["rate"]) is not None and rate < 1:
+        raise InputError(f"rate must be 1 Hz or more, not {rate}")
+    encoder(values["encoding"]).check_rate(rate)
+    check_channel(values["channel"])
+    # Corpora of older versions have no parameter `text`.
+    return {name: value for name, value in values.items() if name != "text" or value is not None}
+
+
+def find_base(folder: Folder) -> str | None:
+    """Return the base of a corpus if it is beside it, under its name and with the hash of its corpus.json."""
+    base = read_corpus_info(folder).get("base")
+    if not base or not stays_inside(str(base.get("corpus", ""))):
+        return None
+    found = Folder(folder.place.parent / base["corpus"])
+    return str(found) if found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"]) else None
 
 
 def latest_version(corpus: str | Path) -> str:
@@ -50,7 +297,7 @@ def next_version(workspace: str | Path | Workspace, corpus: str | Path) -> tuple
 def _is_current(workspace: Workspace, held: Base) -> bool:
     """Return whether a corpus has the selection of the workspace, with equal rows, from recordings with equal audio."""
     text = held.info["parameters"].get("text")
-    lacks_text = text is not None and f"text_{text}" not in tables.table_schema(workspace)
+    lacks_text = text is not None and f"text_{text}" not in table_schema(workspace)
     if lacks_text or held.info["identity"].get("selection") != selection_hash(workspace, text):
         return False
     recordings = workspace.recordings.select(_AUDIO)

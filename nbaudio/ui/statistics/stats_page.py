@@ -14,9 +14,9 @@ import polars.selectors as cs
 
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.corpus.base_version import find_base
 from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
+from nbaudio.corpus.versions import find_base
 from nbaudio.proof.claims import THRESHOLDS
 from nbaudio.proof.evidence import describe_claim, describe_parts, describe_progress, selection_claim, selection_threshold
 from nbaudio.proof.judged_draws import ProofState
