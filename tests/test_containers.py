@@ -26,8 +26,8 @@ from nbaudio.audio import probe
 from nbaudio.core.errors import AudioError, ExistsError, InputError
 from nbaudio.corpus.containers.base import Shard, as_json
 from nbaudio.corpus.containers.registry import CONTAINERS
-from nbaudio.corpus.containers.tar import header, write_tar
 from nbaudio.corpus.containers.tfrecord import _field, _varint
+from nbaudio.corpus.containers.webdataset import header, write_tar
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.plan import assign_windows, digest

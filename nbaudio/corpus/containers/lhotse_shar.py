@@ -9,7 +9,7 @@ from urllib.parse import quote
 import polars as pl
 
 from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, escape_device
-from nbaudio.corpus.containers.tar import write_tar
+from nbaudio.corpus.containers.webdataset import write_tar
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object) -> list[ClipLocation]:
