@@ -1,7 +1,5 @@
 import json
-import shlex
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -488,10 +486,10 @@ def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings
     assert both["share"] == pytest.approx(both["segments"] / 480)
     [line] = [line for line in report.warnings if line.startswith("grouped by speaker_id alone")]
     assert f"would lose {both['segments']:,} segments ({both['share']:.1%}" in line
-    assert f"'nbaudio select {sittings.path} --group-by speaker_id,recording_id'" in line
+    assert line.endswith("; --group-by speaker_id,recording_id keeps recordings apart as well")
 
 
-def test_a_costly_grouping_that_is_requested_is_kept_to_and_the_command_that_avoids_it_is_reported(sittings):
+def test_a_costly_grouping_that_is_requested_is_kept_to_and_one_that_avoids_it_is_reported(sittings):
     report = select(sittings, group_by=["speaker_id", "recording_id"], dev=20, seed=7)
     facts = report.facts
     lost = facts["rejected"]["crosses_splits"]
@@ -500,13 +498,9 @@ def test_a_costly_grouping_that_is_requested_is_kept_to_and_the_command_that_avo
     assert own["segments"] == facts["lost_to_grouping"]["segments"] == lost + facts["rejected"].get("beyond_split_size", 0)
     [line] = [line for line in report.warnings if "loses" in line]
     assert line.startswith(f"grouping by speaker_id,recording_id loses {own['segments']:,} segments ({own['share']:.1%}")
-    assert (
-        f"'nbaudio select {sittings.path} --dev 20 --group-by speaker_id --seed 7' loses" in line
-        or "recording_id --seed 7" in line
-    )
-    # The very command that is named, and what it is said to lose.
-    words = shlex.split(line.partition("; '")[2].partition("' loses")[0])
-    assert CliRunner().invoke(cli, [*words[1:], "--json"]).exit_code == 0
+    # The very option that is named, and what it is said to lose.
+    words = line.partition("; ")[2].partition(" loses")[0].split()
+    assert CliRunner().invoke(cli, ["select", str(sittings.path), "--dev", "20", "--seed", "7", *words, "--json"]).exit_code == 0
     assert sittings.report("select")["facts"]["lost_to_grouping"]["share"] <= 0.05
     assert not [line for line in sittings.report("select")["warnings"] if "loses" in line]
 
@@ -546,8 +540,6 @@ def test_the_command_line_takes_the_threshold_chosen_in_the_tuner(scored):
 
     assert least() == 0.83
     assert least("--min-similarity", "0.8") == 0.8
-    # A command that a message proposes asks for what was asked for.
-    assert "--min-similarity 0.8" in Parameters().command(scored.path)
 
 
 @pytest.mark.parametrize("stored", ['{"min_similarity": "0.83"}', '{"min_similarity": 2}', "{}", '{"min_similarity": NaN}', "x"])
@@ -576,7 +568,7 @@ def test_one_speaker_who_would_be_lost_is_reported_with_what_avoids_it(workspace
     report = select(workspace)
     assert report.facts["parameters"]["group_by"] == ["speaker_id"]
     assert report.facts["lost_to_grouping"]["share"] > 0.5
-    assert [line for line in report.warnings if "--group-by recording_id' loses" in line]
+    assert [line for line in report.warnings if "--group-by recording_id loses" in line]
     assert not [line for line in select(workspace, group_by="recording_id").warnings if "loses" in line]
 
 
@@ -746,11 +738,6 @@ def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
     assert len(chosen) * (2 * PCM + CLIP_OVERHEAD) > 600_000
 
 
-def test_the_command_line_of_a_selection():
-    command = Parameters(dev=20, gold=True).command(Path("my W"), group_by=("speaker_id",))
-    assert command == "nbaudio select 'my W' --dev 20 --group-by speaker_id --gold"
-
-
 def test_reasons_are_counted_with_the_limits():
     told = reasons_of(count_reasons(pl.Series(["too_long", None, "reviewed", "too_long"])), Parameters(), {"sheet": 1})
     assert told == "2 too_long (max_duration 20), 1 reviewed (sheet 1)"
@@ -789,14 +776,13 @@ def test_a_condition_that_is_none_is_refused(where, message):
         reasons(segments_table([segment(0, snr=1.0)]), where=(where,), **ALONE)
 
 
-def test_conditions_are_in_the_report_and_the_command(tmp_path):
+def test_conditions_are_in_the_report(tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="x")
     rows = [segment(n, recording=f"r{n}", speaker=f"s{n}", snr=float(n)) for n in range(6)]
     workspace.save(recordings=recordings_table([f"r{n}" for n in range(6)]), segments=segments_table(rows))
     report = select(workspace, where=["snr >= 2", "snr < 5"], dev=0, test=0)
     assert report.facts["rejected"] == {"where snr >= 2": 2, "where snr < 5": 1}
     assert report.facts["parameters"]["where"] == ["snr >= 2", "snr < 5"]
-    assert "--where 'snr >= 2' --where 'snr < 5'" in Parameters(where=("snr >= 2", "snr < 5")).command(workspace.path)
     assert select(workspace, where="snr >= 2", dev=0, test=0).facts["kept"] == 4
     result = CliRunner().invoke(
         cli, ["select", str(workspace.path), "--where", "snr >= 2", "--where", "snr < 5", "--dev", "0", "--test", "0"]

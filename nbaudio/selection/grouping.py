@@ -1,6 +1,6 @@
 """Choice of the columns that keep train, dev and test apart, by the segments that each choice loses (`GROUPING_RULES`)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,20 +45,20 @@ class Grouping:
         unknown = dict.fromkeys(Loss._fields)
         return [{"group_by": ",".join(columns), **(loss._asdict() if loss else unknown)} for columns, loss in self.losses.items()]
 
-    def warnings(self, command: Callable[[Sequence[str]], str]) -> Iterator[str]:
-        """Warn of a choice that was not the first one, or is costly; `command` is the command line for other columns."""
+    def warnings(self) -> Iterator[str]:
+        """Warn of a choice that was not the first one, or is costly."""
         first, own = DEFAULTS[0], self.losses[self.columns]
         if self.by_default and self.columns != first:
             refused = self.losses[first]
             why = f"would lose {refused}" if refused else "leaves too little for dev, test or train"
             yield (
                 f"grouped by {','.join(self.columns)} alone, as {','.join(first)} {why}: one recording may be in several splits; "
-                f"to keep recordings apart as well: {command(first)}"
+                f"--group-by {','.join(first)} keeps recordings apart as well"
             )
         if own and own.share > COSTLY:
             others = {columns: loss for columns, loss in self.losses.items() if loss and loss.share < own.share}
             best = min(others, key=lambda columns: others[columns].share, default=None)
-            less = f"{command(best)} loses {others[best]}" if best else ""
+            less = f"--group-by {','.join(best)} loses {others[best]}" if best else ""
             smaller = "" if best and others[best].share <= COSTLY else "smaller dev and test lose less"
             remedy = ", or ".join(filter(None, (less, smaller)))
             yield f"grouping by {','.join(self.columns)} loses {own}, reason crosses_splits or the like; {remedy}"

@@ -1,10 +1,8 @@
-"""Parameters of `select`, their validation, and the equivalent command line."""
+"""Parameters of `select` and their validation."""
 
-import shlex
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,7 +11,6 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.selection.size_budget import CLIP_OVERHEAD, MICROSECONDS, PCM, Budget
 from nbaudio.selection.splits import Target, parse_target
-from nbaudio.storage.workspace import Workspace
 
 HELD_OUT = ("test", "dev")  # filled before train, in that order
 _HOUR = 3600 * MICROSECONDS
@@ -65,23 +62,6 @@ class Parameters:
             cost = (pl.col("micros") * self.clip_size / MICROSECONDS).ceil().cast(pl.Int64) + CLIP_OVERHEAD
             return Budget(parse_size(self.disk), cost, 10**9, "GB")
         return None
-
-    def command(self, workspace: Path, **changes: Any) -> str:
-        """Return the command line that makes this selection, with `changes` by name."""
-        changed = replace(self, **changes)
-        words = ["nbaudio", "select", str(workspace)]
-        # Without the option the threshold chosen in the tuner would be used.
-        explicit = {"min_similarity"} if Workspace(workspace).threshold is not None else set()
-        for field in fields(self):
-            value = getattr(changed, field.name)
-            if field.name != "clip_size" and (value != field.default or field.name in explicit):
-                option = f"--{field.name.replace('_', '-')}"
-                if field.name == "where":
-                    words += [word for condition in value for word in (option, condition)]
-                    continue
-                text = ",".join(value) if isinstance(value, tuple) else str(value)
-                words += [option, *([] if value is True else [text])]
-        return shlex.join(words)
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:

@@ -122,7 +122,6 @@ def select(
     decided, left_out, grouping = decide(recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed)
     chosen = with_values(segments.drop(decided.columns), decided)
     report = select_report(
-        workspace.path,
         recordings,
         chosen,
         left_out,

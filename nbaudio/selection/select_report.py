@@ -23,7 +23,6 @@ _MUCH_REVIEWED = 0.1  # of train: warn
 
 
 def select_report(
-    where: Path,
     recordings: pl.DataFrame,
     chosen: pl.LazyFrame,
     left_out: pl.DataFrame,
@@ -87,12 +86,12 @@ def select_report(
         *_split_warnings(groups, parameters, taken, fixed),
         *fixed_warnings,
         *_decision_warnings(chosen, parameters, by_hand),
-        *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
+        *grouping.warnings(),
     ]
     if held_out:
         warnings.append(
             f"{sum(held_out.values()):,} segments that the source holds out ({_listed(held_out)}) would be trained on; "
-            f"'{parameters.command(where, splits='source', dev=None, test=None)}' keeps the source's splits"
+            "--splits source, without --dev and --test, keeps the source's splits"
         )
     return Report("select", facts, warnings=warnings)
 
