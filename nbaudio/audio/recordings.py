@@ -1,6 +1,5 @@
 """Read exact windows of recordings without decoding them from the start, and cut clips: one channel, one rate, 16 bits."""
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from math import gcd
@@ -242,31 +241,6 @@ def read_around(recording: Recording, start: int, stop: int, begin: int, end: in
     if begin + len(window) < stop:
         raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {begin + len(window)}")
     return window
-
-
-_EXACT_CODECS = re.compile(r"pcm_.*|float|double|ulaw|alaw|flac|alac.*|mp3|vorbis")
-
-
-class BufferedRecording:
-    """A recording that keeps its last samples, so that overlapping windows are decoded once, where that gives equal samples."""
-
-    def __init__(self, recording: Recording) -> None:
-        """Take an open recording."""
-        self._recording, self._first = recording, 0
-        self._held: Window = np.zeros((0, recording.num_channels), dtype=np.int16)
-        self.sampling_rate, self.num_channels, self.codec = recording.sampling_rate, recording.num_channels, recording.codec
-
-    def read(self, start: int, stop: int) -> Window:
-        """See `Recording.read`."""
-        if not _EXACT_CODECS.fullmatch(self.codec):
-            return self._recording.read(start, stop)
-        last = self._first + len(self._held)
-        if not self._first <= start < last:
-            self._first, self._held = start, self._recording.read(start, stop)
-        elif stop > last:
-            more = self._recording.read(last, stop)
-            self._first, self._held = start, np.concatenate([self._held[start - self._first :], more])
-        return self._held[start - self._first : stop - self._first]
 
 
 def _one_channel(window: Window, channel: str) -> tuple[Window, float]:

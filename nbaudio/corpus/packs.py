@@ -11,7 +11,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
-from nbaudio.audio.recordings import BufferedRecording
 from nbaudio.audio.signals import Value, window_signals
 from nbaudio.core import allocator, atomic, threads
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip_queries
@@ -107,7 +106,7 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
     with task.pack.new() as partial, partial.open("wb") as file:
         for source in task.sources:
             start, before = file.tell(), len(index)
-            for key, (samples, data) in _source_windows(source, encoded, failures, buffered=measured):
+            for key, (samples, data) in _source_windows(source, encoded, failures):
                 index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
                 file.write(data)
             # The file changed meanwhile: some of its clips may be of the old file, some of the new one.
@@ -122,7 +121,7 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
 def measure_windows(task: CutTask) -> CutResult:
     """Measure a task's windows, in order; report recordings and windows that fail. Runs in a worker."""
     failures: dict[str, str] = {}
-    values = dict(task_windows(task, _signals_of, failures, buffered=True))
+    values = dict(task_windows(task, _signals_of, failures))
     return CutResult(task.seconds, failures, {key: found for key, found in values.items() if key not in failures})
 
 
@@ -137,22 +136,21 @@ def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
 
 
 def task_windows(
-    task: CutTask, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str], *, buffered: bool = False
+    task: CutTask, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str]
 ) -> Iterator[tuple[str, Result]]:
     """Yield clip keys of a task with what `use` returns; add why others fail, also those of a file that changed meanwhile."""
     for source in task.sources:
-        yield from _source_windows(source, use, failures, buffered=buffered)
+        yield from _source_windows(source, use, failures)
 
 
 def _source_windows(
-    source: Source, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str], *, buffered: bool
+    source: Source, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str]
 ) -> Iterator[tuple[str, Result]]:
     allocator.reuse_memory()
     try:
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
-        with open_recording(source.path, windows=len(source.windows), share=share) as opened:
-            recording = BufferedRecording(opened) if buffered else opened
+        with open_recording(source.path, windows=len(source.windows), share=share) as recording:
             for window in source.windows:
                 try:
                     used = use(recording, source, window)
