@@ -18,8 +18,10 @@ from uuid import uuid4
 
 from nbaudio.core import atomic, input_guards, progress
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
+from nbaudio.core.report import escape_control
 
 if TYPE_CHECKING:
+    from nbaudio.storage.download.fetch import Transfer
     from nbaudio.storage.remote import Remote
 
 #: Default size limits in bytes: of a file whose length the server announces, and of one whose length it does not.
@@ -136,6 +138,7 @@ Result = TypeVar("Result")
 #: Seconds before the first retry; doubled before each further one.
 FIRST_PAUSE_S = 0.5
 _MAX_PAUSE_S = 60.0
+_MAX_REASON = 300  # characters
 #: Statuses below 500 that a retry may resolve.
 RETRYABLE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 # Errors that a retry does not resolve.
@@ -163,11 +166,22 @@ def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[
         raise raised(str(error)) from error
 
 
-def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = "read", proves: bool = True) -> Result:
-    """Return the result of a request, with retries (docs/network.md); `proves`: a result shows that the host works."""
+def with_retries(
+    place: "Remote | Transfer",
+    request: Callable[[], Result],
+    *,
+    done: str = "read",
+    proves: bool = True,
+    received: Callable[[], int] = int,
+    wait: Callable[[float], object] = time.sleep,
+) -> Result:
+    """Return the result of a request, with retries (docs/network.md); `proves`: a result shows that the host works.
+
+    Tries are counted anew when more bytes were `received`; `wait` sleeps for some seconds.
+    """
     network, host = place.network, place.host
     first, pause = time.monotonic(), 0.0
-    attempt = 0
+    attempt, reached = 0, received()
     while True:
         attempt += 1
         if given_up := network.given_up(host):
@@ -179,26 +193,30 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
         except NbaudioError:
             raise
         except Exception as error:
-            # Filesystems may report another failure as a missing file; the cause then says which.
-            cause = error.__cause__ if isinstance(error, FileNotFoundError) and error.__cause__ else error
-            if atomic.disk_full_reason(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
+            # Filesystems may report another failure as a missing file; the cause then says which. A further name would keep
+            # the error, and the connection in its traceback, until the next garbage collection.
+            if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+                error = error.__cause__
+            if atomic.disk_full_reason(error) or (isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG):
                 raise  # the local disk
-            if permanent := _permanent_error(place, cause, done):
+            if permanent := _permanent_error(place, error, done):
                 network.succeeded(host)  # it responds
                 # Without the cause, whose text may hold the signed URL of a redirect.
                 raise permanent from None
-            now, delay = time.monotonic(), _retry_after_of(cause)
-            network.failed(host, min(now - began, network.timeout) + pause, one_line_error(cause), now=now)
+            now, delay = time.monotonic(), _retry_after_of(error)
+            if received() > reached:
+                attempt, first, reached = 0, now, received()
+            network.failed(host, min(now - began, network.timeout) + pause, one_line_error(error), now=now)
             if delay is not None and not network.may_wait(host, delay, item=now - first, now=now):
-                wish = f"the server requires a wait of {delay:,.0f} s ({one_line_error(cause)})"
+                wish = f"the server requires a wait of {delay:,.0f} s ({one_line_error(error)})"
                 raise AudioError(f"{place}: {wish}; try later") from None
             # The Hub's library has already retried a request that took so long.
             retried = done == "read" and str(place).startswith("hf://") and now - began > network.timeout
             if attempt == network.tries or retried:
-                raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
+                raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(error)})") from None
             pause = backoff_seconds(attempt) if delay is None else 0.0
             with progress.waiting(host):
-                time.sleep(pause if delay is None else delay)
+                wait(pause if delay is None else delay)
         else:
             if proves:
                 network.succeeded(host)
@@ -235,12 +253,13 @@ def http_status(error: BaseException) -> int | None:
 
 
 def one_line_error(error: BaseException) -> str:
-    """Return an error as one line without URLs, which may hold secrets."""
+    """Return an error as one short line without URLs, which may hold secrets."""
     if (status := http_status(error)) is not None:
         return f"the server responded with {status}"
     if isinstance(error, TimeoutError):  # its text depends on the library
         return "no response in time"
-    return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__
+    text = re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__
+    return escape_control(text[:_MAX_REASON])  # of the server, perhaps
 
 
 def _boto_metadata(error: BaseException) -> Mapping[str, Any]:
@@ -258,7 +277,7 @@ def _retry_after_of(error: BaseException) -> float | None:
     return retry_after({name.title(): value for name, value in headers.items()}) if isinstance(headers, Mapping) else None
 
 
-def _permanent_error(place: "Remote", error: BaseException, done: str) -> AudioError | None:
+def _permanent_error(place: "Remote | Transfer", error: BaseException, done: str) -> AudioError | None:
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'location'}")

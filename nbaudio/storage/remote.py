@@ -165,15 +165,7 @@ class Remote:
         free = shutil.disk_usage(target.parent).free
         if status.num_bytes > free:
             raise AudioError(f"{self}: no space for its {status.num_bytes:,} bytes, {free:,} are free on the disk")
-        while True:
-            before = size_of(target)
-            try:
-                return with_retries(self, lambda: self._download(target, status))
-            except RemoteRefusedError:
-                raise
-            except AudioError:
-                if size_of(target) < before + _PIECE_BYTES:
-                    raise  # the transfer of a large file may break several times
+        with_retries(self, lambda: self._download(target, status), received=lambda: size_of(target))
 
     def read(self, start: int, stop: int) -> bytes:
         return with_retries(self, lambda: self._range(start, stop))

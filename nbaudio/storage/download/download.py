@@ -1,7 +1,6 @@
 """Download files from the web: a list in, a folder out that `ingest` reads, and a ledger of all files."""
 
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -9,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from nbaudio.core import atomic, progress
-from nbaudio.core.errors import InputError
+from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.storage import http, urls
-from nbaudio.storage.download.fetch import ByteProgress, Fetcher, PermanentError, RetryableError, find_complete, partial_path
+from nbaudio.storage.download.fetch import ByteProgress, Fetcher, Transfer, find_complete, partial_path
 from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Ledger, Row, open_ledger, read_list
-from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
-from nbaudio.storage.network import Network, backoff_seconds
+from nbaudio.storage.download.rate_limit import HostLimits
+from nbaudio.storage.network import Network, RemoteRefusedError, with_retries
 
 # Bytes from which on hashing shows progress.
 _LONG_WORK_BYTES = 1_000_000_000
@@ -80,9 +79,9 @@ def download(
         rest, notes = _find_missing(folder, ledger, wanted)
         with closing(http.HttpClient(connections=per_host, timeout=network.timeout)) as client:
             if rest:
-                queue = RateLimitedQueue([DownloadTask(one, one.url) for one in rest], per_host=per_host, per_second=per_second)
+                limits = HostLimits(per_host=per_host, per_second=per_second, max_wait=network.max_wait)
                 with byte_progress(len(rest)) as bar:
-                    _Worker(folder, ledger, client, network, queue, bar).work_in_threads(connections)
+                    _Worker(folder, ledger, client, network, limits, bar).work_in_threads(rest, connections, per_host)
         rows = {one: row for one in wanted if (row := ledger.row(one))}
     done = {one: row for one, row in rows.items() if row.state == "done"}
     num_fetched = len(done.keys() & rest)
@@ -125,100 +124,50 @@ def _find_missing(folder: Path, ledger: Ledger, wanted: list[DownloadItem]) -> t
 
 
 class _Worker(Fetcher):
-    """Downloads the files of a queue, in any number of threads."""
+    """Downloads files in threads; one that a host lets wait keeps its thread, and others go on with the files of other hosts."""
 
-    def work_in_threads(self, connections: int) -> None:
+    def work_in_threads(self, wanted: list[DownloadItem], connections: int, per_host: int) -> None:
+        tasks: dict[str, list[Transfer]] = {}
+        for one in wanted:
+            task = Transfer(one, self.network)
+            tasks.setdefault(task.host, []).append(task)
+        queues = [iter(of_host) for of_host in tasks.values()] * per_host  # the threads of a host share its queue
         with ThreadPoolExecutor(connections) as pool:
             try:
-                futures = {pool.submit(self.work) for _ in range(connections)}
+                futures = {pool.submit(self._work, queue) for queue in queues}
                 while futures:
                     # A timeout, so that a Ctrl-C just before the wait is noticed.
                     done, futures = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)
                     for future in done:
                         future.result()
             except BaseException:
-                self.queue.stop()
+                self.limits.stopped.set()
                 self.client.hang_up()
                 raise
 
-    def work(self) -> None:
-        try:
-            with atomic.raise_disk_full(self.folder):
-                while (task := self.queue.take()) is not None:
-                    self._download(task)
-        except BaseException:
-            self.queue.stop()  # other threads would wait for the end of this task
-            raise
-
-    def _download(self, task: DownloadTask) -> None:
-        if given_up := self.network.given_up(task.host):
-            self._give_up(task, given_up)
-            return
-        began = time.monotonic()
-        try:
-            with progress.waiting(task.host):
-                row = self.fetch(task)
-        except RetryableError as error:
-            have = atomic.size_of(partial_path(self.folder, task.wanted))
-            if have > task.reached:
-                task.failures, task.reached, task.lost = -1, have, 0.0
-            task.failures += 1
-            # Of a broken transfer, only the silence.
-            failed = min(time.monotonic() - began, self.network.timeout)
-            if not self.queue.stopped:
-                self._retry(task, error, failed)
-        except PermanentError as error:
-            self.network.succeeded(task.host)  # it responds
-            if not self.queue.stopped:
-                self._give_up(task, str(error))
-        except OSError as error:
-            if atomic.disk_full_reason(error):
-                raise
-            self._give_up(task, f"it cannot be written: {error.strerror}")
-        else:
-            if row is None:
-                self.queue.requeue(task)
-                return
-            self.network.succeeded(task.host)
+    def _work(self, queue: Iterator[Transfer]) -> None:
+        for task in queue:
+            path, wait = partial_path(self.folder, task.wanted), self.limits.stopped.wait
+            try:
+                with atomic.raise_disk_full(self.folder):
+                    with_retries(task, partial(self.fetch, task), received=partial(atomic.size_of, path), wait=wait)
+            except AudioError as error:
+                if self.limits.stopped.is_set():
+                    return
+                if isinstance(error, RemoteRefusedError):
+                    self.network.succeeded(task.host)  # it responds
+                self._write_failure(task.wanted, str(error).removeprefix(f"{task}: "))
             self.bar.finish(task.wanted.name)
-            self.queue.finish(task)
 
-    def _retry(self, task: DownloadTask, error: RetryableError, failed: float) -> None:
-        """Queue a task again after a pause, or give it up; `failed` is the seconds of the failed request."""
-        now = time.monotonic()
-        task.lost += failed + task.pause
-        reason = urls.redact(str(error), task.wanted.url, task.address)
-        self.network.failed(task.host, failed + max(task.pause, self.queue.spacing), reason, now=now)
-        task.pause = 0.0
-        if error.pause is not None and not self.network.may_wait(task.host, error.pause, item=task.lost, now=now):
-            most = self.network.max_wait
-            reason = f"{reason}, and {task.host} requires a wait of {error.pause:,.0f} s, more than the limit of {most:,.0f} s"
-            self._give_up(task, reason, self.queue.withdraw(task) if error.pause > most else ())
-        elif given_up := self.network.given_up(task.host):
-            self._give_up(task, given_up, self.queue.withdraw(task))
-        elif task.failures >= self.network.tries or (task.failures and task.lost >= self.network.tries * self.network.timeout):
-            self._give_up(task, f"{reason} ({task.failures} tries in a row without a new byte)")
-        else:
-            task.address, task.passed = task.wanted.url, set()
-            if error.pause is None:
-                task.pause = backoff_seconds(task.failures)
-            task.lost += error.pause or 0.0
-            self.queue.requeue(task, after=error.pause or task.pause, rest=error.pause is not None)
-
-    def _give_up(self, task: DownloadTask, reason: str, others: Iterable[DownloadTask] = ()) -> None:
-        """Write the failure of a task, and of others of its host, to the ledger, and finish the task."""
-        for one in (*others, task):
-            # The next run resumes a partial file.
-            partial_file = partial_path(self.folder, one.wanted)
-            if partial_file.is_file() and not partial_file.stat().st_size:
-                partial_file.unlink()
-            part = self.ledger.part(one.wanted) if partial_file.exists() else None
-            row = self.ledger.row(one.wanted)
-            before = part or Row.of(one.wanted, "failed", sha256=row.sha256 if row else None)
-            redacted = urls.redact(reason, one.wanted.url, one.address)
-            self.ledger.add(replace(before, state="failed", checksum=one.wanted.checksum, reason=redacted))
-            self.bar.finish(one.wanted.name)
-        self.queue.finish(task)
+    def _write_failure(self, wanted: DownloadItem, reason: str) -> None:
+        # The next run resumes a partial file.
+        partial_file = partial_path(self.folder, wanted)
+        if partial_file.is_file() and not partial_file.stat().st_size:
+            partial_file.unlink()
+        part = self.ledger.part(wanted) if partial_file.exists() else None
+        row = self.ledger.row(wanted)
+        before = part or Row.of(wanted, "failed", sha256=row.sha256 if row else None)
+        self.ledger.add(replace(before, state="failed", checksum=wanted.checksum, reason=urls.redact(reason, wanted.url)))
 
 
 @contextmanager

@@ -5,40 +5,44 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import urljoin
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urljoin, urlsplit
 
 from urllib3 import BaseHTTPResponse
 
-from nbaudio.core.atomic import sha256_file, size_of
-from nbaudio.core.errors import InputError
+from nbaudio.core.atomic import disk_full_reason, sha256_file, size_of
+from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.progress import on_message
 from nbaudio.storage.base import NO_LENGTH
 from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row, check_url, display_url
-from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
-from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, InvalidUrlError, content_coding, content_length
-from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, RETRYABLE, Network, convert_error, retry_after
+from nbaudio.storage.download.rate_limit import HostLimits
+from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, HttpStatusError, content_coding, content_length
+from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, RETRYABLE, Network, RemoteRefusedError, convert_error, retry_after
+from nbaudio.storage.urls import redact
 
 _CHUNK_BYTES = 1 << 16
 # Bytes of a body of unannounced length before its length is requested.
 _UNANNOUNCED_BYTES = 16 << 20
 
 
-class RetryableError(Exception):
-    """A transient failure: retry, after `pause` seconds if the server sent Retry-After."""
+class Transfer(NamedTuple):
+    """A file that is being downloaded, as `with_retries` takes it."""
 
-    def __init__(self, reason: str, *, pause: float | None = None) -> None:
-        super().__init__(reason)
-        self.pause = pause
+    wanted: DownloadItem
+    network: Network
 
+    @property
+    def host(self) -> str:
+        """The server with its port."""
+        return urlsplit(self.wanted.url).netloc
 
-class PermanentError(Exception):
-    """A failure that no retry resolves."""
+    def __str__(self) -> str:
+        return self.wanted.name
 
 
 def partial_path(folder: Path, wanted: DownloadItem) -> Path:
@@ -95,88 +99,92 @@ class ByteProgress:
 
 @dataclass(frozen=True)
 class Fetcher:
-    """Sends requests until `queue` stops."""
+    """Sends requests until `limits` are stopped."""
 
     folder: Path
     ledger: Ledger
     client: HttpClient
     network: Network
-    queue: RateLimitedQueue
+    limits: HostLimits
     bar: ByteProgress
 
-    def fetch(self, task: DownloadTask) -> Row | None:
-        """Send a request; return the row of the complete file, None after a redirect; raise RetryableError or PermanentError."""
-        wanted = task.wanted
-        row = self.ledger.part(wanted)
-        have = size_of(partial_path(self.folder, wanted)) if row and (row.validator or wanted.checksum) else 0
+    def fetch(self, task: Transfer) -> Row:
+        """Send a request, follow its redirects, and return the row of the complete file; raise AudioError or OSError."""
+        row = self.ledger.part(task.wanted)
+        have = size_of(partial_path(self.folder, task.wanted)) if row and (row.validator or task.wanted.checksum) else 0
         if row and have and have == row.bytes:
-            return self._publish(wanted, row, joined=True)
+            return self._publish(task.wanted, row, joined=True)
         headers = {"Range": f"bytes={have}-"} if have else {}
         if row and have and row.validator:
             headers["If-Range"] = row.validator
+        address, passed = task.wanted.url, set[str]()
         try:
-            with self.client.request("GET", task.address, **headers) as response:
-                return self._handle(task, response, row, have)
-        except InvalidUrlError as error:
-            raise PermanentError(f"{display_url(task.address)}: {error}") from None
-        except ConnectionError as error:
-            raise RetryableError(f"the connection failed: {error}") from None
+            while True:
+                with self.limits.request(urlsplit(address).netloc), self.client.request("GET", address, **headers) as response:
+                    if response.status not in REDIRECTS:
+                        return self._handle(task, address, response, row, have)
+                    passed.add(address)
+                    address = _redirected(address, response.headers.get("Location", ""), passed)
+        except (ConnectionError, HttpStatusError):
+            raise
+        except OSError as error:
+            if disk_full_reason(error):
+                raise
+            raise AudioError(f"it cannot be written: {error.strerror}") from error
 
-    def _handle(self, task: DownloadTask, response: BaseHTTPResponse, row: Row | None, have: int) -> Row | None:
+    def _handle(self, task: Transfer, address: str, response: BaseHTTPResponse, row: Row | None, have: int) -> Row:
         status, headers = response.status, response.headers
-        if status in REDIRECTS:
-            _follow_redirect(task, headers.get("Location", ""))
-            return None
-        said = f"the server responded with {status} {response.reason or ''}".strip()
         if status in RETRYABLE or status >= 500:
-            raise RetryableError(said, pause=retry_after(headers))
+            self.limits.rest(urlsplit(address).netloc, retry_after(headers) or 0.0)
+            raise HttpStatusError(status, headers)
         if status in (206, 416) and row and have:
             # A range that begins where the partial file ends, in a file of the same length.
             found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
             if status == 206 and found and int(found[1]) == have and (row.bytes is None or found[2] in ("*", str(row.bytes))):
-                return self._write_body(task, response, replace(row, state="begun", reason=None), "ab")
+                return self._write_body(task, address, response, replace(row, state="begun", reason=None), "ab")
             partial_path(self.folder, task.wanted).unlink(missing_ok=True)
-            raise RetryableError("the file on the server does not match the partial file; download restarted")
+            raise ConnectionError("the file on the server does not match the partial file; download restarted")
         if status != 200:
-            raise PermanentError(said)
+            said = f"the server responded with {status} {response.reason or ''}".strip()
+            raise RemoteRefusedError(redact(said, task.wanted.url, address))
         announced = self._check_body(task.wanted, headers)
         before = self.ledger.row(task.wanted)
         # What If-Range accepts: a strong ETag, else the date of the last change.
         validator = etag if (etag := headers.get("ETag", "")).startswith('"') else headers.get("Last-Modified")
         begun = Row.of(task.wanted, "begun", bytes=announced, checksum=task.wanted.checksum, validator=validator)
-        return self._write_body(task, response, replace(begun, sha256=before.sha256 if before else None), "wb")
+        return self._write_body(task, address, response, replace(begun, sha256=before.sha256 if before else None), "wb")
 
     def _check_body(self, wanted: DownloadItem, headers: Mapping[str, str]) -> int | None:
-        """Return the announced length of a body; raise PermanentError for one that is not the file, too large or of no length."""
+        """Return the announced length of a body; RemoteRefusedError for one that is not the file, too large or of no length."""
         name = wanted.name.lower()
         if (coding := content_coding(headers)) and not name.endswith((".gz", ".tgz")):
-            raise PermanentError(f"the server sends it compressed ({coding}), which was not requested")
+            raise RemoteRefusedError(f"the server sends it compressed ({coding}), which was not requested")
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         # A login or an error page instead of the file.
         if kind == "text/html" and Path(name).suffix not in ("", ".htm", ".html") and not wanted.checksum:
-            raise PermanentError(
+            raise RemoteRefusedError(
                 "the server sends a web page instead; open the URL in a browser, and give a checksum if it is right"
             )
         is_chunked = "chunked" in headers.get("Transfer-Encoding", "")
         announced = None if is_chunked else content_length(headers)
         if announced is None and not (is_chunked or wanted.checksum):
-            raise PermanentError(f"{NO_LENGTH}; give a checksum")
+            raise RemoteRefusedError(f"{NO_LENGTH}; give a checksum")
         if announced is not None:
-            with convert_error(InputError, PermanentError):
+            with convert_error(InputError, RemoteRefusedError):
                 self.network.check_size("it", announced)
             free = shutil.disk_usage(self.folder).free
             if announced > free:
-                raise PermanentError(f"no space for its {announced:,} bytes, {free:,} are free on the disk")
+                raise RemoteRefusedError(f"no space for its {announced:,} bytes, {free:,} are free on the disk")
         return announced
 
-    def _max_bytes(self, task: DownloadTask) -> int:
+    def _max_bytes(self, address: str) -> int:
         """Return the limit of a body of unannounced length: the length of a HEAD request, or that of the network limits."""
-        with suppress(ConnectionError), self.client.request("HEAD", task.address) as head:
+        with suppress(ConnectionError), self.client.request("HEAD", address) as head:
             if head.status == HTTPStatus.OK and (length := content_length(head.headers)) is not None:
                 return length
         return self.network.max_size or MAX_UNKNOWN_LENGTH
 
-    def _write_body(self, task: DownloadTask, response: BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
+    def _write_body(self, task: Transfer, address: str, response: BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
         is_over, most = False, begun.bytes
         with partial_path(self.folder, task.wanted).open(mode) as file:
             # First truncate, then write the row: a kill in between leaves an empty file, never one of another version.
@@ -186,23 +194,23 @@ class Fetcher:
                 on_message(task.host)
                 have = file.tell() + len(chunk)
                 if most is None and have > _UNANNOUNCED_BYTES:
-                    most = self._max_bytes(task)
+                    most = self._max_bytes(address)
                 if is_over := most is not None and have > most:
                     break
                 file.write(chunk)
                 self.bar.advance(task.wanted.name, len(chunk))
-                if self.queue.stopped:
-                    raise PermanentError("stopped")
+                if self.limits.stopped.is_set():
+                    raise AudioError("stopped")
             have = file.tell()
         if is_over:
             partial_path(self.folder, task.wanted).unlink()
             if mode == "ab":
-                raise RetryableError("the server sends more bytes than are missing; download restarted")
+                raise ConnectionError("the server sends more bytes than are missing; download restarted")
             unknown = "of a file of unannounced length that are fetched (--max-size)"
             what = unknown if begun.bytes is None else "that it announced"
-            raise PermanentError(f"the server sends more than the {most:,} bytes {what}; removed")
+            raise RemoteRefusedError(f"the server sends more than the {most:,} bytes {what}; removed")
         if begun.bytes is not None and have < begun.bytes:
-            raise RetryableError(f"the server sent {have:,} of {begun.bytes:,} bytes")
+            raise ConnectionError(f"the server sent {have:,} of {begun.bytes:,} bytes")
         return self._publish(task.wanted, begun, joined=mode == "ab")
 
     def _publish(self, wanted: DownloadItem, begun: Row, *, joined: bool) -> Row:
@@ -212,8 +220,8 @@ class Fetcher:
         if checksum != wanted.checksum:
             partial.unlink()
             if joined:
-                raise RetryableError(f"the joined parts have {checksum}, not {wanted.checksum}; download restarted")
-            raise PermanentError(f"it has {checksum}, not {wanted.checksum}; removed")
+                raise ConnectionError(f"the joined parts have {checksum}, not {wanted.checksum}; download restarted")
+            raise RemoteRefusedError(f"it has {checksum}, not {wanted.checksum}; removed")
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         done = replace(begun, state="done", bytes=partial.stat().st_size, sha256=sha256, checksum=checksum, reason=None)
@@ -256,13 +264,14 @@ def _hashes(path: Path, checksum: str | None) -> tuple[str, str | None]:
         return sha256, f"md5:{hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()}"
 
 
-def _follow_redirect(task: DownloadTask, location: str) -> None:
-    task.passed.add(task.address)
-    if len(task.passed) > MAX_REDIRECTS:
-        raise PermanentError(f"more than {MAX_REDIRECTS} redirects, the last to {display_url(location)}")
+def _redirected(address: str, location: str, passed: Collection[str]) -> str:
+    """Return the URL of a redirect; raise RemoteRefusedError for one that is not allowed."""
+    if len(passed) > MAX_REDIRECTS:
+        raise RemoteRefusedError(f"more than {MAX_REDIRECTS} redirects, the last to {display_url(location)}")
     try:
-        task.address = check_url(urljoin(task.address, location))
+        target = check_url(urljoin(address, location))
     except (InputError, ValueError) as error:
-        raise PermanentError(f"redirected to a URL that is not allowed: {error}") from error
-    if task.address in task.passed:
-        raise PermanentError(f"a redirect loop: {display_url(task.address)} twice")
+        raise RemoteRefusedError(f"redirected to a URL that is not allowed: {error}") from error
+    if target in passed:
+        raise RemoteRefusedError(f"a redirect loop: {display_url(target)} twice")
+    return target
