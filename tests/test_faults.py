@@ -216,7 +216,7 @@ def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_disk_that_fails_while_a_file_is_written_tells_it_once(tmp_path, monkeypatch):
+def test_a_disk_that_fails_when_a_file_is_synced_tells_it_once(tmp_path, monkeypatch):
     sync, failed = os.fsync, Event()
 
     def failing(descriptor):
@@ -230,7 +230,6 @@ def test_a_disk_that_fails_while_a_file_is_written_tells_it_once(tmp_path, monke
     def write():
         with atomic_write(tmp_path / "a.tar") as partial:
             partial.write_bytes(bytes(100))
-            assert failed.wait(60)
 
     with pytest.raises(OSError, match="Input/output error"):
         write()

@@ -9,9 +9,8 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import msgspec
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 _Line = TypeVar("_Line")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# A large file is synced this often while it is written, so that little is left to sync at its end.
-_SYNC_EVERY_S = 0.05
 # Files of a folder that are synced at once: a disk syncs many in the time of one.
 _SYNC_THREADS = 16
 
@@ -74,36 +71,16 @@ def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(target)) from error
         try:
-            with _synced(partial) if sync else nullcontext():
-                yield partial
+            yield partial
+            if sync:
+                with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+                    list(pool.map(_sync, (partial, *partial.rglob("*"))))
             if partial.is_dir():
                 remove(target)
             partial.replace(target)
         except BaseException:
             remove(partial)
             raise
-
-
-@contextmanager
-def _synced(path: Path) -> Iterator[None]:
-    """Sync the file, or the folder of files, that is written within the context."""
-    written = Event()
-
-    def sync_while_written() -> None:
-        while not written.wait(_SYNC_EVERY_S):
-            if path.is_file():
-                with suppress(FileNotFoundError):  # removed by its writer meanwhile
-                    _sync(path)
-
-    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-        # The system reports a write error to the first sync only.
-        early = pool.submit(sync_while_written)
-        try:
-            yield
-        finally:
-            written.set()
-        early.result()
-        list(pool.map(_sync, (path, *path.rglob("*"))))
 
 
 def _sync(path: Path) -> None:

@@ -7,31 +7,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from html import escape
-from typing import Any, Protocol
+from typing import Any
 
 # A host is named after this many seconds of silence, and then at this interval where there is no bar.
 _SILENT_S, _REPEAT_S = 1.0, 10.0
 
 
-class Watcher(Protocol):
-    """Listener for the work of one thread; called in that thread."""
-
-    def stage(self, what: str, total: float, unit: str) -> None:
-        """Begin a stage."""
-
-    def advance(self, amount: float) -> None:
-        """Add a finished amount of the stage."""
-
-    def note(self, line: str) -> None:
-        """Report an item that could not be used."""
-
-
-_watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
+_watchers: ContextVar[tuple[Any, ...]] = ContextVar("watchers", default=())
 
 
 @contextmanager
-def listen_to_progress(watcher: Watcher) -> Iterator[None]:
-    """Notify a watcher of the work that this thread does inside the context; several may watch at once."""
+def listen_to_progress(watcher: Any) -> Iterator[None]:
+    """Notify a watcher of the work that this thread does inside the context, in this thread; several may watch at once.
+
+    Its methods: `stage(what, total, unit)` when a stage begins, `advance(amount)` of the stage, and `note(line)` of an item
+    that could not be used.
+    """
     token = _watchers.set((*_watchers.get(), watcher))
     try:
         yield

@@ -30,7 +30,7 @@ _LOCK_WAIT_S, _LOCK_PAUSE_S = 0.5, 0.05
 
 
 class _LogWriter:
-    """The `progress.Watcher` that writes the log of one run; if it cannot, as on a full disk, the run goes on."""
+    """The watcher of `listen_to_progress` that writes the log of one run; if it cannot, as on a full disk, the run goes on."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file  # unbuffered
