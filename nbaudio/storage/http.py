@@ -47,10 +47,6 @@ class HttpStatusError(OSError):
         self.status, self.headers = status, headers
 
 
-class InvalidUrlError(ValueError):
-    """A URL that no request can be sent to."""
-
-
 class HttpClient:
     """A pool of connections, so many kept open per host, through the proxies of the environment; `timeout` is without a byte."""
 
@@ -72,7 +68,7 @@ class HttpClient:
 
     @contextmanager
     def request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
-        """Yield the response to one request, redirect or not, its body unread; raise ConnectionError or InvalidUrlError."""
+        """Yield the response to one request, redirect or not, its body unread; raise ConnectionError or ValueError."""
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
         whole, pool = {**_HEADERS, **headers}, self._pools(url)
@@ -93,7 +89,7 @@ class HttpClient:
                 self._open.discard(response)
                 response.close()
         except LocationValueError:
-            raise InvalidUrlError("no usable address") from None
+            raise ValueError("no usable address") from None
         except HTTPError as error:
             raise _connection_error(error) from None
 

@@ -173,11 +173,11 @@ def with_retries(
     done: str = "read",
     proves: bool = True,
     received: Callable[[], int] = int,
-    wait: Callable[[float], object] = time.sleep,
+    wait: Callable[[float], object] | None = None,
 ) -> Result:
     """Return the result of a request, with retries (docs/network.md); `proves`: a result shows that the host works.
 
-    Tries are counted anew when more bytes were `received`; `wait` sleeps for some seconds.
+    Tries are counted anew when more bytes were `received`; `wait` replaces `time.sleep`.
     """
     network, host = place.network, place.host
     first, pause = time.monotonic(), 0.0
@@ -216,7 +216,7 @@ def with_retries(
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(error)})") from None
             pause = backoff_seconds(attempt) if delay is None else 0.0
             with progress.waiting(host):
-                wait(pause if delay is None else delay)
+                (wait or time.sleep)(pause if delay is None else delay)
         else:
             if proves:
                 network.succeeded(host)

@@ -131,7 +131,8 @@ class _Worker(Fetcher):
         for one in wanted:
             task = Transfer(one, self.network)
             tasks.setdefault(task.host, []).append(task)
-        queues = [iter(of_host) for of_host in tasks.values()] * per_host  # the threads of a host share its queue
+        # The threads of a host share its queue.
+        queues = [iter(of_host) for of_host in tasks.values()] * min(per_host, connections)
         with ThreadPoolExecutor(connections) as pool:
             try:
                 futures = {pool.submit(self._work, queue) for queue in queues}
@@ -147,10 +148,10 @@ class _Worker(Fetcher):
 
     def _work(self, queue: Iterator[Transfer]) -> None:
         for task in queue:
-            path, wait = partial_path(self.folder, task.wanted), self.limits.stopped.wait
+            received = partial(atomic.size_of, partial_path(self.folder, task.wanted))
             try:
                 with atomic.raise_disk_full(self.folder):
-                    with_retries(task, partial(self.fetch, task), received=partial(atomic.size_of, path), wait=wait)
+                    with_retries(task, partial(self.fetch, task), received=received, wait=self.limits.stopped.wait)
             except AudioError as error:
                 if self.limits.stopped.is_set():
                     return
