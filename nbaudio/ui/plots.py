@@ -141,25 +141,42 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     """
     grid = [*np.arange(-20, 10) / 20, *np.arange(50, 101) / 100]
     curve = precision_curve(ProofState.load(workspace), grid, precision=precision, confidence=confidence)
-    plot, axes, known = _precision_axes(curve)
-    x = known["threshold"]
-    interval = f"{confidence:.0%} interval, whenever one looks"
-    axes.fill_between(x, known["low"], known["high"], color=style.BLUE, alpha=0.45, linewidth=1, label=interval)
-    axes.plot(x, known["precision"], color="black", label="estimate")
+    return claimed(curve, precision=precision, confidence=confidence)
+
+
+def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
+    """Plot the same of a curve as in ``corpus.json``."""
+    curve = as_polars(curve, "curve")
+    known = curve.filter(pl.col("precision").is_not_null())
+    plot = style.new_plot(3.8)
+    title = f"Precision of all segments above each threshold, {max(curve['reviewed'], default=0):,} reviewed"
+    axes = style.new_axes(plot.add_subplot(), title, x="threshold on similarity", y="share of right labels")
+    # Leave out thresholds that keep nearly everything.
+    all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
+    axes.set_xlim(max([first - 0.05 for first in curve.filter(all_kept)["threshold"].tail(1)], default=-1), 1.02)
+    x, low, high = known["threshold"], known["low"], known["high"]
+    axes.vlines(x, low, high, color=style.BLUE)
+    axes.fill_between(x, low, high, color=style.BLUE, alpha=0.45, label=f"{confidence:.0%} interval, whenever one looks")
     axes.axhline(precision, color=style.GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
-    for lowest, hours in known.filter("proven").select("threshold", "hours").head(1).iter_rows():
+    proven = known.filter("proven").head(1)
+    for lowest, hours in proven.select("threshold", "hours").iter_rows():
         label = f"lowest proven: {lowest:g}, {style.show_time(3600 * hours)}"
         axes.axvline(lowest, color=style.RED, linestyle="--", linewidth=1.2, label=label)
-    if known.is_empty():
-        axes.set_xlim(-1, 1.02)
-    shown = known.filter(pl.col("threshold").is_between(*axes.get_xlim()))
-    lowest_bound = shown.select(pl.min_horizontal(pl.col("low", "precision").min())).item()
-    axes.set_ylim(min(precision, 0.0 if lowest_bound is None else lowest_bound) - 0.03, 1.02)
+    axes.plot(x, known["precision"], color="black", marker=".", label="estimate")
+    shown = known.filter(x.is_between(*axes.get_xlim())).select(pl.min_horizontal(pl.col("low", "precision").min())).item()
+    axes.set_ylim(min(precision, 0.0 if shown is None else shown) - 0.03, 1.02)
+    style.add_legend(plot)
+    points, texts = known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows(), []
+    half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
+    for at, estimate, least, most, reviewed in points:
+        texts.append(f"at {at:g}: {estimate:.2%}, interval {least:.2%} to {most:.2%}")
+        plot.show_on_hover(axes, f"{texts[-1]}\n{reviewed:,} segments reviewed", x=(at - half, at + half))
     note = _missing(curve, precision=precision, confidence=confidence)
-    proven = known.filter("proven")["threshold"].head(1).to_list()
-    _explain_precision(plot, known, " ".join(note.split("\n")) or f"The lowest threshold that is proven is {proven[0]:g}.")
     if note:
         axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
+    conclusion = " ".join(note.split("\n")) or f"The lowest threshold that is proven is {proven['threshold'].item():g}."
+    few = texts[:: max(1, -(-len(texts) // 5))]
+    plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
     return plot
 
 
@@ -174,43 +191,6 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     if reviewed >= least:
         needed = "The report of evidence has the number of further reviews that are expected to prove the selection."
     return f"{reviewed:,} segments have been reviewed: no threshold is proven to keep {precision:.4g} right.\n{needed}"
-
-
-def claimed(curve: Frame) -> Plot:
-    """Plot the precision at the few thresholds of the curve in a ``corpus.json``."""
-    plot, axes, known = _precision_axes(as_polars(curve, "curve"))
-    x = known["threshold"]
-    axes.vlines(x, known["low"], known["high"], color=style.BLUE, linewidth=5, label="interval, whenever one looks")
-    axes.plot(x, known["precision"], color="black", linestyle="none", marker="o", label="estimate")
-    least = known.select(pl.min_horizontal("precision", "low").min()).item()
-    axes.set_ylim(max(0.0, (1.0 if least is None else least) - 0.05), 1.005)
-    _explain_precision(plot, known, "")
-    return plot
-
-
-def _explain_precision(plot: Plot, known: pl.DataFrame, conclusion: str) -> None:
-    """Add a legend, values on hover, and an alternative text with those of at most five thresholds."""
-    style.add_legend(plot)
-    points, texts = known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows(), []
-    half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
-    for at, estimate, low, high, reviewed in points:
-        texts.append(f"at {at:g}: {estimate:.2%}, interval {low:.2%} to {high:.2%}")
-        plot.show_on_hover(plot.axes[0], f"{texts[-1]}\n{reviewed:,} segments reviewed", x=(at - half, at + half))
-    few = texts[:: max(1, -(-len(texts) // 5))]
-    plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
-
-
-def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes, pl.DataFrame]:
-    """Return a plot, its axes, and the thresholds with a known precision."""
-    known = curve.filter(pl.col("precision").is_not_null())
-    plot = style.new_plot(3.8)
-    title = f"Precision of all segments above each threshold, {max(curve['reviewed'], default=0):,} reviewed"
-    axes = style.new_axes(plot.add_subplot(), title, x="threshold on similarity", y="share of right labels")
-    # Leave out thresholds that keep nearly everything.
-    all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
-    for first in curve.filter(all_kept)["threshold"].tail(1):
-        axes.set_xlim(first - 0.05, 1.02)
-    return plot, axes, known
 
 
 def signals(source: Source) -> Plot:

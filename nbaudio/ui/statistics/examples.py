@@ -1,13 +1,10 @@
 """Examples of a statistics page: a few segments for each finding, with their audio, or a note why there is none."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.core.errors import NbaudioError
 from nbaudio.reading import open_corpus
@@ -15,8 +12,9 @@ from nbaudio.review.state import OK, UNSURE, ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
+from nbaudio.ui.widgets.clip_audio import Row, Sound, corpus_sound, read_sound
 from nbaudio.ui.widgets.segments import load_segments
-from nbaudio.ui.widgets.static_html import Clips, ReadClip, read_clips, segment_audio
+from nbaudio.ui.widgets.static_html import Clips, read_clips
 
 LONGEST_S = 15  # of a clip
 NEAREST, WORST, REASONS, SPEAKERS, FAULTS = (
@@ -71,21 +69,18 @@ def read_examples(
     return {title: Clips(tuple(clip for clip, (of, _, _) in zip(clips, listed, strict=True) if of == title)) for title in groups}
 
 
-def _workspace_audio(workspace: Workspace, wanted: Collection[str]) -> ReadClip:
+def _workspace_audio(workspace: Workspace, wanted: Collection[str]) -> Callable[[Row], Sound]:
     segments = load_segments(workspace, sorted(wanted))
     rows = {row["segment_id"]: row for row in segments.frame.iter_rows(named=True)}
-    read = segment_audio(segments, LONGEST_S)
-    return lambda row: read(rows[row["segment_id"]])
+    return lambda row: read_sound(segments.audio_root, rows[row["segment_id"]], even=False)
 
 
-def _corpus_audio(path: str) -> ReadClip:
+def _corpus_audio(path: str) -> Callable[[Row], Sound]:
     corpus = cache(lambda: open_corpus(path))
 
-    def read(row: dict[str, Any]) -> tuple[NDArray[np.int16], int, bool]:
+    def read(row: Row) -> Sound:
         if row["decision"] == "reject":
             raise NbaudioError("no sound: it is not in the corpus")
-        [clip] = corpus().read_many([row["segment_id"]])
-        samples, most = np.asarray(clip.samples, np.int16), LONGEST_S * clip.sampling_rate
-        return samples[:most], clip.sampling_rate, len(samples) > most
+        return corpus_sound(corpus(), row["segment_id"])
 
     return read

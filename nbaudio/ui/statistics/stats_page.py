@@ -176,14 +176,16 @@ def _threshold(segments: SegmentRows, selection: Mapping[str, Any]) -> Section:
 
 def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     title = "How right the labels are"
-    if evidence.get("selection", {}).get("precision") is None:
+    claim = evidence.get("selection", {})
+    if claim.get("precision") is None:
         return Section(title, "Unknown: no sample has been judged. 'nbaudio review export' draws one.", {}, finding="unknown")
     curve = pl.DataFrame(evidence.get("curve", []), infer_schema_length=None)
-    tables = {"Evidence": _pairs(describe_claim(evidence["selection"]))}
+    tables = {"Evidence": _pairs(describe_claim(claim))}
     tables["By part and measure, each by itself"] = pl.DataFrame(describe_parts(evidence), infer_schema_length=None)
     tables["All segments at or above a threshold on similarity, kept or not"] = curve
     about = "What the verdicts prove about the clips that ship, whenever one looks."
-    plot = plots.evidence(state) if state else plots.claimed(curve)
+    asked = {"precision": claim["target"], "confidence": claim["confidence"]}
+    plot = plots.evidence(state, **asked) if state else plots.claimed(curve, **asked)
     return Section(title, about, tables, plot, " ".join(_headline_precision(evidence)))
 
 

@@ -12,11 +12,12 @@ from scipy import fft
 from nbaudio.audio import drawing, encode_clip, read_clip
 from nbaudio.audio.pydub_bridge import normalize_loudness
 from nbaudio.core.errors import AudioError, InputError
+from nbaudio.reading import Corpus
 from nbaudio.storage.location import LocationLike, location
 from nbaudio.ui.widgets.base import Handler, Response
 
 RATE = 16000
-LONGEST_S = 120.0  # of a live clip, whatever a table says
+LONGEST_S = 120.0  # of a clip, whatever a table says
 MOST_CONTEXT_S = 30.0
 MOST_LANES = 8  # channels drawn one below another
 _CACHED_SOUNDS = 4 + MOST_LANES
@@ -43,36 +44,35 @@ class Sound(NamedTuple):
     end: float
 
 
-def read_window(
-    root: LocationLike | None, row: Row, *, longest_s: float, channel: str | None = None, before: float = 0.0, after: float = 0.0
-) -> tuple[NDArray[np.int16], int, int]:
-    """Read at most `longest_s` seconds of a segment at `RATE` with context (seconds); by default its channel, or the mix.
+def read_sound(
+    root: LocationLike | None, row: Row, *, before: float = 0.0, after: float = 0.0, channel: str | None = None, even: bool = True
+) -> Sound:
+    """Read at most `LONGEST_S` of a segment at `RATE` with context (seconds); by default its channel, or the mix.
 
-    Also returns the first sample of the window and the sample where the segment ends or is cut, at the recording's rate.
+    `even` normalizes the loudness. Raises AudioError, with the reason, where there is no audio.
     """
+    if not (0 <= before <= MOST_CONTEXT_S and 0 <= after <= MOST_CONTEXT_S):
+        raise InputError(f"context of {before:g} s and {after:g} s: both must be from 0 to {MOST_CONTEXT_S:g} s")
     path, start, end = row["recording_path"], row["start_sample"], row["end_sample"]
     rate, length = row["sampling_rate"], row["num_samples"]
     if root is None or None in (path, start, end, rate, length):
         raise AudioError("no sound: its recording is missing")
     if not 0 <= start < end <= length:
         raise AudioError("no sound: its times are not inside the recording")
-    shown_end = min(end, start + round(longest_s * rate))
+    shown_end = min(end, start + round(LONGEST_S * rate))
     first, last = max(0, start - round(before * rate)), min(length, shown_end + round(after * rate))
     channel = channel or row.get("source_channel") or "mix"
-    return read_clip(location(root) / path, first, last, num_samples=length, rate=RATE, channel=channel), first, shown_end
-
-
-def read_sound(
-    root: LocationLike | None, row: Row, *, before: float = 0.0, after: float = 0.0, channel: str | None = None, even: bool = True
-) -> Sound:
-    """Read a segment with its context, see `read_window`; `even` normalizes its loudness."""
-    if not (0 <= before <= MOST_CONTEXT_S and 0 <= after <= MOST_CONTEXT_S):
-        raise InputError(f"context of {before:g} s and {after:g} s: both must be from 0 to {MOST_CONTEXT_S:g} s")
-    samples, first, shown_end = read_window(root, row, longest_s=LONGEST_S, before=before, after=after, channel=channel)
+    samples = read_clip(location(root) / path, first, last, num_samples=length, rate=RATE, channel=channel)
     if even:
         samples = normalize_loudness(samples, RATE)
-    start, end = ((place - first) / row["sampling_rate"] for place in (row["start_sample"], shown_end))
-    return Sound(samples, RATE, start, end)
+    return Sound(samples, RATE, (start - first) / rate, (shown_end - first) / rate)
+
+
+def corpus_sound(corpus: Corpus, segment_id: str) -> Sound:
+    """Read at most `LONGEST_S` of a clip of a corpus, at its own rate, as training gets it."""
+    clip = corpus.read(segment_id)
+    samples = np.asarray(clip.samples, np.int16)[: round(LONGEST_S * clip.rate)]
+    return Sound(samples, clip.rate, 0.0, len(samples) / clip.rate)
 
 
 def _check_columns(columns: int) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets
-import numpy as np
 import polars as pl
 import traitlets
 
@@ -17,10 +16,10 @@ from nbaudio.reading import Corpus, open_corpus
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.widgets.base import BaseWidget, SavedHtml, esm
-from nbaudio.ui.widgets.clip_audio import LONGEST_S, Playback, Sound, clip_picture
+from nbaudio.ui.widgets.clip_audio import Playback, Sound, corpus_sound
 from nbaudio.ui.widgets.segment_table import SegmentTable
 from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, align_lines, described, load_segments
-from nbaudio.ui.widgets.static_html import MOST_CLIPS, Clips, saved_clips, static_clip
+from nbaudio.ui.widgets.static_html import LONGEST_S, MOST_CLIPS, Clips, read_clips, saved_clips
 
 MOST_DIFFS = 50
 WORD_COLUMNS = ("word", "count", "right", "accuracy", "segments")
@@ -182,12 +181,9 @@ class CorpusPlayback(Playback):
         return described(row, align_lines(row), _place(row), correction=None, rate=row["sampling_rate"], channels=1)
 
     def read(self, number: int, *, even: bool = False, **_options: Any) -> Sound:
-        """Read a clip by its byte offset, at most `LONGEST_S`; it has no context and no other channels."""
-        clip = self.corpus.read(self.frame["segment_id"][number])
-        samples = np.asarray(clip.samples, np.int16)[: round(LONGEST_S * clip.rate)]
-        if even:
-            samples = normalize_loudness(samples, clip.rate)
-        return Sound(samples, clip.rate, 0.0, len(samples) / clip.rate)
+        """Read a clip by its byte offset; it has no context and no other channels."""
+        sound = corpus_sound(self.corpus, self.frame["segment_id"][number])
+        return sound._replace(samples=normalize_loudness(sound.samples, sound.rate)) if even else sound
 
 
 def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> ClipPlayer:
@@ -200,21 +196,21 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
 
     Raises:
         InputError: there is no corpus, or a clip is not in it.
-        AudioError: a shard is damaged.
     """
     opened = open_corpus(corpus)
-    wanted = as_ids(opened.segments if segment_ids is None else segment_ids)
-    shown = wanted[:limit]
-    clips = []
-    for encoded, clip in zip(opened.read_many(shown, give="encoded"), opened.read_many(shown), strict=True):
-        picture = clip_picture(np.asarray(clip.samples), clip.rate)
-        clips.append(static_clip(clip.metadata, encoded.encoded, None, picture, _place(clip.metadata)))
-    frame = pl.DataFrame({"segment_id": pl.Series(wanted, dtype=pl.String)})
-    frame = frame.join(opened.segments, on="segment_id", how="left", maintain_order="left")
+    wanted = pl.DataFrame(
+        {"segment_id": as_ids(opened.segments if segment_ids is None else segment_ids)}, {"segment_id": pl.String}
+    )
+    frame = wanted.join(opened.segments, on="segment_id", how="left", maintain_order="left")
     for missing in frame.filter(pl.col("shard").is_null())["segment_id"].head(1):
         raise InputError(f"{opened.folder}: no clip {missing!r}")
-    saved = Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown))
-    return ClipPlayer(CorpusPlayback(opened, frame), lambda: saved, len(frame), fixed=True)
+
+    def saved() -> Clips:
+        rows = ((row, _place(row)) for row in frame.head(limit).iter_rows(named=True))
+        clips = read_clips(rows, lambda row: corpus_sound(opened, row["segment_id"]), longest_s=LONGEST_S)
+        return Clips(tuple(clips), max(0, len(frame) - limit))
+
+    return ClipPlayer(CorpusPlayback(opened, frame), saved, len(frame), fixed=True)
 
 
 def _place(row: dict[str, Any]) -> str:

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.audio import encode_clip, encoder
 from nbaudio.core.dataframes import as_polars
@@ -21,7 +19,7 @@ from nbaudio.review.review_page import segment_facts
 from nbaudio.text import word_diff
 from nbaudio.text.aligned_words import MOST_CHARACTERS
 from nbaudio.text.score import compared
-from nbaudio.ui.widgets.clip_audio import RATE, Row, clip_picture, read_window
+from nbaudio.ui.widgets.clip_audio import Row, Sound, clip_picture, read_sound
 from nbaudio.ui.widgets.segments import Segments, further_hypotheses
 
 MOST_CLIPS = 12
@@ -43,8 +41,6 @@ _KEY = (
     f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
 )
 _MIME = {b"fLaC": "audio/flac", b"RIFF": "audio/wav"}
-
-ReadClip = Callable[[Row], tuple[NDArray[np.int16], int, bool]]  # samples, rate, whether the segment is longer
 
 
 @dataclass(frozen=True)
@@ -166,52 +162,47 @@ def _cut(text: str) -> str:
 
 def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True) -> Clips:
     """Return segments for a saved page, with their audio unless `sound` is False; a note says why one has none."""
-    read = segment_audio(segments, LONGEST_S) if sound else None
+
+    def read(row: Row) -> Sound:
+        return read_sound(segments.audio_root, row, even=False)
+
     rows = [(segments.row(number),) for number in numbers[:limit]]
-    clips = read_clips(rows, read, longest_s=LONGEST_S, encoding="flac", **compared(segments.workspace))
+    clips = read_clips(rows, read if sound else None, longest_s=LONGEST_S, **compared(segments.workspace))
     return Clips(tuple(clips), max(0, len(numbers) - limit))
 
 
-def segment_audio(segments: Segments, longest_s: int) -> ReadClip:
-    """Return a function that reads the audio of a segment: at most its first `longest_s` seconds."""
-
-    def read(row: Row) -> tuple[NDArray[np.int16], int, bool]:
-        samples, _, shown_end = read_window(segments.audio_root, row, longest_s=longest_s)
-        return samples, RATE, shown_end < row["end_sample"]
-
-    return read
-
-
 def read_clips(
-    rows: Iterable[tuple[Any, ...]], read: ReadClip | None, *, longest_s: int, encoding: str, folder: str = "", **compared: Any
+    rows: Iterable[tuple[Any, ...]],
+    read: Callable[[Row], Sound] | None,
+    *,
+    longest_s: int,
+    encoding: str = "flac",
+    folder: str = "",
+    **compared: Any,
 ) -> list[StaticClip]:
     """Return the clips of rows with further facts, at most `MOST_BYTES` of audio; names of files are without `folder`."""
     clips: list[StaticClip] = []
     left, failures = MOST_BYTES, 0
     for row, *facts in rows:
-        sound, note, picture = None, None, None
+        audio, note, picture = None, None, None
         if failures >= _MOST_FAILURES:
             note = f"no sound: it was not tried after {failures} clips that could not be read"
         elif read:
             try:
-                samples, rate, longer = read(row)
-                failures, note = 0, f"the first {longest_s} s of it" if longer else None
-                sound = encode_clip(samples, rate, encoding if rate in encoder(encoding).rates else "flac")
-                picture = clip_picture(samples, rate)
+                sound = read(row)
+                most, failures = round(longest_s * sound.rate), 0
+                note = f"the first {longest_s} s of it" if len(sound.samples) > most else None
+                samples, is_usual = sound.samples[:most], sound.rate in encoder(encoding).rates
+                audio = encode_clip(samples, sound.rate, encoding if is_usual else "flac")
+                picture = clip_picture(samples, sound.rate)
             except (NbaudioError, OSError) as error:
                 reason = str(error).removeprefix("no sound: ")
                 failures += reason == str(error)
                 note = f"no sound: {reason.replace(folder, '')}"
-        if sound and len(sound) > left:
-            sound, note = None, f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
-        left -= len(sound or b"")
-        clips.append(static_clip(row, sound, note, picture, *facts, **compared))
+        if audio and len(audio) > left:
+            audio, note = None, f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
+        left -= len(audio or b"")
+        told, further = (*segment_facts(row), *facts), further_hypotheses(row)
+        words = (row["text"] or "", row["asr_text"])
+        clips.append(StaticClip(row["segment_id"], told, *words, audio, note, picture, further, compared))
     return clips
-
-
-def static_clip(
-    row: dict[str, Any], audio: bytes | None, note: str | None, picture: bytes | None, *facts: str, **compared: Any
-) -> StaticClip:
-    """Return a clip of a row with its facts and further `facts`; texts are compared with these options of `word_diff`."""
-    facts, further = (*segment_facts(row), *facts), further_hypotheses(row)
-    return StaticClip(row["segment_id"], facts, row["text"] or "", row["asr_text"], audio, note, picture, further, compared)
