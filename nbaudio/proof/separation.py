@@ -12,6 +12,7 @@ from nbaudio.core.tables import SIGNALS, is_score, seconds_column, table_schema
 from nbaudio.proof.betting import Array, Bools, Draws, Ints
 from nbaudio.proof.claims import Part, check_target
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.review.risk import weighted_auc
 from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 
@@ -102,15 +103,7 @@ def auc(values: Array, wrong: Bools, weight: Array, cluster: Ints, confidence: f
     """
     from scipy.special import betaincinv
 
-    labels = {False: weight[~wrong] / weight[~wrong].sum(), True: weight[wrong] / weight[wrong].sum()}
-    above = (np.sign(values[~wrong][None, :] - values[wrong][:, None]) + 1) / 2
-    estimate = float(labels[True] @ above @ labels[False])
-    terms = np.empty(len(values))
-    terms[wrong] = labels[True] * (above @ labels[False] - estimate)
-    terms[~wrong] = labels[False] * (labels[True] @ above - estimate)
-    sums = np.bincount(cluster, terms)
-    count = len(np.unique(cluster))
-    variance = float(sums @ sums) * count / max(count - 1, 1)
+    estimate, variance = weighted_auc(values, wrong, weight, cluster)
     number = min(weight[wrong].sum(), weight[~wrong].sum()) / weight.max()
     if variance > 0:
         number = min(number, max(estimate * (1 - estimate) / variance, 1.0))

@@ -367,19 +367,26 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
         >>> area_under_curve(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.0, 1.0, 0.0, 1.0]), np.arange(4))[0]
         0.75
     """
-    bad = wrong > 0
-    sides = {kind: np.sort(score[bad == kind]) for kind in (True, False)}
-    part = np.zeros(len(score))  # the share of items of the other kind on the right side of each item
-    for kind in (True, False):
-        against, own = sides[not kind], score[bad == kind]
-        below = (np.searchsorted(against, own, "left") + np.searchsorted(against, own, "right")) / 2 / len(against)
-        part[bad == kind] = below if kind else 1 - below
-    area = float(part[bad].mean())
-    spread = (part - area) / np.where(bad, bad.sum(), (~bad).sum())
-    sums = np.bincount(cluster, weights=spread)
-    number = max(len(np.unique(cluster)), 2)
-    error = math.sqrt(number / (number - 1) * float((sums**2).sum()))
+    area, variance = weighted_auc(score, wrong == 0, np.ones(len(score)), cluster)
     inner = min(max(area, 0.5 / len(score)), 1 - 0.5 / len(score))
-    logit, half = math.log(inner / (1 - inner)), 1.96 * error / (inner * (1 - inner))
+    logit, half = math.log(inner / (1 - inner)), 1.96 * math.sqrt(variance) / (inner * (1 - inner))
     low, high = (1 / (1 + math.exp(-max(min(logit + side, 30.0), -30.0))) for side in (-half, half))
     return area, min(low, area), max(high, area)
+
+
+def weighted_auc(values: Array, wrong: NDArray[np.bool_], weight: Array, cluster: Ints) -> tuple[float, float]:
+    """Return the weighted chance that a right item has the greater value than a wrong one (ties count half), and its variance.
+
+    The variance is linearized, of the sums of whole clusters, which are numbered from 0.
+    """
+    share = weight / np.where(wrong, weight[wrong].sum(), weight[~wrong].sum())
+    part = np.empty(len(values))  # the share of the items of the other kind on the right side of each item
+    for kind in (wrong, ~wrong):
+        order = np.argsort(values[~kind])
+        others, below = values[~kind][order], np.append(0.0, np.cumsum(share[~kind][order]))
+        lower, upper = (below[np.searchsorted(others, values[kind], side)] for side in ("left", "right"))
+        part[kind] = (lower + upper) / 2
+    part[wrong] = 1 - part[wrong]
+    area = float(share[wrong] @ part[wrong])
+    sums, count = np.bincount(cluster, share * (part - area)), len(np.unique(cluster))
+    return area, float(sums @ sums) * count / max(count - 1, 1)
