@@ -191,7 +191,7 @@ def test_splits_add_up(workspace_of):
     left, right = plots.splits(workspace_of(rows)).axes
     assert [sum(bar_lengths(left, number)) for number in range(4)] == [30, 30, 30, 30]
     assert [text.get_text() for text in left.figure.legends[0].get_texts()] == [
-        f"{name}: 30.0 s" for name in ("train", "dev", "test", "out")
+        f"{name}: 30 s" for name in ("train", "dev", "test", "out")
     ]
     assert bar_lengths(right, 0) == [2, 1]
     assert [label.get_text() for label in right.get_yticklabels()] == ["too_long", "duplicate"]
@@ -239,10 +239,10 @@ def test_values_are_shown_on_hover_and_in_words(workspace_of):
     workspace = workspace_of([segment(i, similarity=s, seconds=15, speaker_id="ana") for i, s in enumerate(scores)])
     drawn = Drawing(plots.threshold(workspace, 0.8).svg())
     assert "similarity of transcript and hypothesis: 0.08 to 0.12\nsegments: 1\nbelow: 1\nkept: 0" in drawn.texts["title"]
-    assert "threshold 0.85\nkept: 2 segments, 30.0 s, 50.0% of all hours" in drawn.texts["title"]
+    assert "threshold 0.85\nkept: 2 segments, 30 s, 50.0% of all hours" in drawn.texts["title"]
     [alt] = [value for tag, name, value in drawn.attributes if (tag, name) == ("svg", "aria-label")]
     assert "4 segments: 1 below 0.8, 3 kept" in alt
-    assert "ana\ntrain: 0.0 s\ndev: 0.0 s\ntest: 0.0 s\nout: 60.0 s" in Drawing(plots.splits(workspace).svg()).texts["title"]
+    assert "ana\ntrain: 0 s\ndev: 0 s\ntest: 0 s\nout: 1 min" in Drawing(plots.splits(workspace).svg()).texts["title"]
 
 
 def test_a_drawing_has_the_colors_of_the_page_and_no_ids_of_others(workspace_of):

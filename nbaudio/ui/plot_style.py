@@ -170,12 +170,6 @@ def draw_histogram(
     axes.grid(visible=False, axis="x")
 
 
-def show_time(seconds: float) -> str:
-    """Format seconds in their best unit."""
-    scale, unit = time_unit(seconds)
-    return f"{seconds / scale:,.1f} {unit}"
-
-
 def time_unit(most_s: float) -> tuple[float, str]:
     """Return divisor and name of the best unit for a number of seconds."""
     return (3600.0, "h") if most_s >= 2 * 3600 else (60.0, "min") if most_s >= 120 else (1.0, "s")

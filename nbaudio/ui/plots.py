@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import duration
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SPLITS
 from nbaudio.proof.claims import curve as precision_curve
@@ -49,9 +50,9 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
         note = "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
         color = style.RED if rate is None else "black"
         axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=style.SMALL, color=color, parse_math=False)
-        times = f"{style.show_time(lengths[row])}, transcribed: {style.show_time(spoken[row])}"
+        times = f"{duration(lengths[row])}, transcribed: {duration(spoken[row])}"
         plot.show_on_hover(axes, f"{names[row]}\n{times}", y=(row - 0.5, row + 0.5))
-    in_all = f"{style.show_time(lengths.sum())} in all, transcribed: {style.show_time(spoken.sum())}"
+    in_all = f"{duration(lengths.sum())} in all, transcribed: {duration(spoken.sum())}"
     plot.alt_text = f"Bars of {len(table):,} recordings: {in_all}"
     style.name_rows(axes, names)
     axes.set_xlim(0, 1.35 * longest.max(initial=1e-9) / scale)
@@ -71,7 +72,7 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
     values = [np.asarray(lengths) / scale for lengths in kinds["duration_s"]]
     style.draw_histogram(axes, values, bins=40, labels=labels)
     axes.legend(frameon=False, fontsize=style.SMALL)
-    length = style.show_time(float(known["duration_s"].sum()))
+    length = duration(float(known["duration_s"].sum()))
     plot.alt_text = f"Histogram of the lengths of {len(table):,} recordings, {length} in all{without}. {'; '.join(labels)}"
     return plot
 
@@ -116,9 +117,9 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     style.new_axes(right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]")
     right.plot(curve["threshold"], hours * 3600 / scale, color=style.BLUE, drawstyle="steps-post")
     for start, segments_kept, hours_kept, share in curve.select("threshold", "segments", "hours", "hours_share").iter_rows():
-        amount = f"{segments_kept:,} segments, {style.show_time(3600 * hours_kept)}, {share:.1%} of all hours"
+        amount = f"{segments_kept:,} segments, {duration(3600 * hours_kept)}, {share:.1%} of all hours"
         plot.show_on_hover(right, f"threshold {start:g}\nkept: {amount}", x=(start - 0.005, start + 0.005))
-    point, kept_hours = (value, kept["hours"] * 3600 / scale), style.show_time(3600 * kept["hours"])
+    point, kept_hours = (value, kept["hours"] * 3600 / scale), duration(3600 * kept["hours"])
     right.plot(*point, "o", color=style.RED)
     right.set_ylim(bottom=0)
     note = f"{kept_hours}\n{kept['hours_share']:.0%} of all"
@@ -160,7 +161,7 @@ def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) 
     axes.axhline(precision, color=style.GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
     proven = known.filter("proven").head(1)
     for lowest, hours in proven.select("threshold", "hours").iter_rows():
-        label = f"lowest proven: {lowest:g}, {style.show_time(3600 * hours)}"
+        label = f"lowest proven: {lowest:g}, {duration(3600 * hours)}"
         axes.axvline(lowest, color=style.RED, linestyle="--", linewidth=1.2, label=label)
     axes.plot(x, known["precision"], color="black", marker=".", label="estimate")
     shown = known.filter(x.is_between(*axes.get_xlim())).select(pl.min_horizontal(pl.col("low", "precision").min())).item()
@@ -271,7 +272,7 @@ def splits(source: Source) -> Plot:
     scale, unit = style.time_unit(3600 * most.select(pl.sum_horizontal(*places).max().fill_null(0.0)).item())
     style.new_axes(left, title, x=f"speech [{unit}]")
     start = np.zeros(len(most))
-    labels = {name: f"{name}: {style.show_time(3600 * float(spoken[name].sum()))}" for name in places}
+    labels = {name: f"{name}: {duration(3600 * float(spoken[name].sum()))}" for name in places}
     sums = ", ".join(labels.values())
     for name, (color, hatch) in places.items():
         length = most[name].to_numpy() * 3600 / scale
@@ -279,7 +280,7 @@ def splits(source: Source) -> Plot:
         start = start + length
     names = most["speaker_id"].fill_null("(not known)").to_list()
     for row, name in enumerate(names):
-        hours = "\n".join(f"{split}: {style.show_time(3600 * most[split][row])}" for split in places)
+        hours = "\n".join(f"{split}: {duration(3600 * most[split][row])}" for split in places)
         plot.show_on_hover(left, f"{name}\n{hours}", y=(row - 0.5, row + 0.5))
     style.name_rows(left, names)
     style.new_axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
@@ -287,7 +288,7 @@ def splits(source: Source) -> Plot:
     listed = []
     for row, (reason, number, hours) in enumerate(why.select("reason", "segments", "hours").iter_rows()):
         listed.append(f"{reason}: {number:,}")
-        plot.show_on_hover(right, f"{listed[-1]} segments, {style.show_time(3600 * hours)}", y=(row - 0.5, row + 0.5))
+        plot.show_on_hover(right, f"{listed[-1]} segments, {duration(3600 * hours)}", y=(row - 0.5, row + 0.5))
     plot.alt_text = f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: {', '.join(listed[:5]) or 'none'}"
     right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=style.SMALL)
     style.name_rows(right, why["reason"].to_list())
