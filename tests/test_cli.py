@@ -25,7 +25,6 @@ from nbaudio.core.version import __version__
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
 from nbaudio.formats.export import WRITERS as EXPORT_WRITERS
-from nbaudio.review.cell_escaping import SEPARATORS
 from nbaudio.review.sampling import STRATEGIES
 from nbaudio.review.sheet_clips import ENCODINGS as CLIP_ENCODINGS
 from nbaudio.sources.ingest import READERS
@@ -259,7 +258,6 @@ FIXED = {
     "channel": [*CHANNELS],
     "strategy": [*STRATEGIES, "disagreements"],
     "clips": [*CLIP_ENCODINGS],
-    "tables": [*SEPARATORS],
     "normalize": [*NORMALIZERS],
     "paths": ["absolute", "relative"],
     ("ingest", "format"): [*READERS],

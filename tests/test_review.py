@@ -238,7 +238,7 @@ def test_an_archive_that_was_packed_anew_is_left_as_it_is(workspace, tmp_path):
     assert (tmp_path / "s.zip").read_bytes() == packed
 
 
-@pytest.mark.parametrize("name", ["s.xlsx", "s.csv", "s.zip"])
+@pytest.mark.parametrize("name", ["s.xlsx", "s.csv", "s.tsv", "s.zip"])
 def test_what_is_no_sheet_of_the_review_is_never_overwritten(workspace, tmp_path, name):
     other = tmp_path / name
     book = openpyxl.Workbook()
@@ -246,7 +246,7 @@ def test_what_is_no_sheet_of_the_review_is_never_overwritten(workspace, tmp_path
     book.save(other)
     before = other.read_bytes()
     with pytest.raises(ExistsError, match="exists and is not a sheet of review s"):
-        review.export(workspace, out=tmp_path / "s.xlsx", n=4, tables=["csv"], zip=True)
+        review.export(workspace, out=other if other.suffix != ".zip" else tmp_path / "s.csv", n=4, zip=True)
     assert other.read_bytes() == before
     assert [path.name for path in tmp_path.glob("s.*")] == [name]
     assert not workspace.reviewed_ids()
@@ -360,7 +360,7 @@ def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, t
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"out": "s.csv"}, r"s\.csv: a review sheet is a file that ends in \.xlsx"),
+        ({"out": "s.ods"}, r"s\.ods: the file must end in \.xlsx, \.csv, \.tsv for a sheet, or in \.html for a page"),
         ({"out": "s.xlsx", "n": 0}, "n must be 1 or more, not 0"),
         ({"out": "s.xlsx", "strategy": "guess"}, "strategy 'guess' is unknown; known are random"),
     ],
@@ -512,15 +512,15 @@ def test_overlapping_segments_are_chosen_by_hash_and_the_others_dealt_out():
 def test_nothing_in_a_blind_sheet_tells_of_hypothesis_and_similarity(workspace, tmp_path, strategy):
     heard = pl.format("čuo Zvrk{}", pl.col("source_start")) + pl.lit(" vrlo dugo" * 40)
     change(workspace, asr_text=heard, similarity=pl.lit(0.123456))
-    review.export(
-        workspace, out=tmp_path / "s.xlsx", n=6, strategy=strategy, threshold=0.654321, blind=True, tables=["csv"], zip=True
-    )
+    drawn = {"n": 6, "strategy": strategy, "threshold": 0.654321, "blind": True}
+    for ending in ("csv", "xlsx"):
+        review.export(workspace, out=tmp_path / f"s.{ending}", **drawn, zip=ending == "xlsx")
     record = json.loads((workspace.path / "reviews/s.json").read_text())
     with zipfile.ZipFile(tmp_path / "s.zip") as packed:
         files = {name: packed.read(name) for name in packed.namelist() if not name.startswith("s/clips/")}
-    assert files == {f"s/{name}": (tmp_path / name).read_bytes() for name in ("s.csv", "s.xlsx")}
+    assert files == {"s/s.xlsx": (tmp_path / "s.xlsx").read_bytes()}
     with zipfile.ZipFile(tmp_path / "s.xlsx") as book:
-        parts = {"s.csv": files["s/s.csv"], **{name: book.read(name) for name in book.namelist()}}
+        parts = {"s.csv": (tmp_path / "s.csv").read_bytes(), **{name: book.read(name) for name in book.namelist()}}
     known = [
         *workspace.segments["asr_text"],
         "Zvrk",

@@ -168,11 +168,6 @@ def test_each_reviewer_gets_a_page_of_their_own_clips(workspace, tmp_path):
     assert report.facts["agreement"][0]["segments"] == 2
 
 
-def test_tables_are_for_sheets(workspace, tmp_path):
-    with pytest.raises(InputError, match="csv can be written beside a sheet"):
-        review.export(workspace, out=tmp_path / "page.html", n=4, tables=["csv"])
-
-
 def test_a_page_without_audio_says_so(tmp_path):
     workspace = make_workspace(tmp_path / "w")
     report = review.export(workspace, out=tmp_path / "page.html", n=4)

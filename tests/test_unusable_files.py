@@ -108,7 +108,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table.write_excel(top / "t.xlsx")
     nbaudio.ingest("parlaspeech", top / "asr.json", audio=top / "audio", out=top / "W")
     nbaudio.score(top / "W")
-    nbaudio.review.export(top / "W", out=top / "sheet.xlsx", n=2, tables=("csv",))
+    for ending in ("xlsx", "csv"):
+        nbaudio.review.export(top / "W", out=top / f"sheet.{ending}", n=2)
     segment_id = json.loads((top / "W/reviews/sheet.json").read_text())["segment_ids"][0]
     append_verdicts(top / "W", [Verdict(segment_id, "c", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "sheet")] * 2)
     nbaudio.select(top / "W", dev=1, test=1, group_by=["recording_id"])

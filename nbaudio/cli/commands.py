@@ -144,7 +144,7 @@ def measure(
 @common.command("review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
 def export_(
     workspace: common.Workspace,
-    out: Annotated[str, Option(help="spreadsheet (.xlsx) to write, with clips beside it, or page for a browser (.html)")],
+    out: Annotated[str, Option(help="sheet (.xlsx, .csv, .tsv) to write, with clips beside it, or page for a browser (.html)")],
     n: Annotated[int | None, Option(min=1, help="number of clips; default: a tenth of those not drawn yet, at most 1000")] = None,
     strategy: Annotated[str, Option(help=_STRATEGIES)] = "random",
     threshold: Annotated[float, Option(help="similarity that stratified and near use, -1 to 1")] = 0.8,
@@ -153,7 +153,6 @@ def export_(
     overlap: Annotated[int, Option(min=0, help="number of clips that all reviewers get")] = 0,
     verdicts: Annotated[str | None, Option(metavar="<str>", parser=_names, help=_VERDICTS)] = None,
     clips: Annotated[str | None, Option(help="format of clips: wav (default for sheets) or mp3 (for pages)")] = None,
-    tables: Annotated[list[str] | None, Option("--table", help="also write the sheet as csv or tsv; repeat for both")] = None,
     zip: Annotated[bool, Option("--zip", help="pack each sheet or page with its clips into a .zip")] = False,
     blind: Annotated[bool | None, Option("--blind/--no-blind", help="hide hypothesis and similarity; default: blind")] = None,
 ) -> None:

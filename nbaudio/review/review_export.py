@@ -18,14 +18,14 @@ from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, duration
 from nbaudio.core.tables import seconds_column
-from nbaudio.review.cell_escaping import SEPARATORS, write_delimited
+from nbaudio.review.cell_escaping import write_delimited
 from nbaudio.review.population import Population
 from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
 from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import DISAGREEMENTS, PICKED, rounds, undecided_ids
 from nbaudio.review.sampling import Strata, salt_of
 from nbaudio.review.sheet_clips import ENCODINGS, cut_clips, keep_clip
-from nbaudio.review.sheet_reader import read_sheet
+from nbaudio.review.sheet_reader import KINDS, read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
 from nbaudio.review.state import (
     EXPORTS,
@@ -62,7 +62,6 @@ def export(
     overlap: int = 0,
     verdicts: Sequence[str] = tuple(VERDICTS),
     clips: str | None = None,
-    tables: Sequence[str] = (),
     zip: bool = False,
     blind: bool | None = None,
     segment_ids: Ids | None = None,
@@ -74,8 +73,8 @@ def export(
 
     Args:
         workspace: the workspace or its folder.
-        out: the .xlsx or .html file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on. A page
-            (.html) holds up to 50 MB of clips; more are in the folder beside it.
+        out: the file to write, a sheet (.xlsx, .csv, .tsv) or a page (.html); with reviewers, ``sheet.xlsx`` stands for
+            ``sheet-ana.xlsx`` and so on. A page holds up to 50 MB of clips; more are in the folder beside it.
         n: how many segments in all; all if there are fewer. None: a tenth of those that can still be drawn, at most 1000.
         strategy: a key of `STRATEGIES`; a column, for ten strata by its quantiles; or ``disagreements``: what is undecided.
         threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that use it.
@@ -84,7 +83,6 @@ def export(
         overlap: how many segments all reviewers are given, to compute their agreement; the others are divided among them.
         verdicts: the words to choose from; ``ok`` must be one of them.
         clips: ``wav`` or ``mp3``, which is a fifth of the size; by default ``wav`` for sheets, ``mp3`` for pages.
-        tables: ``csv`` or ``tsv`` also writes each sheet as such a file.
         zip: also write each sheet with its clips into one .zip to send.
         blind: hide hypothesis and similarity from reviewers, also in `ReviewPanel`; recorded with every verdict. By default true,
             or what an earlier export of this review was.
@@ -113,7 +111,7 @@ def export(
     state, out = ReviewState.load(workspace), Path(out).absolute()
     workspace = state.workspace
     clips = clips or ("mp3" if out.suffix.lower() == PAGE else "wav")
-    _check(out, threshold=threshold, reviewers=reviewers, verdicts=verdicts, clips=clips, tables=tables)
+    _check(out, threshold=threshold, reviewers=reviewers, verdicts=verdicts, clips=clips)
     if strategy == "risk" and "missing" in (learned := refresh(state)):
         raise InputError(f"{workspace.path}: {learned['missing']}; until then use --strategy stratified")
     population = Population(state)
@@ -142,7 +140,7 @@ def export(
     if picked is not None and set(record.segment_ids) - set(picked):
         raise ExistsError(f"review {record.name} was exported with other segments; these need another name")
     rows = _drawn_rows(record, population, encoding=clips)
-    files, failed, warnings = _make(rows, record, workspace, out, encoding=clips, tables=tables, zip=zip)
+    files, failed, warnings = _make(rows, record, workspace, out, encoding=clips, zip=zip)
     rows = _without_missing_clips(rows, workspace, failed)
     kept = [path for path, data in files.items() if _is_filled_in(path, data, record)]
     if strata is not None:
@@ -163,15 +161,15 @@ def export(
 
 
 def _make(
-    rows: pl.DataFrame, record: ReviewRecord, workspace: Workspace, out: Path, *, encoding: str, tables: Sequence[str], zip: bool
+    rows: pl.DataFrame, record: ReviewRecord, workspace: Workspace, out: Path, *, encoding: str, zip: bool
 ) -> tuple[dict[Path, bytes], dict[str, str], list[str]]:
-    """Write the clips that are not embedded; return all files (sheets or pages, tables, archives), failed clips, and warnings."""
-    root, how, is_page = workspace.audio, compared(workspace), out.suffix.lower() == PAGE
+    """Write the clips that are not embedded; return all files (sheets or pages, archives), failed clips, and warnings."""
+    root, how, kind = workspace.audio, compared(workspace), out.suffix.lower()
     files: dict[Path, bytes] = {}
     failed: dict[str, str] = {}
     warnings = []
     shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
-    if not is_page:
+    if kind != PAGE:
         most = max(map(len, shares.values()))
         check_size(most, 0 if root is None else most)
         for row, _, clip in cut_clips(rows, root, failed, encoding=encoding):
@@ -180,7 +178,7 @@ def _make(
     for reviewer, ids in shares.items():
         part = rows.filter(pl.col("segment_id").is_in(ids))
         path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
-        if is_page:
+        if kind == PAGE:
             page, clips = write_page(
                 part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, compared=how, failed=failed
             )
@@ -189,8 +187,9 @@ def _make(
                 more = f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in the folder 'clips' beside it"
                 warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
         else:
-            made, clips = {path: write_sheet(part, record, reviewer, **how)}, part["clip"].drop_nulls().sort().to_list()
-            made |= {path.with_suffix(f".{kind}"): _delimited(part, record, reviewer, kind) for kind in tables}
+            is_workbook, clips = kind == ".xlsx", part["clip"].drop_nulls().sort().to_list()
+            sheet = write_sheet(part, record, reviewer, **how) if is_workbook else _delimited(part, record, reviewer, kind[1:])
+            made = {path: sheet}
         files |= made | (_zipped(made, clips, path) if zip else {})
     return files, failed, warnings
 
@@ -201,14 +200,10 @@ def _without_missing_clips(rows: pl.DataFrame, workspace: Workspace, failed: Map
     return rows.with_columns(clip=pl.when(cut).then("clip"), note=note)
 
 
-def _check(
-    out: Path, *, threshold: float, reviewers: Sequence[str], verdicts: Sequence[str], clips: str, tables: Sequence[str]
-) -> None:
+def _check(out: Path, *, threshold: float, reviewers: Sequence[str], verdicts: Sequence[str], clips: str) -> None:
     """Raise InputError for unusable parameters, such as verdicts that a spreadsheet would not read as text, or count."""
-    if out.suffix.lower() not in {".xlsx", PAGE} or out.is_dir():
-        raise InputError(f"{out}: a review sheet is a file that ends in .xlsx, a review page one that ends in {PAGE}")
-    if tables and out.suffix.lower() == PAGE:
-        raise InputError(f"{out}: {' and '.join(tables)} can be written beside a sheet, not beside a page")
+    if out.suffix.lower() not in {PAGE, *KINDS} or out.is_dir():
+        raise InputError(f"{out}: the file must end in {', '.join(KINDS)} for a sheet, or in {PAGE} for a page")
     if not -1 <= threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {threshold}")
     for what, names, allowed, kinds in (
@@ -219,8 +214,7 @@ def _check(
             raise InputError(f"{what} {odd[0]!r}: {kinds}")
         if len({name.casefold() for name in names}) < len(names):
             raise InputError(f"{what}s {', '.join(names)}: one is given twice")
-    for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
-        get_by_name(dict.fromkeys(known), name, what)
+    get_by_name(dict.fromkeys(ENCODINGS), clips, "clips")
     if odd := [word for word in verdicts if word.casefold() in {OK, UNSURE} and not word.islower()]:
         raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning")
     if OK not in verdicts:
@@ -330,7 +324,8 @@ def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
     if not path.exists() or path.read_bytes() == data:
         return False
     if path.suffix == ".zip":
-        ours = zipfile.is_zipfile(path) and f"{path.stem}/{path.stem}.xlsx" in zipfile.ZipFile(path).namelist()
+        held = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
+        ours = any(f"{path.stem}/{path.stem}{kind}" in held for kind in (*KINDS, PAGE))
     else:
         try:
             ours = record.name in read_sheet(path).reviews

@@ -32,7 +32,7 @@ _ALSO_CALLED = {
 # `reviewer` is for tables that were merged from those of several people.
 _NAMES = {name.replace("_", " "): name for name in (*COLUMNS, "reviewer")}
 _HEADER_ROWS = 50  # people write a line or two above it
-_KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
+KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
 _VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")  # a browser adds a number
 FORMAT = "nbaudio verdicts 1"
 
@@ -71,7 +71,7 @@ class Sheet:
 def sheets_in(folder: Path) -> list[Path]:
     """Return the sheets and verdict files in a folder and its subfolders (as unpacked), without temporary files of programs."""
     paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
-    known = [path for path in paths if path.suffix.lower() in _KINDS or _VERDICT_FILE.search(path.name)]
+    known = [path for path in paths if path.suffix.lower() in KINDS or _VERDICT_FILE.search(path.name)]
     return sorted(path for path in known if not path.name.startswith((".", "~$")))
 
 

@@ -38,7 +38,8 @@ def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sheets")
     texts = [text if text.strip() else f"x{text}" for text in CELLS]
     make_workspace(folder / "w", texts, [f"{text} da" for text in texts], ids=IDS, audio=folder / "audio")
-    review.export(folder / "w", out=folder / "out" / "sheet.xlsx", n=1000, blind=False, tables=["csv"])
+    for ending in ("xlsx", "csv"):
+        review.export(folder / "w", out=folder / "out" / f"sheet.{ending}", n=1000, blind=False)
     return folder
 
 
