@@ -92,10 +92,8 @@ class ProofState(ReviewState):
 
     def _stored_frame(self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]) -> _Stored:
         size, table = len(self.population), frame_table(one.name)
-        known = tables.scan(self.workspace, table=table)
-        if "rate" not in known.collect_schema():
-            known = known.with_columns(rate=pl.lit(None, pl.Float64))
-        strata = known.group_by("stratum").agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
+        by_stratum = tables.scan(self.workspace, table=table).group_by("stratum")
+        strata = by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
         numbers, weights = strata.select("stratum").with_row_index("number"), np.maximum(strata["weight"].to_numpy(), 1e-300)
         rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
         found = Frame(np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.bool_), weights / weights.sum(), rates)

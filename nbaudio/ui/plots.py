@@ -25,7 +25,6 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
 from nbaudio.ui.plot_style import Plot
-from nbaudio.ui.segment_rows import SegmentRows
 from nbaudio.ui.views import Source
 
 _OUT = (style.PALE, "\\\\")
@@ -194,12 +193,9 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     return f"{reviewed:,} segments have been reviewed: no threshold is proven to keep {precision:.4g} right.\n{needed}"
 
 
-def signals(source: Source) -> Plot:
-    """Plot the distribution of each signal that `measure` has written; the outermost bars hold long tails."""
-    return _distributions(views.rows(source))
-
-
-def _distributions(segments: SegmentRows, note: str = "") -> Plot:
+def signals(source: Source, *, note: str = "") -> Plot:
+    """Plot the distribution of each signal that `measure` has written, below a note; the outermost bars hold long tails."""
+    segments = views.rows(source)
     names, shown = views.signals(segments)["signal"].to_list(), []
     note = note or ("" if names else "Nothing is measured yet: 'nbaudio measure W' does.")
     plot, panels = _panels(len(names), 4, note)
@@ -240,7 +236,7 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
     ranked = rank_columns(state).head(most)
     if ranked.is_empty():
         missing = "Which signal separates right from wrong is not known: it takes verdicts of both kinds on drawn segments."
-        return _distributions(views.rows(state.workspace), missing)
+        return signals(state.workspace, note=missing)
     (plot, panels), shown = _panels(len(ranked), 3, _BY_VALUE), []
     for axes, best in zip(panels, ranked.iter_rows(named=True), strict=True):
         name, direction = str(best["column"]), best["direction"]
