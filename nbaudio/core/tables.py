@@ -120,10 +120,19 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
-def open_parquet(path: Path) -> Any:
-    """Open a Parquet file with pyarrow, to read some of its row groups; raise InputError where it is not usable."""
+def open_parquet(path: Path, *, coded: bool = False) -> Any:
+    """Open a Parquet file with pyarrow, to read some of its row groups; raise InputError where it is not usable.
+
+    With `coded`, texts that the file repeats by number are read as dictionaries.
+    """
     with reading_parquet(path):
-        return pq.ParquetFile(path)
+        file = pq.ParquetFile(path)
+        if not coded or not file.num_row_groups:
+            return file
+        group = file.metadata.row_group(file.num_row_groups // 2)
+        chunks = [group.column(i) for i in range(group.num_columns) if group.column(i).physical_type == "BYTE_ARRAY"]
+        repeated = [chunk.path_in_schema for chunk in chunks if chunk.total_uncompressed_size < 4 * chunk.num_values]
+        return pq.ParquetFile(path, read_dictionary=repeated)
 
 
 def num_rows(path: Path) -> int:
