@@ -185,6 +185,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   function drawHead(again = true) {
     columns.draw();
     pool.forEach((element) => element.replaceChildren());
+    draw();
     columns.describe({ again }).catch(() => {});
   }
 
