@@ -162,9 +162,10 @@ def test_parts_end_as_the_arrangement_at_once(stored, in_parts, how):
 def test_rows_that_are_found_stay_and_are_shown_while_the_search_goes_on(stored, in_parts):
     frame, _ = stored
     size = arrange(in_parts, find="ČENICA 7")
-    first, _ = ask(in_parts, "table.rows", first=0, last=5, columns=["segment_id"])
+    page = {"call": "table.rows", "first": 0, "last": 5, "columns": ["segment_id"]}
+    first, _ = ask(in_parts, **page)
     for each in finish(in_parts, size):
-        assert ask(in_parts, "table.rows", first=0, last=5, columns=["segment_id"])[0]["rows"][: len(first["rows"])] == first["rows"]
+        assert ask(in_parts, **page)[0]["rows"][: len(first["rows"])] == first["rows"]
         assert each["version"] == first["version"]
     arrange(in_parts, find="s7", where="flag")
     assert in_parts.shown.equals(frame[sort_and_filter(frame, find="s7", where="flag")]), "Python gets all rows"

@@ -14,7 +14,7 @@ from nbaudio.core.tables import conform, open_parquet, seconds_column
 _ROWS_AT_ONCE = 1 << 16  # read for a condition or an order
 _MOST_KEPT_BYTES = 200_000_000  # of columns without texts, kept from one use to the next
 _PREFIX = 16  # bytes of a text that order it; UTF-8 has the order of code points
-_SORTED_AT_ONCE = 1 << 18  # about so many rows, of which each 64th is drawn
+_SORTED_AT_ONCE = 1 << 19  # about so many rows, of which each 64th is drawn
 _TIMES = ("recording_id", "start_sample", "end_sample", "source_start", "source_end")
 
 

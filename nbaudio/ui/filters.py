@@ -26,7 +26,9 @@ Order = NDArray[np.uint32]
 TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
 # Functions of all rows, not of each.
-_OF_ALL_ROWS = re.compile(r"\b(avg|count|first|last|max|median|min|quantile_cont|stddev|sum|variance)\W?\s*\(|\bover\b", re.IGNORECASE)
+_OF_ALL_ROWS = re.compile(
+    r"\b(avg|count|first|last|max|median|min|quantile_cont|stddev|sum|variance)\W?\s*\(|\bover\b", re.IGNORECASE
+)
 _MOST_VALUES = 10_000  # searched for similar ones
 _LONGEST_NAME, _MOST_SAVED = 100, 500
 _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}

@@ -90,7 +90,7 @@ class TableView:
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
         """Arrange the rows, or begin to; `progress` in the size says that there is more to be done by `_continue`."""
         is_known = self._share == 1 and all(arrangement[key] == self.arrangement[key] for key in ("where", "find"))
-        kept = np.sort(self.order) if is_known else None
+        kept = np.sort(self.order) if is_known and len(self.order) < len(self.frame) else None
         parts = arrange(self.frame, **arrangement, narrowed=self.narrowed, kept=kept)
         first = next(parts)  # raises what is wrong with it
         if self._share == 1:
@@ -110,18 +110,18 @@ class TableView:
 
     def proceed(self, seconds: float = math.inf) -> None:
         """Go on with an arrangement that is made in parts; one that fails is undone."""
-        until, found = monotonic() + seconds, list[Order]()
+        until = monotonic() + seconds
         if self._share == 1:
             return
         try:
-            for self._share, found in self._parts:
+            for share, found in self._parts:  # noqa: B007 - of the last part
                 if monotonic() >= until:
                     break
         except BaseException:
             self._share, self.version = 1.0, self.version + 1
             self.order, self.arrangement = self._before
             raise
-        self.order = np.concatenate(found)
+        self._share, self.order = share, np.concatenate(found)
         self.changed()
 
     def narrow(self, where: str) -> None:
