@@ -95,21 +95,22 @@ class StoredFrame:
                 rows |= np.append(hits, False)[chunk.indices.fill_null(len(hits))] if is_coded else hits
         return pl.Series(found)
 
-    def order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> Iterator[float | NDArray[np.int64]]:
+    def order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> Iterator[float | NDArray[np.uint32]]:
         """Yield shares of the work that are done, at last the order of rows by a column; equal ones keep theirs, nulls are last.
 
         Texts are ordered by their first bytes.
         """
         dtype = self.schema[name]
-        is_text, is_float = dtype == pl.String, dtype.is_float()
+        is_text, is_float = dtype in (pl.String, pl.Categorical), dtype.is_float() or dtype.is_decimal()
         key_type = pl.Float64 if is_float else pl.UInt64 if is_text or dtype == pl.UInt64 else pl.Int64
         keys = np.empty((1 + is_text, len(self)), f"{key_type()}".lower())
         missing = np.zeros(len(self), bool)
         for groups in self.parts:
             own, column = self.bounds(groups), self.part(groups, [name]).to_series()
-            column = column.fill_nan(None) if is_float else column
+            column = column.cast(pl.Float64).fill_nan(None) if is_float else column
             missing[own] = column.is_null().to_numpy()
-            keys[:, own] = _prefixes(column) if is_text else column.to_physical().cast(key_type).fill_null(0).to_numpy()
+            values = column.cast(pl.String) if is_text else column.to_physical().cast(key_type).fill_null(0)
+            keys[:, own] = _prefixes(values) if is_text else values.to_numpy()
             yield own.stop / len(self) / 2
         if len(numbers) < len(self):
             keys, missing = keys[:, numbers], missing[numbers]
@@ -119,17 +120,18 @@ class StoredFrame:
         first = keys[int(is_text and len(numbers) and keys[0].min() == keys[0].max())]
         step = _SORTED_AT_ONCE // 64
         edges = np.sort(first[::64][~missing[::64]])[step::step]
-        ranges = np.searchsorted(np.unique(edges), first, side="right").astype(np.uint16)
+        parts = np.array_split(first, len(self.parts))
+        ranges = np.concatenate([np.searchsorted(np.unique(edges), part, side="right").astype(np.uint16) for part in parts])
         ranges[missing] = len(edges) + 1
         sorted_parts = []
         for number in range(len(edges) + 1):
-            rows = np.flatnonzero(ranges == number)
+            rows = np.flatnonzero(ranges == number).astype(np.uint32)
             sorted_parts.append(rows[np.lexsort(keys[::-1, rows])])
             yield 0.5 + number / (len(edges) + 1) / 2
-        yield np.concatenate([*sorted_parts, np.flatnonzero(missing)])
+        yield np.concatenate([*sorted_parts, np.flatnonzero(missing).astype(np.uint32)])
 
     def sample(self, name: str, numbers: NDArray[np.uint32], most: int) -> tuple[pl.Series, int]:
-        """Return the values of a column in rows of one in so many row groups, of which about `most` rows are read, and that step."""
+        """Return the values of a column in some rows, those of one in so many row groups, about `most` in all, and that step."""
         shown = np.zeros(len(self), bool)
         shown[numbers] = True
         held = [group for group, own in enumerate(np.split(shown, self._starts[1:-1])) if own.any()]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,10 +25,8 @@ INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "nu
 Order = NDArray[np.uint32]
 TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
-# Functions of all rows, not of each.
-_OF_ALL_ROWS = re.compile(
-    r"\b(avg|count|first|last|max|median|min|quantile_cont|stddev|sum|variance)\W?\s*\(|\bover\b", re.IGNORECASE
-)
+_ALL_ROWS = ("avg", "count", "first", "last", "max", "median", "min", "quantile_cont", "stddev", "sum", "variance")
+_OF_ALL_ROWS = re.compile(rf"\b({'|'.join(_ALL_ROWS)})\W?\s*\(|\bover\b", re.IGNORECASE)
 _MOST_VALUES = 10_000  # searched for similar ones
 _LONGEST_NAME, _MOST_SAVED = 100, 500
 _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}
@@ -63,30 +61,35 @@ def arrange(
         near = get_close_matches(sort, columns, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(columns)}"
         raise InputError(f"sort: no column {sort!r}; {hint}")
-    if sort and frame.schema[sort].is_nested():
-        raise InputError(f"sort: {sort} holds lists, which have no order")
+    if sort and (frame.schema[sort].is_nested() or frame.schema[sort] == pl.Binary):
+        raise InputError(f"sort: {sort} holds lists or bytes, which have no order")
     found, done = [np.zeros(0, np.uint32)], 0
     if kept is None and (conditions or find):
-        needed = list(dict.fromkeys(name for condition in parsed for name in condition.meta.root_names()))
-        for mask in _masks(frame, conditions, needed or columns[:1], find):
+        needed = list(dict.fromkeys(name for condition in parsed for name in condition.meta.root_names())) or columns[:1]
+        for mask in _masks(frame, conditions, needed, find):
             found.append(mask.arg_true().to_numpy().astype(np.uint32) + np.uint32(done))
             done += len(mask)
             yield done / max(1, len(frame)) / (2 if sort else 1), found
     else:
         found = [np.arange(len(frame), dtype=np.uint32) if kept is None else kept]
-    if sort:
-        rows = np.concatenate(found)
-        for step in _sorted(frame, sort, rows, descending=descending):
+    rows = np.concatenate(found) if len(found) > 1 and sort else found[0]
+    if sort and isinstance(frame, StoredFrame):
+        for step in frame.order(sort, rows, descending=descending):
             if isinstance(step, float):
                 yield (1 + step) / 2, found
             else:
-                found = [np.take(rows, step)]
+                found = [rows[step]]
+    elif sort:
+        values = pl.DataFrame({"value": frame[sort].fill_nan(None) if frame.schema[sort].is_float() else frame[sort]})
+        values = values if len(rows) == len(values) else values[rows]
+        by_value = values.select(pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True))
+        found = [np.take(rows, by_value.to_series().to_numpy())]
     yield 1.0, found
 
 
 def _masks(frame: TableFrame, conditions: list[str], needed: list[str], find: str) -> Iterator[pl.Series]:
     """Yield which rows meet conditions over the columns `needed` and contain a text, for one part of the rows after the other."""
-    columns = visible_columns(frame)
+    columns, whole = visible_columns(frame), None
     # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten times as long.
     pattern = "(?i)" + pl.escape_regex(find)
     texts = [name for name in columns if frame.schema[name] == pl.String]
@@ -96,11 +99,11 @@ def _masks(frame: TableFrame, conditions: list[str], needed: list[str], find: st
         return reduce(and_, masks, pl.repeat(value=True, n=rows, eager=True))
 
     if isinstance(frame, pl.DataFrame):
-        mask = meet(frame, len(frame))
-        found = (frame[name].str.contains(pattern).fill_null(value=False) for name in texts)
-        yield mask & reduce(or_, found, pl.repeat(value=False, n=len(frame), eager=True)) if find else mask
+        found = pl.any_horizontal(
+            pl.lit(value=False), *(pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
+        )
+        yield meet(frame, len(frame)) & (frame.select(found).to_series() if find else True)
         return
-    whole = None
     if any(map(_OF_ALL_ROWS.search, conditions)):
         if not all(map(frame.is_narrow, needed)):
             raise InputError("filter: in a table that stays in its file, conditions with avg(), max(), ... are of numbers only")
@@ -110,19 +113,6 @@ def _masks(frame: TableFrame, conditions: list[str], needed: list[str], find: st
         part = frame.part(groups, needed) if conditions and whole is None else pl.DataFrame()
         mask = meet(part, own.stop - own.start) if whole is None else whole[own]
         yield mask & frame.contains(groups, texts, pattern) if find and mask.any() else mask
-
-
-def _sorted(frame: TableFrame, name: str, rows: Order, *, descending: bool) -> Iterator[float | NDArray[np.int64]]:
-    """Yield shares of the work that are done, at last the order of rows by a column."""
-    dtype = frame.schema[name]
-    if isinstance(frame, StoredFrame) and (dtype == pl.String or (frame.is_narrow(name) and not dtype.is_decimal())):
-        if dtype != pl.Categorical:
-            yield from frame.order(name, rows, descending=descending)
-            return
-    column = frame[name].fill_nan(None) if dtype.is_float() else frame[name]
-    values = pl.DataFrame({"value": column if len(rows) == len(column) else column[rows]})
-    by_value = values.select(pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True))
-    yield by_value.to_series().to_numpy()
 
 
 def visible_columns(frame: TableFrame) -> list[str]:

@@ -79,13 +79,10 @@ class TableView:
         if isinstance(self.frame, StoredFrame) and self.arrangement["sort"]:
             size["page"] = _SCATTERED_ROWS
         if self._share < 1:
-            return size | {"progress": f"{'not sorted yet' if self._is_found else 'so far'}, {100 * self._share:.0f} %"}
+            is_found = self.arrangement["sort"] and self._share >= 1 / 2
+            return size | {"progress": f"{'not sorted yet' if is_found else 'so far'}, {100 * self._share:.0f} %"}
         note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
         return size | ({"note": note} if note else {})
-
-    @property
-    def _is_found(self) -> bool:
-        return bool(self.arrangement["sort"]) and self._share >= 0.5  # noqa: PLR2004 - see `arrange`
 
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
         """Arrange the rows, or begin to; `progress` in the size says that there is more to be done by `_continue`."""
