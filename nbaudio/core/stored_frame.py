@@ -29,8 +29,9 @@ class StoredFrame:
         schema: pl.Schema | None = None,
         recordings: pl.DataFrame | None = None,
     ) -> None:
-        self._file, self._coded = open_parquet(path), open_parquet(path, coded=True)
+        self._file = open_parquet(path)
         footer = self._file.metadata
+        self._coded = open_parquet(path, coded=_repeated(footer))
         if not footer.equals(self._coded.metadata):  # replaced just now
             self._coded = self._file
         self._starts = np.cumsum([0, *(footer.row_group(group).num_rows for group in range(footer.num_row_groups))])
@@ -177,6 +178,14 @@ class StoredFrame:
             frame = frame.join(self._recordings, on="recording_id", how="left", maintain_order="left")
             frame = frame.with_columns(seconds_column(), place=pl.Series(numbers, dtype=pl.UInt32))
         return frame.select(names)
+
+
+def _repeated(footer: Any) -> list[str]:
+    """Return the columns of texts that a Parquet file writes as numbers of texts."""
+    middle = range(footer.num_row_groups // 2, footer.num_row_groups)[:1]
+    chunks = [footer.row_group(group).column(i) for group in middle for i in range(footer.num_columns)]
+    texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+    return [chunk.path_in_schema for chunk in texts if chunk.total_uncompressed_size < 4 * chunk.num_values]
 
 
 def _prefixes(column: pl.Series) -> NDArray[np.uint64]:

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -120,19 +120,10 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
-def open_parquet(path: Path, *, coded: bool = False) -> Any:
-    """Open a Parquet file with pyarrow, to read some of its row groups; raise InputError where it is not usable.
-
-    With `coded`, texts that the file repeats by number are read as dictionaries.
-    """
+def open_parquet(path: Path, *, coded: Sequence[str] = ()) -> Any:
+    """Open a Parquet file with pyarrow, `coded` columns as dictionaries, to read row groups; InputError if it is unusable."""
     with reading_parquet(path):
-        file = pq.ParquetFile(path)
-        if not coded or not file.num_row_groups:
-            return file
-        group = file.metadata.row_group(file.num_row_groups // 2)
-        chunks = [group.column(i) for i in range(group.num_columns) if group.column(i).physical_type == "BYTE_ARRAY"]
-        repeated = [chunk.path_in_schema for chunk in chunks if chunk.total_uncompressed_size < 4 * chunk.num_values]
-        return pq.ParquetFile(path, read_dictionary=repeated)
+        return pq.ParquetFile(path, read_dictionary=coded)
 
 
 def num_rows(path: Path) -> int:
