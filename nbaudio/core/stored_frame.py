@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from nbaudio.core.tables import conform, open_parquet, seconds_column
 
 _ROWS_AT_ONCE = 1 << 16  # read for a condition or an order
-_MOST_KEPT_BYTES = 200_000_000  # of columns without texts, kept from one use to the next
 _PREFIX = 16  # bytes of a text that order it; UTF-8 has the order of code points
 _SORTED_AT_ONCE = 1 << 19  # about so many rows, of which each 64th is drawn
 _TIMES = ("recording_id", "start_sample", "end_sample", "source_start", "source_end")
@@ -56,18 +55,16 @@ class StoredFrame:
         return pl.concat([self.part(groups, names).select(what) for groups in self.parts])
 
     def __getitem__(self, name: str) -> pl.Series:
-        """Return a column."""
+        """Return a column; the last one that takes few bytes a row stays in memory."""
         if name not in self._kept:
             column = pl.concat([self.part(groups, [name]) for groups in self.parts]).to_series().rechunk()
             if not self.is_narrow(name):
                 return column
-            while self._kept and sum(each.estimated_size() for each in (column, *self._kept.values())) > _MOST_KEPT_BYTES:
-                del self._kept[next(iter(self._kept))]
-            self._kept[name] = column
+            self._kept = {name: column}
         return self._kept[name]
 
     def release(self) -> None:
-        """Drop the cached columns."""
+        """Drop the column in memory."""
         self._kept.clear()
 
     def bounds(self, groups: range) -> slice:
@@ -77,8 +74,6 @@ class StoredFrame:
     def part(self, groups: range, names: Sequence[str]) -> pl.DataFrame:
         """Return columns of row groups."""
         own = self.bounds(groups)
-        if names and self._kept.keys() >= set(names):
-            return pl.DataFrame([self._kept[name][own] for name in names])
         table = self._file.read_row_groups(groups, columns=self._needed(names))
         return self._joined(pl.DataFrame(pl.from_arrow(table)), names, np.arange(own.start, own.stop, dtype=np.uint32))
 
