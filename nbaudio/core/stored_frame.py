@@ -116,8 +116,10 @@ class StoredFrame:
         first = keys[int(is_text and len(numbers) and keys[0].min() == keys[0].max())]
         step = _SORTED_AT_ONCE // 64
         edges = np.sort(first[::64][~missing[::64]])[step::step]
-        parts = np.array_split(first, len(self.parts))
-        ranges = np.concatenate([np.searchsorted(np.unique(edges), part, side="right").astype(np.uint16) for part in parts])
+        ranges = np.empty(len(first), np.uint16)
+        for part, found in zip(np.array_split(first, 64), np.array_split(ranges, 64), strict=True):
+            found[:] = np.searchsorted(np.unique(edges), part, side="right")
+            yield 0.5
         ranges[missing] = len(edges) + 1
         sorted_parts = []
         for number in range(len(edges) + 1):
