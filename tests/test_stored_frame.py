@@ -201,6 +201,25 @@ def test_a_condition_that_fails_in_a_later_part_changes_nothing(tmp_path, monkey
     assert table.where == "segment_id < '3'"
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_columns_of_all_types_are_sorted_as_in_memory(tmp_path, monkeypatch, descending):
+    monkeypatch.setattr("nbaudio.core.stored_frame._ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("nbaudio.core.stored_frame._SORTED_AT_ONCE", 128)
+    number = pl.Series(np.random.default_rng(0).integers(0, 30, 500))
+    number = number.set(number == 3, None)
+    types = [pl.UInt64, pl.Int8, pl.Float32, pl.Decimal(10, 2), pl.Datetime("us"), pl.Boolean]
+    frame = pl.DataFrame({str(dtype): number.cast(dtype) for dtype in types})
+    texts = number.cast(pl.String)
+    frame = frame.with_columns(
+        large=number + 2**60, category=texts.cast(pl.Categorical), alike="one beginning " + texts, none=None
+    )
+    frame.write_parquet(tmp_path / "t.parquet", row_group_size=20)
+    file = StoredFrame(tmp_path / "t.parquet")
+    for sort in frame.columns:
+        how = {"sort": sort, "descending": descending}
+        assert sort_and_filter(file, **how).tolist() == sort_and_filter(frame, **how).tolist(), sort
+
+
 def test_functions_of_all_texts_are_refused(stored):
     with pytest.raises(InputError, match="numbers only"):
         sort_and_filter(stored[1], where="text > max(text)")
