@@ -18,6 +18,7 @@ ROWS = 1000
 def stored(request, tmp_path, monkeypatch):
     """A frame, and its file."""
     monkeypatch.setattr("nbaudio.core.stored_frame._ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("nbaudio.core.stored_frame._SORTED_AT_ONCE", 128)
     rng = np.random.default_rng(0)
     number = pl.Series(rng.integers(0, 40, ROWS))
     frame = pl.DataFrame(
@@ -42,10 +43,14 @@ def stored(request, tmp_path, monkeypatch):
         {"where": "wer < 0.5 and text like '%1%'"},
         {"where": "true"},
         {"where": "split = 'dev' or flag"},
+        {"where": "wer > avg(wer) and flag"},
         {"find": "ČENICA 7"},
+        {"find": "S9", "where": "flag"},
+        {"find": "s1", "where": "flag", "sort": "text", "descending": True},
         {"sort": "wer"},
         {"sort": "wer", "descending": True},
         {"sort": "split", "where": "wer > 0.2", "narrowed": "flag"},
+        {"sort": "wer", "where": "1 > 2"},
         {"sort": "flag", "descending": True},
         {"sort": "text"},
         {"sort": "segment_id", "descending": True},
@@ -90,10 +95,11 @@ def test_a_table_of_a_file_answers_as_one_of_its_frame(stored, tmp_path):
     frame, _ = stored
     ours, theirs = SegmentTable(tmp_path / "t.parquet", sort="wer"), SegmentTable(frame, sort="wer")
     assert ours.shown.equals(theirs.shown)
-    for table in (ours, theirs):
-        table._rows.frame.advance = lambda _share: None
-    for call in ({"call": "table.rows", "first": 3, "last": 9, "columns": ["text", "wer"]}, {"call": "table.open"}):
-        assert ask(ours, **call) == ask(theirs, **call)
+    rows = {"call": "table.rows", "first": 3, "last": 9, "columns": ["text", "wer"]}
+    assert ask(ours, **rows) == ask(theirs, **rows)
+    (opened, _), (expected, _) = (ask(table, "table.open") for table in (ours, theirs))
+    assert opened.pop("page") < 100, "rows of many row groups are requested a few at a time"
+    assert opened == expected
     for column in frame.columns:
         found, expected = (ask(table, "table.distribution", column=column)[0] for table in (ours, theirs))
         # Of values that are as frequent, any comes first.
@@ -104,16 +110,119 @@ def test_a_table_of_a_file_answers_as_one_of_its_frame(stored, tmp_path):
     assert ours.selected.equals(theirs.selected)
 
 
-def test_progress_is_sent_while_a_column_is_read(stored, tmp_path):
-    table, sent = SegmentTable(tmp_path / "t.parquet"), []
-    table.send = lambda content, *_: sent.append(content)
-    table._answer(
-        table, {"call": "table.arrange", "arguments": {"where": "", "find": "", "sort": "text", "descending": False}}, []
-    )
-    shares = [each["progress"] for each in sent if "progress" in each]
+def arrange(table, **how):
+    return ask(table, "table.arrange", **{"where": "", "find": "", "sort": "", "descending": False, **how})[0]
+
+
+@pytest.fixture
+def in_parts(stored, tmp_path, monkeypatch):
+    """A table of the file that does one part at each request."""
+    monkeypatch.setattr("nbaudio.ui.widgets.table_view._PART_S", 0.0)
+    return SegmentTable(tmp_path / "t.parquet")
+
+
+def finish(table, size):
+    """The sizes that a front end gets until the arrangement is complete."""
+    sizes = [size]
+    while "progress" in sizes[-1]:
+        sizes.append(ask(table, "table.continue", version=size["version"])[0])
+    return sizes
+
+
+@pytest.mark.parametrize("stored", [7], indirect=True)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"find": "čenica 1"},
+        {"where": "wer < 0.5"},
+        {"sort": "text"},
+        {"sort": "wer", "descending": True, "find": "1"},
+        {"where": "flag", "find": "s2", "sort": "segment_id"},
+    ],
+    ids=str,
+)
+def test_parts_end_as_the_arrangement_at_once(stored, in_parts, how):
+    frame, _ = stored
+    sizes = finish(in_parts, arrange(in_parts, **how))
+    expected = sort_and_filter(frame, **how)
+    assert len(sizes) > 5
+    totals = [size["total"] for size in sizes]
+    assert totals == sorted(totals)
+    assert totals[-1] == len(expected)
+    shares = [int(size["progress"].rsplit(" ", 2)[1]) for size in sizes[:-1]]
     assert shares == sorted(shares)
-    assert shares[-1] == 1
-    assert sent[-1]["result"]["total"] == ROWS
+    assert len({size["version"] for size in sizes}) == (2 if "sort" in how else 1), "other rows only once they are sorted"
+    assert in_parts.shown.equals(frame[expected])
+    resorted = finish(in_parts, arrange(in_parts, **{**how, "sort": "flag"}))
+    assert {size["total"] for size in resorted} == {len(expected)}, "rows that are found are not searched again"
+    assert in_parts.shown.equals(frame[sort_and_filter(frame, **{**how, "sort": "flag"})])
+
+
+@pytest.mark.parametrize("stored", [7], indirect=True)
+def test_rows_that_are_found_stay_and_are_shown_while_the_search_goes_on(stored, in_parts):
+    frame, _ = stored
+    size = arrange(in_parts, find="ČENICA 7")
+    page = {"call": "table.rows", "first": 0, "last": 5, "columns": ["segment_id"]}
+    first, _ = ask(in_parts, **page)
+    for each in finish(in_parts, size):
+        assert ask(in_parts, **page)[0]["rows"][: len(first["rows"])] == first["rows"]
+        assert each["version"] == first["version"]
+    arrange(in_parts, find="s7", where="flag")
+    assert in_parts.shown.equals(frame[sort_and_filter(frame, find="s7", where="flag")]), "Python gets all rows"
+
+
+@pytest.mark.parametrize("stored", [7], indirect=True)
+def test_a_new_arrangement_ends_a_search(stored, in_parts):
+    frame, _ = stored
+    old = arrange(in_parts, find="s1")
+    new = arrange(in_parts, find="s7")
+    assert "progress" in old
+    assert ask(in_parts, "table.continue", version=old["version"])[0] == new, "the old one does not go on"
+    assert "error" in arrange(in_parts, where="no condition")
+    assert finish(in_parts, new)[-1]["total"] == frame["segment_id"].str.contains("s7").sum(), "a mistake does not end it"
+    arrange(in_parts, find="s1")
+    in_parts.narrow("flag")
+    assert in_parts.shown.equals(frame[sort_and_filter(frame, find="s1", where="flag")])
+    assert "progress" not in ask(in_parts, "table.open")[0]
+
+
+def test_a_condition_that_fails_in_a_later_part_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("nbaudio.core.stored_frame._ROWS_AT_ONCE", 5)
+    monkeypatch.setattr("nbaudio.ui.widgets.table_view._PART_S", 0.0)
+    frame = pl.DataFrame({"segment_id": [*map(str, range(40)), "x"]})
+    frame.write_parquet(tmp_path / "t.parquet", row_group_size=5)
+    table = SegmentTable(tmp_path / "t.parquet", where="segment_id < '3'")
+    kept = table.shown
+    size = arrange(table, where="cast(segment_id as int) > 3")
+    while "progress" in size:
+        size = ask(table, "table.continue", version=size["version"])[0]
+    assert "a string that is not a number" in size["error"]
+    assert table.shown.equals(kept)
+    assert table.where == "segment_id < '3'"
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_columns_of_all_types_are_sorted_as_in_memory(tmp_path, monkeypatch, descending):
+    monkeypatch.setattr("nbaudio.core.stored_frame._ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("nbaudio.core.stored_frame._SORTED_AT_ONCE", 128)
+    number = pl.Series(np.random.default_rng(0).integers(0, 30, 500))
+    number = number.set(number == 3, None)
+    types = [pl.UInt64, pl.Int8, pl.Float32, pl.Decimal(10, 2), pl.Datetime("us"), pl.Boolean]
+    frame = pl.DataFrame({str(dtype): number.cast(dtype) for dtype in types})
+    texts = number.cast(pl.String)
+    frame = frame.with_columns(
+        large=number + 2**60, category=texts.cast(pl.Categorical), alike="one beginning " + texts, none=None
+    )
+    frame.write_parquet(tmp_path / "t.parquet", row_group_size=20)
+    file = StoredFrame(tmp_path / "t.parquet")
+    for sort in frame.columns:
+        how = {"sort": sort, "descending": descending}
+        assert sort_and_filter(file, **how).tolist() == sort_and_filter(frame, **how).tolist(), sort
+
+
+def test_functions_of_all_texts_are_refused(stored):
+    with pytest.raises(InputError, match="numbers only"):
+        sort_and_filter(stored[1], where="text > max(text)")
 
 
 def test_a_large_workspace_stays_in_its_file(make_workspace, monkeypatch):

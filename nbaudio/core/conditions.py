@@ -8,7 +8,6 @@ from math import prod
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.stored_frame import StoredFrame
 
 MOST_CHARACTERS = 1_000_000
 MOST_WORDS = 800  # names, keywords and operators; polars takes seconds for 3,000 and exhausts the stack at 6,000
@@ -53,7 +52,7 @@ def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl
     return expression
 
 
-def condition_mask(frame: pl.DataFrame | StoredFrame, where: str, columns: Sequence[str]) -> pl.Series:
+def condition_mask(frame: pl.DataFrame, where: str, columns: Sequence[str]) -> pl.Series:
     """Return for each row of a frame whether a condition is true, false for null; raise InputError as `parse_condition` does."""
     try:
         mask = frame.select(parse_condition(where, frame.schema, columns).fill_null(value=False)).to_series()

@@ -1,6 +1,6 @@
 """Rows of a large Parquet file that stay there: a column is read when it is needed, a page by the row groups of its rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from nbaudio.core.tables import conform, open_parquet, seconds_column
 
-_ROWS_AT_ONCE = 1 << 18  # read for a condition or an order
-_MOST_KEPT_BYTES = 200_000_000  # of columns without texts, kept from one condition or order to the next
+_ROWS_AT_ONCE = 1 << 16  # read for a condition or an order
 _PREFIX = 16  # bytes of a text that order it; UTF-8 has the order of code points
+_SORTED_AT_ONCE = 1 << 19  # about so many rows, of which each 64th is drawn
 _TIMES = ("recording_id", "start_sample", "end_sample", "source_start", "source_end")
 
 
@@ -30,106 +30,167 @@ class StoredFrame:
     ) -> None:
         self._file = open_parquet(path)
         footer = self._file.metadata
+        self._coded = open_parquet(path, coded=_repeated(footer))
+        if not footer.equals(self._coded.metadata):  # replaced just now
+            self._coded = self._file
         self._starts = np.cumsum([0, *(footer.row_group(group).num_rows for group in range(footer.num_row_groups))])
+        bounds = np.unique(np.searchsorted(self._starts, [*range(0, len(self), _ROWS_AT_ONCE), len(self)]))
+        self.parts = [range(*each) for each in pairwise(bounds.tolist())] or [range(0)]
+        """Numbers of row groups that are read at once."""
         self._types, self._recordings, self._path = schema or pl.Schema(), recordings, path
         held = self._file.schema_arrow.names
         self._held = set(held)
         self._kept: dict[str, pl.Series] = {}
-        self.advance: Callable[[float], object] = lambda _share: None  # called while a column is read
         stored = list(columns or held)
         joined = () if recordings is None else ("sampling_rate", "duration_s", *recordings.columns[2:])
         self.columns = [*(["place"] if recordings is not None else []), *stored, *joined]
-        self.schema = self._read([], self.columns).schema
+        self.schema = self.part(range(0), self.columns).schema
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def select(self, what: pl.Expr) -> pl.DataFrame:
-        """Evaluate a condition, row by row, over the columns that it names."""
+        """Evaluate an expression, row by row, over the columns that it names."""
         names = list(dict.fromkeys(what.meta.root_names()))
-        if names and 8 * len(self) * len(names) <= _MOST_KEPT_BYTES and all(map(self._is_narrow, names)):
-            return pl.DataFrame([self[name] for name in names]).select(what)
-        return pl.concat([part.select(what) for part in self._parts(names)])
+        return pl.concat([self.part(groups, names).select(what) for groups in self.parts])
 
     def __getitem__(self, name: str) -> pl.Series:
-        """Return a column."""
+        """Return a column; the last one that takes few bytes a row stays in memory."""
         if name not in self._kept:
-            column = pl.concat([part[name] for part in self._parts([name])]).rechunk()
-            if not self._is_narrow(name):
+            column = pl.concat([self.part(groups, [name]) for groups in self.parts]).to_series().rechunk()
+            if not self.is_narrow(name):
                 return column
-            while self._kept and sum(each.estimated_size() for each in (column, *self._kept.values())) > _MOST_KEPT_BYTES:
-                del self._kept[next(iter(self._kept))]
-            self._kept[name] = column
+            self._kept = {name: column}
         return self._kept[name]
 
     def release(self) -> None:
-        """Drop the cached columns."""
+        """Drop the column in memory."""
         self._kept.clear()
 
-    def text_order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> NDArray[np.int64]:
-        """Return the order of rows by the first bytes of a text; equal ones keep their order, nulls are last."""
-        self.release()
-        keys = np.empty((2, len(self)), np.uint64)
-        missing, done = np.zeros(len(self), bool), 0
-        for part in self._parts([name]):
-            own = slice(done, done := done + len(part))
-            missing[own] = part[name].is_null().to_numpy()
-            texts = part[name].fill_null("").rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-            _, offsets, data = texts.buffers()
-            starts = np.frombuffer(offsets, np.int64)[: len(part) + 1]
-            letters = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(_PREFIX, np.uint8))
-            prefix = np.lib.stride_tricks.sliding_window_view(letters, _PREFIX)[starts[:-1]]
-            prefix[np.arange(_PREFIX) >= np.diff(starts)[:, None]] = 0
-            keys[:, own] = (~prefix if descending else prefix).view(">u8").T
+    def bounds(self, groups: range) -> slice:
+        """Return the numbers of the rows of row groups."""
+        return slice(int(self._starts[groups.start]), int(self._starts[groups.stop]))
+
+    def part(self, groups: range, names: Sequence[str]) -> pl.DataFrame:
+        """Return columns of row groups."""
+        own = self.bounds(groups)
+        table = self._file.read_row_groups(groups, columns=self._needed(names))
+        return self._joined(pl.DataFrame(pl.from_arrow(table)), names, np.arange(own.start, own.stop, dtype=np.uint32))
+
+    def contains(self, groups: range, names: Sequence[str], pattern: str) -> pl.Series:
+        """Return whether one of the texts of each row of row groups contains a pattern; repeated texts are searched once."""
+        own = self.bounds(groups)
+        found = np.zeros(own.stop - own.start, bool)
+        for column in self._coded.read_row_groups(groups, columns=[name for name in names if name in self._held]).columns:
+            done = 0
+            for chunk in column.chunks:
+                is_coded = hasattr(chunk, "dictionary")
+                texts = pl.Series(pl.from_arrow(chunk.dictionary if is_coded else chunk)).cast(pl.String)
+                hits = texts.str.contains(pattern).fill_null(value=False).to_numpy()
+                rows = found[done : (done := done + len(chunk))]
+                rows |= np.append(hits, False)[chunk.indices.fill_null(len(hits))] if is_coded else hits
+        return pl.Series(found)
+
+    def order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> Iterator[float | NDArray[np.uint32]]:
+        """Yield shares of the work that are done, at last the order of rows by a column; equal ones keep theirs, nulls are last.
+
+        Texts are ordered by their first bytes.
+        """
+        dtype = self.schema[name]
+        is_text, is_float = dtype in (pl.String, pl.Categorical), dtype.is_float() or dtype.is_decimal()
+        key_type = pl.Float64 if is_float else pl.UInt64 if is_text or dtype == pl.UInt64 else pl.Int64
+        keys = np.empty((1 + is_text, len(self)), f"{key_type()}".lower())
+        missing = np.zeros(len(self), bool)
+        for groups in self.parts:
+            own, column = self.bounds(groups), self.part(groups, [name]).to_series()
+            column = column.cast(pl.Float64).fill_nan(None) if is_float else column
+            missing[own] = column.is_null().to_numpy()
+            values = column.cast(pl.String) if is_text else column.to_physical().cast(key_type).fill_null(0)
+            keys[:, own] = _prefixes(values) if is_text else values.to_numpy()
+            yield own.stop / len(self) / 2
         if len(numbers) < len(self):
             keys, missing = keys[:, numbers], missing[numbers]
-        return np.lexsort((*keys[::-1], *([missing] if missing.any() else [])))  # a key less takes less memory
+        if descending:
+            (np.negative if is_float else np.invert)(keys, out=keys)
+        # Sorted by ranges of the first key that differs, so that nothing takes long.
+        first = keys[int(is_text and len(numbers) and keys[0].min() == keys[0].max())]
+        step = _SORTED_AT_ONCE // 64
+        edges = np.sort(first[::64][~missing[::64]])[step::step]
+        ranges = np.empty(len(first), np.uint16)
+        for part, found in zip(np.array_split(first, 64), np.array_split(ranges, 64), strict=True):
+            found[:] = np.searchsorted(np.unique(edges), part, side="right")
+            yield 0.5
+        ranges[missing] = len(edges) + 1
+        sorted_parts = []
+        for number in range(len(edges) + 1):
+            rows = np.flatnonzero(ranges == number).astype(np.uint32)
+            sorted_parts.append(rows[np.lexsort(keys[::-1, rows])])
+            yield 0.5 + number / (len(edges) + 1) / 2
+        yield np.concatenate([*sorted_parts, np.flatnonzero(missing).astype(np.uint32)])
 
-    def sample(self, name: str, numbers: NDArray[np.uint32], most: int) -> pl.Series:
-        """Return some values of a column in rows, from whole row groups, at most about `most`."""
-        step = -(-len(numbers) // most) or 1
-        if self._is_narrow(name):
-            return self[name].gather(numbers[::step])
-        return self.rows(numbers[self._groups(numbers) % step == 0], [name]).to_series()
+    def sample(self, name: str, numbers: NDArray[np.uint32], most: int) -> tuple[pl.Series, int]:
+        """Return the values of a column in some rows, those of one in so many row groups, about `most` in all, and that step."""
+        shown = np.zeros(len(self), bool)
+        shown[numbers] = True
+        held = [group for group, own in enumerate(np.split(shown, self._starts[1:-1])) if own.any()]
+        step = -(-int(np.diff(self._starts)[held].sum()) // most) or 1
+        parts = (range(group, group + 1) for group in held[::step])
+        values = [self.part(part, [name]).to_series().filter(pl.Series(shown[self.bounds(part)])) for part in parts]
+        return pl.concat([pl.Series(name, [], self.schema[name]), *values]), step
 
     def rows(self, numbers: NDArray[Any], columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Return rows by their numbers, in that order."""
-        names, groups = list(columns or self.columns), self._groups(numbers)
-        places = [np.flatnonzero(groups == group) for group in np.unique(groups)]
-        parts = [self._read([group], names, numbers[own] - self._starts[group]) for own in places for group in groups[own[:1]]]
-        order: NDArray[np.int64] = np.argsort(np.concatenate([np.zeros(0, np.int64), *places]))
-        return pl.concat([self._read([], names), *parts])[order]
+        names = list(columns or self.columns)
+        groups = np.searchsorted(self._starts, numbers, side="right") - 1
+        order = np.argsort(groups, kind="stable")
+        parts = [self._file.read_row_groups([], columns=self._needed(names))]
+        for group in np.unique(groups).tolist():
+            within = numbers[groups == group] - self._starts[group]
+            parts.append(self._file.read_row_groups([group], columns=self._needed(names)).take(within))
+        frame = pl.concat([pl.DataFrame(pl.from_arrow(part)) for part in parts])
+        return self._joined(frame, names, numbers[order])[np.argsort(order)]
 
     def row(self, number: int, *, named: Literal[True]) -> dict[str, Any]:
         """Return the values of a row by name."""
         return self.rows(np.array([number])).row(0, named=named)
 
-    def _groups(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
-        return np.searchsorted(self._starts, numbers, side="right") - 1
-
-    def _is_narrow(self, name: str) -> bool:
+    def is_narrow(self, name: str) -> bool:
+        """Return whether a column takes at most 8 bytes a row."""
         return self.schema[name].is_numeric() or self.schema[name] in (pl.Boolean, pl.Enum, pl.Categorical)
 
-    def _parts(self, names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Yield columns of all rows, some row groups at a time."""
-        bounds = np.unique(np.searchsorted(self._starts, [*range(0, len(self), _ROWS_AT_ONCE), len(self)]))
-        for first, last in pairwise(bounds):
-            yield self._read(list(range(first, last)), names)
-            self.advance(float(self._starts[last]) / len(self))
-        if len(bounds) < 2:
-            yield self._read([], names)
+    def _is_joined(self, names: Sequence[str]) -> bool:
+        return self._recordings is not None and any(name not in self._held and name not in self._types for name in names)
 
-    def _read(self, groups: list[int], names: Sequence[str], within: NDArray[Any] | None = None) -> pl.DataFrame:
-        """Return columns of row groups, or of the rows `within` them, with what the recordings give."""
-        is_joined = self._recordings is not None and any(name not in self._held and name not in self._types for name in names)
-        needed = [name for name in dict.fromkeys((*names, *(_TIMES if is_joined else ()))) if name in self._held]
-        table = self._file.read_row_groups(groups, columns=needed or list(self._held)[:1])
-        frame = pl.DataFrame(pl.from_arrow(table.take(within) if within is not None else table))
+    def _needed(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of the file that some columns are made of."""
+        needed = dict.fromkeys((*names, *(_TIMES if self._is_joined(names) else ())))
+        return [name for name in needed if name in self._held] or self._file.schema_arrow.names[:1]
+
+    def _joined(self, frame: pl.DataFrame, names: Sequence[str], numbers: NDArray[Any]) -> pl.DataFrame:
+        """Return columns of rows with the types that are asked for, with what the recordings give."""
+        is_joined = self._is_joined(names)
         types = pl.Schema({name: dtype for name, dtype in self._types.items() if name in names or (is_joined and name in _TIMES)})
         frame = conform(frame, types, str(self._path))
         if is_joined and self._recordings is not None:
             frame = frame.join(self._recordings, on="recording_id", how="left", maintain_order="left")
-            start = int(self._starts[groups[0]]) if groups else 0
-            places = np.arange(len(frame)) if within is None else within
-            frame = frame.with_columns(seconds_column(), place=pl.Series(places + start, dtype=pl.UInt32))
+            frame = frame.with_columns(seconds_column(), place=pl.Series(numbers, dtype=pl.UInt32))
         return frame.select(names)
+
+
+def _repeated(footer: Any) -> list[str]:
+    """Return the columns of texts that a Parquet file writes as numbers of texts."""
+    middle = range(footer.num_row_groups // 2, footer.num_row_groups)[:1]
+    chunks = [footer.row_group(group).column(i) for group in middle for i in range(footer.num_columns)]
+    texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+    return [chunk.path_in_schema for chunk in texts if chunk.total_uncompressed_size < 4 * chunk.num_values]
+
+
+def _prefixes(column: pl.Series) -> NDArray[np.uint64]:
+    """Return the first bytes of texts as numbers of the same order, in rows for the first eight and the others."""
+    texts = column.fill_null("").rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, np.int64)[: len(column) + 1]
+    letters = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(_PREFIX, np.uint8))
+    prefix = np.lib.stride_tricks.sliding_window_view(letters, _PREFIX)[starts[:-1]]
+    prefix[np.arange(_PREFIX) >= np.diff(starts)[:, None]] = 0
+    return prefix.view(">u8").T

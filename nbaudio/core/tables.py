@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -120,10 +120,10 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
-def open_parquet(path: Path) -> Any:
-    """Open a Parquet file with pyarrow, to read some of its row groups; raise InputError where it is not usable."""
+def open_parquet(path: Path, *, coded: Sequence[str] = ()) -> Any:
+    """Open a Parquet file with pyarrow, `coded` columns as dictionaries, to read row groups; InputError if it is unusable."""
     with reading_parquet(path):
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, read_dictionary=coded)
 
 
 def num_rows(path: Path) -> int:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import reduce
@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.atomic import lock, read_json, write_json
-from nbaudio.core.conditions import LONGEST_TEXT, condition_mask
+from nbaudio.core.conditions import LONGEST_TEXT, condition_mask, parse_condition
 from nbaudio.core.errors import InputError
 from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.storage.workspace import Workspace
@@ -25,42 +25,94 @@ INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "nu
 Order = NDArray[np.uint32]
 TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
+_ALL_ROWS = ("avg", "count", "first", "last", "max", "median", "min", "quantile_cont", "stddev", "sum", "variance")
+_OF_ALL_ROWS = re.compile(rf"\b({'|'.join(_ALL_ROWS)})\W?\s*\(|\bover\b", re.IGNORECASE)
 _MOST_VALUES = 10_000  # searched for similar ones
 _LONGEST_NAME, _MOST_SAVED = 100, 500
 _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}
 
 
-def sort_and_filter(
-    frame: TableFrame, *, where: str = "", find: str = "", sort: str = "", descending: bool = False, narrowed: str = ""
-) -> Order:
+def sort_and_filter(frame: TableFrame, **arrangement: Any) -> Order:
     """Return the numbers of rows that meet both conditions and contain a text; equal rows keep their order, nulls are last."""
+    *_, (_, found) = arrange(frame, **arrangement)
+    return np.concatenate(found)
+
+
+def arrange(
+    frame: TableFrame,
+    *,
+    where: str = "",
+    find: str = "",
+    sort: str = "",
+    descending: bool = False,
+    narrowed: str = "",
+    kept: Order | None = None,
+) -> Iterator[tuple[float, list[Order]]]:
+    """Do `sort_and_filter` in parts: yield which share is done, and the rows found, in order only when all is done.
+
+    Rows in memory are one part. `kept` are the rows that pass the filter, in the order of the frame, if they are known.
+    """
     columns = visible_columns(frame)
-    masks = [condition_mask(frame, text, columns) for text in (where.strip(), narrowed.strip()) if text]
-    if find:
-        if len(find) > LONGEST_TEXT:
-            raise InputError(f"find: a text of {len(find):,} characters; at most {LONGEST_TEXT:,} are allowed")
-        # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten times as long.
-        pattern = "(?i)" + pl.escape_regex(find)
-        texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
-        found = pl.any_horizontal(pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
-        masks.append(frame.select(found).to_series() if texts else pl.repeat(value=False, n=len(frame), eager=True))
-    kept: Order = reduce(and_, masks).arg_true().to_numpy().astype(np.uint32) if masks else np.arange(len(frame), dtype=np.uint32)
-    if not sort:
-        return kept
-    if sort not in columns:
+    conditions = [text for text in (where.strip(), narrowed.strip()) if text]
+    if len(find) > LONGEST_TEXT:
+        raise InputError(f"find: a text of {len(find):,} characters; at most {LONGEST_TEXT:,} are allowed")
+    parsed = [parse_condition(text, frame.schema, columns) for text in conditions]
+    if sort and sort not in columns:
         near = get_close_matches(sort, columns, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(columns)}"
         raise InputError(f"sort: no column {sort!r}; {hint}")
-    if isinstance(frame, StoredFrame) and frame.schema[sort] == pl.String:
-        return kept[frame.text_order(sort, kept, descending=descending)]
-    column = frame[sort]
-    if column.dtype.is_float():
-        column = column.fill_nan(None)
-    if column.dtype.is_nested():
-        raise InputError(f"sort: {sort} holds lists, which have no order")
-    values = pl.DataFrame({"value": column if len(kept) == len(column) else column[kept]})
-    by_value = values.select(pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True))
-    return np.take(kept, by_value.to_series().to_numpy())
+    if sort and (frame.schema[sort].is_nested() or frame.schema[sort] == pl.Binary):
+        raise InputError(f"sort: {sort} holds lists or bytes, which have no order")
+    found, done = [np.zeros(0, np.uint32)], 0
+    if kept is None and (conditions or find):
+        needed = list(dict.fromkeys(name for condition in parsed for name in condition.meta.root_names())) or columns[:1]
+        for mask in _masks(frame, conditions, needed, find):
+            found.append(mask.arg_true().to_numpy().astype(np.uint32) + np.uint32(done))
+            done += len(mask)
+            yield done / max(1, len(frame)) / (2 if sort else 1), found
+    else:
+        found = [np.arange(len(frame), dtype=np.uint32) if kept is None else kept]
+    rows = np.concatenate(found) if len(found) > 1 and sort else found[0]
+    if sort and isinstance(frame, StoredFrame):
+        for step in frame.order(sort, rows, descending=descending):
+            if isinstance(step, float):
+                yield (1 + step) / 2, found
+            else:
+                found = [rows[step]]
+    elif sort:
+        values = pl.DataFrame({"value": frame[sort].fill_nan(None) if frame.schema[sort].is_float() else frame[sort]})
+        values = values if len(rows) == len(values) else values[rows]
+        by_value = values.select(pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True))
+        found = [np.take(rows, by_value.to_series().to_numpy())]
+    yield 1.0, found
+
+
+def _masks(frame: TableFrame, conditions: list[str], needed: list[str], find: str) -> Iterator[pl.Series]:
+    """Yield which rows meet conditions over the columns `needed` and contain a text, for one part of the rows after the other."""
+    columns, whole = visible_columns(frame), None
+    # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten times as long.
+    pattern = "(?i)" + pl.escape_regex(find)
+    texts = [name for name in columns if frame.schema[name] == pl.String]
+
+    def meet(part: pl.DataFrame, rows: int) -> pl.Series:
+        masks = (condition_mask(part, text, columns) for text in conditions)
+        return reduce(and_, masks, pl.repeat(value=True, n=rows, eager=True))
+
+    if isinstance(frame, pl.DataFrame):
+        found = pl.any_horizontal(
+            pl.lit(value=False), *(pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
+        )
+        yield meet(frame, len(frame)) & (frame.select(found).to_series() if find else True)
+        return
+    if any(map(_OF_ALL_ROWS.search, conditions)):
+        if not all(map(frame.is_narrow, needed)):
+            raise InputError("filter: in a table that stays in its file, conditions with avg(), max(), ... are of numbers only")
+        whole = meet(pl.DataFrame([frame[name] for name in needed]), len(frame))
+    for groups in frame.parts:
+        own = frame.bounds(groups)
+        part = frame.part(groups, needed) if conditions and whole is None else pl.DataFrame()
+        mask = meet(part, own.stop - own.start) if whole is None else whole[own]
+        yield mask & frame.contains(groups, texts, pattern) if find and mask.any() else mask
 
 
 def visible_columns(frame: TableFrame) -> list[str]:

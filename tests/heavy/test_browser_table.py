@@ -181,3 +181,56 @@ def test_plain_frames_keep_the_ends_of_long_ids(lab, workspace):  # noqa: F811
         page.keyboard.press("Enter")
         expect(table.locator(".nba-listening")).to_contain_text("a plain frame has no audio")
         assert page.evaluate("() => window.hurt") is None
+
+
+# Keeps all texts that the count of rows has.
+SEEN = """() => {
+    window.seen = [];
+    const count = document.querySelector('.nba-count');
+    new MutationObserver(() => window.seen.push(count.textContent)).observe(count, { childList: true });
+}"""
+
+
+def test_rows_in_a_file_are_found_and_sorted_in_parts(lab, workspace):  # noqa: F811
+    page, rows = lab[2], 3000
+    path = workspace.path.parent / "many.parquet"
+    number = pl.int_range(rows, eager=True)
+    texts = pl.select(segment_id=pl.format("s{}", number), text=pl.format("line {} of many", 7919 * number % rows), number=number)
+    texts.write_parquet(path, row_group_size=100)
+    slow = "import time\nfrom nbaudio.core import stored_frame\nfrom nbaudio.ui.widgets import table_view\n"
+    slow += "stored_frame._ROWS_AT_ONCE, table_view._PART_S = 100, 0.0\n"
+    slow += "whole = stored_frame.StoredFrame.part\nstored_frame.StoredFrame.part = lambda *a: (time.sleep(0.1), whole(*a))[1]"
+    with notebook(lab, workspace, slow, f"table = widgets.SegmentTable({str(path)!r})\ntable") as ask:
+        count, first = page.locator(".nba-count"), page.locator(".nba-row:not([hidden])").first
+        expect(count).to_have_text("3,000")
+        page.evaluate(SEEN)
+        page.locator(".nba-where").fill("text like '%7%'")
+        page.locator(".nba-where").press("Enter")
+        expect(count).to_contain_text("so far")
+        expect(first).to_contain_text("7")
+        page.get_by_role("grid").press("End")
+        expect(page.locator(".nba-cursor")).to_contain_text("7")
+        assert "so far" in count.inner_text(), "the cursor moves while the search goes on"
+        cursor = page.locator(".nba-cursor").inner_text()
+        expect(count).to_have_text("813 of 3,000", timeout=60_000)
+        assert page.locator(".nba-cursor").inner_text() == cursor, "found rows stay where they are"
+        found = [int(text.split()[0].replace(",", "")) for text in page.evaluate("() => window.seen") if "so far" in text]
+        assert found == sorted(found)
+        assert len(set(found)) > 5
+        # Typing again ends the search, and a mistake does not.
+        page.locator(".nba-where").fill("number < 2000")
+        page.locator(".nba-where").press("Enter")
+        expect(count).to_contain_text("so far")
+        page.locator(".nba-where").fill("no condition")
+        page.locator(".nba-where").press("Enter")
+        expect(page.locator(".nba-alarm")).to_be_visible()
+        page.locator(".nba-where").fill("number < 1000")
+        page.locator(".nba-where").press("Enter")
+        expect(count).to_have_text("1,000 of 3,000", timeout=60_000)
+        page.get_by_role("button", name="sort by text").click()
+        expect(count).to_contain_text("not sorted yet")
+        page.wait_for_selector("[aria-sort=ascending]:has-text('text')")
+        expect(count).to_have_text("1,000 of 3,000")
+        least = texts.head(1000)["text"].sort()[0]
+        expect(first).to_contain_text(least)
+        assert ask("table.shown['text'][0]") == repr(least)

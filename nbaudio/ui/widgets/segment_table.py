@@ -77,8 +77,6 @@ class SegmentTable(BaseWidget):
             source = load_segments(source, stored=True)
         segments = source if isinstance(source, Segments) else None
         frame = segments.rows if segments else StoredFrame(Path(str(source))) if is_file else as_polars(cast(Frame, source))
-        if isinstance(frame, StoredFrame):
-            frame.advance = lambda share: self.send({"progress": share})
         if columns is None:
             columns = default_columns(COLUMNS, frame) or frame.columns[:8]
         if not columns:
@@ -120,7 +118,9 @@ class SegmentTable(BaseWidget):
 
     @property
     def shown(self) -> pl.DataFrame:
-        """The rows that pass the filter, as sorted."""
+        """The rows that pass the filter, as sorted; waits for an order that is not complete."""
+        with self._lock:
+            self._rows.proceed()
         return take_rows(self._rows.frame, self._rows.order, visible_columns(self._rows.frame))
 
     @property

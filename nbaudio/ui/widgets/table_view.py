@@ -1,7 +1,9 @@
 """State of a table in Python: order, layout, cursor and marks of a frame, its pages of rows, and what column headers show."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,13 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.stored_frame import StoredFrame
-from nbaudio.ui.filters import Order, TableFrame, similar_values, sort_and_filter, visible_columns
+from nbaudio.ui.filters import Order, TableFrame, arrange, similar_values, sort_and_filter, visible_columns
 from nbaudio.ui.widgets.base import handlers
 
 MOST_ROWS = 500  # of a page
 MOST_CHARACTERS = 400  # of a cell
+_PART_S = 0.1  # of an arrangement that is made in parts, between which other requests are answered
+_SCATTERED_ROWS = 16  # of a page, where each row may be in another row group
 _MOST_COPIED = 100_000  # characters of a cell
 BINS = 24
 _MOST_DESCRIBED = 500_000  # rows that a header describes; of more, every second, third, ...
@@ -58,8 +62,11 @@ class TableView:
         self.version = 0
         self.changed: Callable[[], None] = lambda: None  # called when other rows are shown or marked
         self.order: Order = sort_and_filter(frame, **self.arrangement)
+        self._parts: Iterator[tuple[float, list[Order]]] = iter(())  # of an arrangement that is not done
+        self._share = 1.0
+        self._before = self.order, self.arrangement
         row_page(frame, self.order, 0, 1, self.columns)  # checks the columns
-        names = ("open", "arrange", "rows", "layout", "distribution", "cell", "cursor", "mark")
+        names = ("open", "arrange", "continue", "rows", "layout", "distribution", "cell", "cursor", "mark")
         self.calls = {**handlers(self, "table", *names), "table.position": self.go_to}
 
     def _open(self) -> dict[str, Any]:
@@ -68,19 +75,57 @@ class TableView:
         return {**opened, **self.layout, **self._size()}
 
     def _size(self) -> dict[str, Any]:
+        size: dict[str, Any] = {"total": len(self.order), "all": len(self.frame), "version": self.version}
+        if isinstance(self.frame, StoredFrame) and self.arrangement["sort"]:
+            size["page"] = _SCATTERED_ROWS
+        if self._share < 1:
+            is_found = self.arrangement["sort"] and self._share >= 1 / 2
+            return size | {"progress": f"{'not sorted yet' if is_found else 'so far'}, {100 * self._share:.0f} %"}
         note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
-        return {"total": len(self.order), "all": len(self.frame), "version": self.version, **({"note": note} if note else {})}
+        return size | ({"note": note} if note else {})
 
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
-        self.order = sort_and_filter(self.frame, **arrangement, narrowed=self.narrowed)
+        """Arrange the rows, or begin to; `progress` in the size says that there is more to be done by `_continue`."""
+        is_known = self._share == 1 and all(arrangement[key] == self.arrangement[key] for key in ("where", "find"))
+        kept = np.sort(self.order) if is_known and len(self.order) < len(self.frame) else None
+        parts = arrange(self.frame, **arrangement, narrowed=self.narrowed, kept=kept)
+        first = next(parts)  # raises what is wrong with it
+        if self._share == 1:
+            self._before = self.order, self.arrangement
         self.arrangement, self.cursor, self.version = arrangement, 0, self.version + 1
-        self.changed()
+        self._parts, self._share = chain([first], parts), 0.0
+        self.proceed(_PART_S)
         return self._size()
+
+    def _continue(self, *, version: int) -> dict[str, Any]:
+        """Do a further part of an arrangement, unless there is another one by now."""
+        if version == self.version:
+            self.proceed(_PART_S)
+            if self._share == 1 and self.arrangement["sort"]:  # these were rows in another order so far
+                self.cursor, self.version = 0, version + 1
+        return self._size()
+
+    def proceed(self, seconds: float = math.inf) -> None:
+        """Go on with an arrangement that is made in parts; one that fails is undone."""
+        until = monotonic() + seconds
+        if self._share == 1:
+            return
+        try:
+            for share, found in self._parts:  # noqa: B007 - of the last part
+                if monotonic() >= until:
+                    break
+        except BaseException:
+            self._share, self.version = 1.0, self.version + 1
+            self.order, self.arrangement = self._before
+            raise
+        self._share, self.order = share, np.concatenate(found)
+        self.changed()
 
     def narrow(self, where: str) -> None:
         """Keep rows that meet a condition besides the typed one, all as before if it is invalid; the cursor stays on its row."""
         order, current = sort_and_filter(self.frame, **self.arrangement, narrowed=where), self.current
         self.order, self.narrowed, self.cursor, self.version = order, where, 0, self.version + 1
+        self._parts, self._share = iter(()), 1.0
         self.go_to(current)
         self.changed()
 
@@ -119,9 +164,8 @@ class TableView:
 
     def _distribution(self, *, column: str) -> dict[str, Any]:
         if isinstance(self.frame, StoredFrame):
-            values = self.frame.sample(column, self.order, _MOST_DESCRIBED)
-            found = distribution(values, np.arange(len(values), dtype=np.uint32))
-            return found | {"step": -(-len(self.order) // _MOST_DESCRIBED) or 1}
+            values, step = self.frame.sample(column, self.order, _MOST_DESCRIBED)
+            return distribution(values, np.arange(len(values), dtype=np.uint32)) | {"step": step}
         return distribution(self.frame[column], self.order)
 
     def _cell(self, *, number: int, column: str) -> str:

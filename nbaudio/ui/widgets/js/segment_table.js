@@ -64,7 +64,6 @@ function render(widget) {
     watch("change:current", follow);
     watch("msg:custom", (message) => {
       if (message.arranged !== undefined) table.reload(message.arranged);
-      if (message.progress !== undefined) table.showProgress(message.progress);
     });
     close(() => {
       player?.stop();

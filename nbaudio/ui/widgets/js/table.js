@@ -3,6 +3,7 @@
 const ROW_PX = 26;
 const WRAPPED_PX = 68; // three lines
 const PAGE_ROWS = 100;
+const MOST_REQUESTED = 2; // pages at once, so that a drag over millions of rows requests only what it shows when it rests
 // Browsers limit the height of elements; beyond it, a pixel of the scroll bar is more than a pixel of rows.
 const TALLEST_PX = 12e6;
 // Of a long value without blanks, such as an id, the end is always shown.
@@ -25,6 +26,9 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   let column = 0; // of the current cell
   let order = { where: "", find: "", sort: "", descending: false };
   let pages = new Map(); // rows by number of the page, null while they are requested
+  let pageRows = PAGE_ROWS;
+  let requested = 0; // pages
+  let turn = 0; // of arranging; a new one ends the requests of the one before
   let pool = [];
 
   const where = make("input", {
@@ -53,27 +57,29 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   const topPx = () => scroller.scrollTop * Math.max(1, ratio());
 
   function fetchPage(number, { again = false } = {}) {
-    if ((!again && pages.has(number)) || number < 0 || number * PAGE_ROWS >= total) return undefined;
+    const most = Math.min(pageRows, total - number * pageRows);
+    if (number < 0 || most <= 0) return undefined;
+    // More rows may be known than when a page was requested.
+    if (!again && (requested >= MOST_REQUESTED || pages.get(number) === null || pages.get(number)?.length >= most)) return undefined;
     if (!pages.has(number)) pages.set(number, null);
     used = performance.now();
+    requested += 1;
     const asked = generation;
-    return request("table.rows", { first: number * PAGE_ROWS, last: (number + 1) * PAGE_ROWS, columns: layout.shown })
+    return request("table.rows", { first: number * pageRows, last: (number + 1) * pageRows, columns: layout.shown })
+      .finally(() => (requested -= 1))
       .then(({ result }) => {
-        if (asked !== generation) return;
-        if (result.version !== version) {
-          reload(result.version); // another view or Python has arranged the rows
-          return;
-        }
+        if (asked !== generation) return draw();
+        if (result.version !== version) return void reload(result.version); // another view or Python has arranged the rows
         pages.set(number, result.rows);
         if (pages.size > 60) pages.delete(pages.keys().next().value);
         draw();
-        if (Math.floor(cursor / PAGE_ROWS) === number) drawCurrent();
+        if (Math.floor(cursor / pageRows) === number) drawCurrent();
       })
       .catch(() => pages.get(number) === null && pages.delete(number));
   }
 
   // A row as Python sent it: `{ number, marked, cells }`.
-  const held = (position) => pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
+  const held = (position) => pages.get(Math.floor(position / pageRows))?.[position % pageRows];
 
   function row(position) {
     const found = held(position);
@@ -95,7 +101,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
       element.style.transform = `translateY(${scroller.scrollTop + position * rowPx() - topPx()}px)`;
       fill(element, position, held(position));
     });
-    for (const position of [start, start + number - 1]) fetchPage(Math.floor(position / PAGE_ROWS));
+    for (const position of [start, start + number - 1]) fetchPage(Math.floor(position / pageRows));
     grid.setAttribute("aria-activedescendant", `${name}-${cursor}`);
   }
 
@@ -179,6 +185,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   function drawHead(again = true) {
     columns.draw();
     pool.forEach((element) => element.replaceChildren());
+    draw();
     columns.describe({ again }).catch(() => {});
   }
 
@@ -192,22 +199,48 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   /** Arrange the rows anew; a filter that Python refuses is marked. */
   async function arrange(changes) {
     used = performance.now();
+    const mine = ++turn;
     const { result } = await request("table.arrange", { ...order, ...changes }).catch(() => ({}));
+    if (mine !== turn) return;
     count.classList.toggle("nba-bad", !result);
-    if (!result) return;
+    if (!result) return void reload();
     order = { ...order, ...changes };
+    await show(result);
+    if (await complete(result)) drawHead(changes.where !== undefined); // another order has the same distributions
+  }
+
+  /** Show rows from the first one on; before they are all sorted, the first one says nothing. */
+  function show(result) {
     clearPages();
     take(result);
-    drawHead(changes.where !== undefined); // another order has the same distributions
     scroller.scrollTop = 0;
-    await move(0);
+    return move(0, { silent: Boolean(result.progress && order.sort) });
+  }
+
+  /** Request the rest of rows that are arranged in parts, showing those that are known; return whether it is there. */
+  async function complete(first) {
+    const mine = ++turn;
+    let result = first;
+    while (result.progress) {
+      ({ result } = await request("table.continue", { version }).catch(() => ({})));
+      if (mine !== turn) return false;
+      if (!result) return void reload();
+      if (result.version === version && total) {
+        const top = topPx();
+        take(result);
+        scroller.scrollTop = top / Math.max(1, ratio());
+        draw();
+      } else await show(result); // the first ones, or sorted
+    }
+    return true;
   }
 
   function take(result) {
     total = result.total;
     version = result.version;
+    pageRows = result.page ?? PAGE_ROWS;
     const shownOf = total === result.all ? `${number(total)}` : `${number(total)} of ${number(result.all)}`;
-    count.textContent = result.note ? `${shownOf}: ${visible(result.note)}` : shownOf;
+    count.textContent = result.progress ? `${number(total)} ${result.progress}` : result.note ? `${shownOf}: ${visible(result.note)}` : shownOf;
     grid.setAttribute("aria-rowcount", total + 1);
     spacer.style.height = `${spacerPx()}px`;
   }
@@ -273,16 +306,18 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   async function reload(known) {
     if (known === version) return;
     const { result } = await request("table.open");
-    if (result.version === version) return; // known by now: the cursor may have moved since
-    ({ order } = result);
-    columns.open(result);
-    if (where !== where.getRootNode().activeElement) where.value = order.where;
-    if (find !== find.getRootNode().activeElement) find.value = order.find;
-    clearPages();
-    take(result);
-    drawHead();
-    scroller.scrollTop = 0;
-    await move(result.cursor, { silent: true });
+    if (result.version !== version) { // else the cursor may have moved since
+      ({ order } = result);
+      columns.open(result);
+      if (where !== where.getRootNode().activeElement) where.value = order.where;
+      if (find !== find.getRootNode().activeElement) find.value = order.find;
+      clearPages();
+      take(result);
+      drawHead();
+      scroller.scrollTop = 0;
+      await move(result.cursor, { silent: true });
+    }
+    if (result.progress && (await complete(result))) drawHead();
   }
 
   /** Move the cursor to a row by its number in the frame; stay if it is not shown or the user moves the cursor first. */
@@ -295,8 +330,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   /** Request the rows in view again, showing the old ones until the new ones are there. */
   function refresh() {
-    const first = Math.floor(topPx() / rowPx() / PAGE_ROWS);
-    const last = Math.floor((topPx() / rowPx() + rowsInView()) / PAGE_ROWS);
+    const first = Math.floor(topPx() / rowPx() / pageRows);
+    const last = Math.floor((topPx() / rowPx() + rowsInView()) / pageRows);
     for (const page of [...pages.keys()]) if (page < first || page > last) pages.delete(page);
     for (let page = first; page <= last; page += 1) fetchPage(page, { again: true });
   }
@@ -304,7 +339,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   /** Return the row that is under the cursor now, once it is loaded; null without rows. */
   async function loadedRow() {
     const position = cursor;
-    if (total) await fetchPage(Math.floor(position / PAGE_ROWS), { again: true });
+    if (total) await fetchPage(Math.floor(position / pageRows), { again: true });
     return row(position) ?? null;
   }
 
@@ -357,6 +392,5 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   const ready = reload();
 
-  const showProgress = (share) => (count.textContent = `reading, ${Math.round(100 * share)} %`);
-  return { ready, move, moveTo, reload, refresh, showProgress, loadedRow, settled, key, help, position: () => cursor };
+  return { ready, move, moveTo, reload, refresh, loadedRow, settled, key, help, position: () => cursor };
 }
