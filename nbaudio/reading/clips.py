@@ -202,8 +202,7 @@ class _LocalShards(threading.local):
 
     def _open(self, shard: str) -> FileIO:
         if shard not in self._files:
-            with self._folder.local(shard) as path:
-                self._files[shard] = FileIO(str(path))
+            self._files[shard] = self._folder.opened(shard)
             if len(self._files) > _OPEN_FILES:
                 self._files.pop(next(iter(self._files))).close()
         return self._files[shard]
