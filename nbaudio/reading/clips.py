@@ -186,12 +186,14 @@ class _LocalShards(threading.local):
 
     def read(self, shard: str, start: int, stop: int) -> memoryview:
         """Return the bytes [start, stop), until this thread reads again."""
-        if len(self._buffer) < stop - start:
-            self._buffer = bytearray(stop - start)
-        data = memoryview(self._buffer)[: stop - start]
-        file = self._open(shard)
-        file.seek(start)
-        if file.readinto(data) != len(data):
+        size = stop - start
+        if len(buffer := self._buffer) < size:
+            self._buffer = buffer = bytearray(size)
+        data, file = memoryview(buffer)[:size], self._open(shard)
+        if not hasattr(os, "preadv"):  # Windows
+            file.seek(start)
+        # One call where there is one: in each, another thread may take the interpreter.
+        if (os.preadv(file.fileno(), [data], start) if hasattr(os, "preadv") else file.readinto(data)) != size:
             raise AudioError(f"{file.name!s}: ends before byte {stop:,}")
         return data
 
@@ -201,11 +203,12 @@ class _LocalShards(threading.local):
             os.posix_fadvise(self._open(shard).fileno(), start, stop - start, os.POSIX_FADV_WILLNEED)
 
     def _open(self, shard: str) -> FileIO:
-        if shard not in self._files:
-            self._files[shard] = self._folder.opened(shard)
-            if len(self._files) > _OPEN_FILES:
-                self._files.pop(next(iter(self._files))).close()
-        return self._files[shard]
+        files = self._files
+        if (file := files.get(shard)) is None:
+            files[shard] = file = self._folder.opened(shard)
+            if len(files) > _OPEN_FILES:
+                files.pop(next(iter(files))).close()
+        return file
 
 
 def clip(workspace: "str | Path | Workspace", segment_id: str, *, rate: int | None = 16000, channel: str = "mix") -> Clip:

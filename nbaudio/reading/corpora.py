@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nbaudio.audio.encoding import decode_clip, decode_levels
+from nbaudio.audio.encoding import decode_levels, encoder
 from nbaudio.audio.quantization import QUANTIZATIONS
 from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.core.input_guards import parse_size
@@ -207,7 +207,7 @@ class Corpus:
 
     def _clips(self, rows: SplitRows, give: Give, in_flight: int) -> ClipReader:
         encoding = self.info["parameters"]["encoding"]
-        ways: dict[str, Any] = {"samples": partial(_samples, encoding=encoding), "levels": decode_levels, "encoded": None}
+        ways: dict[str, Any] = {"samples": partial(_samples, encoder(encoding).decode), "levels": decode_levels, "encoded": None}
         decode = get_by_name(ways, give, "way to give clips")
         if give == "levels" and encoding not in QUANTIZATIONS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
@@ -287,8 +287,8 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
     return number
 
 
-def _samples(data: bytes | memoryview, *, encoding: str) -> NDArray[np.int16]:
-    return decode_clip(data, encoding)[0]
+def _samples(decode: Callable[[Any], tuple[NDArray[np.int16], int | None]], data: bytes | memoryview) -> NDArray[np.int16]:
+    return decode(data)[0]
 
 
 # A process that was forked after polars ran lacks the threads of polars, and most calls would hang.
