@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +30,7 @@ _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac"
 
 _MAX_GAP = 8 << 10  # bytes between clips that one request joins
 _MAX_REQUEST = 5 << 18
+_MIN_REQUEST = 1 << 19  # of many clips; the first blocks of a stream come by as many requests as later ones
 _OPEN_FILES = 16  # shards that a thread keeps open
 
 
@@ -123,9 +124,10 @@ class ClipReader:
         numbers = np.sort(clips)
         columns = (self.rows[name][numbers].tolist() for name in ("shard", "offset", "length"))
         found: list[Request] = []
+        most = min(_MAX_REQUEST, max(_MIN_REQUEST, int(self.rows["length"][numbers].sum()) // 4))
         for number, shard, start, length in zip(numbers.tolist(), *columns, strict=True):
             stop, last = start + length, found[-1] if found else None
-            if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= _MAX_REQUEST:
+            if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= most:
                 last.clips.append((number, start - last.start, stop - last.start))
                 found[-1] = last._replace(stop=max(stop, last.stop))
             else:
@@ -152,14 +154,20 @@ class ClipRequests(ExitStack):
         super().__init__()
         self._reader, self._fetchers = reader, ThreadPoolExecutor(reader.in_flight)
         self._shards = None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
+        self._calls, self._first = 0, list[Future[bytes]]()
 
     def parts(self, clips: IntArray) -> dict[int, Callable[[], bytes | memoryview]]:
         """Request clips in the order of need; return for each what waits for its bytes, which the same thread may overwrite."""
         found: dict[int, Callable[[], bytes | memoryview]] = {}
+        if self._calls == 2:  # what is needed first does not share the line with much that is needed later
+            wait(self._first)
+            self._first.clear()
+        self._calls += 1
         for request in self._reader.requests(clips):
             shard, first, stop, clips_in = request
             if self._shards is None:
                 future = self._fetchers.submit(self._reader.read, shard, first, stop)
+                self._first += [future] if self._calls == 1 else []
                 found |= {clip: partial(_part, future, start, end) for clip, start, end in clips_in}
             else:
                 if len(clips_in) > 1:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Give = Literal["samples", "levels", "encoded"]
 
 _STREAM_REQUESTS, _CLIP_REQUESTS = 8, 64  # concurrent requests: of a stream, whose requests are large, and of clips by id
+_CONNECTIONS = 14  # opened with a corpus, besides those that read its index: a batch of 16 files then comes at once
 _PIECE_BYTES = 1 << 20  # size of a file in the cache
 
 
@@ -270,7 +271,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     with ThreadPoolExecutor(2) as pool:  # concurrently: from a URL each takes several round trips
         pending = pool.submit(read_corpus_info, folder)
         if isinstance(folder.place, Remote):
-            pool.submit(folder.place.connect, 3)  # for the first batch of a stream, which with more would share the line
+            pool.submit(folder.place.connect, _CONNECTIONS)  # for the first batch of a stream
         table = ClipTable(folder)
         info = pending.result()
     return Corpus(folder, table, info, None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit)))
