@@ -30,7 +30,7 @@ _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac"
 
 _MAX_GAP = 8 << 10  # bytes between clips that one request joins
 _MAX_REQUEST = 5 << 18
-_MIN_REQUEST = 1 << 19  # of many clips; the first blocks of a stream come by as many requests as later ones
+_MIN_REQUEST = 1 << 19  # the most in the first blocks of a stream, which come by several requests
 _OPEN_FILES = 16  # shards that a thread keeps open
 
 
@@ -124,7 +124,7 @@ class ClipReader:
         numbers = np.sort(clips)
         columns = (self.rows[name][numbers].tolist() for name in ("shard", "offset", "length"))
         found: list[Request] = []
-        most = min(_MAX_REQUEST, max(_MIN_REQUEST, int(self.rows["length"][numbers].sum()) // 4))
+        most = min(_MAX_REQUEST, max(_MIN_REQUEST, int(self.rows["length"][numbers].sum()) // 2))
         for number, shard, start, length in zip(numbers.tolist(), *columns, strict=True):
             stop, last = start + length, found[-1] if found else None
             if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= most:
@@ -159,11 +159,12 @@ class ClipRequests(ExitStack):
     def parts(self, clips: IntArray) -> dict[int, Callable[[], bytes | memoryview]]:
         """Request clips in the order of need; return for each what waits for its bytes, which the same thread may overwrite."""
         found: dict[int, Callable[[], bytes | memoryview]] = {}
-        if self._calls == 2:  # what is needed first does not share the line with much that is needed later
+        requests = self._reader.requests(clips)
+        if self._calls == 2 and len(requests) == len(clips):  # many small ones, with which the first do not share the line
             wait(self._first)
-            self._first.clear()
         self._calls += 1
-        for request in self._reader.requests(clips):
+        self._first = self._first if self._calls < 3 else []
+        for request in requests:
             shard, first, stop, clips_in = request
             if self._shards is None:
                 future = self._fetchers.submit(self._reader.read, shard, first, stop)
