@@ -124,7 +124,7 @@ class ClipReader:
         numbers = np.sort(clips)
         columns = (self.rows[name][numbers].tolist() for name in ("shard", "offset", "length"))
         found: list[Request] = []
-        most = min(_MAX_REQUEST, max(_MIN_REQUEST, int(self.rows["length"][numbers].sum()) // 2))
+        most = min(_MAX_REQUEST, max(_MIN_REQUEST, int(self.rows["length"][numbers].sum()) // 4))
         for number, shard, start, length in zip(numbers.tolist(), *columns, strict=True):
             stop, last = start + length, found[-1] if found else None
             if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= most:

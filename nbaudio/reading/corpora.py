@@ -208,8 +208,10 @@ class Corpus:
 
     def _clips(self, rows: SplitRows, give: Give, in_flight: int) -> ClipReader:
         encoding = self.info["parameters"]["encoding"]
-        ways: dict[str, Any] = {"samples": partial(_samples, encoder(encoding).decode), "levels": decode_levels, "encoded": None}
+        ways: dict[str, Any] = {"samples": None, "levels": decode_levels, "encoded": None}
         decode = get_by_name(ways, give, "way to give clips")
+        if give == "samples":
+            decode = partial(_samples, encoder(encoding).decode)
         if give == "levels" and encoding not in QUANTIZATIONS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = self.folder.place.local is not None
