@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -136,6 +137,9 @@ def test_damage_is_no_sample(corpus, tmp_path):
         list(harmed.stream("train"))
     path.unlink()
     with pytest.raises(InputError, match="missing"):
+        harmed.read("b-9.5")
+    os.mkfifo(path)
+    with pytest.raises(InputError, match="a pipe, not a regular file"):
         harmed.read("b-9.5")
 
 

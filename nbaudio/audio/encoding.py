@@ -2,11 +2,10 @@
 
 import io
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,21 +55,29 @@ def _decode_pcm(data: bytes | memoryview) -> tuple[NDArray[np.int16], int | None
 
 def _decode_flac(data: bytes | memoryview) -> tuple[NDArray[np.int16], int] | None:
     """Decode FLAC of one channel and 16 bits by dr_flac, twice as fast as libsndfile; None for any other, and for damaged."""
-    from miniaudio import ffi, lib  # its own functions copy all samples while they hold the interpreter
-
+    ffi, lib = _dr_flac()
     flac = lib.ma_dr_flac_open_memory(ffi.from_buffer(data), len(data), ffi.NULL)
     if not flac:
         return None
     try:
-        if (flac.channels, flac.bitsPerSample) != (1, 16) or not flac.totalPCMFrameCount:
+        count = flac.totalPCMFrameCount
+        if flac.channels != 1 or flac.bitsPerSample != 16 or not count:
             return None
-        with suppress(MemoryError, ValueError):  # a damaged header
-            samples = np.empty(flac.totalPCMFrameCount, np.int16)
-            if lib.ma_dr_flac_read_pcm_frames_s16(flac, len(samples), ffi.from_buffer("short[]", samples)) == len(samples):
-                return samples, flac.sampleRate
+        samples = np.empty(count, np.int16)
+        if lib.ma_dr_flac_read_pcm_frames_s16(flac, count, ffi.from_buffer("short[]", samples)) == count:
+            return samples, flac.sampleRate
+    except (MemoryError, ValueError):  # a damaged header
+        pass
     finally:
         lib.ma_dr_flac_close(flac)
     return None
+
+
+@cache
+def _dr_flac() -> tuple[Any, Any]:
+    import miniaudio  # whose own functions copy all samples while they hold the interpreter
+
+    return miniaudio.ffi, miniaudio.lib
 
 
 def _encode_opus(samples: NDArray[np.int16], rate: int) -> bytes:

@@ -73,10 +73,10 @@ def parse_size(text: str | int) -> int:
     return size
 
 
-def check_regular(path: Path) -> os.stat_result:
+def check_regular(path: str | Path) -> os.stat_result:
     """Return the status of a regular file or a link to one; raise InputError otherwise, as reading may block or never end."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - of texts too, without a path
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise InputError(f"{path}: a loop of symbolic links") from error

@@ -13,12 +13,13 @@ def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int, ahead: int = 4
 ) -> Generator[Result, None, None]:
     """Yield results in the order of the items, at most `ahead` times `jobs` of them in memory; no thread runs on afterwards."""
-    waiting: deque[Future[Result]] = deque()
+    waiting, taken = deque[Future[Result]](), 0
     with ThreadPoolExecutor(jobs) as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > ahead * jobs:
+                if len(waiting) > min(ahead * jobs, jobs + taken):  # few at first, as items may take time to come
+                    taken += 1
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

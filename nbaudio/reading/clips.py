@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +30,7 @@ _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac"
 
 _MAX_GAP = 8 << 10  # bytes between clips that one request joins
 _MAX_REQUEST = 5 << 18
+_MIN_REQUEST = 1 << 19  # the most in the first blocks of a stream, which come by several requests
 _OPEN_FILES = 16  # shards that a thread keeps open
 
 
@@ -123,9 +124,10 @@ class ClipReader:
         numbers = np.sort(clips)
         columns = (self.rows[name][numbers].tolist() for name in ("shard", "offset", "length"))
         found: list[Request] = []
+        most = min(_MAX_REQUEST, max(_MIN_REQUEST, int(self.rows["length"][numbers].sum()) // 4))
         for number, shard, start, length in zip(numbers.tolist(), *columns, strict=True):
             stop, last = start + length, found[-1] if found else None
-            if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= _MAX_REQUEST:
+            if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= most:
                 last.clips.append((number, start - last.start, stop - last.start))
                 found[-1] = last._replace(stop=max(stop, last.stop))
             else:
@@ -152,14 +154,21 @@ class ClipRequests(ExitStack):
         super().__init__()
         self._reader, self._fetchers = reader, ThreadPoolExecutor(reader.in_flight)
         self._shards = None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
+        self._calls, self._first = 0, list[Future[bytes]]()
 
     def parts(self, clips: IntArray) -> dict[int, Callable[[], bytes | memoryview]]:
         """Request clips in the order of need; return for each what waits for its bytes, which the same thread may overwrite."""
         found: dict[int, Callable[[], bytes | memoryview]] = {}
-        for request in self._reader.requests(clips):
+        requests = self._reader.requests(clips)
+        if self._calls == 2 and len(requests) == len(clips):  # many small ones, with which the first do not share the line
+            wait(self._first)
+        self._calls += 1
+        self._first = self._first if self._calls < 3 else []
+        for request in requests:
             shard, first, stop, clips_in = request
             if self._shards is None:
                 future = self._fetchers.submit(self._reader.read, shard, first, stop)
+                self._first += [future] if self._calls == 1 else []
                 found |= {clip: partial(_part, future, start, end) for clip, start, end in clips_in}
             else:
                 if len(clips_in) > 1:
@@ -186,12 +195,14 @@ class _LocalShards(threading.local):
 
     def read(self, shard: str, start: int, stop: int) -> memoryview:
         """Return the bytes [start, stop), until this thread reads again."""
-        if len(self._buffer) < stop - start:
-            self._buffer = bytearray(stop - start)
-        data = memoryview(self._buffer)[: stop - start]
-        file = self._open(shard)
-        file.seek(start)
-        if file.readinto(data) != len(data):
+        size = stop - start
+        if len(buffer := self._buffer) < size:
+            self._buffer = buffer = bytearray(size)
+        data, file = memoryview(buffer)[:size], self._open(shard)
+        if not hasattr(os, "preadv"):  # Windows
+            file.seek(start)
+        # One call where there is one: in each, another thread may take the interpreter.
+        if (os.preadv(file.fileno(), [data], start) if hasattr(os, "preadv") else file.readinto(data)) != size:
             raise AudioError(f"{file.name!s}: ends before byte {stop:,}")
         return data
 
@@ -201,12 +212,12 @@ class _LocalShards(threading.local):
             os.posix_fadvise(self._open(shard).fileno(), start, stop - start, os.POSIX_FADV_WILLNEED)
 
     def _open(self, shard: str) -> FileIO:
-        if shard not in self._files:
-            with self._folder.local(shard) as path:
-                self._files[shard] = FileIO(str(path))
-            if len(self._files) > _OPEN_FILES:
-                self._files.pop(next(iter(self._files))).close()
-        return self._files[shard]
+        files = self._files
+        if (file := files.get(shard)) is None:
+            files[shard] = file = self._folder.opened(shard)
+            if len(files) > _OPEN_FILES:
+                files.pop(next(iter(files))).close()
+        return file
 
 
 def clip(workspace: "str | Path | Workspace", segment_id: str, *, rate: int | None = 16000, channel: str = "mix") -> Clip:

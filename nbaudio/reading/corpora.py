@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nbaudio.audio.encoding import decode_clip, decode_levels
+from nbaudio.audio.encoding import decode_levels, encoder
 from nbaudio.audio.quantization import QUANTIZATIONS
 from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.core.input_guards import parse_size
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Give = Literal["samples", "levels", "encoded"]
 
 _STREAM_REQUESTS, _CLIP_REQUESTS = 8, 64  # concurrent requests: of a stream, whose requests are large, and of clips by id
+_CONNECTIONS = 14  # opened with a corpus, besides those that read its index: a batch of 16 files then comes at once
 _PIECE_BYTES = 1 << 20  # size of a file in the cache
 
 
@@ -207,8 +208,10 @@ class Corpus:
 
     def _clips(self, rows: SplitRows, give: Give, in_flight: int) -> ClipReader:
         encoding = self.info["parameters"]["encoding"]
-        ways: dict[str, Any] = {"samples": partial(_samples, encoding=encoding), "levels": decode_levels, "encoded": None}
+        ways: dict[str, Any] = {"samples": None, "levels": decode_levels, "encoded": None}
         decode = get_by_name(ways, give, "way to give clips")
+        if give == "samples":
+            decode = partial(_samples, encoder(encoding).decode)
         if give == "levels" and encoding not in QUANTIZATIONS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = self.folder.place.local is not None
@@ -270,7 +273,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     with ThreadPoolExecutor(2) as pool:  # concurrently: from a URL each takes several round trips
         pending = pool.submit(read_corpus_info, folder)
         if isinstance(folder.place, Remote):
-            pool.submit(folder.place.connect, 3)  # for the first batch of a stream, which with more would share the line
+            pool.submit(folder.place.connect, _CONNECTIONS)  # for the first batch of a stream
         table = ClipTable(folder)
         info = pending.result()
     return Corpus(folder, table, info, None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit)))
@@ -287,8 +290,8 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
     return number
 
 
-def _samples(data: bytes | memoryview, *, encoding: str) -> NDArray[np.int16]:
-    return decode_clip(data, encoding)[0]
+def _samples(decode: Callable[[Any], tuple[NDArray[np.int16], int | None]], data: bytes | memoryview) -> NDArray[np.int16]:
+    return decode(data)[0]
 
 
 # A process that was forked after polars ran lacks the threads of polars, and most calls would hang.

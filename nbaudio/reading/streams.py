@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -45,19 +45,20 @@ class Stream:
             # Requests are canceled first, as decoding tasks wait for them.
             cleanup.callback(requests.cancel)
             ahead = chain.from_iterable(decoded)
+            listed, overlapping = self.listed, self.epoch.overlapping
             for block in self._blocks():
                 # A clip is decoded once per block, and kept until the last step that has it.
-                uses, kept = Counter(block.members.tolist()), dict[int, Clip]()
+                uses, kept = Counter(block.members.tolist() if overlapping else ()), dict[int, Clip]()
                 for step in block:
-                    clips = []
-                    for number in step.tolist():
+                    clips = list(islice(ahead, len(step))) if not overlapping else []
+                    for number in step.tolist() if overlapping else ():
                         clips.append(kept.pop(number) if number in kept else next(ahead))
                         uses[number] -= 1
                         if uses[number]:
                             kept[number] = clips[-1]
                     # Counted before the yield, so that a state taken by the consumer includes this step.
                     self._taken += 1
-                    yield clips if self.listed else clips[0]
+                    yield clips if listed else clips[0]
 
     def of(self, share: Partition, *, epoch: int | None = None, worker: Any = None) -> "Stream":
         """Return the same stream for another consumer or epoch, from its beginning; a DataLoader's `worker` takes its part."""

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,6 +50,15 @@ class Folder:
         """Return the bytes [start, stop) of a file."""
         with self._regular(name) as place:
             return place.read(start, stop)
+
+    def opened(self, name: str) -> FileIO:
+        """Open a regular file of a folder on this machine, unbuffered."""
+        path = f"{self.place}/{_inside(name)}"
+        try:
+            input_guards.check_regular(path)
+            return FileIO(path)
+        except FileNotFoundError as error:
+            raise InputError(f"{path}: missing") from error
 
     def size(self, name: str) -> int:
         """Return the bytes of a regular file."""
@@ -176,10 +186,14 @@ class Folder:
             atomic.write_json(self.desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
 
     def _place(self, name: str) -> Location:
-        """Validate a name, which may come from an untrusted table, and return the file's location."""
-        if not urls.stays_inside(name):
-            raise InputError(f"{name}: points outside the folder")
-        return self.place / name
+        return self.place / _inside(name)
+
+
+def _inside(name: str) -> str:
+    """Return a name, which may come from an untrusted table; raise InputError where it points outside the folder."""
+    if not urls.stays_inside(name):
+        raise InputError(f"{name}: points outside the folder")
+    return name
 
 
 def _are_linked(source: Path, target: Path) -> bool:
