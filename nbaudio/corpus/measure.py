@@ -1,6 +1,5 @@
 """The command `measure`: write what the samples of each segment say about it as columns, such as `snr_db` and `cut_end`."""
 
-import json
 import shlex
 import time
 from collections.abc import Iterator, Mapping
@@ -8,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from nbaudio.audio.signals import SIGNALS, VERSION
@@ -153,7 +153,7 @@ def signal_keys(segments: pl.DataFrame, facts: pl.DataFrame, channel: str) -> pl
 
 def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -> None:
     """Append signals by key to the log of the run."""
-    atomic.append_lines(workspace.path / LOG, (json.dumps({"clip_key": key, **found}).encode() for key, found in values.items()))
+    atomic.append_lines(workspace.path / LOG, (msgspec.json.encode({"clip_key": key, **found}) for key, found in values.items()))
 
 
 def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
@@ -163,8 +163,8 @@ def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
     if log.exists():
         with log.open("rb") as file:
             while lines := file.readlines(_LOG_BYTES):
-                whole = [line for line in atomic.parse_lines(b"".join(lines)) if line.keys() == _MEASURED.keys()]
-                held.add_by_key(pl.DataFrame(whole, schema=_MEASURED))
+                found = atomic.parse_lines(b"".join(lines), msgspec.json.decode)
+                held.add_by_key(pl.DataFrame([row for row in found if row.keys() == _MEASURED.keys()], schema=_MEASURED))
     for part in tables.read_batches(workspace, _TABLE) if path.exists() else ():
         if part.schema == _MEASURED:
             held.add_by_key(part)
