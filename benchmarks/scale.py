@@ -210,6 +210,7 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
                 decision=pl.when(rejected).then(pl.lit("reject")).otherwise(pl.lit("accept")),
                 reason=pl.when(rejected).then(pl.lit("below_similarity")),
                 segment_id=pl.format("{}_{}-{}", rows["recording_id"].str.slice(10, 11), "start_sample", "end_sample"),
+                **{f"source_{edge}": (pl.col(f"{edge}_sample") / RATE).cast(pl.String) for edge in ("start", "end")},
             )
             if words:
                 pairs = pl.DataFrame({"start": times[:, :, 0].ravel(), "end": times[:, :, 1].ravel()}).to_struct()
