@@ -12,6 +12,7 @@ import polars as pl
 
 from nbaudio.audio.signals import SIGNALS, VERSION
 from nbaudio.core import atomic, channels, tables
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import with_starts
@@ -76,13 +77,14 @@ def measure(
     with worker_pool(site) as run_tasks:
         counts, lost = measure_segments(workspace, run_tasks, channel=channel, show=show_progress)
     seconds = time.monotonic() - began
-    found = tables.read(workspace, ["clipped_share", "cut_start", "cut_end"])
+    found = tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
+    sums = found.select(clipped=(pl.col("clipped_share") > 0).sum(), cut_start=pl.sum("cut_start"), cut_end=pl.sum("cut_end"))
     facts: dict[str, Any] = {
         **counts,
         "seconds": round(seconds, 1),
         "times_real_time": round(counts["hours"] * 3600 / seconds, 1),
     }
-    facts |= {"clipped": int((found["clipped_share"] > 0).sum()), **{name: int(found[name].sum()) for name in found.columns[1:]}}
+    facts |= sums.collect(**STREAMED).row(0, named=True)
     facts["next"] = f"nbaudio select {shlex.quote(str(workspace.path))} --where 'snr_db > 10 and not cut_end'"
     problems = [f"{segment_id}: {reason}" for segment_id, reason in lost.iter_rows()]
     workspace.save_report("measure", Report("measure", facts, problems=problems).to_dict())
