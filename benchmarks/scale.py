@@ -10,9 +10,9 @@ of resident memory and that of all its processes together are taken from outside
 `--required-mb`, the driver under `--driver-mb`; the exit code is 1 where they do not. Numbers go to standard output as Markdown.
 
 With `--plan-only` there is no audio: workers declare clips and shards of the size that FLAC would have. Tables, indexes of packs,
-tasks and everything else are real; of a review, no clip can be cut. Segments have a text of 12 words, and times of 20, eight
-recordings are held out, and a tenth more segments are rejected. *Temporary
-disk* is the most that is in hidden folders of the corpus and the workspace, as a multiple of the segments table.
+tasks and everything else are real; of a review, no clip can be cut, and `ingest` reads the segments from a manifest of NeMo.
+Segments have a text of 12 words, and times of 20, eight recordings are held out, and a tenth more segments are rejected.
+*Temporary disk* is the most that is in hidden folders of the corpus and the workspace, as a multiple of the segments table.
 """
 
 import argparse
@@ -42,7 +42,21 @@ from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 RATE = 16_000
 BYTES_A_SECOND = 19_000  # of FLAC
 ROWS = 16_384
-STEPS = ("materialize", "measure", "verify", "diff", "convert", "review", "evidence")
+SOURCE = "source.jsonl"
+STEPS = (
+    "ingest",
+    "join",
+    "score",
+    "measure",
+    "select",
+    "materialize",
+    "verify",
+    "diff",
+    "convert",
+    "review",
+    "evidence",
+    "stats",
+)
 
 
 def main() -> int:
@@ -134,6 +148,8 @@ def plan_only(asked: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
             workspace = made_segments(Path(folder), size, asked.each or 600, asked.seconds, words=asked.words)
             table = (workspace / "segments.parquet").stat().st_size
+            if not {"ingest", "join"}.isdisjoint(asked.step):
+                write_source(workspace, Path(folder) / SOURCE)
             for step in asked.step:
                 command = [sys.executable, __file__, "--planned", step, str(workspace), f"{folder}/corpus", str(asked.jobs)]
                 taken = measure(command, work=Path(folder))
@@ -194,6 +210,7 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
                 decision=pl.when(rejected).then(pl.lit("reject")).otherwise(pl.lit("accept")),
                 reason=pl.when(rejected).then(pl.lit("below_similarity")),
                 segment_id=pl.format("{}_{}-{}", rows["recording_id"].str.slice(10, 11), "start_sample", "end_sample"),
+                **{f"source_{edge}": (pl.col(f"{edge}_sample") / RATE).cast(pl.String) for edge in ("start", "end")},
             )
             if words:
                 pairs = pl.DataFrame({"start": times[:, :, 0].ravel(), "end": times[:, :, 1].ravel()}).to_struct()
@@ -205,6 +222,16 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
     workspace.save(recordings=table)
     tables.write(workspace, parts())
     return workspace.path
+
+
+def write_source(workspace: Path, path: Path) -> None:
+    """Write the segments as a manifest of NeMo: JSON lines."""
+    start, end = (pl.col(name) / RATE for name in ("start_sample", "end_sample"))
+    with path.open("wb") as file:
+        for part in tables.read_batches(workspace):
+            said = {"pred_text": "asr_text", "speaker": "speaker_id"}
+            audio = {"audio_filepath": pl.format("{}.flac", "recording_id"), "offset": start, "duration": end - start}
+            part.select("segment_id", "text", **said, **audio).write_ndjson(file)
 
 
 def run_planned(step: str, workspace: str, corpus: str, jobs: str) -> int:
@@ -222,6 +249,12 @@ def run_planned(step: str, workspace: str, corpus: str, jobs: str) -> int:
         materialize.materialize(workspace, out=corpus, **same)
     elif step == "measure":
         measure.measure(workspace, **same)
+    elif step == "ingest":
+        nbaudio.ingest("nemo", Path(corpus).with_name(SOURCE), out=f"{corpus}-ingested")
+    elif step == "join":
+        nbaudio.join(workspace, Path(corpus).with_name(SOURCE), hypothesis="large", from_="pred_text")
+    elif step in ("score", "select", "stats"):
+        getattr(nbaudio, step)(workspace)
     elif step == "verify":
         verify.verify(corpus, **same)
     elif step == "diff":

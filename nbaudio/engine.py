@@ -233,32 +233,31 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Excep
 
 def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None) -> Iterator[Result]:
     """Run tasks on the backend of ``joblib.parallel_config``, with its number of jobs if `jobs` is None."""
-    waiting = enumerate(tasks)
+    waiting, most = enumerate(tasks), _BATCH * joblib.effective_n_jobs(jobs)
     underway: dict[int, Task] = {}
     losses: Counter[int] = Counter()
 
     def taken() -> Iterator[tuple[int, Task]]:
         yield from list(underway.items())
-        for number, task in waiting:
-            underway[number] = task
-            yield number, task
+        # joblib keeps all results that the caller has not taken yet: few enough, however slow the caller is.
+        while len(underway) < most and (numbered := next(waiting, None)):
+            underway.update([numbered])
+            yield numbered
 
-    while True:
-        try:
-            with closing(_parallel(partial(_numbered, function), taken(), jobs)) as results:
-                for number, result in results:
-                    del underway[number]
-                    yield result
-        except Exception as error:
-            if not _is_worker_lost(error):
-                raise
-            over = list(underway) or [-1]  # none: workers were lost while they started
-            losses.update(over)
-            if max(losses[number] for number in over) >= _ATTEMPTS:
-                raise WorkerLostError(_LOST, underway.values()) from error
-        else:
-            if not underway:
-                return
+    for first in waiting:
+        underway.update([first])
+        while underway:
+            try:
+                with closing(_parallel(partial(_numbered, function), taken(), jobs)) as results:
+                    for number, result in results:
+                        del underway[number]
+                        yield result
+            except Exception as error:
+                if not _is_worker_lost(error):
+                    raise
+                losses.update(list(underway))
+                if max((losses[number] for number in underway), default=0) >= _ATTEMPTS:
+                    raise WorkerLostError(_LOST, underway.values()) from error
 
 
 def _is_worker_lost(error: BaseException | None) -> bool:

@@ -69,6 +69,22 @@ def test_backends_that_give_lists_only_are_given_few_tasks_at_once(monkeypatch):
         assert len(list(results)) == 999
 
 
+@pytest.mark.parametrize("engine", ["loky", "threading"])
+def test_few_results_wait_for_a_slow_caller(engine):
+    taken, used = 0, 0
+
+    def tasks():
+        nonlocal taken
+        for taken in range(1, 401):
+            yield -taken
+
+    for _ in run_tasks(abs, tasks(), engine=engine, jobs=2):
+        used += 1
+        time.sleep(0.01)  # far longer than a task
+        assert taken - used <= 40
+    assert used == taken == 400
+
+
 def test_no_thread_is_left_at_work_behind_an_error():
     at_work = []
 

@@ -1,6 +1,5 @@
 """The command `measure`: write what the samples of each segment say about it as columns, such as `snr_db` and `cut_end`."""
 
-import json
 import shlex
 import time
 from collections.abc import Iterator, Mapping
@@ -8,10 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from nbaudio.audio.signals import SIGNALS, VERSION
 from nbaudio.core import atomic, channels, tables
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import with_starts
@@ -76,13 +77,14 @@ def measure(
     with worker_pool(site) as run_tasks:
         counts, lost = measure_segments(workspace, run_tasks, channel=channel, show=show_progress)
     seconds = time.monotonic() - began
-    found = tables.read(workspace, ["clipped_share", "cut_start", "cut_end"])
+    found = tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
+    sums = found.select(clipped=(pl.col("clipped_share") > 0).sum(), cut_start=pl.sum("cut_start"), cut_end=pl.sum("cut_end"))
     facts: dict[str, Any] = {
         **counts,
         "seconds": round(seconds, 1),
         "times_real_time": round(counts["hours"] * 3600 / seconds, 1),
     }
-    facts |= {"clipped": int((found["clipped_share"] > 0).sum()), **{name: int(found[name].sum()) for name in found.columns[1:]}}
+    facts |= sums.collect(**STREAMED).row(0, named=True)
     facts["next"] = f"nbaudio select {shlex.quote(str(workspace.path))} --where 'snr_db > 10 and not cut_end'"
     problems = [f"{segment_id}: {reason}" for segment_id, reason in lost.iter_rows()]
     workspace.save_report("measure", Report("measure", facts, problems=problems).to_dict())
@@ -153,7 +155,7 @@ def signal_keys(segments: pl.DataFrame, facts: pl.DataFrame, channel: str) -> pl
 
 def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -> None:
     """Append signals by key to the log of the run."""
-    atomic.append_lines(workspace.path / LOG, (json.dumps({"clip_key": key, **found}).encode() for key, found in values.items()))
+    atomic.append_lines(workspace.path / LOG, (msgspec.json.encode({"clip_key": key, **found}) for key, found in values.items()))
 
 
 def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
@@ -163,8 +165,8 @@ def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
     if log.exists():
         with log.open("rb") as file:
             while lines := file.readlines(_LOG_BYTES):
-                whole = [line for line in atomic.parse_lines(b"".join(lines)) if line.keys() == _MEASURED.keys()]
-                held.add_by_key(pl.DataFrame(whole, schema=_MEASURED))
+                found = atomic.parse_lines(b"".join(lines), msgspec.json.decode)
+                held.add_by_key(pl.DataFrame([row for row in found if row.keys() == _MEASURED.keys()], schema=_MEASURED))
     for part in tables.read_batches(workspace, _TABLE) if path.exists() else ():
         if part.schema == _MEASURED:
             held.add_by_key(part)

@@ -43,7 +43,7 @@ class FixedSplits:
 
     def values(self) -> list[pl.Expr]:
         """Return the columns of `rows` where nothing is fixed, so that all rows have the same values; none otherwise."""
-        texts = [pl.lit(None, dtype=pl.Categorical).alias(name) for name in ("fixed", "earlier", "not_train")]
+        texts = [pl.lit(None).alias(name) for name in ("fixed", "earlier", "not_train")]
         return [] if self.is_any else [*texts, pl.lit(value=True).alias("may_hold_out"), pl.lit(value=False).alias("is_given")]
 
     def preset(self, key: str) -> dict[str, str]:

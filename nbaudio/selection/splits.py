@@ -30,6 +30,7 @@ _TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
 
 _NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)  # by number; the last for none
 
+_ROWS = 1 << 20  # that are summed at once
 _MIN_GROUPS = 10
 # Limits of the search for a division that loses less.
 _TOLERATED_LOSS = 0.001  # the share that may be lost without a search
@@ -129,12 +130,13 @@ def assign_splits(
     no_gold = ~everywhere if gold is None else ~gold.to_numpy() & (split == SPLITS.index("test"))
     reasons = {"not_gold": out & no_gold, "beyond_split_size": out & beyond, "crosses_splits": out | (split < 0)}
     split[out] = _OPEN
-    reason = np.full(len(split), len(reasons), dtype=np.uint32)
+    del division, beyond, unfit  # as large as what follows
+    reason = np.full(len(split), len(reasons), dtype=np.uint8)
     for number, hit in reversed([*enumerate(reasons.values())]):
         reason[hit] = number
     names = pl.Series("reason", [*reasons, None], dtype=pl.Categorical)
-    number = np.where(split < 0, len(SPLITS), split).astype(np.uint32)
-    return pl.DataFrame([_NAMES.gather(pl.Series(number)), names.gather(pl.Series(reason))])
+    split[split < 0] = len(SPLITS)
+    return pl.DataFrame([_NAMES.gather(pl.Series(split)), names.gather(pl.Series(reason))])
 
 
 def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:
@@ -219,18 +221,24 @@ class _Division:
             found[self.members @ (split == number) == self.size] = number
         return found
 
+    def _by_unit(self, values: Numbers) -> Numbers:
+        """Sum a value of each row by unit; in parts, as NumPy first copies what it sums, 16 bytes a row."""
+        found = np.zeros(len(self.size))
+        for rows in (slice(start, start + _ROWS) for start in range(0, len(values), _ROWS)):
+            found += np.bincount(self.unit_of_row[rows], values[rows], len(found))
+        return found
+
     def _sums(self, split: int, target: Target, allowed: Flags) -> tuple[Numbers, Numbers, Numbers]:
         """Return sums by unit, for a split: weights of all rows, weights of allowed rows, number of allowed rows."""
         if split not in self.sums:
             weights = self.weights[target.unit]
             # Sums are exact, as weights are whole and their sum is below 2^53.
-            every, own, rows = (np.bincount(self.unit_of_row, n, len(self.size)) for n in (weights, weights * allowed, allowed))
-            self.sums[split] = every, own, rows
+            self.sums[split] = self._by_unit(weights), self._by_unit(weights * allowed), self._by_unit(allowed)
         return self.sums[split]
 
     def release(self, *, kept: Flags) -> None:
         """Give the values of held-out splits that none of the `kept` rows has to train."""
-        used = self.members.T @ np.bincount(self.unit_of_row, kept, minlength=len(self.size))
+        used = self.members.T @ self._by_unit(kept)
         self.split[~self.preset & (self.split != _OPEN) & (used == 0)] = _TRAIN
 
     def improve(self, wanted: Mapping[int, tuple[Target, Flags]], seed: int) -> None:

@@ -103,6 +103,14 @@ def test_a_million_segments_are_counted_plotted_and_tuned_in_bounded_memory(tmp_
         assert most_memory([sys.executable, "-c", f"import sys; {made}(sys.argv[1])", str(tmp_path / "w")]) < 450
 
 
+def test_two_million_segments_are_measured_in_bounded_memory(tmp_path: Path) -> None:
+    # Workers that only declare signals are faster than the driver: results that wait would take more.
+    run = [sys.executable, str(TOP / "benchmarks/scale.py"), "--plan-only", "--segments", "2000000", "--no-words"]
+    run += ["--step", "measure", "--folder", str(tmp_path), "--required-mb", "800"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
