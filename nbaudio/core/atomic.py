@@ -193,9 +193,9 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
     return found
 
 
-def parse_lines(data: bytes) -> Iterator[dict[str, Any]]:
+def parse_lines(data: bytes | Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects among the lines of a log; skip damaged lines and other values."""
-    for line in data.splitlines():
+    for line in data.splitlines() if isinstance(data, bytes) else data:
         with suppress(ValueError, RecursionError):
             if isinstance(value := json.loads(line), dict):
                 yield value

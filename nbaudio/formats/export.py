@@ -97,13 +97,13 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
 
 def _parts(workspace: Workspace, where: pl.Expr, names: Sequence[str] = _WRITTEN) -> Iterator[pl.DataFrame]:
     """Read the segments that meet a condition, batch by batch."""
+    tables.table_schema(workspace)  # checks that it has ids
     for part in tables.read_batches(workspace, columns=names):
         yield tables.conform(part, tables.SEGMENTS, str(tables.table_path(workspace))).filter(where)
 
 
 def _counts(workspace: Workspace) -> pl.DataFrame:
     """Count `segments` and `seconds` by decision, recording and split."""
-    tables.table_schema(workspace)
     keys, recordings = ("decision", "recording_id", "split"), workspace.recordings
     amounts = {"segments": pl.len(), "seconds": pl.col("duration_s").sum()}
     parts = _parts(workspace, pl.lit(value=True), ("decision", "split", *tables.WINDOW))
