@@ -10,7 +10,6 @@ import pytest
 from nbaudio.storage.workspace import Workspace
 
 FEW, MANY = 40_000, 120_000
-GROWTH_MB = 40  # ids and texts of the further segments are 70 MB
 RUN = f"""
 import sys
 from contextlib import suppress
@@ -23,18 +22,19 @@ place = Path(sys.argv[1])
 print(most_mb())
 """
 EXPORT = "from nbaudio.formats.export import export\nexport(place / 'W', {!r}, out=place / {!r})"
-STEPS = {
-    **{f"export {name}": EXPORT.format(name, name) for name in ("nemo", "lhotse", "kaldi")},
-    "error rates": "from nbaudio.ui.views import error_rates\nassert error_rates(place / 'W')['wer'].to_list() == [0]",
-    "read by id": """
+READ = """
 from nbaudio.reading.corpora import Corpus
 from nbaudio.reading.table import ClipTable
 from nbaudio.storage.folders import folder_at
 folder = folder_at(place / "C")
 with suppress(InputError):
     Corpus(folder, ClipTable(folder), {"parameters": {}}).read("unknown")
-""",
-    "withdraw": "from nbaudio.corpus.withdraw import withdraw\nwithdraw(place / 'W', speaker='5', why='consent')",
+"""
+# Where rows were held, 80,000 more took 140 MB in an export, and 28 MB to find a clip by its id.
+STEPS = {
+    "export nemo": (EXPORT.format("nemo", "nemo"), 60),
+    "export lhotse": (EXPORT.format("lhotse", "lhotse"), 60),
+    "id": (READ, 15),
 }
 
 
@@ -67,6 +67,8 @@ def _made(place: Path, size: int) -> Path:
     (place / "C").mkdir()
     clips = segments.select(
         "segment_id",
+        "recording_id",
+        "start_sample",
         shard=pl.lit("train/a.tar"),
         split="split",
         offset=number * 10,
@@ -79,10 +81,10 @@ def _made(place: Path, size: int) -> Path:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_memory_does_not_grow_with_the_segments(places: list[Path], step: str) -> None:
-    run = RUN.replace("{step}", STEPS[step])
+    code, most_growth_mb = STEPS[step]
+    run = RUN.replace("{step}", code)
     few, many = (
         int(subprocess.run([sys.executable, "-c", run, str(place)], stdout=subprocess.PIPE, text=True, check=True).stdout)
         for place in places
     )
-    print(step, few, many)
-    assert many - few < GROWTH_MB
+    assert many - few < most_growth_mb
