@@ -223,7 +223,7 @@ def test_kaldi_keys_are_words_that_sort_by_speaker_and_never_meet(tmp_path_facto
         recording_id=pl.lit("r 1"), start_sample=0, end_sample=8, text=pl.lit("a b"), asr_text=None, similarity=None
     )
     facts = {"recording_id": ["r 1"], "file": ["a.wav"], "sampling_rate": [8], "num_channels": [1], "num_samples": [8]}
-    files, notes = KALDI.write(segments, pl.DataFrame(facts), out, None)
+    files, notes = KALDI.write(lambda: [segments], pl.DataFrame(facts), out, None)
     tables = {file.name: file.read_bytes().decode().split("\n")[:-1] for file in files}
     assert all(lines == sorted(lines, key=lambda line: line.split(" ")[0].encode()) for lines in tables.values())
     pairs = [line.split(" ") for line in tables["utt2spk"]]

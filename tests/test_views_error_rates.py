@@ -211,7 +211,7 @@ def test_words_are_those_of_the_word_diff(pairs):
 
 def test_rates_of_no_hypothesis_are_a_table_without_rows():
     frame = table(["a"], [1]).with_columns(group=pl.lit("all"), cluster=pl.lit("a"))
-    assert clustered_rates(frame, "text", {}, 0.95).is_empty()
+    assert clustered_rates([frame], "text", {}, 0.95).is_empty()
     assert views.error_rates(frame.drop("asr_text")).is_empty()
 
 

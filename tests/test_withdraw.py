@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from conftest import packed_clips
@@ -12,7 +13,7 @@ from test_versions import CLIPS, check, contents, first, grown, samples, save, s
 import nbaudio
 from nbaudio.core.errors import InputError
 from nbaudio.core.tombstones import tombstone
-from nbaudio.corpus.packs import keep_clips
+from nbaudio.corpus.packs import keep_clips, short_keys
 from nbaudio.corpus.withdraw import withdraw
 from nbaudio.reading import open_corpus
 from nbaudio.storage.location import location
@@ -160,7 +161,7 @@ def test_packs_keep_the_clips_that_are_wanted_byte_for_byte(tmp_path):
     packs = location(workspace.path / "packs")
     before = packed_clips(packs)
     wanted = set(before["clip_key"][::2])
-    assert keep_clips(packs, wanted) == len(before) - len(wanted)
+    assert keep_clips(packs, np.sort(short_keys(before["clip_key"][::2]))) == len(before) - len(wanted)
     after = packed_clips(packs)
     assert set(after["clip_key"]) == wanted
     facts = ["clip_key", "length", "clip_samples", "clip_sha256"]

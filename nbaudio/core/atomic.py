@@ -170,9 +170,9 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
     return found
 
 
-def parse_lines(data: bytes, decode: Callable[[bytes], Any] = json.loads) -> Iterator[dict[str, Any]]:
+def parse_lines(data: bytes | Iterable[bytes], decode: Callable[[bytes], Any] = json.loads) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects among the lines of a log; skip damaged lines and other values."""
-    for line in data.splitlines():
+    for line in data.splitlines() if isinstance(data, bytes) else data:
         with suppress(msgspec.MsgspecError, ValueError, RecursionError):
             if isinstance(value := decode(line), dict):
                 yield value

@@ -3,20 +3,23 @@
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nbaudio.core import channels, hashing, input_guards, tables
-from nbaudio.core.atomic import parse_lines, read_json, write_bytes, write_json
-from nbaudio.core.dataframes import Ids, as_ids
+from nbaudio.core.atomic import atomic_write, parse_lines, read_json, write_bytes, write_json
+from nbaudio.core.dataframes import STREAMED, Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
-from nbaudio.corpus.packs import keep_clips
+from nbaudio.corpus.packs import is_among, keep_clips, short_keys
 from nbaudio.corpus.plan import RECOGNIZED, RECOGNIZED_FOLDER, ClipFormat, clip_keys, recording_facts
 from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import CORRECTION_LOG, EXPORTS, VERDICT_LOG, ReviewState, frame_table
@@ -78,15 +81,18 @@ def withdraw(
     if not reason:
         raise InputError("why is empty: give a reason, such as 'consent withdrawn'")
     columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "split")
-    rows = tables.read(workspace, columns)
-    held = workspace.withdrawn
-    _check_known(workspace, named, rows, set(held["sha256"]))
+    before = workspace.withdrawn
     marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
-    held = merged(held, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
-    gone = rows.filter(is_withdrawn(rows, held))
-    recordings = workspace.recordings
-    left = set(rows["recording_id"]).difference(rows.join(gone, on="segment_id", how="anti")["recording_id"])
-    lost = recordings.filter(pl.col("recording_id").is_in(sorted({*left, *named["recording"]})))
+    held = merged(before, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
+    recordings, some, known, kept = workspace.recordings, list[pl.DataFrame](), {kind: set[str]() for kind in named}, set[str]()
+    for part in _parts(workspace, columns):
+        for kind, keys in named.items():
+            known[kind].update(part[f"{kind}_id"].filter(part[f"{kind}_id"].is_in(keys)))
+        some.append(part.filter(is_gone := is_withdrawn(part, held)))
+        kept.update(part["recording_id"].filter(~is_gone))
+    _check_known(workspace, named, known, set(before["sha256"]))
+    gone = pl.concat(some)
+    lost = recordings.filter(pl.col("recording_id").is_in(sorted({*gone["recording_id"], *named["recording"]} - kept)))
     timed = tables.with_durations(gone, recordings)
     corpora, formats = _logged(workspace)
 
@@ -97,12 +103,7 @@ def withdraw(
     _forget_reports(workspace, ids | set(lost["recording_id"]))
     sheets = _forget_review_clips(workspace, ids)
     _forget_recordings(workspace, lost)
-    sources = recording_facts(recordings)
-    remaining = tables.read(workspace, ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel"))
-    remaining = remaining.join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
-    remaining = remaining.with_columns(channels.source_channel(remaining))
-    packs, unread = _forget_clips(workspace, remaining, sources, formats)
-    _forget_recognized(workspace, ids, set(clip_keys(remaining, sources, RECOGNIZED)))
+    packs, unread = _forget_clips(workspace, gone["segment_id"], recording_facts(recordings), formats)
     emptied = _emptied_columns(workspace, ids)
     # The segments table is rewritten last, so that an interrupted run can be repeated. Reviews hold for the segments left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
@@ -147,13 +148,22 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
     return ids
 
 
-def _check_known(workspace: Workspace, named: Mapping[str, list[str]], rows: pl.DataFrame, known: Collection[str]) -> None:
-    """Raise InputError if no id is named, or one is unknown and was not withdrawn before."""
+def _parts(workspace: Workspace, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Read columns of the segments, batch by batch."""
+    tables.table_schema(workspace)  # checks that it has ids
+    schema = pl.Schema({name: tables.SEGMENTS[name] for name in columns})
+    for part in tables.read_batches(workspace, columns=(*columns, "source_channel")):
+        yield tables.conform(part, schema, str(tables.table_path(workspace)))
+
+
+def _check_known(
+    workspace: Workspace, named: Mapping[str, list[str]], there: Mapping[str, Set[str]], before: Collection[str]
+) -> None:
+    """Raise InputError if no id is named, or one is not `there` and has no tombstone from before."""
     if not any(named.values()):
         raise InputError("name what to withdraw: --speaker ID, --recording ID or --segments FILE")
     for kind, keys in named.items():
-        there = set(rows[f"{kind}_id"])
-        unknown = [key for key in keys if key not in there and tombstone(kind, key) not in known]
+        unknown = [key for key in keys if key not in there[kind] and tombstone(kind, key) not in before]
         if unknown:
             raise InputError(f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(keys)} are unknown)")
 
@@ -175,21 +185,25 @@ def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
     """Return the columns of the source in which only withdrawn segments have values."""
     own = [name for name in tables.table_schema(workspace) if name not in (*tables.SEGMENTS, *tables.NORMALIZED)]
     is_gone = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
-    counts = tables.scan(workspace, ["segment_id", *own]).group_by(gone=is_gone).agg(pl.col(own).count()).collect()
+    counts = tables.scan(workspace, ["segment_id", *own]).group_by(gone=is_gone).agg(pl.col(own).count()).collect(**STREAMED)
     held: dict[bool, dict[str, int]] = {row["gone"]: row for row in counts.iter_rows(named=True)}
     return [name for name in own if held.get(True, {}).get(name) and not held.get(False, {}).get(name)]
 
 
-def _other_tables(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return all other tables that have rows of segments and recordings, without these rows."""
+def _other_tables(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> dict[str, Iterator[pl.DataFrame]]:
+    """Return all other tables that have rows of segments and recordings, batch by batch, without these rows."""
     gone = pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
     columns = {**dict.fromkeys(_BY_SEGMENT, ("segment_id", gone)), "problems": ("item", gone)}
     columns["names"] = ("recording_id", lost["recording_id"])
     return {
-        name: workspace.table(name).filter(~pl.col(column).is_in(out.implode()).fill_null(value=False))
+        name: _without_rows(workspace, name, pl.col(column).is_in(out.implode()))
         for name, (column, out) in columns.items()
         if tables.table_path(workspace, name).exists()
     }
+
+
+def _without_rows(workspace: Workspace, table: str, is_out: pl.Expr) -> Iterator[pl.DataFrame]:
+    return (part.filter(~is_out.fill_null(value=False)) for part in tables.read_batches(workspace, table))
 
 
 def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
@@ -205,11 +219,10 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     """Replace segments by their tombstones where reviews could draw them: how likely others were drawn stays known."""
     for review in sorted(path.stem for path in (workspace.path / "reviews").glob("*.json")):
         if tables.table_path(workspace, frame_table(review)).exists():
-            frame = workspace.table(frame_table(review))
-            gone = pl.col("segment_id").is_in(list(ids))
-            hashes = {key: tombstone("segment", key) for key in frame.filter(gone)["segment_id"]}
-            frame = frame.with_columns(pl.col("segment_id").replace(hashes), content=pl.when(~gone).then("content"))
-            tables.write(workspace, frame, table=frame_table(review))
+            gone, hashes = pl.col("segment_id").is_in(list(ids)), {key: tombstone("segment", key) for key in ids}
+            columns = {"segment_id": pl.col("segment_id").replace(hashes), "content": pl.when(~gone).then("content")}
+            parts = (part.with_columns(**columns) for part in tables.read_batches(workspace, frame_table(review)))
+            tables.write(workspace, parts, table=frame_table(review))
 
 
 def _forget_reports(workspace: Workspace, names: Set[str]) -> None:
@@ -264,25 +277,33 @@ def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
 
 
 def _forget_clips(
-    workspace: Workspace, remaining: pl.DataFrame, facts: pl.DataFrame, formats: Iterable[tuple[ClipFormat, str]]
+    workspace: Workspace, gone: pl.Series, facts: pl.DataFrame, formats: Iterable[tuple[ClipFormat, str]]
 ) -> tuple[int, list[str]]:
-    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs; return how many are removed."""
-    keys: dict[str, set[str]] = {str(workspace.path / "packs"): set()}
-    for clip_format, packs in formats:
-        keys.setdefault(packs, set()).update(clip_keys(remaining, facts, clip_format))
+    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs; return how many are removed.
+
+    What recognizers heard in other clips, and rows about withdrawn segments where they failed, are removed too.
+    """
+    keys = {str(workspace.path / "packs"): [np.zeros(0, np.uint64)], RECOGNIZED_FOLDER: [np.zeros(0, np.uint64)]}
+    for part in _parts(workspace, ("segment_id", "recording_id", "start_sample", "end_sample")):
+        left = part.with_columns(channels.source_channel(part)).filter(~tables.has_id(gone)).drop_nulls("start_sample")
+        for clip_format, packs in (*formats, (RECOGNIZED, RECOGNIZED_FOLDER)):
+            keys.setdefault(packs, []).append(short_keys(clip_keys(left, facts, clip_format)))
+    _forget_recognized(workspace, gone, np.sort(np.concatenate(keys.pop(RECOGNIZED_FOLDER))))
     removed, problems = 0, []
-    for packs, kept in keys.items():
+    for packs in list(keys):
         try:
-            removed += keep_clips(location(packs), kept)
+            removed += keep_clips(location(packs), np.sort(np.concatenate(keys.pop(packs))))
         except (AudioError, OSError) as error:
             problems.append(f"{packs}: its packs may hold withdrawn clips ({error}); run the same command again")
     return removed, problems
 
 
-def _forget_recognized(workspace: Workspace, ids: Set[str], kept: Set[str]) -> None:
-    """Remove what recognizers heard in clips of no remaining segment, and rows about segments where they failed."""
+def _forget_recognized(workspace: Workspace, gone: pl.Series, kept: NDArray[np.uint64]) -> None:
     for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
-        lines = [line for line in parse_lines(path.read_bytes()) if line.get("clip_key") in kept]
-        write_bytes(path, _encode_lines(lines))
+        with atomic_write(path) as partial, partial.open("wb") as target, path.open("rb") as source:
+            lines = parse_lines(source)
+            while some := list(islice(lines, tables.ROWS_A_GROUP)):
+                keys = pl.Series([str(line.get("clip_key")) for line in some])
+                target.write(_encode_lines(list(compress(some, is_among(keys, kept)))))
         if tables.table_path(workspace, table := f"{RECOGNIZED_FOLDER}/{path.stem}.problems").exists():
-            tables.write(workspace, workspace.table(table).filter(~pl.col("segment_id").is_in([*ids])), table=table)
+            tables.write(workspace, _without_rows(workspace, table, tables.has_id(gone)), table=table)

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +20,8 @@ from nbaudio.storage.workspace import Workspace
 
 WRITERS: Mapping[str, Writer] = MappingProxyType({"nemo": nemo.WRITER, "lhotse": lhotse.WRITER, "kaldi": kaldi.WRITER})
 
+# Columns that writers and conditions need.
+_WRITTEN = (*tables.WINDOW, "source_channel", "segment_id", "text", "asr_text", "speaker_id", "similarity", "split", "decision")
 _MARK = ".nbaudio-export.json"  # in a folder that an export wrote and may replace
 
 
@@ -51,12 +54,13 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     if paths not in ("absolute", "relative"):
         raise InputError(f"paths {paths!r} is unknown; known are absolute, relative")
     workspace, out = Workspace.open(workspace), Path(out).absolute()
-    segments, warnings = workspace.segments.filter(pl.col("decision") == "accept"), []
-    if segments.is_empty():
-        segments = workspace.segments.filter(pl.col("decision") == "pending")
-        warnings = [f"nothing is selected yet: these are all {len(segments):,} segments that are not rejected"]
-    recordings, problems = _named_recordings(workspace, segments, writer, out=out, relative=paths == "relative")
-    usable = segments.filter(pl.col("recording_id").is_in(recordings["recording_id"].implode()))
+    counts, decision, warnings = _counts(workspace), "accept", list[str]()
+    if decision not in counts["decision"]:
+        decision, number = "pending", counts.filter(pl.col("decision") == "pending")["segments"].sum()
+        warnings = [f"nothing is selected yet: these are all {number:,} segments that are not rejected"]
+    counts = counts.filter(pl.col("decision") == decision)
+    recordings, problems = _named_recordings(workspace, counts, writer, out=out, relative=paths == "relative")
+    usable = counts.filter(pl.col("recording_id").is_in(recordings["recording_id"].implode()))
     if usable.is_empty():
         raise InputError(f"{workspace.path}: no segment to export; {problems[0] if problems else 'all are rejected'}")
 
@@ -64,23 +68,24 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     earlier_files = _claim(out, format, splits)
     written: list[Path] = []
     for split in (*source_splits.ordered_splits(splits), None):
-        part = usable.filter(pl.col("split").eq_missing(pl.lit(split)))
-        if len(part):
-            part_recordings = recordings.filter(pl.col("recording_id").is_in(part["recording_id"].implode()))
-            files, notes = writer.write(part, part_recordings, out, split)
+        own = pl.col("split").eq_missing(pl.lit(split)) & (pl.col("decision") == decision)
+        is_used = pl.col("recording_id").is_in(usable.filter(own)["recording_id"].implode())
+        part_recordings = recordings.filter(is_used)
+        if len(part_recordings):
+            files, notes = writer.write(partial(_parts, workspace, own & is_used), part_recordings, out, split)
             written += files
             warnings += [f"{split}: {note}" if split else note for note in notes]
     for path in earlier_files - set(written):
         path.unlink()
-    timed = tables.with_durations(usable, recordings)
+    by_split = usable.group_by("split").agg(pl.col("segments").sum()).sort("split")
     report = Report(
         "export",
         {
             "format": format,
-            "segments": len(usable),
+            "segments": usable["segments"].sum(),
             "recordings": len(recordings),
-            "hours": round(float(timed["duration_s"].sum()) / 3600, 6),
-            "splits": {split or "none": count for split, count in usable["split"].value_counts().sort("split").iter_rows()},
+            "hours": round(float(usable["seconds"].sum()) / 3600, 6),
+            "splits": {split or "none": count for split, count in by_split.iter_rows()},
             "files": [path.relative_to(out).as_posix() for path in written],
         },
         warnings,
@@ -90,11 +95,28 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     return report
 
 
+def _parts(workspace: Workspace, where: pl.Expr, names: Sequence[str] = _WRITTEN) -> Iterator[pl.DataFrame]:
+    """Read the segments that meet a condition, batch by batch."""
+    tables.table_schema(workspace)  # checks that it has ids
+    for part in tables.read_batches(workspace, columns=names):
+        yield tables.conform(part, tables.SEGMENTS, str(tables.table_path(workspace))).filter(where)
+
+
+def _counts(workspace: Workspace) -> pl.DataFrame:
+    """Count `segments` and `seconds` by decision, recording and split."""
+    keys, recordings = ("decision", "recording_id", "split"), workspace.recordings
+    amounts = {"segments": pl.len(), "seconds": pl.col("duration_s").sum()}
+    parts = _parts(workspace, pl.lit(value=True), ("decision", "split", *tables.WINDOW))
+    timed = (tables.with_durations(part, recordings) for part in parts)
+    counted = pl.concat(part.group_by(keys, maintain_order=True).agg(**amounts) for part in timed)
+    return counted.group_by(keys, maintain_order=True).agg(pl.col(*amounts).sum())
+
+
 def _named_recordings(
     workspace: Workspace, segments: pl.DataFrame, writer: Writer, *, out: Path, relative: bool
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the recordings of these segments, with `file` as the manifests name it, and why others cannot be named."""
-    counts = segments.group_by("recording_id", maintain_order=True).len("segments")
+    counts = segments.group_by("recording_id").agg(pl.col("segments").sum())
     named = counts.join(workspace.recordings, on="recording_id", how="left", maintain_order="left").sort("recording_id")
     root = workspace.audio
     rows: list[dict[str, Any]] = []

@@ -1,17 +1,21 @@
 """Read and write Kaldi data folders: ``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and others."""
 
+import heapq
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import polars as pl
 
 from nbaudio.core import atomic, source_splits, times
 from nbaudio.core.errors import InputError
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines, with_audio_root
-from nbaudio.formats.writers import Writer, timed_segments
+from nbaudio.formats.writers import Parts, Writer, timed_segments
 
 COMMAND = "is a command; commands are not executed, only file names are allowed"
 
@@ -23,6 +27,7 @@ _WRITTEN = ("wav.scp", "segments", "text", "utt2spk", "spk2utt", "reco2dur")
 # Escaped, as ``=20``, in keys and (all up to ``-``) in speakers: sorting by <speaker>-<segment_id> then sorts by speaker.
 _BLANKS = re.compile(r"[\s=\x00-\x1f\x7f]")
 _UP_TO_DASH = re.compile(r"[\s=\x00-\x2d\x7f]")
+_RUN = 1 << 17  # lines that are sorted in memory
 _FURTHER = ("source_split", "source_recording", "source_channel", "source_duration", "speaker_gender")
 
 
@@ -118,37 +123,51 @@ def _files(out: Path, split: str | None) -> list[Path]:
     return [out / (split or "") / name for name in _WRITTEN]
 
 
-def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
-    tables: dict[str, dict[str, str]] = {name: {} for name in _WRITTEN}
-    for row in recordings.iter_rows(named=True):
-        key = _key(row["recording_id"])
-        tables["wav.scp"][key] = row["file"]
-        tables["reco2dur"][key] = f"{times.decimal_seconds(row['num_samples'], row['sampling_rate']):f}"
-    utterances, mixed, collapsed = defaultdict(list), 0, 0
-    pairs = segments.select("segment_id", "speaker_id").drop_nulls().iter_rows()
+def _write(parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
+    files = _files(out, split)
+    scp, segments, text, utt2spk, spk2utt, reco2dur = files
+    named = [(_key(row["recording_id"]), row) for row in recordings.iter_rows(named=True)]
+    durations = ((key, times.decimal_seconds(row["num_samples"], row["sampling_rate"])) for key, row in named)
+    atomic.write_bytes(scp, b"".join(sorted(f"{key} {row['file']}\n".encode() for key, row in named)))
+    atomic.write_bytes(reco2dur, b"".join(sorted(f"{key} {duration:f}\n".encode() for key, duration in durations)))
+    pairs = (part.select("segment_id", "speaker_id").drop_nulls().iter_rows() for part in parts())
     # Ids that came from Kaldi begin with their speaker already.
-    prefixed = all(_key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-") for key, speaker in pairs)
-    for row in timed_segments(segments, recordings):
-        utterance = _key(row["segment_id"])
-        speaker = utterance if row["speaker_id"] is None else _key(row["speaker_id"], _UP_TO_DASH)
-        if speaker != utterance and not prefixed:
-            utterance = f"{speaker}-{utterance}"
-        channel = f" {row['channels'][0]}" if row["partly"] and len(row["channels"]) == 1 else ""
-        mixed += row["partly"] and not channel
-        tables["segments"][utterance] = f"{_key(row['recording_id'])} {row['start']:f} {row['end']:f}{channel}"
-        if row["text"] is not None:
-            tables["text"][utterance] = " ".join(row["text"].split())
-            collapsed += tables["text"][utterance] != row["text"]
-        tables["utt2spk"][utterance] = speaker
-        utterances[speaker].append(utterance)
-    tables["spk2utt"] = {speaker: " ".join(sorted(keys)) for speaker, keys in utterances.items()}
-    files = [file for file in _files(out, split) if tables[file.name]]
-    for file in files:
-        # Code points sort as the bytes of UTF-8 do, which is what LC_ALL=C means.
-        lines = [f"{key} {value}\n" for key, value in sorted(tables[file.name].items())]
-        atomic.write_bytes(file, "".join(lines).encode())
-    speakers = tables["utt2spk"]
-    is_unsorted = [speakers[key] for key in sorted(speakers)] != sorted(speakers.values())
+    prefixed = all(_key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-") for key, speaker in chain.from_iterable(pairs))
+    mixed = collapsed = 0
+
+    def utterances() -> Iterator[bytes]:
+        nonlocal mixed, collapsed
+        for row in timed_segments(parts, recordings):
+            utterance = _key(row["segment_id"])
+            speaker = utterance if row["speaker_id"] is None else _key(row["speaker_id"], _UP_TO_DASH)
+            if speaker != utterance and not prefixed:
+                utterance = f"{speaker}-{utterance}"
+            channel = f" {row['channels'][0]}" if row["partly"] and len(row["channels"]) == 1 else ""
+            mixed += row["partly"] and not channel
+            fields = [utterance, speaker, f"{_key(row['recording_id'])} {row['start']:f} {row['end']:f}{channel}"]
+            if row["text"] is not None:
+                fields.append(" ".join(row["text"].split()))
+                collapsed += fields[-1] != row["text"]
+            yield ("\t".join(fields) + "\n").encode()
+
+    is_unsorted, before = False, b""
+    with ExitStack() as stack:
+        partials = {file.name: stack.enter_context(atomic.atomic_write(file)) for file in files[1:4]}
+        write = {name: stack.enter_context(path.open("wb")).write for name, path in partials.items()}
+        for line in _sorted(utterances(), scp.parent):
+            utterance, speaker, *values = line[:-1].split(b"\t")
+            is_unsorted, before = is_unsorted or speaker < before, speaker
+            for name, value in zip(("segments", "utt2spk", "text"), (values[0], speaker, *values[1:]), strict=False):
+                write[name](b"%b %b\n" % (utterance, value))
+    with atomic.atomic_write(spk2utt) as partial, partial.open("wb") as file, utt2spk.open("rb") as lines:
+        swapped = (b"%b %b\n" % (speaker[:-1], utterance) for utterance, _, speaker in (line.partition(b" ") for line in lines))
+        for speaker, own in groupby(_sorted(swapped, scp.parent), lambda line: line.partition(b" ")[0]):
+            file.write(speaker)
+            file.writelines(line[len(speaker) : -1] for line in own)
+            file.write(b"\n")
+    for empty in [file for file in (segments, text) if not file.stat().st_size]:
+        empty.unlink()
+        files.remove(empty)
     remote = recordings.filter(pl.col("file").str.contains("://", literal=True))["file"]
     others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))["file"]
     notes = {
@@ -159,6 +178,18 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {''.join(others[:1])}": len(others),
     }
     return files, [note for note, holds in notes.items() if holds]
+
+
+def _sorted(lines: Iterator[bytes], folder: Path) -> Iterator[bytes]:
+    """Yield lines by their bytes, as LC_ALL=C does; runs of them are in unnamed files of a folder. A blank precedes all keys."""
+    with ExitStack() as stack, atomic.raise_disk_full(folder):
+        runs: list[IO[bytes]] = []
+        while run := sorted(islice(lines, _RUN)):
+            runs.append(stack.enter_context(TemporaryFile(dir=folder)))
+            runs[-1].writelines(run)
+            runs[-1].seek(0)
+        del run
+        yield from heapq.merge(*runs)
 
 
 def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:

@@ -15,7 +15,7 @@ from nbaudio.core import input_guards, source_splits
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.times import add_seconds, decimal_seconds
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
-from nbaudio.formats.writers import Writer, drop_none, timed_segments, write_json_lines
+from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
 from nbaudio.storage.urls import is_url
 
 _KINDS = ("recordings", "supervisions", "cuts")
@@ -213,7 +213,7 @@ def _files(out: Path, split: str | None) -> list[Path]:
     return [out / (f"{kind}_{split}.jsonl.gz" if split else f"{kind}.jsonl.gz") for kind in _KINDS]
 
 
-def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
+def _write(segments: Parts, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
     written = {row["recording_id"]: _recording_line(row) for row in recordings.iter_rows(named=True)}
     parts: tuple[Iterator[dict[str, Any]], ...] = (
         iter(written.values()),

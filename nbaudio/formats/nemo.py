@@ -9,7 +9,7 @@ import polars as pl
 from nbaudio.core import source_splits, times
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
-from nbaudio.formats.writers import Writer, drop_none, timed_segments, write_json_lines
+from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
 
 _KINDS = dict.fromkeys(("audio_filepath", "text", "pred_text", "speaker", "lang", "segment_id"), TEXT)
 _KINDS |= {"offset": NUMBER, "duration": NUMBER}
@@ -57,21 +57,24 @@ def _files(out: Path, split: str | None) -> list[Path]:
     return [out / f"{split or 'manifest'}.jsonl"]
 
 
-def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
-    lines = (
-        drop_none(
-            audio_filepath=row["file"],
-            offset=row["start"],
-            duration=row["duration"],
-            text=row["text"],
-            pred_text=row["asr_text"],
-            speaker=row["speaker_id"],
-            segment_id=row["segment_id"],
-        )
-        for row in timed_segments(segments, recordings)
-    )
-    files = [write_json_lines(file, lines) for file in _files(out, split)]
-    partly = sum(row["partly"] for row in timed_segments(segments, recordings))
+def _write(parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
+    partly = 0
+
+    def lines() -> Iterator[dict[str, Any]]:
+        nonlocal partly
+        for row in timed_segments(parts, recordings):
+            partly += row["partly"]
+            yield drop_none(
+                audio_filepath=row["file"],
+                offset=row["start"],
+                duration=row["duration"],
+                text=row["text"],
+                pred_text=row["asr_text"],
+                speaker=row["speaker_id"],
+                segment_id=row["segment_id"],
+            )
+
+    files = [write_json_lines(file, lines()) for file in _files(out, split)]
     note = f"{partly:,} segments are on some channels of their recording, which NeMo's manifests cannot express"
     return files, [note] if partly else []
 

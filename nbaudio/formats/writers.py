@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,21 +16,25 @@ from nbaudio.core.times import decimal_seconds
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
+Parts = Callable[[], Iterable[pl.DataFrame]]  # reads segments from the beginning, batch by batch
+
+
 class Writer(NamedTuple):
     """A format of manifests for other toolkits."""
 
     files: Callable[[Path, str | None], list[Path]]  # lists those of a split (None: of segments without one) in a folder
     # Writes segments and their recordings (with `file`), and returns files and notes to the user.
-    write: Callable[[pl.DataFrame, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
+    write: Callable[[Parts, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
     rejects: Callable[[str], str | None] = lambda _: None  # tells why it cannot name such a file
 
 
-def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[dict[str, Any]]:
+def timed_segments(parts: Parts, recordings: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """Iterate over segments and their recordings, with `start`, `end`, `duration` (seconds, exact), `channels` and `partly`."""
     facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
-    joined = segments.select(*columns, source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
-    for row in joined.iter_rows(named=True):
+    chosen = (part.select(*columns, source_channel(part)) for part in parts())
+    joined = (part.join(facts, on="recording_id", how="left", maintain_order="left") for part in chosen)
+    for row in chain.from_iterable(part.iter_rows(named=True) for part in joined):
         start, end = (decimal_seconds(row[edge], row["sampling_rate"]) for edge in ("start_sample", "end_sample"))
         channels = channel_numbers(row["source_channel"] or "mix", row["num_channels"])
         partly = len(channels) < row["num_channels"]

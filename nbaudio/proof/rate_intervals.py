@@ -5,7 +5,7 @@ are too short for few and unequal clusters. The degrees of freedom are those of 
 28, 2002): trace(M) ** 2 / trace(M ** 2) with the covariance M of the terms of the sum if all speakers' rates vary alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 import polars as pl
@@ -15,23 +15,24 @@ from nbaudio.text.edit_distance import edit_counts
 _RATES = {"wer": ("word_edits", "words"), "cer": ("inner_edits", "inner_length"), "wer_difference": ("more", "both")}
 
 
-def clustered_rates(frame: pl.DataFrame, text: str, hypotheses: Mapping[str, str], confidence: float) -> pl.DataFrame:
-    """Return the rows of `views.error_rates` for each `group` of a frame, clustered by its column `cluster`; in no order."""
+def clustered_rates(frames: Iterable[pl.DataFrame], text: str, hypotheses: Mapping[str, str], confidence: float) -> pl.DataFrame:
+    """Return the rows of `views.error_rates` for each `group` of frames, clustered by their column `cluster`; in no order."""
     from scipy.special import stdtrit
 
     rates = _RATES if len(hypotheses) > 1 else {name: _RATES[name] for name in ("wer", "cer")}
     sums = ["segments", *sorted({column for pair in _RATES.values() for column in pair})]
     schema = dict.fromkeys(("group", "cluster", "hypothesis"), pl.String) | dict.fromkeys(sums, pl.Int64)
-    parts, first = [pl.DataFrame(schema=schema)], pl.Series([None], dtype=pl.Int64)
-    for place, (name, column) in enumerate(hypotheses.items()):
-        counts = edit_counts(frame[text], frame[column], measures=("wer", "cer"))
-        more = pl.col("word_edits") - pl.lit(first)
-        counts = counts.with_columns(more=more, both=pl.when(more.is_not_null()).then("words"), segments=pl.lit(1, pl.Int64))
-        parts.append(frame.select("group", "cluster", hypothesis=pl.lit(name)).hstack(counts).select(*schema))
-        first = first if place else counts["word_edits"]
-    every = pl.concat(parts).drop_nulls("words")
-    keys = ["group", "hypothesis"]
-    clusters = every.group_by(*keys, "cluster").agg(pl.col(sums).sum()).sort("cluster")
+    keys, parts = ["group", "hypothesis"], [pl.DataFrame(schema=schema)]
+    for frame in frames:
+        first = pl.Series([None], dtype=pl.Int64)
+        for place, (name, column) in enumerate(hypotheses.items()):
+            counts = edit_counts(frame[text], frame[column], measures=("wer", "cer"))
+            more = pl.col("word_edits") - pl.lit(first)
+            counts = counts.with_columns(more=more, both=pl.when(more.is_not_null()).then("words"), segments=pl.lit(1, pl.Int64))
+            counted = frame.select("group", "cluster", hypothesis=pl.lit(name)).hstack(counts).drop_nulls("words")
+            parts.append(counted.group_by(*keys, "cluster").agg(pl.col(sums).sum()).select(*schema))
+            first = first if place else counts["word_edits"]
+    clusters = pl.concat(parts).group_by(*keys, "cluster").agg(pl.col(sums).sum()).sort("cluster")
     estimates = (_jackknife(name, pl.col(errors), pl.col(units)) for name, (errors, units) in rates.items())
     found = clusters.group_by(keys).agg(pl.col("segments", "words").sum(), *chain.from_iterable(estimates))
     for name in rates:

@@ -109,9 +109,10 @@ class Corpus:
             from nbaudio.core.dataframes import as_ids  # imports polars
 
             wanted = as_ids(segment_ids)
-        if unknown := [segment_id for segment_id in wanted if segment_id not in self._numbers]:
-            raise InputError(f"{self.folder}: no clip {unknown[0]!r} in its {TABLE}")
-        numbers = [self._numbers[segment_id] for segment_id in wanted]
+        places = self.table.find(wanted)
+        numbers = [number for number in places if number is not None]
+        if len(numbers) < len(wanted):
+            raise InputError(f"{self.folder}: no clip {wanted[places.index(None)]!r} in its {TABLE}")
         clips = self._clips(SplitRows(self.table, range(len(self.table))), give, min(_CLIP_REQUESTS, max(1, len(numbers))))
         with ClipRequests(clips) as requests, ThreadPoolExecutor(os.cpu_count() or 1) as decoders:
             try:
@@ -196,10 +197,6 @@ class Corpus:
         # Of files of one clip each, requests are as small as those of single clips.
         in_flight = _CLIP_REQUESTS if self.info["parameters"]["container"] == "files" else _STREAM_REQUESTS
         return Stream(self._clips(clips, give, in_flight), order, share, threads=threads)
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {segment_id: number for number, segment_id in enumerate(self.table["segment_id"])}
 
     def _rows(self, split: str) -> SplitRows:
         if split not in self.table.splits:

@@ -119,6 +119,7 @@ class Stream:
 
     def _start_over(self, done: list[_Level], taken: int) -> None:
         self._done, self._taken = done, taken
+        vars(self).pop("_steps", None)  # before others are made, so that both are never in memory
         self._steps, self._edges = self.epoch.of(self.share, self.epoch.after(done))
         if not 0 <= taken <= len(self._steps):
             raise InputError(f"the state is at step {taken:,} of {len(self._steps):,}")

@@ -248,18 +248,25 @@ def error_rates(
     held, columns = _with_hypotheses(source, hypotheses, where, text)
     key = {None: (), "duration": ("duration_s",)}.get(by, (by,))
     names = dict.fromkeys((text, *columns.values(), "speaker_id", "recording_id", "segment_id", *key))
-    frame = held.read(*names) if columns else pl.DataFrame(schema=pl.Schema({name: held.schema[name] for name in names}))
+    steps: tuple[str, ...] = ()
     if isinstance(source, str | Path | Workspace) and not folder_at(_place(source)).exists(CORPUS_JSON):
         steps = normalization_steps(Workspace.open(source))
-        frame = frame.with_columns(normalize_column(frame[name], ("nfc", *steps)) for name in (text, *columns.values()) if steps)
     band = pl.sum_horizontal((pl.col("duration_s") >= end for end in _BANDS.values()), ignore_nulls=False)
     band = band.cast(pl.Int64).replace_strict(dict(enumerate(_BANDS, start=1)), return_dtype=pl.String, default=None)
     group = pl.lit("all") if by is None else band if by == "duration" else pl.col(by).cast(pl.String)
-    frame = frame.with_columns(group=group.fill_null("out" if by == "split" else "not known"))
-    speakers, recorded = (pl.col(name).n_unique().over("group") > 1 for name in ("speaker_id", "recording_id"))
+    group = group.fill_null("out" if by == "split" else "not known")
+    who = ("speaker_id", "recording_id")
+    places = (part.select(*who, group=group).unique() for part in held.parts(list(dict.fromkeys((*who, *key)))))
+    several = pl.concat(places).group_by("group").agg((pl.col(name).n_unique() > 1).alias(f"{name}s") for name in who)
     speaker = pl.coalesce("speaker_id", "recording_id", "segment_id")
-    cluster = pl.when(speakers).then(speaker).when(recorded).then("recording_id").otherwise("segment_id")
-    found = clustered_rates(frame.with_columns(cluster=cluster), text, columns, confidence)
+    cluster = pl.when("speaker_ids").then(speaker).when("recording_ids").then("recording_id").otherwise("segment_id")
+
+    def clustered(part: pl.DataFrame) -> pl.DataFrame:
+        normalized = (normalize_column(part[name], ("nfc", *steps)) for name in (text, *columns.values()) if steps)
+        grouped = part.with_columns(*normalized, group=group).join(several, on="group", how="left", maintain_order="left")
+        return grouped.with_columns(cluster=cluster)
+
+    found = clustered_rates(map(clustered, held.parts(list(names)) if columns else ()), text, columns, confidence)
     worst = found.group_by("group").agg(pl.max("wer")).sort("wer", "group", descending=[True, False], nulls_last=True)["group"]
     groups = {"split": ordered_splits(worst), "duration": [*_BANDS, "not known"]}.get(str(by), worst.to_list())
     return found.sort(pl.col("group").cast(pl.Enum(groups)), pl.col("hypothesis").cast(pl.Enum([*columns])))
