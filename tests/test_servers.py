@@ -430,15 +430,15 @@ def test_a_killed_ingest_resumes(web, tmp_path):
 
 def test_a_stopped_ingest_of_a_folder_resumes(web, tmp_path, monkeypatch):
     looked = []
-    look = recordings._probe_file
+    look = recordings.probe
 
-    def stopping(path, *, sha256):
+    def stopping(path):
         looked.append(path.name)
         if len(looked) == 3:
             raise KeyboardInterrupt
-        return look(path, sha256=sha256)
+        return look(path)
 
-    monkeypatch.setattr(recordings, "_probe_file", stopping)
+    monkeypatch.setattr(recordings, "probe", stopping)
     monkeypatch.setattr(recordings, "_BUNDLE_FILES", 1)
     source = transcripts(tmp_path / "asr.json", ["a.wav", "b.wav", "c.wav"])
     with pytest.raises(KeyboardInterrupt):

@@ -79,10 +79,10 @@ def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFra
 
 def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
     """Return a share with the score interval of E. B. Wilson, J. of the American Statistical Association 22 (1927), 209-212."""
-    from scipy.stats import binomtest
-
-    low, high = binomtest(part, whole).proportion_ci(confidence, method="wilson")
-    return part / whole, float(low), float(high)
+    z, p = NormalDist().inv_cdf((1 + confidence) / 2), part / whole
+    middle = (p + z**2 / (2 * whole)) / (1 + z**2 / whole)
+    half = z / (1 + z**2 / whole) * sqrt(p * (1 - p) / whole + z**2 / (4 * whole**2))
+    return p, max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimate:
