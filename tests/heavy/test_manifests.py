@@ -133,8 +133,5 @@ def test_the_same_manifest_makes_the_next_version_when_the_archive_has_grown(tmp
         ("08_read_back", "08-5", str(len(nbaudio.open_corpus(out / "corpus-v2").segments.filter(split="train")))),
     ):
         assert text in shown(out / "notebooks" / f"{notebook}.ipynb", cell)
-    second = contents(out / "corpus-v2")
-    assert rerun() == str(out / "corpus-v2")
-    assert (contents(out / "corpus"), contents(out / "corpus-v2")) == (first, second)
+    # tests/test_version_folders.py runs an unchanged archive once more.
     assert sorted(path.name for path in out.glob("corpus*")) == ["corpus", "corpus-v2"]
-    assert "│ new       ┆ 0        ┆ 0 " in shown(out / "notebooks/01_ingest.ipynb", "01-13")
