@@ -15,7 +15,7 @@ from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts, content_hashes, verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.filters import sort_and_filter
-from nbaudio.ui.widgets import Explorer
+from nbaudio.ui.widgets import Explorer, segments
 from nbaudio.ui.widgets.column_counts import density, number_bins, value_counts
 
 NAN, INF = float("nan"), float("inf")
@@ -39,14 +39,18 @@ NAMES = {
 }
 
 
+in_memory_or_in_the_file = pytest.mark.parametrize("many", [1000, 3], ids=["memory", "file"], indirect=True)
+
+
 @pytest.fixture
 def workspace(make_workspace):
     return make_workspace({"a.wav": (9.0, 16000), "b.flac": (6.0, 16000)})
 
 
 @pytest.fixture
-def many(tmp_path):
-    """300 segments without audio; a third of those of speaker o'x is wrong."""
+def many(tmp_path, monkeypatch, request):
+    """300 segments without audio; a third of those of speaker o'x is wrong. They stay in their file where that is asked for."""
+    monkeypatch.setattr(segments, "_MOST_IN_MEMORY", getattr(request, "param", 1000))
     n = 300
     workspace = Workspace.create(tmp_path / "w")
     workspace.save(
@@ -164,6 +168,7 @@ def test_a_grid_has_every_row_with_two_numbers_once():
 # filters
 
 
+@in_memory_or_in_the_file
 def test_choices_combine_count_what_passes_and_make_one_condition(many):
     explorer = Explorer(many, where="similarity < 0.9")
     histograms = explorer._histograms
@@ -187,6 +192,7 @@ def test_choices_combine_count_what_passes_and_make_one_condition(many):
     assert len(json.dumps(ask(histograms, "histograms.state")[0])) < 6000
 
 
+@in_memory_or_in_the_file
 def test_a_filter_in_the_table_is_counted_in_the_histograms(many):
     explorer = Explorer(many)
     before = explorer._histograms.version
@@ -216,6 +222,7 @@ def test_histograms_are_chosen_and_leave_no_filter_behind(many):
     assert [one["column"] for one in ask(explorer._histograms, "histograms.state")[0]["items"]] == ["text", "wer"]
 
 
+@in_memory_or_in_the_file
 def test_a_box_narrows_and_a_point_shows_the_nearest_row(many):
     explorer = Explorer(many)
     state, buffers = ask(explorer._scatter, "scatter.state")
@@ -249,6 +256,7 @@ def test_a_workspace_with_hardly_anything_opens(tmp_path, n):
 # actions
 
 
+@in_memory_or_in_the_file
 def test_verdicts_are_logged_shown_and_picked(many):
     explorer = Explorer(many, reviewer="ana")
     ask(explorer._table, "table.mark", first=0, last=2, on=True, version=0)
@@ -279,19 +287,24 @@ def test_many_verdicts_need_a_confirmation(many):
     assert explorer.verdict("noise", rows="shown", confirm=True) == 300
 
 
+@in_memory_or_in_the_file
 def test_a_verdict_on_other_words_is_not_shown(many):
     Explorer(many).verdict("ok")
     many.save(segments=many.segments.with_columns(text=pl.lit("other")))
     assert Explorer(many).shown["verdict"].null_count() == 300
 
 
+@in_memory_or_in_the_file
 def test_notes_are_kept_as_said(many):
     explorer = Explorer(many, reviewer="ana")
     assert explorer.note("<b>čuj</b>\n") == 1
     ask(explorer._table, "table.mark", first=1, last=3, on=True, version=explorer._rows.version)
     explorer.note("two")
     explorer.note("")
-    assert Explorer(many).shown["note"].drop_nulls().to_list() == ["<b>čuj</b>"]
+    again = Explorer(many)
+    assert again.shown["note"].drop_nulls().to_list() == ["<b>čuj</b>"]
+    ask(again._table, "table.arrange", where="", find="ČUJ", sort="note", descending=False)
+    assert again.shown["segment_id"].to_list() == ["s0"]
     assert explorer.notes.select("segment_id", "note", "reviewer").rows() == [("s0", "<b>čuj</b>", "ana")]
     assert len((many.path / "reviews/notes.jsonl").read_text().splitlines()) == 5
 
@@ -345,6 +358,7 @@ def test_picked_segments_are_no_evidence_and_can_be_drawn_later(many, tmp_path):
 # saved
 
 
+@in_memory_or_in_the_file
 def test_the_saved_form_has_pictures_and_rows_and_no_scripts(many):
     bundle = Explorer(many, where="similarity < 0.5")._repr_mimebundle_()
     page = Page(bundle["text/html"]).check_harmless()
@@ -406,6 +420,7 @@ def test_marks_on_rows_that_a_filter_hides_do_not_count(many):
     assert explorer.selected["segment_id"].to_list() == ["s0", "s1"]
 
 
+@in_memory_or_in_the_file
 def test_a_key_logs_a_verdict_on_the_row_under_the_cursor(many):
     explorer = Explorer(many, sort="similarity", descending=True, reviewer="ana")
     for part in (explorer._table, explorer._player):

@@ -1,5 +1,6 @@
 """Rows of a large Parquet file that stay there: a column is read when it is needed, a page by the row groups of its rows."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +42,7 @@ class StoredFrame:
         held = self._file.schema_arrow.names
         self._held = set(held)
         self._kept: dict[str, pl.Series] = {}
+        self._further = pl.DataFrame(schema={"place": pl.UInt32})
         stored = list(columns or held)
         joined = () if recordings is None else ("sampling_rate", "duration_s", *recordings.columns[2:])
         self.columns = [*(["place"] if recordings is not None else []), *stored, *joined]
@@ -49,15 +51,25 @@ class StoredFrame:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
+    def with_further(self, rows: pl.DataFrame) -> "StoredFrame":
+        """Return the same rows with further columns, of `rows` by their number, the column `place`; others have null."""
+        other = copy.copy(self)
+        other._further, other._kept = rows.cast({"place": pl.UInt32}), {}
+        further = rows.drop("place").schema
+        other.columns = [*(name for name in self.columns if name not in further), *further]
+        other.schema = pl.Schema({name: further.get(name) or self.schema[name] for name in other.columns})
+        return other
+
     def select(self, what: pl.Expr) -> pl.DataFrame:
         """Evaluate an expression, row by row, over the columns that it names."""
         names = list(dict.fromkeys(what.meta.root_names()))
         return pl.concat([self.part(groups, names).select(what) for groups in self.parts])
 
     def __getitem__(self, name: str) -> pl.Series:
-        """Return a column; the last one that takes few bytes a row stays in memory."""
+        """Return a column, texts as categories; the last one of numbers stays in memory."""
         if name not in self._kept:
-            column = pl.concat([self.part(groups, [name]) for groups in self.parts]).to_series().rechunk()
+            values = (self.part(groups, [name]).with_columns(pl.col(pl.String).cast(pl.Categorical)) for groups in self.parts)
+            column = pl.concat(values).to_series().rechunk()
             if not self.is_narrow(name):
                 return column
             self._kept = {name: column}
@@ -89,6 +101,9 @@ class StoredFrame:
                 hits = texts.str.contains(pattern).fill_null(value=False).to_numpy()
                 rows = found[done : (done := done + len(chunk))]
                 rows |= np.append(hits, False)[chunk.indices.fill_null(len(hits))] if is_coded else hits
+        further = [name for name in names if name in self._further.columns[1:]]
+        for texts in self.part(groups, further) if further else ():
+            found |= texts.str.contains(pattern).fill_null(value=False).to_numpy()
         return pl.Series(found)
 
     def order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> Iterator[float | NDArray[np.uint32]]:
@@ -159,7 +174,8 @@ class StoredFrame:
         return self.schema[name].is_numeric() or self.schema[name] in (pl.Boolean, pl.Enum, pl.Categorical)
 
     def _is_joined(self, names: Sequence[str]) -> bool:
-        return self._recordings is not None and any(name not in self._held and name not in self._types for name in names)
+        known = {*self._held, *self._types, *self._further.columns[1:]}
+        return self._recordings is not None and not known.issuperset(names)
 
     def _needed(self, names: Sequence[str]) -> list[str]:
         """Return the columns of the file that some columns are made of."""
@@ -174,6 +190,11 @@ class StoredFrame:
         if is_joined and self._recordings is not None:
             frame = frame.join(self._recordings, on="recording_id", how="left", maintain_order="left")
             frame = frame.with_columns(seconds_column(), place=pl.Series(numbers, dtype=pl.UInt32))
+        if further := [name for name in names if name in self._further.columns[1:]]:
+            numbered = pl.DataFrame({"place": pl.Series(numbers, dtype=pl.UInt32)})
+            frame = frame.with_columns(
+                numbered.join(self._further, on="place", how="left", maintain_order="left").select(further)
+            )
         return frame.select(names)
 
 

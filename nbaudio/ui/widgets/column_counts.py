@@ -98,11 +98,12 @@ def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
 
 def value_counts(column: pl.Series) -> ValueCounts:
     """Return the values of a column by falling number of rows, equal ones as they occur."""
-    frame = pl.DataFrame({"value": column if column.dtype == pl.Boolean else column.cast(pl.String)})
+    frame = pl.DataFrame({"value": column if column.dtype in (pl.Boolean, pl.Categorical) else column.cast(pl.String)})
     kinds = frame.group_by("value", maintain_order=True).agg(pl.len()).sort("len", descending=True, maintain_order=True)
     kinds = kinds.with_row_index("code")
     codes = frame.join(kinds, on="value", how="left", nulls_equal=True, maintain_order="left")["code"]
-    return ValueCounts(column.name, kinds["value"], codes.to_numpy())
+    values = kinds["value"] if column.dtype == pl.Boolean else kinds["value"].cast(pl.String)
+    return ValueCounts(column.name, values, codes.to_numpy())
 
 
 def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:

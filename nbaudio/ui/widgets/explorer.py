@@ -6,22 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets
+import numpy as np
 import polars as pl
 import traitlets
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
+from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.core.times import utc_now
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.review_export import export
 from nbaudio.review.state import VERDICTS, Verdict, append_note, append_verdicts, content_hashes, notes, read_verdict, verdicts
 from nbaudio.storage.workspace import Workspace
+from nbaudio.ui.filters import TableFrame
 from nbaudio.ui.widgets.base import BaseWidget, Handler, SavedHtml, esm
 from nbaudio.ui.widgets.histograms import Histograms, Scatter
 from nbaudio.ui.widgets.players import Player
 from nbaudio.ui.widgets.review_panel import PANEL
 from nbaudio.ui.widgets.segment_table import SegmentTable, default_columns
-from nbaudio.ui.widgets.segments import load_segments
+from nbaudio.ui.widgets.segments import Segments, load_segments
+from nbaudio.ui.widgets.table_view import take_rows
 
 COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text", "note")
 _SIGNALS = ("risk", "snr_db", "clipped_share", "cut_start", "cut_end")
@@ -59,7 +63,7 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         descending: bool = False,
         reviewer: str = "me",
     ) -> None:
-        """Load the segments, once for all parts.
+        """Load the segments, once for all parts; more than a million stay in their file.
 
         Args:
             workspace: the workspace or its folder.
@@ -85,18 +89,19 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         if not reviewer.strip():
             raise InputError("reviewer: a name is needed, under which verdicts are stored")
         self._reviewer = reviewer.strip()
-        self._segments = load_segments(workspace)
-        frame = self._with_log(self._segments.frame)
+        self._segments = load_segments(workspace, stored=True)
+        shown_segments = self._with_log()
+        frame = shown_segments.rows
         shown = default_columns(COLUMNS, frame) if columns is None else columns
         order: dict[str, Any] = {"where": where or "", "sort": sort, "descending": descending}
-        self._table = SegmentTable(replace(self._segments, frame=frame), columns=shown, player=False, **order)
+        self._table = SegmentTable(shown_segments, columns=shown, player=False, **order)
         self._rows = self._table._rows
         self._rows.layout["charts"] = False  # the histograms show more
         self._player = Player(self._segments, reviewer=self._reviewer)
         self._player._calls["player.turn"] = self._turn
         if histograms is None:
             known = [name for name in HISTOGRAMS if name in frame.columns]
-            histograms = [name for name in known if name == "verdict" or frame[name].null_count() < len(frame)]
+            histograms = [name for name in known if name == "verdict" or _has_values(frame, name)]
         self._histograms = Histograms(frame, histograms, lambda: self._rows.order, self._narrow)
         self._scatter = Scatter(frame, lambda: self._rows.order, self._narrow, self._show)
         calls: dict[str, Handler] = {"verdict": self.verdict, "note": self.note, "review": self._export, "rule": self.rule}
@@ -173,8 +178,9 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
     def _judge(self, *, number: int, word: str) -> str:
         if not 0 <= number < len(self._rows.frame):
             raise InputError("there is no row to judge: clear a filter")
-        self._log(self._rows.frame[number], word)
-        return f"{self._rows.frame['segment_id'][number]}: {word}"
+        chosen = take_rows(self._rows.frame, np.array([number]), self._rows.frame.columns)
+        self._log(chosen, word)
+        return f"{chosen['segment_id'].item()}: {word}"
 
     def _log(self, chosen: pl.DataFrame, given: str, comment: str = "") -> int:
         keys, time = zip(chosen["segment_id"], content_hashes(chosen), strict=True), utc_now()
@@ -225,28 +231,34 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
     def _chosen(self, rows: str) -> pl.DataFrame:
         if rows not in (MARKED, SHOWN):
             raise InputError(f"rows: must be {MARKED} or {SHOWN}, not {rows!r}")
-        chosen = self._rows.selection if rows == MARKED else self._rows.frame[self._rows.order]
+        chosen = self._rows.selection if rows == MARKED else self._table.shown
         if chosen.is_empty():
             raise InputError("there are no rows: clear a filter")
         return chosen
 
-    def _with_log(self, frame: pl.DataFrame) -> pl.DataFrame:
-        workspace = self._segments.workspace
+    def _with_log(self) -> Segments:
+        """Return the segments with the last verdict and the last note on each as columns."""
+        workspace, rows = self._segments.workspace, self._segments.rows
         said = verdicts(workspace).select("segment_id", "content", "verdict")
-        judged = frame.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
+        noted = notes(workspace).select("segment_id", "note")
+        logged = pl.concat([said["segment_id"], noted["segment_id"]]).unique()
+        numbers = rows.select(pl.col("segment_id").is_in(logged.implode())).to_series().arg_true().to_numpy()
+        judged = take_rows(rows, numbers.astype(np.uint32), rows.columns)
         versions = [
             version.select("segment_id", content=pl.Series(content_hashes(version), dtype=pl.String))
             for version in (judged, uncorrected(workspace, judged))
         ]
         said = said.join(pl.concat(versions).unique(), on=["segment_id", "content"], how="semi", maintain_order="left")
         last = said.unique("segment_id", keep="last").select("segment_id", "verdict")
-        frame = frame.drop(*_ADDED, strict=False)
-        for column in (last, notes(workspace).select("segment_id", "note")):
-            frame = frame.join(column, on="segment_id", how="left", maintain_order="left")
-        return frame
+        added = judged.select("place", "segment_id").join(last, on="segment_id", how="left")
+        added = added.join(noted, on="segment_id", how="left").drop("segment_id")
+        if self._segments.stored:
+            return replace(self._segments, stored=self._segments.stored.with_further(added))
+        frame = self._segments.frame.drop(*_ADDED, strict=False)
+        return replace(self._segments, frame=frame.join(added, on="place", how="left", maintain_order="left"))
 
     def _reload_log(self) -> None:
-        frame = self._with_log(self._segments.frame)
+        frame = self._with_log().rows
         self._histograms.refresh(frame, _ADDED)
         self._table.replace(frame)
 
@@ -272,3 +284,9 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
     def static_html(self) -> str:
         """Return the histograms and the first rows, without scripts."""
         return f"<div>{self._histograms.static_html()}{self._table.static_html()}</div>"
+
+
+def _has_values(frame: TableFrame, name: str) -> bool:
+    """Return whether a column has a value that is not null; reads no further than to the first one."""
+    parts = (frame.part(groups, [name])[name] for groups in frame.parts) if isinstance(frame, StoredFrame) else (frame[name],)
+    return any(part.count() for part in parts)

@@ -10,7 +10,7 @@ import traitlets
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import hypothesis_names
-from nbaudio.ui.filters import Order, visible_columns
+from nbaudio.ui.filters import Order, TableFrame, visible_columns
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import Density, NumberBins, ValueCounts, density, number_bins, value_counts, value_name
 from nbaudio.ui.widgets.static_html import Table
@@ -33,7 +33,7 @@ class Histograms(BaseWidget):
     _esm = esm("core", "range_handles", "histograms")
     version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the counts
 
-    def __init__(self, frame: pl.DataFrame, columns: Sequence[str], rows: Rows, changed: Callable[[], None]) -> None:
+    def __init__(self, frame: TableFrame, columns: Sequence[str], rows: Rows, changed: Callable[[], None]) -> None:
         self._frame, self._rows, self._changed = frame, rows, changed
         self._known: dict[str, NumberBins | ValueCounts] = {}
         self._chosen: dict[str, tuple[int, int] | list[Any]] = {}  # by column, the first and last bin or the values chosen
@@ -47,7 +47,7 @@ class Histograms(BaseWidget):
         ranges_first = sorted(self._chosen.items(), key=lambda item: isinstance(item[1], list))
         return [part for column, chosen in ranges_first if (part := self._distribution(column).condition(*chosen))]
 
-    def refresh(self, frame: pl.DataFrame | None = None, changed: Sequence[str] = ()) -> None:
+    def refresh(self, frame: TableFrame | None = None, changed: Sequence[str] = ()) -> None:
         """Count again. `frame` replaces the present one, with other values in the columns `changed` only."""
         if frame is not None:
             self._frame = frame
@@ -160,7 +160,7 @@ class Scatter(BaseWidget):
     _esm = esm("core", "range_handles", "scatter")
     version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the densities
 
-    def __init__(self, frame: pl.DataFrame, rows: Rows, changed: Callable[[], None], found: Callable[[int], None]) -> None:
+    def __init__(self, frame: TableFrame, rows: Rows, changed: Callable[[], None], found: Callable[[int], None]) -> None:
         self._frame, self._rows, self._changed, self._found = frame, rows, changed, found
         self.columns = [name for name in visible_columns(frame) if frame.schema[name].is_numeric()]
         scored = ("wer" if name == "asr" else f"wer_{name}" for name in hypothesis_names(frame.columns))

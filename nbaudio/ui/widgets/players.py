@@ -76,7 +76,7 @@ class Player(ClipPlayer):
             InputError: a segment is not in the workspace.
         """
         segments = workspace if isinstance(workspace, Segments) else load_segments(workspace, segment_ids)
-        every = range(len(segments.frame))
+        every = range(len(segments.rows))
         saved = partial(saved_clips, segments, every, limit=limit)
         super().__init__(SegmentPlayback(segments, reviewer), saved, len(every), fixed=False)
 

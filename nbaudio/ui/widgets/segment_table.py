@@ -105,7 +105,7 @@ class SegmentTable(BaseWidget):
             self._rows.narrow(where)
         self.send({"arranged": self._rows.version})
 
-    def replace(self, frame: pl.DataFrame) -> None:
+    def replace(self, frame: TableFrame) -> None:
         """Replace the values of the rows by those of another frame with the same rows."""
         with self._lock:
             self._rows.frame = frame
