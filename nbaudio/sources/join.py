@@ -104,7 +104,8 @@ def join(
         used = _key_columns(source, columns, keys)
         held = _value_column(source, columns, (name, target, *_NAMES[kind]), from_, used.values())
         joined = _Joined(source, cells, used, held, _converter(source, cells.rows, held, kind))
-        joined.match((_by_id if keys == BY_ID else _by_times)(workspace, most))
+        total = tables.num_rows(tables.table_path(workspace))
+        joined.match((_by_id if keys == BY_ID else _by_times)(workspace, total, most), total)
         values = Rows.ordered(joined.values(no_blanks=kind == "text"), "row")
         if not joined.matched:
             first = f"; {joined.problems[0][2]!r} {joined.problems[0][3]}" if joined.problems else ""
@@ -116,7 +117,6 @@ def join(
         tables.write(workspace, pl.DataFrame(problems, schema=_PROBLEMS, orient="row"), table=f"joined/{target}")
     else:
         tables.table_path(workspace, f"joined/{target}").unlink(missing_ok=True)
-    total = tables.num_rows(tables.table_path(workspace))
     facts: dict[str, Any] = {"column": target, "rows": len(cells.lines), "matched": joined.matched, "segments": total}
     facts |= {"without": total - joined.given, **changes, "empty": joined.blank, "not_joined": len(problems)}
     place = "line" if isinstance(table, str | Path) else "row"
@@ -141,20 +141,18 @@ class _Joined:
     given: int = 0  # values that are not null
     blank: int = 0
 
-    def match(self, match: _Match) -> None:
-        """Find the segment of each row."""
-        self.why = np.zeros(len(self.cells.lines), np.uint8)
-        rows, segments = [], []
+    def match(self, match: _Match, total: int) -> None:
+        """Find the segment of each row, of `total` segments."""
+        self.why, self.segment = np.zeros(len(self.cells.lines), np.uint8), np.zeros(len(self.cells.lines), np.uint32)
+        times = np.zeros(max(total, 1), np.uint8)  # that a segment is found, 2 for more
         for start, batch in with_starts(self.cells.rows.batches(self.used.values())):
             places, numbers, missed = match(self._keys(batch))
+            missed[np.bincount(places, minlength=len(batch)) > 1] = _REASONS.index(_SEVERAL)
             self.why[start : start + len(batch)] = missed
-            rows.append(places + start)
-            segments.append(numbers)
-        row, segment = np.concatenate(rows), np.concatenate(segments)
-        self.why[row[(np.bincount(segment) > 1)[segment]]] = _REASONS.index(_TWICE)
-        self.why[np.flatnonzero(np.bincount(row) > 1)] = _REASONS.index(_SEVERAL)
-        self.segment = np.zeros(len(self.why), np.uint32)
-        self.segment[row] = segment
+            self.segment[start + places] = numbers
+            segments, counts = np.unique(numbers, return_counts=True)
+            times[segments] = np.minimum(times[segments] + counts, 2)
+        self.why[(self.why == 0) & (times[self.segment] > 1)] = _REASONS.index(_TWICE)
 
     def values(self, *, no_blanks: bool) -> Iterator[pl.DataFrame]:
         """Yield the number of a segment (`row`) and its `value`, and count them; add `problems` with other rows."""
@@ -257,10 +255,12 @@ def _joined(words: str) -> str:
         return words
 
 
-def _by_id(workspace: Workspace, _tolerance: Decimal) -> _Match:
+def _by_id(workspace: Workspace, total: int, _tolerance: Decimal) -> _Match:
     """Return the function that matches ids, by 128-bit hashes."""
-    parts = [part["segment_id"] for part in tables.read_batches(workspace, columns=["segment_id"])]
-    first, second = (np.concatenate([part.hash(seed).to_numpy() for part in parts]) for seed in (0, 1))
+    first, second = np.empty((2, total), np.uint64)
+    for at, part in with_starts(tables.read_batches(workspace, columns=["segment_id"])):
+        for seed, hashes in enumerate((first, second)):
+            hashes[at : at + len(part)] = part["segment_id"].hash(seed).to_numpy()
     order = np.argsort(first, kind="stable").astype(np.uint32)
     first, second = first[order], second[order]
 
@@ -280,17 +280,17 @@ def _by_id(workspace: Workspace, _tolerance: Decimal) -> _Match:
     return match
 
 
-def _by_times(workspace: Workspace, tolerance: Decimal) -> _Match:
+def _by_times(workspace: Workspace, total: int, tolerance: Decimal) -> _Match:
     """Return the function that matches recordings and times: equal ones, or else those that differ by `tolerance` at most."""
     known, most = _recording_names(workspace), int(tolerance * _SECOND)
     numbers: dict[str, int] = {}
-    owners, bounds = [], []
-    for part in tables.read_batches(workspace, columns=("recording_id", "source_start", "source_end")):
-        owners.append([numbers.setdefault(key, len(numbers)) for key in part["recording_id"]])
-        bounds.append(np.stack([_times(part["source_start"]), _times(part["source_end"])]))
-    owner, (start, end) = np.concatenate(owners).astype(np.int64), np.concatenate(bounds, axis=1)
+    owner, start, end = np.empty(total, np.int32), np.empty(total, np.int64), np.empty(total, np.int64)
+    for at, part in with_starts(tables.read_batches(workspace, columns=("recording_id", "source_start", "source_end"))):
+        own = slice(at, at + len(part))
+        owner[own] = [numbers.setdefault(key, len(numbers)) for key in part["recording_id"]]
+        start[own], end[own] = _times(part["source_start"]), _times(part["source_end"])
     owner[(start == _NO_TIME) | (end == _NO_TIME)] = -1
-    order = np.lexsort((start, owner))
+    order = np.lexsort((start, owner)).astype(np.uint32)
     owner, start, end = owner[order], start[order], end[order]
     first_of, end_of = (np.searchsorted(owner, np.arange(len(numbers)), side=side).tolist() for side in ("left", "right"))
 
