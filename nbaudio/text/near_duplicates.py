@@ -20,9 +20,8 @@ NEAR = pl.Schema({"sentence": pl.UInt32, "text": pl.UInt32, "edits": pl.Int64})
 _PART = 10  # near means at most one edit in so many characters
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere: neighbors spread over all 64
 _PLACE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
-_FLAG_BITS = 24
-# Characters of texts, and candidate pairs, that are processed together: some 100 MB.
-_CHARACTERS = 1 << 20
+# Characters of texts, and candidate pairs, that are processed together: some 50 MB each.
+_CHARACTERS = 1 << 19
 _PAIRS = 1 << 20
 _CLASSES = 32
 _END = np.uint64(10)
@@ -92,8 +91,9 @@ class NearIndex:
             hashes = hashes[some][more] + _place_key(classes[more], first[more] + step)
             order = np.argsort(hashes, kind="stable")
             known, firsts = np.unique(hashes[order], return_index=True)
-            flags = np.zeros(1 << _FLAG_BITS, dtype=np.bool_)
-            flags[_flag(known)] = True
+            # One in 32 at most is set; up to 16 MB.
+            flags = np.zeros(1 << min(24, len(known).bit_length() + 5), dtype=np.bool_)
+            flags[_flag(known, len(flags))] = True
             firsts = np.append(firsts, len(order))
             self._pieces[size] = known, firsts, piece[more][order], flags, int(shortest.min()), int(longest.max())
 
@@ -137,7 +137,7 @@ class NearIndex:
                 continue
             begin, end = int(starts[low]), int(starts[high - 1] + lengths[high - 1]) - size + 1
             hashes = (sums[begin + size : end + size] - sums[begin:end]) * powers[begin:end] + keys[begin:end]
-            place = np.flatnonzero(flags[_flag(hashes)])
+            place = np.flatnonzero(flags[_flag(hashes, len(flags))])
             at = np.searchsorted(known[:-1], hashes[place])
             is_known = known[at] == hashes[place]
             at, place = at[is_known], place[is_known] + begin
@@ -197,9 +197,9 @@ def _codes(texts: Sequence[str]) -> tuple[Hashes, Integers, Integers]:
     return np.frombuffer(ended, dtype="<u4").astype(np.uint64), np.cumsum(lengths + 1) - lengths - 1, lengths
 
 
-def _flag(hashes: Hashes) -> Integers:
-    """Return a small number for each hash, which rules out most hashes that no piece has."""
-    return (hashes * _FACTOR >> np.uint64(64 - _FLAG_BITS)).astype(np.int64)
+def _flag(hashes: Hashes, flags: int) -> Integers:
+    """Return the number of the flag of each hash, of 2^n flags, which rule out most hashes that no piece has."""
+    return (hashes * _FACTOR >> np.uint64(65 - flags.bit_length())).astype(np.int64)
 
 
 def _expanded(numbers: Integers) -> tuple[Integers, Integers]:
