@@ -248,11 +248,19 @@ def _stream(batches: Iterator[pl.DataFrame], failed: list[Exception]) -> pl.Lazy
 
 
 def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
-    """Replace columns of the segments table, row by row; stream the other columns from file to file."""
-    kept = scan(workspace).drop(columns.columns, strict=False)
-    order = dict.fromkeys((*SEGMENTS, *table_schema(workspace), *columns.columns))
-    new = columns.lazy().cast({name: SEGMENTS[name] for name in columns.columns if name in SEGMENTS})
-    write(workspace, pl.concat([kept, new], how="horizontal").select(*order))
+    """Replace columns of the segments table, row by row; read and write the other columns in batches."""
+    held = table_schema(workspace)
+    order = dict.fromkeys((*SEGMENTS, *held, *columns.columns))
+    types = {name: SEGMENTS[name] for name in columns.columns if name in SEGMENTS}
+
+    def parts() -> Iterator[pl.DataFrame]:
+        start = 0
+        for part in read_batches(workspace, columns=[name for name in held if name not in columns.columns]):
+            new = columns[start : start + len(part)].cast(types)
+            start += len(part)
+            yield conform(part.with_columns(new), SEGMENTS, "segments").select(*order)
+
+    write(workspace, parts())
 
 
 def read_batches(
