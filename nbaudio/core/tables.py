@@ -251,7 +251,7 @@ def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
     """Replace columns of the segments table, row by row; read and write the other columns in batches."""
     held = table_schema(workspace)
     order = dict.fromkeys((*SEGMENTS, *held, *columns.columns))
-    types = {name: SEGMENTS[name] for name in columns.columns if name in SEGMENTS}
+    types = pl.Schema({name: SEGMENTS[name] for name in columns.columns if name in SEGMENTS})
 
     def parts() -> Iterator[pl.DataFrame]:
         start = 0
