@@ -56,7 +56,8 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
 
 def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.DataFrame:
     """Return `views.error_rates` of held-out splits, or else of all segments with several hypotheses; otherwise no rows."""
-    splits = [name for name in ordered_splits(segments.read("split")["split"].unique()) if split_role(name) != "train"]
+    found = segments.read("split", codes=True)["split"].unique().cast(pl.String)
+    splits = [name for name in ordered_splits(found) if split_role(name) != "train"]
     known = [name for name, column in hypothesis_names(segments.schema).items() if segments.count(column)]
     where = " or ".join("split = '{}'".format(name.replace("'", "''")) for name in splits)
     return views.error_rates(path, known if splits or len(known) > 1 else [], by=by, where=where)
