@@ -19,6 +19,7 @@ from nbaudio.core.channels import has_unknown_channel, source_channel
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import check_regular
+from nbaudio.core.rows import with_starts
 
 SPLITS = ("train", "dev", "test")
 """The splits that `select` makes; splits that a source or a table gives may have other names."""
@@ -251,16 +252,9 @@ def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
     """Replace columns of the segments table, row by row; read and write the other columns in batches."""
     held = table_schema(workspace)
     order = dict.fromkeys((*SEGMENTS, *held, *columns.columns))
-    types = pl.Schema({name: SEGMENTS[name] for name in columns.columns if name in SEGMENTS})
-
-    def parts() -> Iterator[pl.DataFrame]:
-        start = 0
-        for part in read_batches(workspace, columns=[name for name in held if name not in columns.columns]):
-            new = columns[start : start + len(part)].cast(types)
-            start += len(part)
-            yield conform(part.with_columns(new), SEGMENTS, "segments").select(*order)
-
-    write(workspace, parts())
+    parts = with_starts(read_batches(workspace, columns=[name for name in held if name not in columns.columns]))
+    new = (part.with_columns(columns[start : start + len(part)]) for start, part in parts)
+    write(workspace, (conform(part, SEGMENTS, "segments").select(*order) for part in new))
 
 
 def read_batches(
