@@ -277,7 +277,7 @@ def convert(
     shard_count: common.ShardCount = None,
     window: Annotated[int, Option(min=1, help="consecutive segments of a recording to store together, for reading windows")] = 1,
     jobs: common.Jobs = None,
-    engine: common.Engine = "threading",
+    engine: Annotated[str, Option(help="where tasks run: loky, threading, dask, ray, spark or beam")] = "threading",
 ) -> None:
     """Rewrite a corpus in another container or in other shards; audio is copied, not decoded."""
 

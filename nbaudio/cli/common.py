@@ -49,12 +49,11 @@ Jobs = Annotated[int | None, Option("--jobs", min=1, help="tasks in parallel; de
 Seed = Annotated[int, Option(help="seed of random choices")]
 CONTAINERS = "webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files"
 ShardCount = Annotated[int | None, Option(min=1, help="number of shards of each split, instead of a size")]
-Engine = Annotated[str | None, Option(help="where tasks run: loky (default), threading, dask, ray, spark or beam")]
 
 # Options of all commands that any engine runs.
 _ENGINE = {
     "jobs": Jobs,
-    "engine": Engine,
+    "engine": Annotated[str | None, Option(help="where tasks run: loky (default), threading, dask, ray, spark or beam")],
     "address": Annotated[str | None, Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")],
     "beam_options": Annotated[str | None, Option(metavar='"--runner=..."', help="options of Beam, as one string")],
 }

@@ -249,7 +249,7 @@ def _stream(batches: Iterator[pl.DataFrame], failed: list[Exception]) -> pl.Lazy
 
 
 def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
-    """Replace columns of the segments table, row by row; read and write the other columns in batches."""
+    """Replace columns of the segments table by those of a frame with as many rows; the table is rewritten in batches."""
     held = table_schema(workspace)
     order = dict.fromkeys((*SEGMENTS, *held, *columns.columns))
     parts = with_starts(read_batches(workspace, columns=[name for name in held if name not in columns.columns]))

@@ -217,10 +217,10 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
 
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     """Replace segments by their tombstones where reviews could draw them: how likely others were drawn stays known."""
+    gone, hashes = pl.col("segment_id").is_in(list(ids)), {key: tombstone("segment", key) for key in ids}
+    columns = {"segment_id": pl.col("segment_id").replace(hashes), "content": pl.when(~gone).then("content")}
     for review in sorted(path.stem for path in (workspace.path / "reviews").glob("*.json")):
         if tables.table_path(workspace, frame_table(review)).exists():
-            gone, hashes = pl.col("segment_id").is_in(list(ids)), {key: tombstone("segment", key) for key in ids}
-            columns = {"segment_id": pl.col("segment_id").replace(hashes), "content": pl.when(~gone).then("content")}
             parts = (part.with_columns(**columns) for part in tables.read_batches(workspace, frame_table(review)))
             tables.write(workspace, parts, table=frame_table(review))
 

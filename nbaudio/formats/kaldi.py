@@ -181,7 +181,7 @@ def _write(parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None)
 
 
 def _sorted(lines: Iterator[bytes], folder: Path) -> Iterator[bytes]:
-    """Yield lines by their bytes, as LC_ALL=C does; runs of them are in unnamed files of a folder. A blank precedes all keys."""
+    """Sort lines by their bytes, as LC_ALL=C does; runs are merged from unnamed files in a folder. Blanks sort before keys."""
     with ExitStack() as stack, atomic.raise_disk_full(folder):
         runs: list[IO[bytes]] = []
         while run := sorted(islice(lines, _RUN)):

@@ -142,7 +142,7 @@ class _Joined:
     blank: int = 0
 
     def match(self, match: _Match, total: int) -> None:
-        """Find the segment of each row, of `total` segments."""
+        """Find the segment that each row belongs to, and why others belong to none; the workspace has `total` segments."""
         self.why, self.segment = np.zeros(len(self.cells.lines), np.uint8), np.zeros(len(self.cells.lines), np.uint32)
         times = np.zeros(max(total, 1), np.uint8)  # that a segment is found, 2 for more
         for start, batch in with_starts(self.cells.rows.batches(self.used.values())):

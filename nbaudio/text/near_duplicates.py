@@ -157,7 +157,7 @@ class NearIndex:
 
 
 def _length_class(lengths: Integers) -> Integers:
-    """Return a number for each length that grows with it, by one for every tenth."""
+    """Return the class of each length; the lengths of a class differ by a tenth at most."""
     classes: NDArray[np.float64] = np.log(np.maximum(lengths, 1)) / np.log(1 + 1 / _PART)
     return classes.astype(np.int64)
 
