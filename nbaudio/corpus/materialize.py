@@ -174,7 +174,7 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         with worker_pool(site) as run_tasks:
             cut_before = _cut_missing(run, run_tasks, facts).num_cut if run.signals else 0
             if run.signals:  # measured while they were cut
-                measure_segments(workspace, run_tasks, channel=run.format.channel, show=run.show, accepted=True)
+                measure_segments(workspace, nullcontext(run_tasks), channel=run.format.channel, show=run.show, accepted=True)
             # The current table: a later selection replaces the file.
             run = replace(run, signals=False, table=freeze_table(workspace, layout.work / "segments.parquet", text))
             others = base.left_out(run.table) if base else []

@@ -3,6 +3,7 @@
 import shlex
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +26,7 @@ from nbaudio.storage.workspace import Workspace, locks_workspace
 
 LOG = "signals.jsonl"  # of a run that is not finished
 _ROW = "\0row"
-_LOG_BYTES = 8 << 20  # of it that are read at once
+_LOG_BYTES = 2 << 20  # of it that are read at once
 _TABLE = "signals"
 _MEASURED = pl.Schema(
     {"clip_key": pl.String} | {name: tables.SIGNALS[name] for signal in SIGNALS.values() for name in signal.columns}
@@ -74,8 +75,7 @@ def measure(
     """
     began = time.monotonic()
     workspace, site = Workspace.open(workspace), EngineLocation(engine, jobs, address, beam_options)
-    with worker_pool(site) as run_tasks:
-        counts, lost = measure_segments(workspace, run_tasks, channel=channel, show=show_progress)
+    counts, lost = measure_segments(workspace, worker_pool(site), channel=channel, show=show_progress)
     seconds = time.monotonic() - began
     found = tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
     sums = found.select(clipped=(pl.col("clipped_share") > 0).sum(), cut_start=pl.sum("cut_start"), cut_end=pl.sum("cut_end"))
@@ -93,9 +93,12 @@ def measure(
 
 @locks_workspace("measure", "signals")
 def measure_segments(
-    workspace: Workspace, run_tasks: RunTasks, *, channel: str, show: bool, accepted: bool = False
+    workspace: Workspace, pool: AbstractContextManager[RunTasks], *, channel: str, show: bool, accepted: bool = False
 ) -> tuple[dict[str, Any], pl.DataFrame]:
-    """Measure all segments, or all accepted ones, and write the columns; return counts, and why segments failed."""
+    """Measure all segments, or all accepted ones, and write the columns; return counts, and why segments failed.
+
+    The pool is left before tables are written, so that the memory of its workers is free by then.
+    """
     channels.check_channel(channel)
     if (audio := workspace.audio) is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
@@ -117,9 +120,10 @@ def measure_segments(
         )
         windows = Windows(missing, facts, signal_format(channel), folder=folder, most=total)
         tasks = cut_tasks(windows, facts, audio, location(workspace.path))
-        for result in cut_all(run_tasks, "measure", measure_windows, windows, tasks, show=show):
-            log_signals(workspace, result.values)
-            failures |= result.failures
+        with pool as run_tasks:
+            for result in cut_all(run_tasks, "measure", measure_windows, windows, tasks, show=show):
+                log_signals(workspace, result.values)
+                failures |= result.failures
         reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "reason": pl.String}, orient="row")
         held, by_row, num_held = _held(workspace, folder / "now", total), Buckets(folder / "rows", total), 0
         losses = list[pl.DataFrame]()

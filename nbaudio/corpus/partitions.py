@@ -43,9 +43,11 @@ class Buckets:
         self.add(rows, place * self.count // 2**32)
 
     def _flush(self) -> None:
-        parts = pl.concat(self._waiting).partition_by(_NUMBER, as_dict=True, include_key=False) if self._waiting else {}
-        self._waiting, self._num_bytes = [], 0
-        for (number,), part in parts.items():
+        waiting, self._waiting, self._num_bytes = self._waiting, [], 0
+        parts = pl.concat(waiting).partition_by(_NUMBER, as_dict=True, include_key=False) if waiting else {}
+        waiting.clear()
+        while parts:
+            (number,), part = parts.popitem()
             append_stream(self._path(number), part)
 
     def _path(self, number: object) -> Path:

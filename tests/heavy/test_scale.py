@@ -104,9 +104,9 @@ def test_a_million_segments_are_counted_plotted_and_tuned_in_bounded_memory(tmp_
 
 
 def test_two_million_segments_are_measured_in_bounded_memory(tmp_path: Path) -> None:
-    # Workers that only declare signals are faster than the driver: results that wait would take more.
+    # Workers that only declare signals are faster than the driver: results that wait would take more, and so would idle workers.
     run = [sys.executable, str(TOP / "benchmarks/scale.py"), "--plan-only", "--segments", "2000000", "--no-words"]
-    run += ["--step", "measure", "--folder", str(tmp_path), "--required-mb", "800"]
+    run += ["--step", "measure", "--folder", str(tmp_path), "--required-mb", "700"]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
