@@ -61,12 +61,16 @@ class Bucket(AbstractFileSystem):
     def rm_file(self, path):
         self._local(path).unlink()
 
-    def put_file(self, lpath, rpath, **_):
+    def put_file(self, lpath, rpath, mode="overwrite", **_):
         target = self._local(rpath)
-        upload = self.root / ".uploads" / target.name
+        upload = self.root / ".uploads" / f"{os.urandom(4).hex()}-{target.name}"
         self._write(lpath, upload)
         target.parent.mkdir(parents=True, exist_ok=True)
-        upload.replace(target)
+        if mode == "create":
+            os.link(upload, target)
+            upload.unlink()
+        else:
+            upload.replace(target)
         self._die(target, "done")
         self.sent.append(rpath)
 
@@ -94,7 +98,11 @@ class Cluster(Bucket):
         self._write(lpath, self._local(rpath))
 
     def mv(self, path1, path2, **_):
-        self._local(path1).replace(self._local(path2))
+        try:  # as HDFS, which replaces nothing
+            os.link(self._local(path1), self._local(path2))
+        except FileExistsError:
+            raise OSError(5, "HDFS Rename failed") from None
+        self._local(path1).unlink()
         self.sent.append(path2)
 
 

@@ -125,6 +125,28 @@ def test_an_address_is_claimed_by_one_workspace_until_its_run_has_finished(twins
         assert is_whole
 
 
+@pytest.mark.parametrize("scheme", ["gs", "hdfs"])
+def test_of_two_claims_in_one_moment_the_second_is_lost(tmp_path, monkeypatch, scheme):
+    stores.register(tmp_path / "store")
+    store = {"gs": stores.Bucket, "hdfs": stores.Cluster}[scheme]
+    address = f"{scheme}://bucket/{tmp_path.name}"
+    (tmp_path / "ours").write_text("ours")
+    (tmp_path / "theirs").write_text("theirs")
+    written = store._write
+
+    def overtaken(self, source, target):
+        written(self, source, target)
+        monkeypatch.setattr(store, "_write", written)
+        remote(f"{address}/claim").create(tmp_path / "theirs")
+
+    monkeypatch.setattr(store, "_write", overtaken)
+    remote(f"{address}/claim").create(tmp_path / "ours")
+    place = remote(f"{address}/claim")
+    assert place.read(0, 6) == b"theirs"
+    assert list(remote(address).files()) == ["claim"]
+    stores.unregister()
+
+
 def test_a_stale_claim_is_removed_as_the_message_says(twins, address):
     ours, theirs = (Layout.at(address, each.path) for each in twins)
     with pytest.raises(KeyboardInterrupt), ours.claimed({}, "materialize", {}):

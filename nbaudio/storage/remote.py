@@ -222,48 +222,55 @@ class Remote:
 
     def put(self, source: Path) -> FileStatus:
         """Upload a local file under this name, which appears when it is complete."""
-        found = self._written(lambda fs, path, options: fs.put_file(str(source), path, **options), "written")
+        with convert_error(AudioError, NbaudioError):
+            self._write(lambda fs, path, options: fs.put_file(str(source), path, **options), "written")
+            found = self.status()
         if found.num_bytes != source.stat().st_size:
             raise NbaudioError(f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload")
         return found
 
     def create(self, source: Path) -> None:
-        """Upload a small local file unless there is one of this name; object stores let one of several writers do so."""
-
-        def publish() -> None:
-            fs, path, scheme = self.located
-            with suppress(FileExistsError):
-                if scheme in _OBJECT_STORES and not fs.exists(path):
-                    fs.put_file(str(source), path, mode="create")
-                elif not fs.exists(path):
-                    self.put(source)
-
+        """Upload a small local file unless there is one of this name; of several writers, one does so."""
         with convert_error(AudioError, NbaudioError):
-            with_retries(self, publish, done="written")
+            self._write(lambda fs, path, options: fs.put_file(str(source), path, **options), "written", new=True)
 
     def copy_from(self, source: object) -> FileStatus:
         """Let the server copy a file of the same scheme to this name."""
         origin = remote(str(source)).located.path
-        return self._written(lambda fs, path, _: fs.cp_file(origin, path), "copied")
+        with convert_error(AudioError, NbaudioError):
+            self._write(lambda fs, path, _: fs.cp_file(origin, path), "copied")
+            return self.status()
 
-    def _written(self, write: Callable[[Any, str, Mapping[str, Any]], object], done: str) -> FileStatus:
-        """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete."""
+    def _write(self, write: Callable[[Any, str, Mapping[str, Any]], object], done: str, *, new: bool = False) -> None:
+        """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete.
+
+        A `new` file replaces none: object stores are told so, and HDFS never renames a file to the name of another.
+        """
         writer = f"{int(time.time()):x}-{os.urandom(4).hex()}"
 
         def publish() -> None:
             fs, path, scheme = self.located
+            if new and fs.exists(path):
+                return
             if scheme in _OBJECT_STORES:
-                write(fs, path, _OBJECT_STORES[scheme])
+                try:
+                    write(fs, path, {"mode": "create"} if new else _OBJECT_STORES[scheme])
+                except FileExistsError:
+                    if not new:
+                        raise
                 return
             folder, _, name = path.rpartition("/")
             beside = f"{folder}/.{name}.{writer}{_PARTIAL}"
             fs.makedirs(folder, exist_ok=True)
             write(fs, beside, {})
-            fs.mv(beside, path)
+            try:
+                fs.mv(beside, path)
+            except OSError:
+                if not (new and fs.exists(path)):
+                    raise
+                fs.rm_file(beside)
 
-        with convert_error(AudioError, NbaudioError):
-            with_retries(self, publish, done=done)
-            return self.status()
+        with_retries(self, publish, done=done)
 
     def forget(self, num_bytes: int | None, version: str | None) -> None:
         if self.cache is not None and num_bytes is not None:
