@@ -162,6 +162,7 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     reviewed, short = _check_clips(run, judged)
     proof = ProofState.load(workspace)
     claim = selection_claim(proof)
+    proof.population.release()
     selected = workspace.report("select").get("facts", {})
     identity = {**run.parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
     logged = run.parameters | {"workspace": str(workspace.path), "corpus": str(layout), "jobs": site.jobs, "engine": site.engine}
@@ -183,8 +184,12 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
         of_base = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES)
         told: dict[str, Any] = {"identity": identity, "parameters": run.parameters, "versions": codec_versions(), "about": about}
-        told |= {"evidence": claim, "tombstones": tombstones.merged(withdrawn, of_base).to_dicts()}
-        told |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
+        told |= {
+            "evidence": claim,
+            "tombstones": tombstones.merged(withdrawn, of_base).to_dicts(),
+            "version": base.version + 1 if base else 1,
+            "base": base and base.to_json(),
+        }
         with progress("publish", 1, "corpus", show=False) as advance:
             tables_of = {"table": run.table, "inside": found.shards.shard_of != plan.OUTSIDE, "recordings": recordings}
             info = publish(layout, results, container, lost=lost, selection=selected, **tables_of) | told

@@ -115,6 +115,10 @@ class Population:
         seconds, similarity = seconds_column().fill_null(0.0), pl.col("similarity").fill_nan(None)
         return self.map_batches(["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS))
 
+    def release(self) -> None:
+        """Free `numbers`, 20 bytes for each segment; they are read again when they are asked for."""
+        self.__dict__.pop("numbers", None)
+
     @cached_property
     def _rules_and_audio(self) -> tuple[Bools, Bools]:
         """Which segments break no rule, and which have audio."""
