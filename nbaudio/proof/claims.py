@@ -129,7 +129,7 @@ class Part:
         return {name: math.ceil(missing / rate) if rate > 1e-9 else None for name, rate in rates.items()}
 
     def _sum(self, what: str, where: Bools) -> float:
-        return float(where.sum() if what == "segments" else self.state.amount(what)[where].sum())
+        return float(where.sum() if what == "segments" else self.state.amount(what, where).sum())
 
 
 def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:

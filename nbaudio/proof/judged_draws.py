@@ -51,12 +51,14 @@ class ProofState(ReviewState):
         """The reviews that were drawn at random."""
         return rounds(self, self.population.read(self.drawn["segment_id"]))
 
-    def amount(self, what: str) -> Array:
-        """Return what each segment counts for, by `segments`, `hours` or `words`."""
+    def amount(self, what: str, where: Bools | slice = slice(None)) -> Array:
+        """Return what each segment, or each of some, counts for, by `segments`, `hours` or `words`; it may be read-only."""
         if what == "segments":
-            return np.broadcast_to(1.0, len(self.population))
-        numbers = self.population.numbers
-        return numbers["words"].cast(pl.Float64).to_numpy() if what == "words" else numbers["seconds"].to_numpy() / 3600
+            return np.broadcast_to(1.0, len(self.population))[where]
+        numbers = self.population.numbers  # an array of all takes 8 bytes a segment: selected first
+        return (
+            numbers["words"].to_numpy()[where].astype(float) if what == "words" else numbers["seconds"].to_numpy()[where] / 3600
+        )
 
     @cached_property
     def accepted(self) -> Bools:
