@@ -47,18 +47,16 @@ class Stream:
             ahead = chain.from_iterable(decoded)
             listed, overlapping = self.listed, self.epoch.overlapping
             for block in self._blocks():
-                # A clip is decoded once per block, and kept until the last step that has it.
-                uses, kept = Counter(block.members.tolist() if overlapping else ()), dict[int, Clip]()
-                for step in block:
-                    clips = list(islice(ahead, len(step))) if not overlapping else []
-                    for number in step.tolist() if overlapping else ():
-                        clips.append(kept.pop(number) if number in kept else next(ahead))
-                        uses[number] -= 1
-                        if uses[number]:
-                            kept[number] = clips[-1]
+                if overlapping:
+                    steps: Iterator[Any] = _windows(block, ahead)
+                elif listed:
+                    steps = (list(islice(ahead, size)) for size in (block.ends - block.starts).tolist())
+                else:
+                    steps = islice(ahead, len(block))
+                for step in steps:
                     # Counted before the yield, so that a state taken by the consumer includes this step.
                     self._taken += 1
-                    yield clips if listed else clips[0]
+                    yield step
 
     def of(self, share: Partition, *, epoch: int | None = None, worker: Any = None) -> "Stream":
         """Return the same stream for another consumer or epoch, from its beginning; a DataLoader's `worker` takes its part."""
@@ -147,6 +145,19 @@ class Stream:
             if clip.samples is not None:  # several steps have this array: none may change it for the others
                 clip.samples.flags.writeable = False
         return clips
+
+
+def _windows(block: Groups, ahead: Iterator[Clip]) -> Iterator[list[Clip]]:
+    """Yield windows that overlap: a clip comes once per block, and is kept until the last step that has it."""
+    uses, kept = Counter(block.members.tolist()), dict[int, Clip]()
+    for step in block:
+        clips = []
+        for number in step.tolist():
+            clips.append(kept.pop(number) if number in kept else next(ahead))
+            uses[number] -= 1
+            if uses[number]:
+                kept[number] = clips[-1]
+        yield clips
 
 
 def _check_complete(shares: list[Partition]) -> None:
