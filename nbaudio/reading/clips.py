@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -157,22 +157,18 @@ class ClipRequests(ExitStack):
         super().__init__()
         self._reader, self._fetchers = reader, ThreadPoolExecutor(reader.in_flight)
         self._shards = None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
-        self._calls, self._first = 0, list[Future[bytes]]()
+        self.small = list[Future[bytes]]()  # of the last call, where each clip has a request of its own
 
     def parts(self, clips: IntArray) -> dict[int, Callable[[], bytes | memoryview]]:
         """Request clips in the order of need; return for each what waits for its bytes, which the same thread may overwrite."""
         found: dict[int, Callable[[], bytes | memoryview]] = {}
         requests = self._reader.requests(clips)
-        if self._calls == 2 and len(requests) == len(clips):  # many small ones, with which the first do not share the line
-            wait(self._first)
-        self._calls += 1
-        self._first = self._first if self._calls < 3 else []
-        shards = self._shards
+        self.small, shards = [], self._shards
         for request in requests:
             shard, first = request.shard, request.start
             if shards is None:
                 future = self._fetchers.submit(self._reader.read, shard, first, request.stop)
-                self._first += [future] if self._calls == 1 else []
+                self.small += [future] if len(requests) == len(clips) else []
                 found |= {clip: partial(_part, future, start, end) for clip, start, end in request.clips}
             else:
                 if len(request.clips) > 1:

@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import chain, islice, pairwise
@@ -129,7 +130,11 @@ class Stream:
     def _tasks(self, requests: ClipRequests) -> Iterator[_Task]:
         """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
         tasks: deque[_Task] = deque()
-        for block in self._blocks():
+        for number, block in enumerate(self._blocks()):
+            if number == 2 and requests.small:  # the first do not share the line with many more
+                while tasks:
+                    yield tasks.popleft()
+                wait(requests.small)
             of_block_before = len(tasks)
             needed = list(dict.fromkeys(block.members.tolist()))
             parts = requests.parts(np.array(needed))
