@@ -131,10 +131,10 @@ class Stream:
         """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
         tasks: deque[_Task] = deque()
         for number, block in enumerate(self._blocks()):
-            if number == 2 and requests.small:  # the first do not share the line with many more
+            if number in (2, 3) and requests.small:  # the first do not share line and processor with many more
                 while tasks:
                     yield tasks.popleft()
-                wait(requests.small)
+                wait(requests.small if number == 2 else ())
             of_block_before = len(tasks)
             needed = list(dict.fromkeys(block.members.tolist()))
             parts = requests.parts(np.array(needed))
