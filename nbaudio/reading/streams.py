@@ -134,7 +134,8 @@ class Stream:
             if number in (2, 3) and requests.small:  # the first do not share line and processor with many more
                 while tasks:
                     yield tasks.popleft()
-                wait(requests.small if number == 2 else ())
+                if number == 2:
+                    wait(requests.small)
             of_block_before = len(tasks)
             needed = list(dict.fromkeys(block.members.tolist()))
             parts = requests.parts(np.array(needed))
