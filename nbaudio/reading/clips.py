@@ -144,10 +144,8 @@ class ClipReader:
             encoded = verified_clip(self.read_uncached(shard, int(start), int(start + length)), sha256)
         if encoded is None:
             raise AudioError(f"{self.rows['shard'][number]}: clip {segment_id!r} is damaged; 'nbaudio verify' lists all damage")
-        row = partial(self.rows.table.row, place)
-        if self.decode is None:
-            return Clip(segment_id, None, rate, bytes(encoded), row)
-        return Clip(segment_id, self.decode(encoded), rate, None, row)
+        samples = self.decode(encoded) if self.decode else None
+        return Clip(segment_id, samples, rate, None if self.decode else bytes(encoded), partial(self.rows.table.row, place))
 
 
 class ClipRequests(ExitStack):
@@ -173,8 +171,7 @@ class ClipRequests(ExitStack):
             else:
                 if len(request.clips) > 1:
                     shards.expect(shard, first, request.stop)
-                read = shards.read
-                found |= {clip: partial(read, shard, first + start, first + end) for clip, start, end in request.clips}
+                found |= {clip: partial(shards.read, shard, first + start, first + end) for clip, start, end in request.clips}
         return found
 
     def cancel(self) -> None:

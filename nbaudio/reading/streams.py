@@ -48,13 +48,8 @@ class Stream:
             ahead = chain.from_iterable(decoded)
             listed, overlapping = self.listed, self.epoch.overlapping
             for block in self._blocks():
-                if overlapping:
-                    steps: Iterator[Any] = _windows(block, ahead)
-                elif listed:
-                    steps = (list(islice(ahead, size)) for size in (block.ends - block.starts).tolist())
-                else:
-                    steps = islice(ahead, len(block))
-                for step in steps:
+                lists = _windows(block, ahead) if overlapping else (list(islice(ahead, len(step))) for step in block)
+                for step in lists if listed else islice(ahead, len(block)):
                     # Counted before the yield, so that a state taken by the consumer includes this step.
                     self._taken += 1
                     yield step
