@@ -541,3 +541,14 @@ def test_a_cache_saves_what_was_fetched_and_keeps_its_limit(corpus, source, tmp_
         small = open_corpus(web.url, cache=tmp_path / "small", cache_limit=400_000)
         assert flat(small.stream("train")) == first
         assert sum(path.stat().st_size for path in (tmp_path / "small").rglob("*") if path.is_file()) <= 400_100 + 4 * 62_000
+
+
+def test_the_first_files_are_not_requested_together_with_most_others(corpus, source, tmp_path):
+    convert(corpus, container="files", out=tmp_path / "c", **QUIET)
+    with serving(tmp_path / "c") as web:
+        stream = iter(open_corpus(web.url).stream("train", threads=2, buffer=100_000))
+        first = next(stream)
+        requested = sum(count for (_, name), count in web.asked.items() if name.endswith(".flac"))
+        assert requested < 96 / 3
+        assert np.array_equal(first.samples, source[first.segment_id])
+        assert sum(1 for _ in stream) == 95

@@ -3,14 +3,13 @@
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ _MAX_GAP = 8 << 10  # bytes between clips that one request joins
 _MAX_REQUEST = 5 << 18
 _MIN_REQUEST = 1 << 19  # the most in the first blocks of a stream, which come by several requests
 _OPEN_FILES = 16  # shards that a thread keeps open
+_HAS_PREADV = hasattr(os, "preadv")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,8 @@ class Clip:
         return cast("NDArray[np.int16]", self.samples)
 
 
-class Request(NamedTuple):
+@dataclass(slots=True)
+class Request:
     """Bytes of a shard that are requested at once, and the clips in them: number, start, end."""
 
     shard: str
@@ -129,7 +130,7 @@ class ClipReader:
             stop, last = start + length, found[-1] if found else None
             if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= most:
                 last.clips.append((number, start - last.start, stop - last.start))
-                found[-1] = last._replace(stop=max(stop, last.stop))
+                last.stop = max(stop, last.stop)
             else:
                 found.append(Request(shard, start, stop, [(number, 0, length)]))
         return sorted(found, key=lambda request: min(needed[clip] for clip, _, _ in request.clips))
@@ -138,7 +139,7 @@ class ClipReader:
         """Decode a clip from its bytes, which are read again where their checksum is wrong; raise AudioError if it still is."""
         place = self.rows.numbers[number]
         segment_id, sha256, rate = self.rows.table.facts(place)
-        if (encoded := verified_clip(memoryview(data), sha256)) is None:
+        if (encoded := verified_clip(data, sha256)) is None:
             shard, start, length = (self.rows[name][number] for name in ("shard", "offset", "length"))
             encoded = verified_clip(self.read_uncached(shard, int(start), int(start + length)), sha256)
         if encoded is None:
@@ -154,26 +155,23 @@ class ClipRequests(ExitStack):
         super().__init__()
         self._reader, self._fetchers = reader, ThreadPoolExecutor(reader.in_flight)
         self._shards = None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
-        self._calls, self._first = 0, list[Future[bytes]]()
+        self.small = list[Future[bytes]]()  # of the last call, where each clip has a request of its own
 
     def parts(self, clips: IntArray) -> dict[int, Callable[[], bytes | memoryview]]:
         """Request clips in the order of need; return for each what waits for its bytes, which the same thread may overwrite."""
         found: dict[int, Callable[[], bytes | memoryview]] = {}
         requests = self._reader.requests(clips)
-        if self._calls == 2 and len(requests) == len(clips):  # many small ones, with which the first do not share the line
-            wait(self._first)
-        self._calls += 1
-        self._first = self._first if self._calls < 3 else []
+        self.small, shards = [], self._shards
         for request in requests:
-            shard, first, stop, clips_in = request
-            if self._shards is None:
-                future = self._fetchers.submit(self._reader.read, shard, first, stop)
-                self._first += [future] if self._calls == 1 else []
-                found |= {clip: partial(_part, future, start, end) for clip, start, end in clips_in}
+            shard, first = request.shard, request.start
+            if shards is None:
+                future = self._fetchers.submit(self._reader.read, shard, first, request.stop)
+                self.small += [future] if len(requests) == len(clips) else []
+                found |= {clip: partial(_part, future, start, end) for clip, start, end in request.clips}
             else:
-                if len(clips_in) > 1:
-                    self._shards.expect(shard, first, stop)
-                found |= {clip: partial(self._shards.read, shard, first + start, first + end) for clip, start, end in clips_in}
+                if len(request.clips) > 1:
+                    shards.expect(shard, first, request.stop)
+                found |= {clip: partial(shards.read, shard, first + start, first + end) for clip, start, end in request.clips}
         return found
 
     def cancel(self) -> None:
@@ -190,8 +188,8 @@ class _LocalShards(threading.local):
 
     def __init__(self, folder: Folder, owner: ExitStack) -> None:
         self._folder, self._buffer = folder, bytearray()
-        self._files = files = dict[str, FileIO]()  # of this thread; `owner` may close them in another one
-        owner.callback(lambda: list(map(FileIO.close, files.values())))
+        self._files = files = dict[str, int]()  # descriptors of this thread; `owner` may close them in another one
+        owner.callback(lambda: list(map(os.close, files.values())))
 
     def read(self, shard: str, start: int, stop: int) -> memoryview:
         """Return the bytes [start, stop), until this thread reads again."""
@@ -199,24 +197,28 @@ class _LocalShards(threading.local):
         if len(buffer := self._buffer) < size:
             self._buffer = buffer = bytearray(size)
         data, file = memoryview(buffer)[:size], self._open(shard)
-        if not hasattr(os, "preadv"):  # Windows
-            file.seek(start)
-        # One call where there is one: in each, another thread may take the interpreter.
-        if (os.preadv(file.fileno(), [data], start) if hasattr(os, "preadv") else file.readinto(data)) != size:
-            raise AudioError(f"{file.name!s}: ends before byte {stop:,}")
+        if _HAS_PREADV:  # one call: in each, another thread may take the interpreter
+            count = os.preadv(file, [data], start)
+        else:  # Windows
+            os.lseek(file, start, os.SEEK_SET)
+            found = os.read(file, size)
+            count = len(found)
+            data[:count] = found
+        if count != size:
+            raise AudioError(f"{self._folder}/{shard}: ends before byte {stop:,}")
         return data
 
     def expect(self, shard: str, start: int, stop: int) -> None:
         """Let the system read ahead, where it can."""
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._open(shard).fileno(), start, stop - start, os.POSIX_FADV_WILLNEED)
+            os.posix_fadvise(self._open(shard), start, stop - start, os.POSIX_FADV_WILLNEED)
 
-    def _open(self, shard: str) -> FileIO:
+    def _open(self, shard: str) -> int:
         files = self._files
         if (file := files.get(shard)) is None:
             files[shard] = file = self._folder.opened(shard)
             if len(files) > _OPEN_FILES:
-                files.pop(next(iter(files))).close()
+                os.close(files.pop(next(iter(files))))
         return file
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Give = Literal["samples", "levels", "encoded"]
 
 _STREAM_REQUESTS, _CLIP_REQUESTS = 8, 64  # concurrent requests: of a stream, whose requests are large, and of clips by id
-_CONNECTIONS = 14  # opened with a corpus, besides those that read its index: a batch of 16 files then comes at once
+_CONNECTIONS = 20  # opened with a corpus, besides those that read its index: the first two blocks of files then come at once
 _PIECE_BYTES = 1 << 20  # size of a file in the cache
 
 

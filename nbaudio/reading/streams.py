@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import chain, islice, pairwise
@@ -47,18 +48,11 @@ class Stream:
             ahead = chain.from_iterable(decoded)
             listed, overlapping = self.listed, self.epoch.overlapping
             for block in self._blocks():
-                # A clip is decoded once per block, and kept until the last step that has it.
-                uses, kept = Counter(block.members.tolist() if overlapping else ()), dict[int, Clip]()
-                for step in block:
-                    clips = list(islice(ahead, len(step))) if not overlapping else []
-                    for number in step.tolist() if overlapping else ():
-                        clips.append(kept.pop(number) if number in kept else next(ahead))
-                        uses[number] -= 1
-                        if uses[number]:
-                            kept[number] = clips[-1]
+                lists = _windows(block, ahead) if overlapping else (list(islice(ahead, len(step))) for step in block)
+                for step in lists if listed else islice(ahead, len(block)):
                     # Counted before the yield, so that a state taken by the consumer includes this step.
                     self._taken += 1
-                    yield clips if listed else clips[0]
+                    yield step
 
     def of(self, share: Partition, *, epoch: int | None = None, worker: Any = None) -> "Stream":
         """Return the same stream for another consumer or epoch, from its beginning; a DataLoader's `worker` takes its part."""
@@ -131,7 +125,12 @@ class Stream:
     def _tasks(self, requests: ClipRequests) -> Iterator[_Task]:
         """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
         tasks: deque[_Task] = deque()
-        for block in self._blocks():
+        for number, block in enumerate(self._blocks()):
+            if number in (2, 3) and requests.small:  # the first do not share line and processor with many more
+                while tasks:
+                    yield tasks.popleft()
+                if number == 2:
+                    wait(requests.small)
             of_block_before = len(tasks)
             needed = list(dict.fromkeys(block.members.tolist()))
             parts = requests.parts(np.array(needed))
@@ -147,6 +146,19 @@ class Stream:
             if clip.samples is not None:  # several steps have this array: none may change it for the others
                 clip.samples.flags.writeable = False
         return clips
+
+
+def _windows(block: Groups, ahead: Iterator[Clip]) -> Iterator[list[Clip]]:
+    """Yield windows that overlap: a clip comes once per block, and is kept until the last step that has it."""
+    uses, kept = Counter(block.members.tolist()), dict[int, Clip]()
+    for step in block:
+        clips = []
+        for number in step.tolist():
+            clips.append(kept.pop(number) if number in kept else next(ahead))
+            uses[number] -= 1
+            if uses[number]:
+                kept[number] = clips[-1]
+        yield clips
 
 
 def _check_complete(shares: list[Partition]) -> None:

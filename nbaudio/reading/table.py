@@ -37,7 +37,7 @@ class ClipTable:
         self._order: NDArray[np.int64] | None = None
         with self._reading():
             self._place = folder.loaded(TABLE, MAX_TEXT_BYTES)
-            names = [name for name in PLACES if name in self.columns]
+            names = [name for name in (*PLACES, "split") if name in self.columns]
         self._whole = lru_cache(_GROUPS)(self._read)
         self._facts = lru_cache(_GROUPS)(lambda group: [column.to_pylist() for column in self._read(group, _FACTS).columns])
         self._columns = self._columns_of(names, check=True)
@@ -49,6 +49,8 @@ class ClipTable:
             numbers = np.repeat(np.array([ranks[name] for name in heads], np.int32), np.diff(edges))
             self._order = order = np.lexsort((self["offset"], numbers))
             self._columns = {name: column[order] for name, column in self._columns.items()}
+        if "split" in names:
+            self.splits  # noqa: B018 - which needs the column once
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ClipTable, (self.folder,)
@@ -125,9 +127,9 @@ class ClipTable:
 
     def _columns_of(self, names: Sequence[str], *, check: bool = False) -> dict[str, NDArray[Any]]:
         """Read columns group by group, so that little more than these arrays is in memory; those of the ids are only checked."""
-        columns, known = dict[str, NDArray[Any]](), dict[str, str]()
+        columns, known, file = dict[str, NDArray[Any]](), dict[str, str](), self._file()
         for group, start in enumerate(self._starts[:-1] or [0]):  # without a row group too there are columns
-            rows = self._read(group, names)
+            rows = self._read(group, names, file)
             if check:
                 check_locations(self.folder, rows)
             for name in [name for name in names if not check or name not in _FACTS]:
@@ -141,10 +143,13 @@ class ClipTable:
                 columns[name][start : start + len(part)] = part
         return columns
 
-    def _read(self, group: int, names: Sequence[str] | None = None) -> pa.Table:
+    def _file(self) -> Any:
+        """Return a reader, which is for one thread, and does without threads, which a forked process has not."""
+        return pq.ParquetFile(self._source, metadata=self._footer, read_dictionary=_TEXTS)
+
+    def _read(self, group: int, names: Sequence[str] | None = None, file: Any = None) -> pa.Table:
         with self._reading():
-            # Without threads, which a forked process has not; a reader is for one thread.
-            file = pq.ParquetFile(self._source, metadata=self._footer, read_dictionary=_TEXTS)
+            file = file or self._file()
             return file.read_row_group(group, columns=names, use_threads=False) if len(self._starts) > 1 else file.read(names)
 
     @cached_property

@@ -2,10 +2,10 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from nbaudio.storage.remote import Remote
 
 # Small files that are transferred at once.
 _JOBS = 8
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe does not block
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,21 @@ class Folder:
         with self._regular(name) as place:
             return place.read(start, stop)
 
-    def opened(self, name: str) -> FileIO:
-        """Open a regular file of a folder on this machine, unbuffered."""
-        path = f"{self.place}/{_inside(name)}"
+    def opened(self, name: str) -> int:
+        """Open a regular file of a folder on this machine; return its descriptor, which the caller closes."""
+        path = f"{self.place.local}/{_inside(name)}"
         try:
-            input_guards.check_regular(path)
-            return FileIO(path)
+            descriptor = os.open(path, _READ)
         except FileNotFoundError as error:
             raise InputError(f"{path}: missing") from error
+        except OSError:  # a loop of links, a socket
+            input_guards.check_regular(path)
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            input_guards.check_regular(path)
+            raise InputError(f"{path}: changed while it was opened")
+        return descriptor
 
     def size(self, name: str) -> int:
         """Return the bytes of a regular file."""
