@@ -5,6 +5,8 @@ pieces are found by their hash, the length of the text and their place in it.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -24,8 +26,6 @@ _PLACE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
 _CHARACTERS = 1 << 19
 _PAIRS = 1 << 20
 _CLASSES = 32
-_END = np.uint64(10)
-
 
 # Each character is its own normal form C, and the lower case of its upper case is its lower case.
 _PLAIN = "\\x00-\\x7FÀ-ÖØ-ÞàáâãäåæçèéêëìíîïðñòóôõöøùúûüýþÿĀ-įĲ-ňŊ-ž"
@@ -60,10 +60,10 @@ def _folded(texts: pl.Series) -> pl.Series:
 class NearIndex:
     """Index of folded sentences, each once and without nulls, to search in any number of texts."""
 
-    def __init__(self, sentences: Sequence[str]) -> None:
+    def __init__(self, sentences: Sequence[str] | pl.Series) -> None:
         self.sentences = pl.Series(sentences, dtype=pl.String)
-        codes, starts, self._lengths = _codes(sentences)
-        self._letters = _letters(codes, len(sentences))
+        codes, starts, self._lengths = _codes(self.sentences)
+        self._letters = _letters(codes, starts, self._lengths)
         self._edits = self._lengths // _PART
         # Shorter sentences allow no edit, so that they can only be equal.
         can_change = np.flatnonzero(self._edits)
@@ -97,26 +97,29 @@ class NearIndex:
             firsts = np.append(firsts, len(order))
             self._pieces[size] = known, firsts, piece[more][order], flags, int(shortest.min()), int(longest.max())
 
-    def among(self, texts: Sequence[str]) -> pl.DataFrame:
+    def among(self, texts: Sequence[str] | pl.Series) -> pl.DataFrame:
         """Return the near pairs of a sentence and a folded text: their numbers from 0, in order, and their `edits`."""
         # By length, so that texts for pieces of a size are next to each other.
-        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-        ends = np.cumsum([len(texts[number]) for number in order])
-        parts = np.split(np.array(order, dtype=np.int64), np.flatnonzero(np.diff(ends // _CHARACTERS)) + 1)
-        found = [self._among([texts[number] for number in part], part) for part in parts]
+        texts = pl.Series(texts, dtype=pl.String)
+        lengths = texts.str.len_chars().to_numpy()
+        order = np.argsort(lengths, kind="stable")
+        texts, ends = texts.gather(order), np.cumsum(lengths[order], dtype=np.int64)
+        bounds = [0, *(np.flatnonzero(np.diff(ends // _CHARACTERS)) + 1).tolist(), len(order)]
+        found = [self._among(texts[start:stop], order[start:stop]) for start, stop in pairwise(bounds)]
         return pl.concat([pl.DataFrame(schema=NEAR), *found]).sort("sentence", "text")
 
-    def _among(self, texts: list[str], numbers: Integers) -> pl.DataFrame:
+    def _among(self, texts: pl.Series, numbers: Integers) -> pl.DataFrame:
         codes, starts, lengths = _codes(texts)
         candidates = [np.empty(0, dtype=np.int64), *self._candidates(codes, starts, lengths)]
         pairs = np.sort(np.concatenate(candidates))  # np.unique takes five times as long
         sentence, text = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], max(len(texts), 1))
         allowed = np.minimum(self._lengths[sentence], lengths[text]) // _PART
         # An edit changes the counts of letters by two at most.
-        letters = np.abs(self._letters[sentence] - _letters(codes, len(texts))[text]).sum(axis=1)
+        own, place = np.unique(text, return_inverse=True)
+        letters = np.abs(self._letters[sentence] - _letters(codes, starts[own], lengths[own])[place]).sum(axis=1)
         some = np.flatnonzero(letters <= 2 * allowed)
         sentence, text, allowed = sentence[some], text[some], allowed[some]
-        left, right = self.sentences.gather(sentence).to_list(), [texts[i] for i in text]
+        left, right = self.sentences.gather(sentence).to_list(), texts.gather(text).to_list()
         most = int(allowed.max(initial=0))  # a cutoff is much faster
         edits = cpdist(left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1)
         near = (edits > 0) & (edits <= allowed)
@@ -128,9 +131,11 @@ class NearIndex:
         Texts are sorted by length.
         """
         sums, powers = _sums(codes)
-        owner = np.repeat(np.arange(len(lengths)), lengths + 1)
-        classes = _length_class(lengths)
-        keys = _place_key(classes[owner], (np.arange(len(codes)) - starts[owner]) // _place_width(classes)[owner])
+        known_lengths, counts = np.unique(lengths, return_counts=True)
+        classes = _length_class(known_lengths)
+        own = zip(classes, _place_width(classes), known_lengths, counts, strict=True)
+        of_length = (np.tile(_place_key(group, np.arange(length + 1) // width), count) for group, width, length, count in own)
+        keys = np.concatenate([np.empty(0, dtype=np.uint64), *of_length])
         for size, (known, firsts, pieces, flags, shortest, longest) in self._pieces.items():
             low, high = np.searchsorted(lengths, shortest), np.searchsorted(lengths, longest, "right")
             if low == high:
@@ -142,7 +147,7 @@ class NearIndex:
             is_known = known[at] == hashes[place]
             at, place = at[is_known], place[is_known] + begin
             first, number = firsts[at], firsts[at + 1] - firsts[at]
-            text = owner[place]
+            text = np.searchsorted(starts, place, side="right") - 1
             before = place - starts[text]
             # A common phrase is a piece of many sentences, so pairs are made a bounded number at a time.
             bounds = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1
@@ -175,26 +180,34 @@ def _place_key(classes: Integers, places: Integers) -> Hashes:
 
 def _sums(codes: Hashes) -> tuple[Hashes, Hashes]:
     """Return sums and powers, modulo 2^64: ``(sums[i + size] - sums[i]) * powers[i]`` is a hash of `size` characters from `i`."""
-    powers = np.full(len(codes) + 1, _FACTOR)
-    powers[0] = 1
-    inverse = np.full(len(codes), pow(int(_FACTOR), -1, 2**64), dtype=np.uint64)
-    inverse[:1] = 1
-    return np.concatenate([[np.uint64(0)], np.cumsum(codes * np.cumprod(inverse))]), np.cumprod(powers)
+    inverse, powers = _powers(len(codes).bit_length())
+    return np.concatenate([[np.uint64(0)], np.cumsum(codes * inverse[: len(codes)])]), powers[: len(codes) + 1]
 
 
-def _letters(codes: Hashes, texts: int) -> NDArray[np.int32]:
-    """Return how often each of 32 classes of characters occurs in each text, which ends in a line end."""
-    ends = codes == _END
-    owner = np.cumsum(ends) - ends
-    counts = np.bincount(owner * _CLASSES + (codes % np.uint64(_CLASSES)).astype(np.int64), minlength=texts * _CLASSES)
-    return counts.astype(np.int32).reshape(texts, _CLASSES)
+@lru_cache(maxsize=2)
+def _powers(bits: int) -> tuple[Hashes, Hashes]:
+    """Return 2^bits powers of the inverse of the factor, and of the factor."""
+    factors = np.array([pow(int(_FACTOR), -1, 2**64), _FACTOR], dtype=np.uint64)
+    powers = np.repeat(factors[:, None], 1 << bits, axis=1)
+    powers[:, 0] = 1
+    inverse, own = np.cumprod(powers, axis=1)
+    return inverse, own
 
 
-def _codes(texts: Sequence[str]) -> tuple[Hashes, Integers, Integers]:
+def _letters(codes: Hashes, starts: Integers, lengths: Integers) -> NDArray[np.int32]:
+    """Return how often each of 32 classes of characters occurs in each text."""
+    owner, step = _expanded(lengths)
+    letters = (codes[starts[owner] + step] % np.uint64(_CLASSES)).astype(np.int64)
+    counts = np.bincount(owner * _CLASSES + letters, minlength=len(lengths) * _CLASSES)
+    return counts.astype(np.int32).reshape(len(lengths), _CLASSES)
+
+
+def _codes(texts: pl.Series) -> tuple[Hashes, Integers, Integers]:
     """Return the code points of all texts, each followed by a line end, which no sentence contains; starts; and lengths."""
-    lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    ended = "".join(f"{text}\n" for text in texts).encode("utf-32-le")
-    return np.frombuffer(ended, dtype="<u4").astype(np.uint64), np.cumsum(lengths + 1) - lengths - 1, lengths
+    lengths = texts.str.len_chars().to_numpy().astype(np.int64)
+    ended = texts.str.join("\n").item() + "\n" * bool(len(texts))
+    codes = np.frombuffer(ended.encode("utf-32-le"), dtype="<u4").astype(np.uint64)
+    return codes, np.cumsum(lengths + 1) - lengths - 1, lengths
 
 
 def _flag(hashes: Hashes, flags: int) -> Integers:
