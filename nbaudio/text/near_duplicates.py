@@ -23,7 +23,7 @@ _PART = 10  # near means at most one edit in so many characters
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere: neighbors spread over all 64
 _PLACE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
 # Characters of texts, and candidate pairs, that are processed together: some 50 MB each.
-_CHARACTERS = 1 << 19
+_CHARACTERS = 1 << 18
 _PAIRS = 1 << 20
 _CLASSES = 32
 
@@ -91,9 +91,9 @@ class NearIndex:
             hashes = hashes[some][more] + _place_key(classes[more], first[more] + step)
             order = np.argsort(hashes, kind="stable")
             known, firsts = np.unique(hashes[order], return_index=True)
-            # One in 32 at most is set; up to 16 MB.
-            flags = np.zeros(1 << min(24, len(known).bit_length() + 5), dtype=np.bool_)
-            flags[_flag(known, len(flags))] = True
+            # A Bloom filter: two flags of each hash, of which one in eight at most is set; up to 16 MB.
+            flags = np.zeros(1 << min(24, len(known).bit_length() + 4), dtype=np.bool_)
+            flags[_flag(known, len(flags))] = flags[_flag(known * _FACTOR, len(flags))] = True
             firsts = np.append(firsts, len(order))
             self._pieces[size] = known, firsts, piece[more][order], flags, int(shortest.min()), int(longest.max())
 
@@ -106,9 +106,10 @@ class NearIndex:
         texts, ends = texts.gather(order), np.cumsum(lengths[order], dtype=np.int64)
         bounds = [0, *(np.flatnonzero(np.diff(ends // _CHARACTERS)) + 1).tolist(), len(order)]
         found = [self._among(texts[start:stop], order[start:stop]) for start, stop in pairwise(bounds)]
-        return pl.concat([pl.DataFrame(schema=NEAR), *found]).sort("sentence", "text")
+        columns = np.concatenate([np.empty((3, 0), dtype=np.int64), *found], axis=1)
+        return pl.DataFrame(dict(zip(NEAR, columns, strict=True))).cast(NEAR).sort("sentence", "text")
 
-    def _among(self, texts: pl.Series, numbers: Integers) -> pl.DataFrame:
+    def _among(self, texts: pl.Series, numbers: Integers) -> Integers:
         codes, starts, lengths = _codes(texts)
         candidates = [np.empty(0, dtype=np.int64), *self._candidates(codes, starts, lengths)]
         pairs = np.sort(np.concatenate(candidates))  # np.unique takes five times as long
@@ -123,7 +124,7 @@ class NearIndex:
         most = int(allowed.max(initial=0))  # a cutoff is much faster
         edits = cpdist(left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1)
         near = (edits > 0) & (edits <= allowed)
-        return pl.DataFrame({"sentence": sentence[near], "text": numbers[text[near]], "edits": edits[near]}).cast(NEAR)
+        return np.stack([sentence[near], numbers[text[near]], edits[near]])
 
     def _candidates(self, codes: Hashes, starts: Integers, lengths: Integers) -> Iterator[Integers]:
         """Yield pairs that share a piece at a possible position, as sentence * texts + text, with duplicates.
@@ -143,6 +144,7 @@ class NearIndex:
             begin, end = int(starts[low]), int(starts[high - 1] + lengths[high - 1]) - size + 1
             hashes = (sums[begin + size : end + size] - sums[begin:end]) * powers[begin:end] + keys[begin:end]
             place = np.flatnonzero(flags[_flag(hashes, len(flags))])
+            place = place[flags[_flag(hashes[place] * _FACTOR, len(flags))]]
             at = np.searchsorted(known[:-1], hashes[place])
             is_known = known[at] == hashes[place]
             at, place = at[is_known], place[is_known] + begin
@@ -212,7 +214,7 @@ def _codes(texts: pl.Series) -> tuple[Hashes, Integers, Integers]:
 
 def _flag(hashes: Hashes, flags: int) -> Integers:
     """Return the number of the flag of each hash, of 2^n flags, which rule out most hashes that no piece has."""
-    return (hashes * _FACTOR >> np.uint64(65 - flags.bit_length())).astype(np.int64)
+    return (hashes * _FACTOR >> np.uint64(65 - flags.bit_length())).view(np.int64)
 
 
 def _expanded(numbers: Integers) -> tuple[Integers, Integers]:
