@@ -148,18 +148,26 @@ def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFr
     if "wer" in measures:
         counts["word_edits"], counts["words"], tidy = _word_distances(*texts)
     if "similarity" in measures:
-        counts["edits"] = _distances(texts[0].to_list(), texts[1].to_list())
+        counts["edits"] = _distances(*texts)
         counts["length"] = texts[0].str.len_chars() + texts[1].str.len_chars()
     if "cer" in measures:
         inner = texts if tidy else (texts[0].str.strip_chars(BLANKS), texts[1].str.strip_chars(BLANKS))
         as_is = tidy and "edits" in counts
-        counts["inner_edits"] = counts["edits"] if as_is else _distances(inner[0].to_list(), inner[1].to_list())
+        counts["inner_edits"] = counts["edits"] if as_is else _distances(*inner)
         counts["inner_length"] = inner[0].str.len_chars()
     return pl.DataFrame(counts).select(pl.when(known).then(pl.all().cast(pl.Int64)))
 
 
-def _distances(left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int64]:
-    return cpdist(left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1)
+def _distances(left: pl.Series, right: pl.Series) -> npt.NDArray[np.int64]:
+    """Return the edits of each pair; equal texts, which are frequent, have none."""
+    differ = left != right
+    return _scattered(differ.to_numpy(), left.filter(differ).to_list(), right.filter(differ).to_list())
+
+
+def _scattered(differ: npt.NDArray[np.bool_], left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int64]:
+    found = np.zeros(len(differ), dtype=np.int64)
+    found[differ] = cpdist(left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1)
+    return found
 
 
 def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
@@ -176,9 +184,11 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
         one_by_one = [Levenshtein.distance(words(a), words(b)) for a, b in zip(reference, hypothesis, strict=True)]
         return np.array(one_by_one, dtype=np.int64), lengths[:half], tidy
     letters = (codes + np.uint32(_FIRST)).astype("<u4", copy=False).tobytes().decode("utf-32-le")
-    ends = np.cumsum(lengths).tolist()
-    encoded = [letters[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    return _distances(encoded[:half], encoded[half:]), lengths[:half], tidy
+    ends, differ = np.cumsum(lengths), (reference != hypothesis).to_numpy()
+    rows = np.flatnonzero(differ)
+    bounds = (zip((ends - lengths)[side].tolist(), ends[side].tolist(), strict=True) for side in (rows, rows + half))
+    encoded = ([letters[start:end] for start, end in side] for side in bounds)
+    return _scattered(differ, *encoded), lengths[:half], tidy
 
 
 def tidy_blanks(texts: pl.Series) -> pl.Series:

@@ -284,7 +284,9 @@ def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain:
     differ = pairs.filter(pl.col("text") != pl.col("asr_text")).iter_rows()
     forms = ((row, written, formatting.spoken_forms(*written)) for row, *written in differ)
     other = [(row, *said) for row, written, said in forms if said != tuple(written)]
-    rows, *said = zip(*other, strict=True) if other else ((), (), ())
+    if not other:
+        return plain
+    rows, *said = zip(*other, strict=True)
     counts = edit_counts(*(pl.Series(side, dtype=pl.String) for side in said))
     fewest = {
         name: pl.min_horizontal(plain[name].gather(list(rows)), counts[name]) for name in ("edits", "word_edits", "inner_edits")
