@@ -52,13 +52,12 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     index = NearIndex(held[SENTENCE].drop_nulls().unique().sort())
     first, further = pl.DataFrame(schema=_MATCHES), list[pl.DataFrame]()
 
-    def matches(part: pl.DataFrame) -> list[pl.DataFrame]:
-        rows = part.select(named)
-        return [_first(_matches(held, rows, check, index), splits) for check in checks]
+    def of_part(rows: pl.DataFrame) -> list[pl.DataFrame]:
+        return [_first(_matches(held, rows, check, index), splits) for rows in [rows.select(named)] for check in checks]
 
     parts = table.filter(pl.col("split").is_not_null()).collect_batches(chunk_size=ROWS_A_GROUP, **IN_ORDER)
     # The matches in a part are at most as many as the held-out segments, however large the table is.
-    for found in ordered_map(matches, parts, jobs=_THREADS, ahead=1):
+    for found in ordered_map(of_part, parts, jobs=_THREADS, ahead=1):
         further += found
         if sum(map(len, further)) > 2 * len(first) + ROWS_A_GROUP:
             first, further = _first(pl.concat([first, *further]), splits), []
@@ -117,7 +116,7 @@ def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
 def _matches(held: pl.DataFrame, rows: pl.DataFrame, check: str, index: NearIndex) -> pl.DataFrame:
     """Pair held-out segments with those of `rows` in another split; `index` is of all sentences that are held out."""
     column = SENTENCE if check == NEAR_SENTENCE else check
-    values = rows[column].drop_nulls().unique() if check == NEAR_SENTENCE else held[column].drop_nulls().unique()
+    values = (rows if check == NEAR_SENTENCE else held)[column].drop_nulls().unique()
     same = pl.DataFrame({"value": values, "other_value": values}).with_columns(edits=pl.lit(0, dtype=pl.Int64))
     if check == NEAR_SENTENCE:
         near = {"value": pl.lit(index.sentences).gather("sentence"), "other_value": pl.lit(values).gather("text")}

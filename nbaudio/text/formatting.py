@@ -282,8 +282,7 @@ def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain:
     """Return `edit_counts` of two columns with formatting aside: fewer edits than the `plain` ones, over the same lengths."""
     pairs = pl.DataFrame({"text": as_series(text), "asr_text": as_series(asr_text)}).with_row_index()
     differ = pairs.filter(pl.col("text") != pl.col("asr_text")).iter_rows()
-    forms = ((row, written, formatting.spoken_forms(*written)) for row, *written in differ)
-    other = [(row, *said) for row, written, said in forms if said != tuple(written)]
+    other = [(row, *form) for row, a, b in differ if (form := formatting.spoken_forms(a, b)) != (a, b)]
     if not other:
         return plain
     rows, *said = zip(*other, strict=True)

@@ -6,7 +6,6 @@ pieces are found by their hash, the length of the text and their place in it.
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -103,11 +102,9 @@ class NearIndex:
         texts = pl.Series(texts, dtype=pl.String)
         lengths = texts.str.len_chars().to_numpy()
         order = np.argsort(lengths, kind="stable")
-        texts, ends = texts.gather(order), np.cumsum(lengths[order], dtype=np.int64)
-        bounds = [0, *(np.flatnonzero(np.diff(ends // _CHARACTERS)) + 1).tolist(), len(order)]
-        found = [self._among(texts[start:stop], order[start:stop]) for start, stop in pairwise(bounds)]
-        columns = np.concatenate([np.empty((3, 0), dtype=np.int64), *found], axis=1)
-        return pl.DataFrame(dict(zip(NEAR, columns, strict=True))).cast(NEAR).sort("sentence", "text")
+        parts = np.split(order, np.flatnonzero(np.diff(np.cumsum(lengths[order], dtype=np.int64) // _CHARACTERS)) + 1)
+        found = np.concatenate([self._among(texts.gather(part), part) for part in parts], axis=1)
+        return pl.DataFrame(dict(zip(NEAR, found, strict=True))).cast(NEAR).sort("sentence", "text")
 
     def _among(self, texts: pl.Series, numbers: Integers) -> Integers:
         codes, starts, lengths = _codes(texts)
@@ -182,18 +179,15 @@ def _place_key(classes: Integers, places: Integers) -> Hashes:
 
 def _sums(codes: Hashes) -> tuple[Hashes, Hashes]:
     """Return sums and powers, modulo 2^64: ``(sums[i + size] - sums[i]) * powers[i]`` is a hash of `size` characters from `i`."""
-    inverse, powers = _powers(len(codes).bit_length())
-    return np.concatenate([[np.uint64(0)], np.cumsum(codes * inverse[: len(codes)])]), powers[: len(codes) + 1]
+    inverse, powers = _powers(max(len(codes), _CHARACTERS).bit_length())
+    return np.concatenate([[np.uint64(0)], np.cumsum(codes * inverse[: len(codes)])]), powers
 
 
 @lru_cache(maxsize=2)
-def _powers(bits: int) -> tuple[Hashes, Hashes]:
-    """Return 2^bits powers of the inverse of the factor, and of the factor."""
-    factors = np.array([pow(int(_FACTOR), -1, 2**64), _FACTOR], dtype=np.uint64)
-    powers = np.repeat(factors[:, None], 1 << bits, axis=1)
-    powers[:, 0] = 1
-    inverse, own = np.cumprod(powers, axis=1)
-    return inverse, own
+def _powers(bits: int) -> Hashes:
+    """Return 2^bits powers of the inverse of the factor, and of the factor, as two rows."""
+    factors = np.array([[pow(int(_FACTOR), -1, 2**64)], [_FACTOR]], dtype=np.uint64)
+    return np.cumprod(np.repeat(factors, 1 << bits, axis=1), axis=1, dtype=np.uint64)
 
 
 def _letters(codes: Hashes, starts: Integers, lengths: Integers) -> NDArray[np.int32]:
@@ -207,9 +201,8 @@ def _letters(codes: Hashes, starts: Integers, lengths: Integers) -> NDArray[np.i
 def _codes(texts: pl.Series) -> tuple[Hashes, Integers, Integers]:
     """Return the code points of all texts, each followed by a line end, which no sentence contains; starts; and lengths."""
     lengths = texts.str.len_chars().to_numpy().astype(np.int64)
-    ended = texts.str.join("\n").item() + "\n" * bool(len(texts))
-    codes = np.frombuffer(ended.encode("utf-32-le"), dtype="<u4").astype(np.uint64)
-    return codes, np.cumsum(lengths + 1) - lengths - 1, lengths
+    ended = (texts.str.join("\n").item() + "\n" * bool(len(texts))).encode("utf-32-le")
+    return np.frombuffer(ended, dtype="<u4").astype(np.uint64), np.cumsum(lengths + 1) - lengths - 1, lengths
 
 
 def _flag(hashes: Hashes, flags: int) -> Integers:
