@@ -21,7 +21,7 @@ NEAR = pl.Schema({"sentence": pl.UInt32, "text": pl.UInt32, "edits": pl.Int64})
 _PART = 10  # near means at most one edit in so many characters
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere: neighbors spread over all 64
 _PLACE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
-# Characters of texts, and candidate pairs, that are processed together: some 50 MB each.
+# Characters of texts, and candidate pairs, that are processed together: some 25 and 50 MB.
 _CHARACTERS = 1 << 18
 _PAIRS = 1 << 20
 _CLASSES = 32
