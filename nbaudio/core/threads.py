@@ -1,4 +1,4 @@
-"""Threads for work that waits for I/O."""
+"""Threads for work that waits for I/O, or that releases the interpreter lock."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable

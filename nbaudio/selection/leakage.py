@@ -8,6 +8,7 @@ import polars as pl
 from nbaudio.core.dataframes import IN_ORDER, STREAMED, Frame, as_polars
 from nbaudio.core.source_splits import is_held_out, ordered_splits
 from nbaudio.core.tables import ROWS_A_GROUP
+from nbaudio.core.threads import ordered_map
 from nbaudio.selection.splits import usable_keys
 from nbaudio.text.near_duplicates import NearIndex, sentences
 
@@ -23,6 +24,7 @@ CHECK_MEANINGS = {
 
 _HASH = "audio_sha256"
 _MAX_LISTED = 100
+_THREADS = 2  # that search parts of a table; each takes some 30 MB
 
 EXCEPTIONS = pl.Schema(
     dict.fromkeys(("check", "split", "segment_id", "value", "other_split", "other_segment_id", "other_value"), pl.String)
@@ -47,12 +49,16 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     splits = ordered_splits(table.select(pl.col("split").cast(pl.String).unique()).collect(**STREAMED).to_series())
     is_held = pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])
     held = table.filter(is_held).collect(**STREAMED).select(named)
-    index = NearIndex(held[SENTENCE].drop_nulls().unique().sort().to_list())
+    index = NearIndex(held[SENTENCE].drop_nulls().unique().sort())
     first, further = pl.DataFrame(schema=_MATCHES), list[pl.DataFrame]()
+
+    def of_part(rows: pl.DataFrame) -> list[pl.DataFrame]:
+        return [_first(_matches(held, rows, check, index), splits) for rows in [rows.select(named)] for check in checks]
+
+    parts = table.filter(pl.col("split").is_not_null()).collect_batches(chunk_size=ROWS_A_GROUP, **IN_ORDER)
     # The matches in a part are at most as many as the held-out segments, however large the table is.
-    for part in table.filter(pl.col("split").is_not_null()).collect_batches(chunk_size=ROWS_A_GROUP, **IN_ORDER):
-        rows = part.select(named)
-        further += [_first(_matches(held, rows, check, index), splits) for check in checks]
+    for found in ordered_map(of_part, parts, jobs=_THREADS, ahead=1):
+        further += found
         if sum(map(len, further)) > 2 * len(first) + ROWS_A_GROUP:
             first, further = _first(pl.concat([first, *further]), splits), []
     order = pl.col("check").cast(pl.Enum(checks))
@@ -110,13 +116,14 @@ def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
 def _matches(held: pl.DataFrame, rows: pl.DataFrame, check: str, index: NearIndex) -> pl.DataFrame:
     """Pair held-out segments with those of `rows` in another split; `index` is of all sentences that are held out."""
     column = SENTENCE if check == NEAR_SENTENCE else check
-    # Of all segments of a split with a value, only the first is reported.
-    right = rows.drop_nulls(column).group_by(other_value=column, other_split="split").agg(other_segment_id=pl.min("segment_id"))
-    values = right["other_value"].unique().sort()
+    values = (rows if check == NEAR_SENTENCE else held)[column].drop_nulls().unique()
     same = pl.DataFrame({"value": values, "other_value": values}).with_columns(edits=pl.lit(0, dtype=pl.Int64))
     if check == NEAR_SENTENCE:
         near = {"value": pl.lit(index.sentences).gather("sentence"), "other_value": pl.lit(values).gather("text")}
-        same = index.among(values.to_list()).select("edits", **near)
+        same = index.among(values).select("edits", **near)
+    # Of all segments of a split with a value, only the first is reported.
+    right = rows.select("segment_id", other_split="split", other_value=column).join(same, on="other_value", how="semi")
+    right = right.group_by("other_value", "other_split").agg(other_segment_id=pl.min("segment_id"))
     left = held.select("split", "segment_id", value=column)
     pairs = left.join(same, on="value").join(right, on="other_value").filter(pl.col("split") != pl.col("other_split"))
     return pairs.with_columns(check=pl.lit(check)).select(_MATCHES.names())

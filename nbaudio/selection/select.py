@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from nbaudio.core import tables
+from nbaudio.core import allocator, tables
 from nbaudio.core.dataframes import STREAMED, Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
@@ -96,6 +96,7 @@ def select(
         {'below_similarity': 1}
     """
     given = {**locals()}
+    allocator.share_arenas()
     workspace = Workspace.open(given.pop("workspace"))
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
     columns = tuple(filter(None, map(str.strip, names)))

@@ -143,23 +143,28 @@ def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] =
 def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFrame:
     known = pairs["text"].is_not_null() & pairs["asr_text"].is_not_null()
     texts = (pairs["text"].fill_null(""), pairs["asr_text"].fill_null(""))
+    differ = texts[0] != texts[1]
     counts: dict[str, pl.Series | npt.NDArray[np.int64]] = {}
     tidy = False
     if "wer" in measures:
         counts["word_edits"], counts["words"], tidy = _word_distances(*texts)
     if "similarity" in measures:
-        counts["edits"] = _distances(texts[0].to_list(), texts[1].to_list())
+        counts["edits"] = _distances(differ, *(side.filter(differ).to_list() for side in texts))
         counts["length"] = texts[0].str.len_chars() + texts[1].str.len_chars()
     if "cer" in measures:
         inner = texts if tidy else (texts[0].str.strip_chars(BLANKS), texts[1].str.strip_chars(BLANKS))
         as_is = tidy and "edits" in counts
-        counts["inner_edits"] = counts["edits"] if as_is else _distances(inner[0].to_list(), inner[1].to_list())
+        pairs_inside = (side.filter(differ).to_list() for side in inner)
+        counts["inner_edits"] = counts["edits"] if as_is else _distances(differ, *pairs_inside)
         counts["inner_length"] = inner[0].str.len_chars()
     return pl.DataFrame(counts).select(pl.when(known).then(pl.all().cast(pl.Int64)))
 
 
-def _distances(left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int64]:
-    return cpdist(left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1)
+def _distances(differ: pl.Series, left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return the edits of all pairs, of which `left` and `right` are those that differ; equal ones are frequent."""
+    found = np.zeros(len(differ), dtype=np.int64)
+    found[differ.to_numpy()] = cpdist(left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1)
+    return found
 
 
 def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
@@ -176,9 +181,10 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
         one_by_one = [Levenshtein.distance(words(a), words(b)) for a, b in zip(reference, hypothesis, strict=True)]
         return np.array(one_by_one, dtype=np.int64), lengths[:half], tidy
     letters = (codes + np.uint32(_FIRST)).astype("<u4", copy=False).tobytes().decode("utf-32-le")
-    ends = np.cumsum(lengths).tolist()
-    encoded = [letters[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    return _distances(encoded[:half], encoded[half:]), lengths[:half], tidy
+    ends, differ = np.cumsum(lengths), reference != hypothesis
+    sides = (differ.arg_true().to_numpy() + start for start in (0, half))
+    bounds = (zip((ends - lengths)[rows].tolist(), ends[rows].tolist(), strict=True) for rows in sides)
+    return _distances(differ, *([letters[start:end] for start, end in side] for side in bounds)), lengths[:half], tidy
 
 
 def tidy_blanks(texts: pl.Series) -> pl.Series:

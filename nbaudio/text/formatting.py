@@ -280,10 +280,12 @@ class Formatting:
 
 def spoken_counts(text: Column, asr_text: Column, formatting: Formatting, plain: pl.DataFrame) -> pl.DataFrame:
     """Return `edit_counts` of two columns with formatting aside: fewer edits than the `plain` ones, over the same lengths."""
-    pairs = zip(as_series(text), as_series(asr_text), strict=True)
-    forms = ((row, (a, b), formatting.spoken_forms(a, b)) for row, (a, b) in enumerate(pairs) if a is not None and b is not None)
-    other = [(row, *said) for row, written, said in forms if said != written]
-    rows, *said = zip(*other, strict=True) if other else ((), (), ())
+    pairs = pl.DataFrame({"text": as_series(text), "asr_text": as_series(asr_text)}).with_row_index()
+    differ = pairs.filter(pl.col("text") != pl.col("asr_text")).iter_rows()
+    other = [(row, *form) for row, a, b in differ if (form := formatting.spoken_forms(a, b)) != (a, b)]
+    if not other:
+        return plain
+    rows, *said = zip(*other, strict=True)
     counts = edit_counts(*(pl.Series(side, dtype=pl.String) for side in said))
     fewest = {
         name: pl.min_horizontal(plain[name].gather(list(rows)), counts[name]) for name in ("edits", "word_edits", "inner_edits")

@@ -5,6 +5,7 @@ pieces are found by their hash, the length of the text and their place in it.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import polars as pl
@@ -20,12 +21,10 @@ NEAR = pl.Schema({"sentence": pl.UInt32, "text": pl.UInt32, "edits": pl.Int64})
 _PART = 10  # near means at most one edit in so many characters
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere: neighbors spread over all 64
 _PLACE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
-# Characters of texts, and candidate pairs, that are processed together: some 50 MB each.
-_CHARACTERS = 1 << 19
+# Characters of texts, and candidate pairs, that are processed together: some 25 and 50 MB.
+_CHARACTERS = 1 << 18
 _PAIRS = 1 << 20
 _CLASSES = 32
-_END = np.uint64(10)
-
 
 # Each character is its own normal form C, and the lower case of its upper case is its lower case.
 _PLAIN = "\\x00-\\x7FÀ-ÖØ-ÞàáâãäåæçèéêëìíîïðñòóôõöøùúûüýþÿĀ-įĲ-ňŊ-ž"
@@ -60,10 +59,10 @@ def _folded(texts: pl.Series) -> pl.Series:
 class NearIndex:
     """Index of folded sentences, each once and without nulls, to search in any number of texts."""
 
-    def __init__(self, sentences: Sequence[str]) -> None:
+    def __init__(self, sentences: Sequence[str] | pl.Series) -> None:
         self.sentences = pl.Series(sentences, dtype=pl.String)
-        codes, starts, self._lengths = _codes(sentences)
-        self._letters = _letters(codes, len(sentences))
+        codes, starts, self._lengths = _codes(self.sentences)
+        self._letters = _letters(codes, starts, self._lengths)
         self._edits = self._lengths // _PART
         # Shorter sentences allow no edit, so that they can only be equal.
         can_change = np.flatnonzero(self._edits)
@@ -91,36 +90,38 @@ class NearIndex:
             hashes = hashes[some][more] + _place_key(classes[more], first[more] + step)
             order = np.argsort(hashes, kind="stable")
             known, firsts = np.unique(hashes[order], return_index=True)
-            # One in 32 at most is set; up to 16 MB.
-            flags = np.zeros(1 << min(24, len(known).bit_length() + 5), dtype=np.bool_)
-            flags[_flag(known, len(flags))] = True
+            # A Bloom filter: two flags of each hash, of which one in eight at most is set; up to 16 MB.
+            flags = np.zeros(1 << min(24, len(known).bit_length() + 4), dtype=np.bool_)
+            flags[_flag(known, len(flags))] = flags[_flag(known * _FACTOR, len(flags))] = True
             firsts = np.append(firsts, len(order))
             self._pieces[size] = known, firsts, piece[more][order], flags, int(shortest.min()), int(longest.max())
 
-    def among(self, texts: Sequence[str]) -> pl.DataFrame:
+    def among(self, texts: Sequence[str] | pl.Series) -> pl.DataFrame:
         """Return the near pairs of a sentence and a folded text: their numbers from 0, in order, and their `edits`."""
         # By length, so that texts for pieces of a size are next to each other.
-        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-        ends = np.cumsum([len(texts[number]) for number in order])
-        parts = np.split(np.array(order, dtype=np.int64), np.flatnonzero(np.diff(ends // _CHARACTERS)) + 1)
-        found = [self._among([texts[number] for number in part], part) for part in parts]
-        return pl.concat([pl.DataFrame(schema=NEAR), *found]).sort("sentence", "text")
+        texts = pl.Series(texts, dtype=pl.String)
+        lengths = texts.str.len_chars().to_numpy()
+        order = np.argsort(lengths, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(np.cumsum(lengths[order], dtype=np.int64) // _CHARACTERS)) + 1)
+        found = np.concatenate([self._among(texts.gather(part), part) for part in parts], axis=1)
+        return pl.DataFrame(dict(zip(NEAR, found, strict=True))).cast(NEAR).sort("sentence", "text")
 
-    def _among(self, texts: list[str], numbers: Integers) -> pl.DataFrame:
+    def _among(self, texts: pl.Series, numbers: Integers) -> Integers:
         codes, starts, lengths = _codes(texts)
         candidates = [np.empty(0, dtype=np.int64), *self._candidates(codes, starts, lengths)]
         pairs = np.sort(np.concatenate(candidates))  # np.unique takes five times as long
         sentence, text = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], max(len(texts), 1))
         allowed = np.minimum(self._lengths[sentence], lengths[text]) // _PART
         # An edit changes the counts of letters by two at most.
-        letters = np.abs(self._letters[sentence] - _letters(codes, len(texts))[text]).sum(axis=1)
+        own, place = np.unique(text, return_inverse=True)
+        letters = np.abs(self._letters[sentence] - _letters(codes, starts[own], lengths[own])[place]).sum(axis=1)
         some = np.flatnonzero(letters <= 2 * allowed)
         sentence, text, allowed = sentence[some], text[some], allowed[some]
-        left, right = self.sentences.gather(sentence).to_list(), [texts[i] for i in text]
+        left, right = self.sentences.gather(sentence).to_list(), texts.gather(text).to_list()
         most = int(allowed.max(initial=0))  # a cutoff is much faster
         edits = cpdist(left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1)
         near = (edits > 0) & (edits <= allowed)
-        return pl.DataFrame({"sentence": sentence[near], "text": numbers[text[near]], "edits": edits[near]}).cast(NEAR)
+        return np.stack([sentence[near], numbers[text[near]], edits[near]])
 
     def _candidates(self, codes: Hashes, starts: Integers, lengths: Integers) -> Iterator[Integers]:
         """Yield pairs that share a piece at a possible position, as sentence * texts + text, with duplicates.
@@ -128,9 +129,11 @@ class NearIndex:
         Texts are sorted by length.
         """
         sums, powers = _sums(codes)
-        owner = np.repeat(np.arange(len(lengths)), lengths + 1)
-        classes = _length_class(lengths)
-        keys = _place_key(classes[owner], (np.arange(len(codes)) - starts[owner]) // _place_width(classes)[owner])
+        known_lengths, counts = np.unique(lengths, return_counts=True)
+        classes = _length_class(known_lengths)
+        own = zip(classes, _place_width(classes), known_lengths, counts, strict=True)
+        of_length = (np.tile(_place_key(group, np.arange(length + 1) // width), count) for group, width, length, count in own)
+        keys = np.concatenate([np.empty(0, dtype=np.uint64), *of_length])
         for size, (known, firsts, pieces, flags, shortest, longest) in self._pieces.items():
             low, high = np.searchsorted(lengths, shortest), np.searchsorted(lengths, longest, "right")
             if low == high:
@@ -138,11 +141,12 @@ class NearIndex:
             begin, end = int(starts[low]), int(starts[high - 1] + lengths[high - 1]) - size + 1
             hashes = (sums[begin + size : end + size] - sums[begin:end]) * powers[begin:end] + keys[begin:end]
             place = np.flatnonzero(flags[_flag(hashes, len(flags))])
+            place = place[flags[_flag(hashes[place] * _FACTOR, len(flags))]]
             at = np.searchsorted(known[:-1], hashes[place])
             is_known = known[at] == hashes[place]
             at, place = at[is_known], place[is_known] + begin
             first, number = firsts[at], firsts[at + 1] - firsts[at]
-            text = owner[place]
+            text = np.searchsorted(starts, place, side="right") - 1
             before = place - starts[text]
             # A common phrase is a piece of many sentences, so pairs are made a bounded number at a time.
             bounds = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1
@@ -175,31 +179,35 @@ def _place_key(classes: Integers, places: Integers) -> Hashes:
 
 def _sums(codes: Hashes) -> tuple[Hashes, Hashes]:
     """Return sums and powers, modulo 2^64: ``(sums[i + size] - sums[i]) * powers[i]`` is a hash of `size` characters from `i`."""
-    powers = np.full(len(codes) + 1, _FACTOR)
-    powers[0] = 1
-    inverse = np.full(len(codes), pow(int(_FACTOR), -1, 2**64), dtype=np.uint64)
-    inverse[:1] = 1
-    return np.concatenate([[np.uint64(0)], np.cumsum(codes * np.cumprod(inverse))]), np.cumprod(powers)
+    inverse, powers = _powers(max(len(codes), _CHARACTERS).bit_length())
+    return np.concatenate([[np.uint64(0)], np.cumsum(codes * inverse[: len(codes)])]), powers
 
 
-def _letters(codes: Hashes, texts: int) -> NDArray[np.int32]:
-    """Return how often each of 32 classes of characters occurs in each text, which ends in a line end."""
-    ends = codes == _END
-    owner = np.cumsum(ends) - ends
-    counts = np.bincount(owner * _CLASSES + (codes % np.uint64(_CLASSES)).astype(np.int64), minlength=texts * _CLASSES)
-    return counts.astype(np.int32).reshape(texts, _CLASSES)
+@lru_cache(maxsize=2)
+def _powers(bits: int) -> Hashes:
+    """Return 2^bits powers of the inverse of the factor, and of the factor, as two rows."""
+    factors = np.array([[pow(int(_FACTOR), -1, 2**64)], [_FACTOR]], dtype=np.uint64)
+    return np.cumprod(np.repeat(factors, 1 << bits, axis=1), axis=1, dtype=np.uint64)
 
 
-def _codes(texts: Sequence[str]) -> tuple[Hashes, Integers, Integers]:
+def _letters(codes: Hashes, starts: Integers, lengths: Integers) -> NDArray[np.int32]:
+    """Return how often each of 32 classes of characters occurs in each text."""
+    owner, step = _expanded(lengths)
+    letters = (codes[starts[owner] + step] % np.uint64(_CLASSES)).astype(np.int64)
+    counts = np.bincount(owner * _CLASSES + letters, minlength=len(lengths) * _CLASSES)
+    return counts.astype(np.int32).reshape(len(lengths), _CLASSES)
+
+
+def _codes(texts: pl.Series) -> tuple[Hashes, Integers, Integers]:
     """Return the code points of all texts, each followed by a line end, which no sentence contains; starts; and lengths."""
-    lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    ended = "".join(f"{text}\n" for text in texts).encode("utf-32-le")
+    lengths = texts.str.len_chars().to_numpy().astype(np.int64)
+    ended = (texts.str.join("\n").item() + "\n" * bool(len(texts))).encode("utf-32-le")
     return np.frombuffer(ended, dtype="<u4").astype(np.uint64), np.cumsum(lengths + 1) - lengths - 1, lengths
 
 
 def _flag(hashes: Hashes, flags: int) -> Integers:
     """Return the number of the flag of each hash, of 2^n flags, which rule out most hashes that no piece has."""
-    return (hashes * _FACTOR >> np.uint64(65 - flags.bit_length())).astype(np.int64)
+    return (hashes * _FACTOR >> np.uint64(65 - flags.bit_length())).view(np.int64)
 
 
 def _expanded(numbers: Integers) -> tuple[Integers, Integers]:
