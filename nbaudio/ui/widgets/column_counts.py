@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
-from nbaudio.ui.filters import Order
+from nbaudio.core.stored_frame import Order
 
 MOST_BINS = 40  # bars of a histogram
 _TAIL = 0.005  # share of the rows at either end that go into one bin if they would take most of the axis

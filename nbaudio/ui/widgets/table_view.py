@@ -11,8 +11,8 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
-from nbaudio.core.stored_frame import StoredFrame
-from nbaudio.ui.filters import Order, TableFrame, arrange, similar_values, sort_and_filter, visible_columns
+from nbaudio.core.stored_frame import Order, StoredFrame
+from nbaudio.ui.filters import TableFrame, arrange, similar_values, sort_and_filter, visible_columns
 from nbaudio.ui.widgets.base import handlers
 
 MOST_ROWS = 500  # of a page
