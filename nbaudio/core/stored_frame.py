@@ -42,6 +42,7 @@ class StoredFrame:
         """Numbers of row groups that are read at once."""
         self._types, self._recordings, self._path = schema or pl.Schema(), recordings, path
         self._held = self._reader().schema_arrow.names
+        self._shortest = [name for name in (*self._repeated, *self._held) if name in self._held][:1]
         self._kept: dict[str, pl.Series] = {}
         self._further = pl.DataFrame(schema={"place": pl.UInt32})
         stored = list(columns or self._held)
@@ -119,6 +120,7 @@ class StoredFrame:
 
         Texts are ordered by their first bytes.
         """
+        self.release()
         dtype = self.schema[name]
         is_text, is_float = dtype in (pl.String, pl.Categorical), dtype.is_float() or dtype.is_decimal()
         key_type = pl.Float64 if is_float else pl.UInt64 if is_text or dtype == pl.UInt64 else pl.Int64
@@ -210,7 +212,7 @@ class StoredFrame:
     def _needed(self, names: Sequence[str], decimals: Sequence[str] = _DECIMALS) -> list[str]:
         """Return the columns of the file that some columns are made of."""
         needed = dict.fromkeys((*names, *((*_TIMES, *decimals) if self._is_joined(names) else ())))
-        return [name for name in needed if name in self._held] or self._held[:1]
+        return [name for name in needed if name in self._held] or self._shortest
 
     def _joined(self, frame: pl.DataFrame, names: Sequence[str], numbers: NDArray[Any]) -> pl.DataFrame:
         """Return columns of rows with the types that are asked for, with what the recordings give."""
