@@ -34,7 +34,12 @@ _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}
 def sort_and_filter(frame: TableFrame, **arrangement: Any) -> Order:
     """Return the numbers of rows that meet both conditions and contain a text; equal rows keep their order, nulls are last."""
     *_, (_, found) = arrange(frame, **arrangement)
-    return np.concatenate(found)
+    return joined(found)
+
+
+def joined(parts: list[Order]) -> Order:
+    """Return parts of an order as one; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def arrange(
@@ -71,7 +76,8 @@ def arrange(
             yield done / max(1, len(frame)) / (2 if sort else 1), found
     else:
         found = [np.arange(len(frame), dtype=np.uint32) if kept is None else kept]
-    rows = np.concatenate(found) if len(found) > 1 and sort else found[0]
+    found = [joined(found)] if sort else found
+    rows = found[0]
     if sort and isinstance(frame, StoredFrame):
         for step in frame.order(sort, rows, descending=descending):
             if isinstance(step, float):

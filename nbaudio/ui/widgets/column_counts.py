@@ -140,7 +140,7 @@ def number_text(value: float) -> str:
 def _count(codes: NDArray[Any], rows: Order | None, kinds: int) -> NDArray[np.int64]:
     chosen = codes if rows is None else codes[rows]
     parts = np.array_split(chosen, len(chosen) // _AT_ONCE + 1)
-    return np.sum([np.bincount(part, minlength=kinds) for part in parts], axis=0, dtype=np.int64)
+    return np.asarray(sum(np.bincount(part, minlength=kinds) for part in parts))
 
 
 def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
