@@ -143,7 +143,9 @@ class StoredFrame:
         # Sorted by ranges of the first key that differs, so that nothing takes long.
         first = keys[int(is_text and len(numbers) and keys[0].min() == keys[0].max())]
         step = _SORTED_AT_ONCE // 64
-        edges = np.unique(np.sort(first[::64][~missing[::64]])[step::step])
+        edges = np.sort(first[::64][~missing[::64]])[step::step]
+        frequent = edges[1:][edges[1:] == edges[:-1]]  # each has a range of its own, which is in order
+        edges = np.unique(np.append(edges, np.nextafter(frequent, np.inf) if is_float else frequent + frequent.dtype.type(1)))
         nulls = len(edges) + 1
         divided = np.empty(len(first), np.uint32)
 
@@ -164,9 +166,11 @@ class StoredFrame:
             yield 0.5
 
         def sort(number: int) -> Order:
-            parts = [slice(*starts[number : number + 2]) for starts in blocks]
-            rows = np.concatenate([divided[part] for part in parts])
-            return rows if number == nulls else rows[np.lexsort(np.hstack([keys[::-1, part] for part in parts]))]
+            parts = [slice(*starts[number : number + 2]) for starts in blocks if starts[number] < starts[number + 1]]
+            rows = np.concatenate([divided[part] for part in parts]) if parts else divided[:0]
+            if number == nulls or all((keys[:, part] == keys[:, parts[0].start, None]).all() for part in parts):
+                return rows
+            return rows[np.lexsort(np.hstack([keys[::-1, part] for part in parts]))]
 
         order, done = np.empty(len(first), np.uint32), 0
         for number, rows in enumerate(in_threads(sort, range(nulls + 1))):
