@@ -213,6 +213,8 @@ def test_columns_of_all_types_are_sorted_as_in_memory(tmp_path, monkeypatch, des
     frame = frame.with_columns(
         large=number + 2**60, category=texts.cast(pl.Categorical), alike="one beginning " + texts, none=None
     )
+    often = pl.when(number < 25).then(7).otherwise(number)
+    frame = frame.with_columns(often=often, often_share=often / 9, often_text=pl.format("speaker {}", often))
     frame.write_parquet(tmp_path / "t.parquet", row_group_size=20)
     file = StoredFrame(tmp_path / "t.parquet")
     for sort in frame.columns:

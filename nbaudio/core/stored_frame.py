@@ -11,11 +11,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.tables import conform, open_parquet, seconds_column
+from nbaudio.core.threads import in_threads
 
 _ROWS_AT_ONCE = 1 << 16  # read for a condition or an order
 _PREFIX = 16  # bytes of a text that order it; UTF-8 has the order of code points
-_SORTED_AT_ONCE = 1 << 19  # about so many rows, of which each 64th is drawn
-_TIMES = ("recording_id", "start_sample", "end_sample", "source_start", "source_end")
+_SORTED_AT_ONCE = 1 << 16  # about so many rows, of which each 64th is drawn
+_TIMES = ("recording_id", "start_sample", "end_sample")
+_DECIMALS = ("source_start", "source_end")  # of durations that have no samples
+
+Order = NDArray[np.uint32]  # numbers of rows
 
 
 class StoredFrame:
@@ -29,21 +33,19 @@ class StoredFrame:
         schema: pl.Schema | None = None,
         recordings: pl.DataFrame | None = None,
     ) -> None:
-        self._file = open_parquet(path)
-        footer = self._file.metadata
-        self._coded = open_parquet(path, coded=_repeated(footer))
-        if not footer.equals(self._coded.metadata):  # replaced just now
-            self._coded = self._file
+        self._reader = open_parquet(path)
+        footer = self._reader().metadata
+        self._repeated = _repeated(footer)
         self._starts = np.cumsum([0, *(footer.row_group(group).num_rows for group in range(footer.num_row_groups))])
         bounds = np.unique(np.searchsorted(self._starts, [*range(0, len(self), _ROWS_AT_ONCE), len(self)]))
         self.parts = [range(*each) for each in pairwise(bounds.tolist())] or [range(0)]
         """Numbers of row groups that are read at once."""
         self._types, self._recordings, self._path = schema or pl.Schema(), recordings, path
-        held = self._file.schema_arrow.names
-        self._held = set(held)
+        self._held = self._reader().schema_arrow.names
+        self._shortest = [name for name in (*self._repeated, *self._held) if name in self._held][:1]
         self._kept: dict[str, pl.Series] = {}
         self._further = pl.DataFrame(schema={"place": pl.UInt32})
-        stored = list(columns or held)
+        stored = list(columns or self._held)
         joined = () if recordings is None else ("sampling_rate", "duration_s", *recordings.columns[2:])
         self.columns = [*(["place"] if recordings is not None else []), *stored, *joined]
         self.schema = self.part(range(0), self.columns).schema
@@ -63,12 +65,13 @@ class StoredFrame:
     def select(self, what: pl.Expr) -> pl.DataFrame:
         """Evaluate an expression, row by row, over the columns that it names."""
         names = list(dict.fromkeys(what.meta.root_names()))
-        return pl.concat([self.part(groups, names).select(what) for groups in self.parts])
+        return pl.concat(in_threads(lambda groups: self.part(groups, names).select(what), self.parts))
 
     def __getitem__(self, name: str) -> pl.Series:
         """Return a column, texts as categories; the last one of numbers stays in memory."""
         if name not in self._kept:
-            values = (self.part(groups, [name]).with_columns(pl.col(pl.String).cast(pl.Categorical)) for groups in self.parts)
+            coded = pl.col(pl.String).cast(pl.Categorical)
+            values = in_threads(lambda groups: self.part(groups, [name]).with_columns(coded), self.parts)
             column = pl.concat(values).to_series().rechunk()
             if not self.is_narrow(name):
                 return column
@@ -86,14 +89,20 @@ class StoredFrame:
     def part(self, groups: range, names: Sequence[str]) -> pl.DataFrame:
         """Return columns of row groups."""
         own = self.bounds(groups)
-        table = self._file.read_row_groups(groups, columns=self._needed(names))
-        return self._joined(pl.DataFrame(pl.from_arrow(table)), names, np.arange(own.start, own.stop, dtype=np.uint32))
+        for decimals in ((), _DECIMALS):  # which are read if there are no samples
+            table = self._reader().read_row_groups(groups, columns=self._needed(names, decimals), use_threads=False)
+            frame = self._joined(pl.DataFrame(pl.from_arrow(table)), names, np.arange(own.start, own.stop, dtype=np.uint32))
+            if "duration_s" not in names or self._recordings is None or not frame["duration_s"].has_nulls():
+                break
+        return frame
 
     def contains(self, groups: range, names: Sequence[str], pattern: str) -> pl.Series:
         """Return whether one of the texts of each row of row groups contains a pattern; repeated texts are searched once."""
         own = self.bounds(groups)
         found = np.zeros(own.stop - own.start, bool)
-        for column in self._coded.read_row_groups(groups, columns=[name for name in names if name in self._held]).columns:
+        held = [name for name in names if name in self._held]
+        reader = self._reader(read_dictionary=self._repeated)
+        for column in reader.read_row_groups(groups, columns=held, use_threads=False).columns:
             done = 0
             for chunk in column.chunks:
                 is_coded = hasattr(chunk, "dictionary")
@@ -106,23 +115,27 @@ class StoredFrame:
             found |= texts.str.contains(pattern).fill_null(value=False).to_numpy()
         return pl.Series(found)
 
-    def order(self, name: str, numbers: NDArray[np.uint32], *, descending: bool) -> Iterator[float | NDArray[np.uint32]]:
-        """Yield shares of the work that are done, at last the order of rows by a column; equal ones keep theirs, nulls are last.
+    def order(self, name: str, numbers: Order, *, descending: bool) -> Iterator[float | Order]:
+        """Yield shares of the work that are done, at last rows in the order of a column; equal ones keep theirs, nulls are last.
 
         Texts are ordered by their first bytes.
         """
+        self.release()
         dtype = self.schema[name]
         is_text, is_float = dtype in (pl.String, pl.Categorical), dtype.is_float() or dtype.is_decimal()
         key_type = pl.Float64 if is_float else pl.UInt64 if is_text or dtype == pl.UInt64 else pl.Int64
         keys = np.empty((1 + is_text, len(self)), f"{key_type()}".lower())
         missing = np.zeros(len(self), bool)
-        for groups in self.parts:
+
+        def read(groups: range) -> float:
             own, column = self.bounds(groups), self.part(groups, [name]).to_series()
             column = column.cast(pl.Float64).fill_nan(None) if is_float else column
             missing[own] = column.is_null().to_numpy()
             values = column.cast(pl.String) if is_text else column.to_physical().cast(key_type).fill_null(0)
             keys[:, own] = _prefixes(values) if is_text else values.to_numpy()
-            yield own.stop / len(self) / 2
+            return float(own.stop / len(self) / 2)
+
+        yield from in_threads(read, self.parts)
         if len(numbers) < len(self):
             keys, missing = keys[:, numbers], missing[numbers]
         if descending:
@@ -131,17 +144,39 @@ class StoredFrame:
         first = keys[int(is_text and len(numbers) and keys[0].min() == keys[0].max())]
         step = _SORTED_AT_ONCE // 64
         edges = np.sort(first[::64][~missing[::64]])[step::step]
-        ranges = np.empty(len(first), np.uint16)
-        for part, found in zip(np.array_split(first, 64), np.array_split(ranges, 64), strict=True):
-            found[:] = np.searchsorted(np.unique(edges), part, side="right")
+        frequent = edges[1:][edges[1:] == edges[:-1]]  # each has a range of its own, which is in order
+        edges = np.unique(np.append(edges, np.nextafter(frequent, np.inf) if is_float else frequent + frequent.dtype.type(1)))
+        nulls = len(edges) + 1
+        divided = np.empty(len(first), np.uint32)
+
+        def divide(start: int) -> NDArray[np.intp]:
+            """Put the rows of a block and their keys together by ranges; return where each range begins."""
+            block = slice(start, start + 2 * _SORTED_AT_ONCE)
+            ranges = np.searchsorted(edges, first[block], side="right").astype(np.uint16)
+            ranges[missing[block]] = nulls
+            rows = np.argsort(ranges, kind="stable")
+            divided[block] = rows + start
+            for each in keys:
+                each[block] = each[block][rows]
+            return start + np.searchsorted(ranges[rows], np.arange(nulls + 2))
+
+        blocks = []
+        for starts in in_threads(divide, range(0, max(1, len(first)), 2 * _SORTED_AT_ONCE)):
+            blocks.append(starts)
             yield 0.5
-        ranges[missing] = len(edges) + 1
-        sorted_parts = []
-        for number in range(len(edges) + 1):
-            rows = np.flatnonzero(ranges == number).astype(np.uint32)
-            sorted_parts.append(rows[np.lexsort(keys[::-1, rows])])
-            yield 0.5 + number / (len(edges) + 1) / 2
-        yield np.concatenate([*sorted_parts, np.flatnonzero(missing).astype(np.uint32)])
+
+        def sort(number: int) -> Order:
+            parts = [slice(*starts[number : number + 2]) for starts in blocks if starts[number] < starts[number + 1]]
+            rows = np.concatenate([divided[part] for part in parts]) if parts else divided[:0]
+            if number == nulls or all((keys[:, part] == keys[:, parts[0].start, None]).all() for part in parts):
+                return rows
+            return rows[np.lexsort(np.hstack([keys[::-1, part] for part in parts]))]
+
+        order, done = np.empty(len(first), np.uint32), 0
+        for number, rows in enumerate(in_threads(sort, range(nulls + 1))):
+            order[done : (done := done + len(rows))] = rows
+            yield 0.5 + number / (nulls + 1) / 2
+        yield order if len(numbers) == len(self) else numbers[order]
 
     def sample(self, name: str, numbers: NDArray[np.uint32], most: int) -> tuple[pl.Series, int]:
         """Return the values of a column in some rows, those of one in so many row groups, about `most` in all, and that step."""
@@ -158,10 +193,11 @@ class StoredFrame:
         names = list(columns or self.columns)
         groups = np.searchsorted(self._starts, numbers, side="right") - 1
         order = np.argsort(groups, kind="stable")
-        parts = [self._file.read_row_groups([], columns=self._needed(names))]
+        reader, needed = self._reader(), self._needed(names)
+        parts = [reader.read_row_groups([], columns=needed)]
         for group in np.unique(groups).tolist():
             within = numbers[groups == group] - self._starts[group]
-            parts.append(self._file.read_row_groups([group], columns=self._needed(names)).take(within))
+            parts.append(reader.read_row_groups([group], columns=needed).take(within))
         frame = pl.concat([pl.DataFrame(pl.from_arrow(part)) for part in parts])
         return self._joined(frame, names, numbers[order])[np.argsort(order)]
 
@@ -177,18 +213,20 @@ class StoredFrame:
         known = {*self._held, *self._types, *self._further.columns[1:]}
         return self._recordings is not None and not known.issuperset(names)
 
-    def _needed(self, names: Sequence[str]) -> list[str]:
+    def _needed(self, names: Sequence[str], decimals: Sequence[str] = _DECIMALS) -> list[str]:
         """Return the columns of the file that some columns are made of."""
-        needed = dict.fromkeys((*names, *(_TIMES if self._is_joined(names) else ())))
-        return [name for name in needed if name in self._held] or self._file.schema_arrow.names[:1]
+        needed = dict.fromkeys((*names, *((*_TIMES, *decimals) if self._is_joined(names) else ())))
+        return [name for name in needed if name in self._held] or self._shortest
 
     def _joined(self, frame: pl.DataFrame, names: Sequence[str], numbers: NDArray[Any]) -> pl.DataFrame:
         """Return columns of rows with the types that are asked for, with what the recordings give."""
         is_joined = self._is_joined(names)
-        types = pl.Schema({name: dtype for name, dtype in self._types.items() if name in names or (is_joined and name in _TIMES)})
+        times = (*_TIMES, *_DECIMALS) if is_joined else ()
+        types = pl.Schema({name: dtype for name, dtype in self._types.items() if name in names or name in times})
         frame = conform(frame, types, str(self._path))
         if is_joined and self._recordings is not None:
-            frame = frame.join(self._recordings, on="recording_id", how="left", maintain_order="left")
+            wanted = [name for name in self._recordings.columns if name in (*_TIMES, "sampling_rate", *names)]
+            frame = frame.join(self._recordings.select(wanted), on="recording_id", how="left", maintain_order="left")
             frame = frame.with_columns(seconds_column(), place=pl.Series(numbers, dtype=pl.UInt32))
         if further := [name for name in names if name in self._further.columns[1:]]:
             numbered = pl.DataFrame({"place": pl.Series(numbers, dtype=pl.UInt32)})
@@ -213,5 +251,7 @@ def _prefixes(column: pl.Series) -> NDArray[np.uint64]:
     starts = np.frombuffer(offsets, np.int64)[: len(column) + 1]
     letters = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(_PREFIX, np.uint8))
     prefix = np.lib.stride_tricks.sliding_window_view(letters, _PREFIX)[starts[:-1]]
-    prefix[np.arange(_PREFIX) >= np.diff(starts)[:, None]] = 0
+    lengths = np.diff(starts)
+    short = np.flatnonzero(lengths < _PREFIX)
+    prefix[short] *= np.arange(_PREFIX) < lengths[short, None]
     return prefix.view(">u8").T

@@ -3,8 +3,9 @@
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -121,10 +122,11 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
-def open_parquet(path: Path, *, coded: Sequence[str] = ()) -> Any:
-    """Open a Parquet file with pyarrow, `coded` columns as dictionaries, to read row groups; InputError if it is unusable."""
+def open_parquet(path: Path) -> Callable[..., Any]:
+    """Open a Parquet file; return what makes a `pyarrow.parquet.ParquetFile` for one thread; InputError if it is unusable."""
     with reading_parquet(path):
-        return pq.ParquetFile(path, read_dictionary=coded)
+        file = pa.OSFile(str(path))
+        return partial(pq.ParquetFile, file, metadata=pq.ParquetFile(file).metadata)
 
 
 def num_rows(path: Path) -> int:

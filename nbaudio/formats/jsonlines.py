@@ -1,7 +1,6 @@
 """Read JSON lines into columns, faster than one Python object per line and without losing a digit or a line."""
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from io import BytesIO
@@ -17,10 +16,9 @@ import pyarrow.json as pj
 from numpy.typing import NDArray
 
 from nbaudio.core import input_guards
-from nbaudio.core.threads import ordered_map
+from nbaudio.core.threads import in_threads
 
 _BLOCK_BYTES = 4 << 20
-_READERS = min(4, os.cpu_count() or 1)  # blocks at once; more would only hold memory
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -117,7 +115,7 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
                 yield first, text + rest
                 first += text.count(b"\n") + rest.count(b"\n")
 
-        yield from ordered_map(lambda numbered: _block(*numbered, kinds), texts(), jobs=_READERS, ahead=1)
+        yield from in_threads(lambda numbered: _block(*numbered, kinds), texts())
 
 
 def _block(first: int, text: bytes, kinds: Mapping[str, Kind]) -> Block:

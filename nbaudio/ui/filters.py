@@ -11,18 +11,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.core.atomic import lock, read_json, write_json
 from nbaudio.core.conditions import LONGEST_TEXT, condition_mask, parse_condition
 from nbaudio.core.errors import InputError
-from nbaudio.core.stored_frame import StoredFrame
+from nbaudio.core.stored_frame import Order, StoredFrame
+from nbaudio.core.threads import in_threads
 from nbaudio.storage.workspace import Workspace
 
 # Columns needed to find the audio of a segment, hidden from the user.
 INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "num_samples", "place")
 
-Order = NDArray[np.uint32]
 TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
 _ALL_ROWS = ("avg", "count", "first", "last", "max", "median", "min", "quantile_cont", "stddev", "sum", "variance")
@@ -35,7 +34,12 @@ _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}
 def sort_and_filter(frame: TableFrame, **arrangement: Any) -> Order:
     """Return the numbers of rows that meet both conditions and contain a text; equal rows keep their order, nulls are last."""
     *_, (_, found) = arrange(frame, **arrangement)
-    return np.concatenate(found)
+    return joined(found)
+
+
+def joined(parts: list[Order]) -> Order:
+    """Return parts of an order as one; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def arrange(
@@ -72,13 +76,14 @@ def arrange(
             yield done / max(1, len(frame)) / (2 if sort else 1), found
     else:
         found = [np.arange(len(frame), dtype=np.uint32) if kept is None else kept]
-    rows = np.concatenate(found) if len(found) > 1 and sort else found[0]
+    found = [joined(found)] if sort else found
+    rows = found[0]
     if sort and isinstance(frame, StoredFrame):
         for step in frame.order(sort, rows, descending=descending):
             if isinstance(step, float):
                 yield (1 + step) / 2, found
             else:
-                found = [rows[step]]
+                found = [step]
     elif sort:
         values = pl.DataFrame({"value": frame[sort].fill_nan(None) if frame.schema[sort].is_float() else frame[sort]})
         values = values if len(rows) == len(values) else values[rows]
@@ -108,11 +113,14 @@ def _masks(frame: TableFrame, conditions: list[str], needed: list[str], find: st
         if not all(map(frame.is_narrow, needed)):
             raise InputError("filter: in a table that stays in its file, conditions with avg(), max(), ... are of numbers only")
         whole = meet(pl.DataFrame([frame[name] for name in needed]), len(frame))
-    for groups in frame.parts:
+
+    def passing(groups: range) -> pl.Series:
         own = frame.bounds(groups)
         part = frame.part(groups, needed) if conditions and whole is None else pl.DataFrame()
         mask = meet(part, own.stop - own.start) if whole is None else whole[own]
-        yield mask & frame.contains(groups, texts, pattern) if find and mask.any() else mask
+        return mask & frame.contains(groups, texts, pattern) if find and mask.any() else mask
+
+    yield from in_threads(passing, frame.parts)
 
 
 def visible_columns(frame: TableFrame) -> list[str]:

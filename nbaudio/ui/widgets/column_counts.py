@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
-from nbaudio.ui.filters import Order
+from nbaudio.core.stored_frame import Order
 
 MOST_BINS = 40  # bars of a histogram
 _TAIL = 0.005  # share of the rows at either end that go into one bin if they would take most of the axis
 _LONGEST_NAME = 200
+_AT_ONCE = 1 << 20  # rows; more at once would take several times the memory of their codes
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ValueCounts:
 
     column: str
     values: pl.Series  # of texts or booleans; null for no value
-    codes: NDArray[np.uint32]
+    codes: NDArray[Any]
 
     def counts(self, rows: Order | None = None) -> NDArray[np.int64]:
         """Return the number of rows with each value; of all rows unless given."""
@@ -72,11 +73,11 @@ class ValueCounts:
 
 @dataclass(frozen=True)
 class Density:
-    """Grid of two numeric columns: `codes` is the cell of each row, row by row from below, `cells` for no finite numbers."""
+    """Grid of numeric columns, which have no codes: `codes` is each row's cell, from below, `cells` for no finite numbers."""
 
     x: NumberBins
     y: NumberBins
-    codes: NDArray[np.uint32]
+    codes: NDArray[Any]
     cells: int
 
     def levels(self, rows: Order | None = None) -> NDArray[np.uint8]:
@@ -89,10 +90,12 @@ class Density:
 def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
     """Return at most `most` bins of round width; long tails are in the outermost bins."""
     values = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    finite = values[np.isfinite(values)]
-    edges = _edges(finite, most)
-    codes = np.full(len(values), len(edges) - 1, dtype=np.uint8)
-    codes[np.isfinite(values)] = (np.searchsorted(edges, finite, side="right") - 1).clip(0, len(edges) - 2)
+    edges = _edges(values[np.isfinite(values)], most)
+    codes = np.empty(len(values), dtype=np.uint8)
+    for start in range(0, len(values), _AT_ONCE):
+        some = values[start : start + _AT_ONCE]
+        bins = (np.searchsorted(edges, some, side="right") - 1).clip(0, len(edges) - 2)
+        codes[start : start + _AT_ONCE] = np.where(np.isfinite(some), bins, len(edges) - 1)
     return NumberBins(column.name, edges, codes)
 
 
@@ -103,16 +106,19 @@ def value_counts(column: pl.Series) -> ValueCounts:
     kinds = kinds.with_row_index("code")
     codes = frame.join(kinds, on="value", how="left", nulls_equal=True, maintain_order="left")["code"]
     values = kinds["value"] if column.dtype == pl.Boolean else kinds["value"].cast(pl.String)
-    return ValueCounts(column.name, values, codes.to_numpy())
+    return ValueCounts(column.name, values, codes.to_numpy().astype(np.min_scalar_type(len(values))))
 
 
 def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
     """Return the grid of two columns with at most `size` cells across and up."""
     across, up = number_bins(x, size[0]), number_bins(y, size[1])
     wide, high = len(across.edges) - 1, len(up.edges) - 1
-    codes = up.codes.astype(np.uint32) * np.uint32(wide) + across.codes
+    codes = up.codes.astype(np.min_scalar_type((wide + 1) * (high + 1)))
+    codes *= codes.dtype.type(wide)
+    codes += across.codes
     codes[(across.codes == wide) | (up.codes == high)] = wide * high
-    return Density(across, up, codes, wide * high)
+    none = np.zeros(0, np.uint8)
+    return Density(replace(across, codes=none), replace(up, codes=none), codes, wide * high)
 
 
 def quoted(column: str) -> str:
@@ -132,7 +138,9 @@ def number_text(value: float) -> str:
 
 
 def _count(codes: NDArray[Any], rows: Order | None, kinds: int) -> NDArray[np.int64]:
-    return np.bincount(codes if rows is None else codes[rows], minlength=kinds)
+    chosen = codes if rows is None else codes[rows]
+    parts = np.array_split(chosen, len(chosen) // _AT_ONCE + 1)
+    return np.asarray(sum(np.bincount(part, minlength=kinds) for part in parts))
 
 
 def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
@@ -140,7 +148,7 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     if not len(values):
         return np.array([0.0, 1.0])
     least, greatest = float(values.min()), float(values.max())
-    low, high = (float(each) for each in np.quantile(values, [_TAIL, 1 - _TAIL], method="nearest"))
+    low, high = (float(each) for each in np.quantile(values, [_TAIL, 1 - _TAIL], method="nearest", overwrite_input=True))
     body = high - low
     low = least if low - least <= body or not body else low
     high = greatest if greatest - high <= body or not body else high

@@ -9,8 +9,9 @@ import polars as pl
 import traitlets
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.stored_frame import Order
 from nbaudio.core.tables import hypothesis_names
-from nbaudio.ui.filters import Order, TableFrame, visible_columns
+from nbaudio.ui.filters import TableFrame, visible_columns
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import Density, NumberBins, ValueCounts, density, number_bins, value_counts, value_name
 from nbaudio.ui.widgets.static_html import Table

@@ -11,8 +11,8 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
-from nbaudio.core.stored_frame import StoredFrame
-from nbaudio.ui.filters import Order, TableFrame, arrange, similar_values, sort_and_filter, visible_columns
+from nbaudio.core.stored_frame import Order, StoredFrame
+from nbaudio.ui.filters import TableFrame, arrange, joined, similar_values, sort_and_filter, visible_columns
 from nbaudio.ui.widgets.base import handlers
 
 MOST_ROWS = 500  # of a page
@@ -118,7 +118,7 @@ class TableView:
             self._share, self.version = 1.0, self.version + 1
             self.order, self.arrangement = self._before
             raise
-        self._share, self.order = share, np.concatenate(found)
+        self._share, self.order = share, joined(found)
         self.changed()
 
     def narrow(self, where: str) -> None:
