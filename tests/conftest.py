@@ -3,9 +3,13 @@
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
+
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # each of many processes would compile the package anew
+    sys.dont_write_bytecode = False
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores: further threads wait for each other
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
