@@ -51,12 +51,12 @@ def draws_of(frames, rounds, items, wrong, *, unsure=(), replaced=(), known=(), 
 
 def random_draws(rng, strata, weights, count):
     """Items drawn row by row as `review.sampling` does."""
-    left = {number: list(rng.permutation(np.flatnonzero(strata == number))) for number in range(len(weights))}
-    items = []
-    for _ in range(min(count, len(strata))):
-        chances = np.array([weight * bool(left[number]) for number, weight in enumerate(weights)])
-        items.append(left[rng.choice(len(weights), p=chances / chances.sum())].pop())
-    return items
+    left = [rng.permutation(np.flatnonzero(strata == number)).tolist() for number in range(len(weights))]
+    items, count = [], min(count, len(strata))
+    while len(items) < count:  # a stratum that is exhausted is passed over, which leaves the others their proportions
+        numbers = rng.choice(len(weights), size=count, p=np.array(weights) / np.sum(weights)).tolist()
+        items += [left[number].pop() for number in numbers if left[number]]
+    return items[:count]
 
 
 # --- bets: the capital of a true null is not expected to grow
@@ -130,11 +130,8 @@ def test_looking_after_every_verdict_proves_what_is_false_in_few_corpora(name):
     weights = [1.0] if strata.max() == 0 else [0.95, 0.05]
     value = rng.exponential(5, count) if name == "hours" else np.ones(count)
     for _ in range(corpora):
-        wrong, allowed = set(), 0.05 * value.sum()
-        for item in rng.permutation(count if strata.max() == 0 else 300).tolist():
-            if sum(value[one] for one in wrong) > allowed:
-                break
-            wrong.add(item)
+        allowed, items = 0.05 * value.sum(), rng.permutation(count if strata.max() == 0 else 300)
+        wrong = set(items[: np.searchsorted(np.cumsum(value[items]), allowed, "right") + 1].tolist())
         draws = draws_of([frame_of(strata, weights)], [0] * 600, random_draws(rng, strata, weights, 600), wrong)
         null = allowed * (1 + 1e-9) if name == "hours" else np.floor(allowed) + 1
         false += bet(draws, value, np.array([null])).peak[0] >= math.log(10)
