@@ -26,6 +26,17 @@ from nbaudio.reading import open_corpus
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
+
+def pytest_collection() -> None:
+    """What is imported and collected stays until the end: the garbage collector need not look through it again and again."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 WriteAudio = Callable[[Path, np.ndarray, int], None]
 
 
