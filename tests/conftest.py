@@ -13,6 +13,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # each of many processes wo
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores: further threads wait for each other
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # for calls that leave the number of jobs open
 
 import av
 import numpy as np
