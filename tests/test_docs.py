@@ -236,8 +236,8 @@ def call(words, monkeypatch):
     step = root()
     for word in words[1:3]:
         step = getattr(step, "commands", {}).get(word, step)
-    if any("--jobs" in parameter.opts for parameter in step.params) and "--jobs" not in words:
-        words = [*words, "--jobs", "1"]
+    if any("--jobs" in parameter.opts for parameter in step.params):
+        words = [*words, "--jobs", "1"]  # the last one holds
     if words[1] in MAKES and Path(words[words.index("--out") + 1]).is_dir():
         shutil.rmtree(words[words.index("--out") + 1])
     monkeypatch.setattr(sys, "argv", words)
