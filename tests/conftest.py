@@ -3,12 +3,17 @@
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # each of many processes would compile the package anew
+    sys.dont_write_bytecode = False
+
 if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores: further threads wait for each other
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # for calls that leave the number of jobs open
 
 import av
 import numpy as np
@@ -21,6 +26,19 @@ from nbaudio.corpus.packs import indexes
 from nbaudio.reading import open_corpus
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
+
+os.fsync = lambda _descriptor: None  # no test cuts the power: nothing is won by waiting for the disk
+
+
+def pytest_collection() -> None:
+    """What is imported and collected stays until the end: the garbage collector need not look through it again and again."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
 
 WriteAudio = Callable[[Path, np.ndarray, int], None]
 

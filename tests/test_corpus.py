@@ -233,33 +233,35 @@ def _say(corpus: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     (corpus / "corpus.json").write_text(json.dumps(said), encoding="utf8")
 
 
-@pytest.mark.parametrize(
-    ("harm", "says"),
-    [
-        (lambda c: shutil.copy(sorted((c / "train").iterdir())[0], c / "train/train-00099-of-00100.tar"), "not listed"),
-        (lambda c: pl.read_parquet(c / "rejected.parquet").head(0).write_parquet(c / "rejected.parquet"), "rejected.parquet"),
-        (lambda c: (c / "vocab.json").write_text("{}"), "vocab.json"),
-        (lambda c: _say(c, lambda said: said["shards"].pop()), "clips are in shards that corpus.json does not list"),
-        (lambda c: _say(c, lambda said: said["shards"].append(said["shards"][0])), "a shard is listed twice"),
-        (lambda c: _say(c, lambda said: said["shards"][0].update(segments=1)), "clips of segments.parquet; corpus.json says 1"),
-        (lambda c: _say(c, lambda said: said["splits"]["train"].update(recordings=99)), "recordings; corpus.json says 99"),
-        (
-            lambda c: _say(c, lambda said: said.update(rejected={"too_short": 1})),
-            "(too_long 1); corpus.json says",
-        ),
-    ],
-)
-def test_verify_finds_what_was_changed(workspace: Workspace, tmp_path: Path, harm: Callable[[Path], Any], says: str) -> None:
+HARMS: list[tuple[Callable[[Path], Any], str]] = [
+    (lambda c: shutil.copy(sorted((c / "train").iterdir())[0], c / "train/train-00099-of-00100.tar"), "not listed"),
+    (lambda c: pl.read_parquet(c / "rejected.parquet").head(0).write_parquet(c / "rejected.parquet"), "rejected.parquet"),
+    (lambda c: (c / "vocab.json").write_text("{}"), "vocab.json"),
+    (lambda c: _say(c, lambda said: said["shards"].pop()), "clips are in shards that corpus.json does not list"),
+    (lambda c: _say(c, lambda said: said["shards"].append(said["shards"][0])), "a shard is listed twice"),
+    (lambda c: _say(c, lambda said: said["shards"][0].update(segments=1)), "clips of segments.parquet; corpus.json says 1"),
+    (lambda c: _say(c, lambda said: said["splits"]["train"].update(recordings=99)), "recordings; corpus.json says 99"),
+    (
+        lambda c: _say(c, lambda said: said.update(rejected={"too_short": 1})),
+        "(too_long 1); corpus.json says",
+    ),
+]
+
+
+def test_verify_finds_what_was_changed(workspace: Workspace, tmp_path: Path) -> None:
     workspace.save(
         segments=workspace.segments.with_columns(
             decision=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("reject")).otherwise("decision"),
             reason=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("too_long")),
         )
     )
-    make(workspace, tmp_path / "c")
-    assert check(tmp_path / "c") == []
-    harm(tmp_path / "c")
-    assert any(says in problem for problem in check(tmp_path / "c"))
+    make(workspace, tmp_path / "whole")
+    assert check(tmp_path / "whole") == []
+    for number, (harm, says) in enumerate(HARMS):
+        corpus = shutil.copytree(tmp_path / "whole", tmp_path / f"harmed {number}")
+        harm(corpus)
+        found = check(corpus)
+        assert any(says in problem for problem in found), (says, found)
 
 
 def test_what_looks_like_a_pattern_in_a_path_is_none(workspace: Workspace, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,11 +89,16 @@ def test_every_picture_is_shown_and_small():
     assert [path.name for path in pictures if path.stat().st_size >= 300_000] == []
 
 
+@cache
+def root():
+    return typer.main.get_command(app)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_commands_and_their_options_exist(page):
     unknown = []
     for words in commands(page):
-        command, rest = typer.main.get_command(app), words[1:]
+        command, rest = root(), words[1:]
         while rest and hasattr(command, "commands") and rest[0] in command.commands:
             command, rest = command.commands[rest[0]], rest[1:]
         options = {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
@@ -227,11 +233,11 @@ MAKES = {"align", "ingest", "materialize", "convert", "export"}
 
 def call(words, monkeypatch):
     """Run a command in this process, with one job; its exit code."""
-    step = typer.main.get_command(app)
+    step = root()
     for word in words[1:3]:
         step = getattr(step, "commands", {}).get(word, step)
-    if any("--jobs" in parameter.opts for parameter in step.params) and "--jobs" not in words:
-        words = [*words, "--jobs", "1"]
+    if any("--jobs" in parameter.opts for parameter in step.params):
+        words = [*words, "--jobs", "1"]  # the last one holds
     if words[1] in MAKES and Path(words[words.index("--out") + 1]).is_dir():
         shutil.rmtree(words[words.index("--out") + 1])
     monkeypatch.setattr(sys, "argv", words)

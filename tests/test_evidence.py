@@ -51,12 +51,12 @@ def draws_of(frames, rounds, items, wrong, *, unsure=(), replaced=(), known=(), 
 
 def random_draws(rng, strata, weights, count):
     """Items drawn row by row as `review.sampling` does."""
-    left = {number: list(rng.permutation(np.flatnonzero(strata == number))) for number in range(len(weights))}
-    items = []
-    for _ in range(min(count, len(strata))):
-        chances = np.array([weight * bool(left[number]) for number, weight in enumerate(weights)])
-        items.append(left[rng.choice(len(weights), p=chances / chances.sum())].pop())
-    return items
+    left = [rng.permutation(np.flatnonzero(strata == number)).tolist() for number in range(len(weights))]
+    items, count = [], min(count, len(strata))
+    while len(items) < count:  # a stratum that is exhausted is passed over, which leaves the others their proportions
+        numbers = rng.choice(len(weights), size=count, p=np.array(weights) / np.sum(weights)).tolist()
+        items += [left[number].pop() for number in numbers if left[number]]
+    return items[:count]
 
 
 # --- bets: the capital of a true null is not expected to grow
@@ -130,11 +130,8 @@ def test_looking_after_every_verdict_proves_what_is_false_in_few_corpora(name):
     weights = [1.0] if strata.max() == 0 else [0.95, 0.05]
     value = rng.exponential(5, count) if name == "hours" else np.ones(count)
     for _ in range(corpora):
-        wrong, allowed = set(), 0.05 * value.sum()
-        for item in rng.permutation(count if strata.max() == 0 else 300).tolist():
-            if sum(value[one] for one in wrong) > allowed:
-                break
-            wrong.add(item)
+        allowed, items = 0.05 * value.sum(), rng.permutation(count if strata.max() == 0 else 300)
+        wrong = set(items[: np.searchsorted(np.cumsum(value[items]), allowed, "right") + 1].tolist())
         draws = draws_of([frame_of(strata, weights)], [0] * 600, random_draws(rng, strata, weights, 600), wrong)
         null = allowed * (1 + 1e-9) if name == "hours" else np.floor(allowed) + 1
         false += bet(draws, value, np.array([null])).peak[0] >= math.log(10)
@@ -294,7 +291,7 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     verdict_of = judge(workspace)
     plan = [("random", 100), ("near", 60), ("suspicious", 40), ("stratified", 200)]
     for strategy, n in plan:
-        review.export(workspace, out=tmp_path / f"{strategy}.xlsx", strategy=strategy, n=n, threshold=0.6)
+        review.export(workspace, out=tmp_path / f"{strategy}.csv", strategy=strategy, n=n, threshold=0.6)
         say(workspace, strategy, verdict_of)
     state = ProofState.load(workspace)
     assert [(one.name, state.records[one.name].after) for one in state.rounds] == [
@@ -344,21 +341,21 @@ def test_the_label_is_what_most_reviewers_say_or_the_last_word_of_an_adjudicator
 
 
 def test_what_to_review_next_is_what_export_draws(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=50)
+    review.export(workspace, out=tmp_path / "one.csv", n=50)
     say(workspace, "one", judge(workspace))
     words = evidence(workspace).facts["review_next"].split()
     asked = {"n": int(words[words.index("--n") + 1]), "threshold": float(words[words.index("--threshold") + 1])}
     expected = workspace.report("evidence")["next"]
-    review.export(workspace, out=tmp_path / "two.xlsx", strategy="stratified", **asked)
+    review.export(workspace, out=tmp_path / "two.csv", strategy="stratified", **asked)
     assert ReviewState.load(workspace).records["two"].segment_ids == expected
 
 
 def test_export_again_after_verdicts_gives_the_same_sample(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=50, strategy="stratified")
+    review.export(workspace, out=tmp_path / "one.csv", n=50, strategy="stratified")
     before = (workspace.path / "reviews" / "one.json").read_bytes()
     say(workspace, "one", judge(workspace))
-    review.export(workspace, out=tmp_path / "two.xlsx", n=50, strategy="stratified")
-    review.export(workspace, out=tmp_path / "one.xlsx", n=50, strategy="stratified")
+    review.export(workspace, out=tmp_path / "two.csv", n=50, strategy="stratified")
+    review.export(workspace, out=tmp_path / "one.csv", n=50, strategy="stratified")
     assert (workspace.path / "reviews" / "one.json").read_bytes() == before
 
 
@@ -368,7 +365,7 @@ def verdicts_of(workspace):
 
 
 def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it_are_unsure(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=20)
+    review.export(workspace, out=tmp_path / "one.csv", n=20)
     skipped = ReviewState.load(workspace).records["one"].segment_ids[3]
     say(workspace, "one", lambda key: None if key == skipped else "ok", rows=10)
     assert verdicts_of(workspace) == ["right"] * 3 + ["unsure"] + ["right"] * 6 + [None] * 10
@@ -378,7 +375,7 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
 
 
 def test_skipped_rows_are_told_also_if_another_one_is_gone(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=20)
+    review.export(workspace, out=tmp_path / "one.csv", n=20)
     drawn = ReviewState.load(workspace).records["one"].segment_ids
     say(workspace, "one", lambda key: None if key in (drawn[1], drawn[3]) else "ok", rows=10)
     workspace.save(segments=workspace.segments.filter(pl.col("segment_id") != drawn[1]))
@@ -388,7 +385,7 @@ def test_skipped_rows_are_told_also_if_another_one_is_gone(workspace, tmp_path):
 
 
 def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=20, reviewers=["ana", "ben"], overlap=4)
+    review.export(workspace, out=tmp_path / "one.csv", n=20, reviewers=["ana", "ben"], overlap=4)
     own = ReviewState.load(workspace).records["one"].shares()["ben"]
     say(workspace, "one", lambda key: "ok" if key in own[:5] else None, reviewer="ben")
     [one] = ProofState.load(workspace).rounds
@@ -397,7 +394,7 @@ def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(works
 
 
 def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=20, reviewers=["ana", "ben"], overlap=4)
+    review.export(workspace, out=tmp_path / "one.csv", n=20, reviewers=["ana", "ben"], overlap=4)
     shares = ReviewState.load(workspace).records["one"].shares()
     say(workspace, "one", lambda key: "ok" if key in shares["ana"] else None, reviewer="Ana K.")
     [one] = ProofState.load(workspace).rounds
@@ -409,7 +406,7 @@ def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(
 
 
 def test_a_review_may_be_called_as_the_panel_calls_what_is_in_no_review(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "panel.xlsx", n=20)
+    review.export(workspace, out=tmp_path / "panel.csv", n=20)
     drawn = ReviewState.load(workspace).records["panel"].segment_ids
     [other] = workspace.segments.filter(~pl.col("segment_id").is_in(drawn))["segment_id"].head(1)
     ReviewPanel(workspace, [drawn[1], other], reviewer="ana")._give(number=1, verdict="ok", comment="", corrected_text=None)
@@ -419,7 +416,7 @@ def test_a_review_may_be_called_as_the_panel_calls_what_is_in_no_review(workspac
 
 
 def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=20)
+    review.export(workspace, out=tmp_path / "one.csv", n=20)
     record = ReviewState.load(workspace).records["one"]
     say(workspace, "one", lambda _: "ok", rows=5)
     elsewhere = [(record.segment_ids[place], record.contents[place]) for place in (2, 19)]
@@ -434,7 +431,7 @@ def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspa
 
 
 def test_what_has_other_words_now_is_unsure_until_it_is_judged_anew(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=5)
+    review.export(workspace, out=tmp_path / "one.csv", n=5)
     say(workspace, "one", lambda _: "ok")
     as_it_was = workspace.segments
     workspace.save(segments=as_it_was.with_columns(text=pl.col("text").str.to_uppercase() + "!"))
@@ -462,14 +459,14 @@ def test_what_has_other_words_now_is_unsure_until_it_is_judged_anew(workspace, t
     ],
 )
 def test_reviewers_who_do_not_agree_are_unsure(workspace, tmp_path, words, verdict):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=1)
+    review.export(workspace, out=tmp_path / "one.csv", n=1)
     for reviewer, word in zip(("ana", "ben"), words, strict=True):
         say(workspace, "one", lambda _, word=word: word, reviewer=reviewer)
     assert verdicts_of(workspace) == [verdict]
 
 
 def test_verdicts_on_what_was_not_drawn_or_has_changed_are_not_counted(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=5)
+    review.export(workspace, out=tmp_path / "one.csv", n=5)
     drawn = ReviewState.load(workspace).records["one"].segment_ids
     other = next(key for key in workspace.segments["segment_id"] if key not in drawn)
     append_verdicts(
@@ -490,12 +487,12 @@ def grown(workspace, count, first=0):
 
 def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
     bad = set(workspace.segments["segment_id"].to_list()[::4])
-    review.export(workspace, out=tmp_path / "one.xlsx", n=200)
+    review.export(workspace, out=tmp_path / "one.csv", n=200)
     say(workspace, "one", lambda key: "noise" if key in bad else "ok")
     report = evidence(workspace)
     assert report.facts["reviewers"].startswith("taken as perfect: no segment was judged by two of them")
     assert not [line for line in report.warnings if "blind" in line]
-    review.export(workspace, out=tmp_path / "two.xlsx", n=200, blind=False)
+    review.export(workspace, out=tmp_path / "two.csv", n=200, blind=False)
     say(workspace, "two", lambda _: "ok")
     say(workspace, "two", lambda _: "ok", reviewer="ben", rows=3)
     report = evidence(workspace)
@@ -509,7 +506,7 @@ def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
 def test_mended_and_removed_faults_do_not_become_a_proof(workspace, tmp_path):
     """Every tenth segment is wrong; whatever reviewers find wrong is mended, or leaves the source."""
     bad = set(workspace.segments["segment_id"].to_list()[::10])
-    review.export(workspace, out=tmp_path / "one.xlsx", n=600)
+    review.export(workspace, out=tmp_path / "one.csv", n=600)
     say(workspace, "one", lambda key: "noise" if key in bad else "ok")
     select(workspace, min_similarity=0, dev=300, test=300, group_by=())
     before = evidence(workspace).facts["selection"]
@@ -526,7 +523,7 @@ def test_mended_and_removed_faults_do_not_become_a_proof(workspace, tmp_path):
 
 
 def test_growth_and_removal_lose_no_verdict(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=500)
+    review.export(workspace, out=tmp_path / "one.csv", n=500)
     say(workspace, "one", lambda _: "ok")
     before = evidence(workspace).facts["selection"]
     assert before["proven"]
@@ -545,7 +542,7 @@ def test_growth_and_removal_lose_no_verdict(workspace, tmp_path):
 
 
 def test_a_tenth_more_is_wrong_in_lower_bounds_until_it_is_sampled(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=500)
+    review.export(workspace, out=tmp_path / "one.csv", n=500)
     say(workspace, "one", lambda _: "ok")
     before = len(workspace.segments)
     grown(workspace, before // 9)
@@ -553,7 +550,7 @@ def test_a_tenth_more_is_wrong_in_lower_bounds_until_it_is_sampled(workspace, tm
     assert claim["low"] < 0.9
     assert claim["precision"] == 1.0
     assert not claim["proven"]
-    review.export(workspace, out=tmp_path / "two.xlsx", n=500)
+    review.export(workspace, out=tmp_path / "two.csv", n=500)
     say(workspace, "two", lambda _: "ok")
     assert evidence(workspace).facts["selection"]["proven"]
 
@@ -561,9 +558,9 @@ def test_a_tenth_more_is_wrong_in_lower_bounds_until_it_is_sampled(workspace, tm
 def test_a_stratified_round_of_which_all_rows_above_the_threshold_are_judged(workspace, tmp_path):
     few = workspace.segments.head(60).with_columns(similarity=pl.int_range(60) / 60)
     workspace.save(segments=few)
-    review.export(workspace, out=tmp_path / "one.xlsx", n=1)
+    review.export(workspace, out=tmp_path / "one.csv", n=1)
     workspace.save(segments=few.filter(~pl.col("segment_id").is_in(few["segment_id"][[0, 51]].implode())))
-    review.export(workspace, out=tmp_path / "two.xlsx", n=13, strategy="stratified")
+    review.export(workspace, out=tmp_path / "two.csv", n=13, strategy="stratified")
     say(workspace, "two", lambda _: "ok")
     for claim in evidence(workspace).facts["curve"]:
         assert 0 <= claim["low"] <= claim["high"] <= 1
@@ -593,7 +590,7 @@ def test_shares_lie_between_0_and_1_whatever_was_edited(data, tmp_path_factory):
         records = list(ReviewState.load(made).records)
         if step == "draw" and len(made.reviewed_ids()) < len(segments) - 5:
             how = data.draw(st.sampled_from(["random", "stratified"]))
-            review.export(made, out=folder / f"{number}.xlsx", n=data.draw(st.integers(1, 20)), strategy=how)
+            review.export(made, out=folder / f"{number}.csv", n=data.draw(st.integers(1, 20)), strategy=how)
         elif step == "judge" and records:
             say(made, records[-1], lambda _: data.draw(WORDS))
         elif step == "add":
@@ -628,7 +625,7 @@ def test_the_curve_is_about_the_durations_that_select_takes(workspace):
 
 
 def test_a_claim_is_about_what_ships_and_of_the_verdicts_there_are_now(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=300)
+    review.export(workspace, out=tmp_path / "one.csv", n=300)
     say(workspace, "one", lambda _: "ok")
     evidence(workspace, precision=0.95)
     kept = select(workspace, min_similarity=0.805, dev=40, test=40, group_by=()).facts["kept"]
@@ -664,7 +661,7 @@ def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_pat
     made.save(
         recordings=conform(recordings, RECORDINGS, "recordings"), segments=conform(rows.drop("place"), SEGMENTS, "segments")
     )
-    review.export(made, out=tmp_path / "one.xlsx", n=1000)
+    review.export(made, out=tmp_path / "one.csv", n=1000)
     say(made, "one", lambda key: "noise" if key in wrong else "ok")
     select(made, hours=4, dev=0, test=0)
     claim = evidence(made).facts["selection"]
@@ -680,7 +677,7 @@ def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_pat
 
 @pytest.mark.slow
 def test_each_rule_spends_a_part_of_the_errors_and_keeps_it(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=300)
+    review.export(workspace, out=tmp_path / "one.csv", n=300)
     say(workspace, "one", lambda _: "ok")
     assert evidence(workspace).facts["selection"]["rule"]["number"] == 1  # nothing is selected: this is no rule yet
     errors = []
@@ -693,7 +690,7 @@ def test_each_rule_spends_a_part_of_the_errors_and_keeps_it(workspace, tmp_path)
 
 
 def test_a_proof_says_since_when_and_a_missing_one_how_many_reviews_it_takes(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=700)
+    review.export(workspace, out=tmp_path / "one.csv", n=700)
     say(workspace, "one", lambda _: "ok", rows=100)
     progress = evidence(workspace).facts["selection"]["progress"]
     assert 20 < progress["least"] <= progress["expected"] < 1000
@@ -705,7 +702,7 @@ def test_a_proof_says_since_when_and_a_missing_one_how_many_reviews_it_takes(wor
 
 
 def test_curve_between_the_thresholds_that_are_computed_is_cautious(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=300)
+    review.export(workspace, out=tmp_path / "one.csv", n=300)
     say(workspace, "one", judge(workspace))
     state = ProofState.load(workspace)
     many = curve(state, GRID).filter(pl.col("threshold").is_in([0.63, 0.77, 0.91]))
@@ -717,7 +714,7 @@ def test_curve_between_the_thresholds_that_are_computed_is_cautious(workspace, t
 
 
 def test_command_line(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.xlsx", n=400)
+    review.export(workspace, out=tmp_path / "one.csv", n=400)
     say(workspace, "one", judge(workspace))
     done = CliRunner().invoke(app, ["evidence", str(workspace.path), "--precision", "0.9", "--json"])
     assert done.exit_code == 0
@@ -729,7 +726,7 @@ def test_command_line(workspace, tmp_path):
 @pytest.mark.parametrize("asked", [0.98, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_missing(workspace, tmp_path, n, asked):
     if n:
-        review.export(workspace, out=tmp_path / "one.xlsx", n=n)
+        review.export(workspace, out=tmp_path / "one.csv", n=n)
         say(workspace, "one", judge(workspace))
     [axes] = plots.evidence(workspace, precision=asked).axes
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
@@ -752,7 +749,7 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
 
 def test_the_plot_marks_what_is_proven(workspace, tmp_path):
     assert plots.evidence(workspace).axes[0].get_title(loc="left") == "Precision of all segments above each threshold, 0 reviewed"
-    review.export(workspace, out=tmp_path / "one.xlsx", n=500)
+    review.export(workspace, out=tmp_path / "one.csv", n=500)
     say(workspace, "one", judge(workspace))
     lowest = evidence(workspace, precision=0.95).facts["lowest_proven"]
     labels = plots.evidence(workspace, precision=0.95).axes[0].get_legend_handles_labels()[1]

@@ -501,7 +501,7 @@ def test_other_audio_voids_corrections_and_verdicts(sittings, chosen, bring):
 
 
 def test_a_sheet_that_returns_after_the_audio_was_replaced_says_nothing_about_the_new_audio(sittings, chosen, bring):
-    review.export(chosen, out=sittings / "one.xlsx", n=10)
+    review.export(chosen, out=sittings / "one.csv", n=10)
     record = ReviewState.load(chosen).records["one"]
     said = [
         Verdict(key, content, "ok", "", None, "ana", "2026-11-24T03:00:00Z", "one")
@@ -544,7 +544,7 @@ def reviewed(tmp_path):
     ingest("parlaspeech", tmp_path / "asr.json", out=tmp_path / "W", add=True)
     workspace = Workspace.open(tmp_path / "W")
     score(workspace)
-    review.export(workspace, out=tmp_path / "one.xlsx", n=80)
+    review.export(workspace, out=tmp_path / "one.csv", n=80)
     record = ReviewState.load(workspace).records["one"]
     said = zip(record.segment_ids, record.contents, strict=True)
     append_verdicts(
@@ -583,7 +583,7 @@ def test_verdicts_prove_after_growth_what_they_proved_of_the_segments_that_could
 def test_a_round_after_growth_covers_all_and_joins_the_earlier_one(reviewed, tmp_path):
     workspace, rows, _ = reviewed
     grow(workspace, [*rows, *(seg("b.wav", n, n + 1, f"nova {n}") for n in range(50))])
-    review.export(workspace, out=tmp_path / "two.xlsx", n=60)
+    review.export(workspace, out=tmp_path / "two.csv", n=60)
     state = ReviewState.load(workspace)
     record = state.records["two"]
     said = list(zip(record.segment_ids, record.contents, strict=True))
@@ -598,7 +598,7 @@ def test_a_round_after_growth_covers_all_and_joins_the_earlier_one(reviewed, tmp
     assert draws.inverse[80:].tolist() == pytest.approx([170 - n for n in range(60)])  # 170 were left to draw from
     # A second export writes the same sheet; the first one still holds as well.
     for name, n in (("one", 80), ("two", 60)):
-        assert review.export(workspace, out=tmp_path / f"{name}.xlsx", n=n).facts["drawn"] == n
+        assert review.export(workspace, out=tmp_path / f"{name}.csv", n=n).facts["drawn"] == n
 
 
 def test_what_changed_after_the_draw_counts_as_wrong_whatever_is_said_of_it_later(reviewed, tmp_path):
@@ -620,7 +620,7 @@ def test_what_changed_after_the_draw_counts_as_wrong_whatever_is_said_of_it_late
     again, _ = least(workspace)
     assert again["low"] == row["low"]
     with pytest.raises(ExistsError, match="changed since"):
-        review.export(state.workspace, out=tmp_path / "one.xlsx", n=80)
+        review.export(state.workspace, out=tmp_path / "one.csv", n=80)
 
 
 def test_a_plain_ingest_of_the_same_segments_keeps_what_was_proven(reviewed):
@@ -841,7 +841,7 @@ def kill_at(monkeypatch):
 @pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_killed_anywhere_and_run_again_the_tables_are_those_of_one_run(sittings, chosen, bring, kill_at, after):
     correct(chosen, "s0_0-1", "ispravljeno")
-    review.export(chosen, out=sittings / "one.xlsx", n=3)
+    review.export(chosen, out=sittings / "one.csv", n=3)
     rows = [*sentences("s0.wav", 5, words="promjena"), *sentences("s1.wav", 4), *sentences("s2.wav", 3)]
     write(sittings / "asr.json", rows)
     sf.write(sittings / "audio/s1.wav", np.zeros((6 * 16000, 2)), 16000)

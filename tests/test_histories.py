@@ -186,7 +186,7 @@ class Archive:
         """Draw a few segments and judge them."""
         self.reviews += 1
         name = f"round{self.reviews}"
-        self.run(review.export, self.workspace, out=self.folder / f"sheets/{name}.xlsx", n=3, seed=random.randint(0, 99))
+        self.run(review.export, self.workspace, out=self.folder / f"sheets/{name}.csv", n=3, seed=random.randint(0, 99))
         record = ReviewState.load(self.workspace).records[name]
         said = {key: random.choice(["ok", "ok", "wrong words"]) for key in record.segment_ids}
         time = f"2026-11-21T03:00:{self.reviews:02d}Z"

@@ -43,7 +43,7 @@ def reviewed(workspace, strategies):
     """The records, frames and reports of rounds, one after the other, and of the changes of the segments after them."""
     found = {}
     for strategy in strategies:
-        review.export(workspace, out=f"{strategy}.xlsx", n=30, strategy=strategy, threshold=0.85)
+        review.export(workspace, out=f"{strategy}.csv", n=30, strategy=strategy, threshold=0.85)
         found[strategy] = (workspace.path / f"reviews/{strategy}.json").read_text()
         found[f"frame {strategy}"] = workspace.table(frame_table(strategy))
         say(workspace, strategy, 25)
@@ -69,7 +69,7 @@ def test_draws_and_claims_are_the_same_whatever_the_size_of_a_batch(workspace, m
     shutil.rmtree(workspace.path)
     shutil.move("other", workspace.path)
     for strategy in strategies:
-        (workspace.path.parent / f"{strategy}.xlsx").unlink()
+        (workspace.path.parent / f"{strategy}.csv").unlink()
     again = reviewed(workspace, strategies)
     for name, value in expected.items():
         same = value.equals(again[name]) if isinstance(value, pl.DataFrame) else value == again[name]

@@ -215,7 +215,7 @@ def test_speakers_are_stored_without_their_names(tmp_path):
 
 def test_a_selection_by_risk_freezes_the_model_and_counts_later_reviews_only(tmp_path):
     workspace, wrong = made(tmp_path / "w")
-    review.export(workspace, out=tmp_path / "one.xlsx", n=300)
+    review.export(workspace, out=tmp_path / "one.csv", n=300)
     answer(workspace, wrong, "one")
     assert evidence(workspace).facts["selection"]["reviewed"] > 200
     model = json.loads((workspace.path / "risk.json").read_bytes())
@@ -225,7 +225,7 @@ def test_a_selection_by_risk_freezes_the_model_and_counts_later_reviews_only(tmp
     assert report.facts["risk"]["frozen"].startswith("frozen by the last select: only reviews after one count")
     assert report.facts["selection"]["low"] < 0.1  # 300 verdicts say nothing about what they chose
     ids = tables.read(workspace, ["segment_id", "risk"])
-    review.export(workspace, out=tmp_path / "two.xlsx", n=200, strategy="risk")
+    review.export(workspace, out=tmp_path / "two.csv", n=200, strategy="risk")
     assert "rate" in workspace.table(frame_table("two")).columns
     answer(workspace, wrong, "two")
     review.import_(workspace, None)
@@ -265,7 +265,7 @@ def test_a_selection_by_risk_without_its_record_is_refused(tmp_path):
 
 def test_the_report_advises_risk_where_it_saves_reviews(tmp_path):
     workspace, wrong = made(tmp_path / "w", shift=25.0, wrong=np.random.default_rng(5).random(COUNT) < 0.02)
-    review.export(workspace, out=tmp_path / "one.xlsx", n=400)
+    review.export(workspace, out=tmp_path / "one.csv", n=400)
     answer(workspace, wrong, "one")
     facts = evidence(workspace, precision=0.97).facts
     left = facts["risk"]["reviews_left"]

@@ -42,13 +42,28 @@ def speech(rate: int = 22050, voice: str = "spk07") -> Samples:
 def of(x: Samples, rate: int = 22050, start: int = 0, stop: int | None = None, channel: str = "mix") -> dict[str, Any]:
     """Signals of samples [start, stop) of a recording of 16 bits."""
     x = x if x.ndim == 2 else x[:, None]
-    return of_window(np.clip(np.rint(32768 * x), -32768, 32767).astype(np.int16), rate, start, stop, channel)
+    return of_window(in_16_bits(x), rate, start, stop, channel)
+
+
+def cuts(x: Samples, rate: int, start: int = 0, stop: int | None = None) -> tuple[bool, bool]:
+    """`cut_start` and `cut_end` of samples [start, stop) of a recording of 16 bits, without its other signals."""
+    speech = SIGNALS["speech"]
+    found = dict(zip(speech.columns, speech.function(segment_of(in_16_bits(x[:, None]), rate, start, stop)), strict=True))
+    return found["cut_start"], found["cut_end"]
+
+
+def in_16_bits(x: Samples) -> NDArray[np.int16]:
+    return np.clip(np.rint(32768 * x), -32768, 32767).astype(np.int16)
 
 
 def of_window(window: NDArray[Any], rate: int, start: int = 0, stop: int | None = None, channel: str = "mix") -> dict[str, Any]:
+    return signals(segment_of(window, rate, start, stop, channel))
+
+
+def segment_of(window: NDArray[Any], rate: int, start: int, stop: int | None, channel: str = "mix") -> SegmentAudio:
     stop, context = len(window) if stop is None else stop, rate // 5
     begin = max(0, start - context)
-    return signals(SegmentAudio(window[begin : stop + context], channel, rate, stop - start, start - begin))
+    return SegmentAudio(window[begin : stop + context], channel, rate, stop - start, start - begin)
 
 
 def noisy(x: Samples, snr_db: float, seed: int = 1) -> tuple[Samples, float]:
@@ -222,17 +237,17 @@ def test_cuts_through_speech_are_found_and_cuts_in_pauses_are_none(voice: str, r
     assert len(loud) > 20
     assert len(quiet) > 20
     # In a recording that goes on, and where the recording itself begins or ends there.
-    starts = [of(x, rate, start=place)["cut_start"] for place in loud] + [of(x[place:], rate)["cut_start"] for place in loud]
-    ends = [of(x, rate, stop=place)["cut_end"] for place in loud] + [of(x[:place], rate)["cut_end"] for place in loud]
+    starts = [cuts(x, rate, start=place)[0] for place in loud] + [cuts(x[place:], rate)[0] for place in loud]
+    ends = [cuts(x, rate, stop=place)[1] for place in loud] + [cuts(x[:place], rate)[1] for place in loud]
     assert np.mean(starts) > 0.85
     assert np.mean(ends) > 0.85
     for place in quiet:
         if place < len(x) // 2:
-            assert not of(x, rate, start=place)["cut_start"]
-            assert not of(x[place:], rate)["cut_start"]
+            assert not cuts(x, rate, start=place)[0]
+            assert not cuts(x[place:], rate)[0]
         else:
-            assert not of(x, rate, stop=place)["cut_end"]
-            assert not of(x[:place], rate)["cut_end"]
+            assert not cuts(x, rate, stop=place)[1]
+            assert not cuts(x[:place], rate)[1]
 
 
 def test_correlation_of_channels() -> None:
