@@ -125,6 +125,14 @@ def test_an_address_is_claimed_by_one_workspace_until_its_run_has_finished(twins
         assert is_whole
 
 
+def test_a_file_at_an_address_is_replaced(address, tmp_path):
+    for content in ("a", "bc"):
+        (tmp_path / "file").write_text(content)
+        remote(f"{address}/file").put(tmp_path / "file")
+    assert remote(f"{address}/file").read(0, 2) == b"bc"
+    assert list(remote(address).files()) == ["file"]
+
+
 @pytest.mark.parametrize("scheme", ["gs", "hdfs"])
 def test_of_two_claims_in_one_moment_the_second_is_lost(tmp_path, monkeypatch, scheme):
     stores.register(tmp_path / "store")

@@ -16,6 +16,7 @@ from nbaudio.core.report import Report
 from nbaudio.corpus.layout import CORPUS_JSON, TABLES, intact_table, read_corpus_info
 from nbaudio.corpus.partitions import Buckets
 from nbaudio.proof.evidence import describe_claim, selection_claim
+from nbaudio.proof.judged_draws import ProofState
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
 
@@ -177,7 +178,9 @@ def _workspace(workspace: Workspace) -> _Side:
             kept = tables.conform(rows.filter(is_kept), _ROWS, str(workspace.path)).select(_ROWS.names())
             yield kept, rows.filter(~is_kept).select(*_OUT)
 
-    return _Side(str(workspace.path), tables.num_rows(table), parts, workspace.withdrawn, {}, selection_claim(workspace), None)
+    claim = selection_claim(state := ProofState.load(workspace))
+    state.population.release()
+    return _Side(str(workspace.path), tables.num_rows(table), parts, workspace.withdrawn, {}, claim, None)
 
 
 def _changes(*, comparable: bool) -> dict[str, pl.Expr]:

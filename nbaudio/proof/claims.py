@@ -85,8 +85,7 @@ class Part:
 
     def _found(self, what: str) -> float:
         """Return the part of an upper bound that is no fault of what ships: faults left out or gone, and those mended since."""
-        state, size = self.state, len(self.ships)
-        replaced, value = state.draws.is_replaced, self.value(what)
+        state, size, replaced = self.state, len(self.ships), self.state.draws.is_replaced
         if not len(replaced):
             return self._sum(what, self.out & state.labelled("wrong"))
         drawn = np.zeros(len(replaced), dtype=bool)
@@ -94,7 +93,7 @@ class Part:
         # What is unsure and was not drawn may be right: a bound does not count it as wrong.
         faulty_out = self.out & (state.labelled("wrong") | (drawn[:size] & state.labelled("unsure")))
         mended = self.inside & replaced[:size] & state.labelled("right")
-        return self._sum(what, faulty_out | mended) + float(value[size:].sum())
+        return self._sum(what, faulty_out | mended) + float(self.value(what)[size:].sum())
 
     def path(self, target: float, error: float) -> Path:
         """Return what became of the capital of the null that just too many segments are wrong."""

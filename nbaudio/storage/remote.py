@@ -244,7 +244,8 @@ class Remote:
     def _write(self, write: Callable[[Any, str, Mapping[str, Any]], object], done: str, *, new: bool = False) -> None:
         """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete.
 
-        A `new` file replaces none: object stores are told so, and HDFS never renames a file to the name of another.
+        A `new` file replaces none: object stores are told so, and HDFS does not rename a file to the name of another, which
+        is removed first if it may be replaced.
         """
         writer = f"{int(time.time()):x}-{os.urandom(4).hex()}"
 
@@ -266,9 +267,11 @@ class Remote:
             try:
                 fs.mv(beside, path)
             except OSError:
-                if not (new and fs.exists(path)):
+                if not fs.exists(path):
                     raise
-                fs.rm_file(beside)
+                fs.rm_file(beside if new else path)
+                if not new:
+                    fs.mv(beside, path)
 
         with_retries(self, publish, done=done)
 
