@@ -95,10 +95,7 @@ def measure(
 def measure_segments(
     workspace: Workspace, pool: AbstractContextManager[RunTasks], *, channel: str, show: bool, accepted: bool = False
 ) -> tuple[dict[str, Any], pl.DataFrame]:
-    """Measure all segments, or all accepted ones, and write the columns; return counts, and why segments failed.
-
-    The pool is left before tables are written, so that the memory of its workers is free by then.
-    """
+    """Measure all segments, or all accepted ones, and write the columns; return counts, and why segments failed."""
     channels.check_channel(channel)
     if (audio := workspace.audio) is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
@@ -120,7 +117,7 @@ def measure_segments(
         )
         windows = Windows(missing, facts, signal_format(channel), folder=folder, most=total)
         tasks = cut_tasks(windows, facts, audio, location(workspace.path))
-        with pool as run_tasks:
+        with pool as run_tasks:  # the memory of its workers is free before tables are written
             for result in cut_all(run_tasks, "measure", measure_windows, windows, tasks, show=show):
                 log_signals(workspace, result.values)
                 failures |= result.failures

@@ -244,8 +244,7 @@ class Remote:
     def _write(self, write: Callable[[Any, str, Mapping[str, Any]], object], done: str, *, new: bool = False) -> None:
         """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete.
 
-        A `new` file replaces none: object stores are told so, and HDFS does not rename a file to the name of another, which
-        is removed first if it may be replaced.
+        A `new` file replaces none: object stores are told so, and HDFS renames to no name that is taken, unless it is removed.
         """
         writer = f"{int(time.time()):x}-{os.urandom(4).hex()}"
 
@@ -254,11 +253,8 @@ class Remote:
             if new and fs.exists(path):
                 return
             if scheme in _OBJECT_STORES:
-                try:
+                with suppress(FileExistsError):  # which only "create" raises
                     write(fs, path, {"mode": "create"} if new else _OBJECT_STORES[scheme])
-                except FileExistsError:
-                    if not new:
-                        raise
                 return
             folder, _, name = path.rpartition("/")
             beside = f"{folder}/.{name}.{writer}{_PARTIAL}"
