@@ -27,11 +27,11 @@ from nbaudio.reading import open_corpus
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
-os.fsync = lambda _descriptor: None  # no test cuts the power: nothing is won by waiting for the disk
+os.fsync = lambda _descriptor: None  # tests do not simulate a power loss, so they need not wait for the disk
 
 
 def pytest_collection() -> None:
-    """What is imported and collected stays until the end: the garbage collector need not look through it again and again."""
+    """Disable the garbage collector: objects of modules and of collected tests stay until the end."""
     gc.disable()
 
 

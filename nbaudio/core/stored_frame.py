@@ -116,7 +116,7 @@ class StoredFrame:
         return pl.Series(found)
 
     def order(self, name: str, numbers: Order, *, descending: bool) -> Iterator[float | Order]:
-        """Yield shares of the work that are done, at last rows in the order of a column; equal ones keep theirs, nulls are last.
+        """Sort rows by a column, stably, nulls last: yield the share of the work that is done, and at the end the sorted rows.
 
         Texts are ordered by their first bytes.
         """
@@ -150,7 +150,7 @@ class StoredFrame:
         divided = np.empty(len(first), np.uint32)
 
         def divide(start: int) -> NDArray[np.intp]:
-            """Put the rows of a block and their keys together by ranges; return where each range begins."""
+            """Sort the rows of a block, and their keys, by the number of their range; return where each range begins."""
             block = slice(start, start + 2 * _SORTED_AT_ONCE)
             ranges = np.searchsorted(edges, first[block], side="right").astype(np.uint16)
             ranges[missing[block]] = nulls

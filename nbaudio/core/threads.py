@@ -1,4 +1,4 @@
-"""Threads for work that waits for I/O, or that releases the interpreter lock."""
+"""Threads for work that waits for I/O or releases the GIL."""
 
 import os
 from collections import deque
@@ -30,5 +30,5 @@ def ordered_map(
 
 
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-    """Do `ordered_map` on up to four cores, with few results in memory."""
+    """Call `ordered_map` with up to four threads, at most one per core, and few results in memory."""
     return ordered_map(function, items, jobs=min(4, os.cpu_count() or 1), ahead=1)

@@ -126,7 +126,7 @@ class Stream:
         """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
         tasks: deque[_Task] = deque()
         for number, block in enumerate(self._blocks()):
-            if number in (2, 3) and requests.small:  # the first do not share line and processor with many more
+            if number in (2, 3) and requests.small:  # many small requests would delay the first batch
                 while tasks:
                     yield tasks.popleft()
                 if number == 2:

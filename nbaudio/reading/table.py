@@ -50,7 +50,7 @@ class ClipTable:
             self._order = order = np.lexsort((self["offset"], numbers))
             self._columns = {name: column[order] for name, column in self._columns.items()}
         if "split" in names:
-            self.splits  # noqa: B018 - which needs the column once
+            self.splits  # noqa: B018 - computed now: the column is read with the others, then dropped
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ClipTable, (self.folder,)

@@ -8,7 +8,7 @@ import polars as pl
 from nbaudio.core.dataframes import IN_ORDER, STREAMED, Frame, as_polars
 from nbaudio.core.source_splits import is_held_out, ordered_splits
 from nbaudio.core.tables import ROWS_A_GROUP
-from nbaudio.core.threads import ordered_map
+from nbaudio.core.threads import in_threads
 from nbaudio.selection.splits import usable_keys
 from nbaudio.text.near_duplicates import NearIndex, sentences
 
@@ -24,7 +24,6 @@ CHECK_MEANINGS = {
 
 _HASH = "audio_sha256"
 _MAX_LISTED = 100
-_THREADS = 2  # that search parts of a table; each takes some 30 MB
 
 EXCEPTIONS = pl.Schema(
     dict.fromkeys(("check", "split", "segment_id", "value", "other_split", "other_segment_id", "other_value"), pl.String)
@@ -57,7 +56,7 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
 
     parts = table.filter(pl.col("split").is_not_null()).collect_batches(chunk_size=ROWS_A_GROUP, **IN_ORDER)
     # The matches in a part are at most as many as the held-out segments, however large the table is.
-    for found in ordered_map(of_part, parts, jobs=_THREADS, ahead=1):
+    for found in in_threads(of_part, parts):
         further += found
         if sum(map(len, further)) > 2 * len(first) + ROWS_A_GROUP:
             first, further = _first(pl.concat([first, *further]), splits), []

@@ -244,7 +244,7 @@ class Remote:
     def _write(self, write: Callable[[Any, str, Mapping[str, Any]], object], done: str, *, new: bool = False) -> None:
         """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete.
 
-        A `new` file replaces none: object stores are told so, and HDFS renames to no name that is taken, unless it is removed.
+        A `new` file replaces no other. HDFS does not rename to a name that exists: to replace a file, it is removed first.
         """
         writer = f"{int(time.time()):x}-{os.urandom(4).hex()}"
 

@@ -38,7 +38,7 @@ def sort_and_filter(frame: TableFrame, **arrangement: Any) -> Order:
 
 
 def joined(parts: list[Order]) -> Order:
-    """Return parts of an order as one; a single one is not copied."""
+    """Concatenate parts of an order; a single part is returned without a copy."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
