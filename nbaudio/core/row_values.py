@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from nbaudio.core import hashing, tables
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.rows import with_starts
+from nbaudio.core.tables import ROWS_A_GROUP
 
 _SAMPLED, _PIECE = 256, 4096  # every 256th value is looked at to cut pieces of 4096 times as many
 
@@ -53,9 +55,19 @@ def sorted_values(column: pl.LazyFrame) -> Iterator[str | None]:
         yield from part.collect(**STREAMED).to_series().sort()
 
 
-def first_occurrences(values: pl.Series) -> NDArray[np.bool_]:
-    """Return which values do not occur before."""
-    found, some = np.ones(len(values), dtype=np.bool_), values.is_in(repeated(values).implode())
+def counts(numbers: NDArray[np.signedinteger[Any]], size: int) -> NDArray[np.int64]:
+    """Return how often each number from 0 to `size` - 1 occurs; negative ones are not counted."""
+    parts = (numbers[start : start + ROWS_A_GROUP] for start in range(0, len(numbers), ROWS_A_GROUP))
+    return sum((np.bincount(part[part >= 0], minlength=size) for part in parts), start=np.zeros(size, dtype=np.int64))
+
+
+def first_occurrences(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which hashes do not occur before."""
+    ordered = np.sort(hashes)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    del ordered  # as large as the hashes
+    values = pl.Series(hashes)
+    found, some = np.ones(len(values), dtype=np.bool_), values.is_in(pl.Series(twice).implode())
     found[some.arg_true().to_numpy()] = values.filter(some).is_first_distinct().to_numpy()
     return found
 

@@ -6,15 +6,19 @@ strata). mu and c may depend on earlier draws alone. What no draw could reach, a
 bounds and as right in lower ones.
 """
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nbaudio.core.row_values import counts
+
 Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Ints = NDArray[np.signedinteger[Any]]
 Bools = NDArray[np.bool_]
 
 _MOST_BINS = 24
@@ -32,6 +36,50 @@ _ITEMS = 1 << 20  # taken at once, to save memory
 
 
 @dataclass(frozen=True)
+class Values:
+    """What each item of a population counts for, computed where it is needed: an array of all takes 8 bytes an item."""
+
+    amounts: NDArray[Any]  # of each segment
+    inside: Bools  # which segments count; the others are worth 0
+    unit: float = 1.0  # what an amount of 1 in these values is
+    further: Array = field(default_factory=partial(np.zeros, 0))  # of items behind the segments
+
+    @classmethod
+    def of(cls, value: "Array | Values") -> "Values":
+        """Return values that are an array as an instance."""
+        return value if isinstance(value, Values) else cls(value, np.ones(len(value), dtype=np.bool_))
+
+    def __getitem__(self, items: Ints) -> Array:
+        found, own = np.zeros(len(items)), items < len(self.inside)
+        some = items[own]
+        found[own] = self.amounts[some] / self.unit * self.inside[some]
+        found[~own] = self.further[items[~own] - len(self.inside)]
+        return found
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Yield slices of the items and their values."""
+        size = len(self.inside)
+        for start in range(0, size, _ITEMS):
+            some = slice(start, min(start + _ITEMS, size))
+            yield some, self.amounts[some] / self.unit * self.inside[some]
+        if len(self.further):
+            yield slice(size, size + len(self.further)), self.further
+
+    @cached_property
+    def total(self) -> float:
+        """The sum over all items."""
+        return math.fsum(float(part.sum()) for _, part in self.blocks())
+
+    def without(self, items: Ints) -> "Values":
+        """Return values that are 0 for some segments."""
+        if not len(items):
+            return self
+        inside = self.inside.copy()
+        inside[items] = False
+        return replace(self, inside=inside)
+
+
+@dataclass(frozen=True)
 class Frame:
     """What a round could draw, of a population of N items."""
 
@@ -43,7 +91,7 @@ class Frame:
     @cached_property
     def sizes(self) -> Array:
         """The number of items in each stratum."""
-        return np.bincount(self.stratum[self.stratum >= 0], minlength=len(self.weights)).astype(float)
+        return counts(self.stratum, len(self.weights)).astype(float)
 
     @cached_property
     def bins(self) -> Ints:
@@ -109,7 +157,7 @@ class Draws:
                     unseen[stratum] -= 1
         return found
 
-    def worth(self, value: Array, *, upper: bool) -> Array:
+    def worth(self, value: Values, *, upper: bool) -> Array:
         """Return what each draw counts for: for lower bounds, replaced items count for nothing."""
         return np.where(self.valid | (self.replaced & self.first) if upper else self.valid, value[self.item], 0.0)
 
@@ -123,14 +171,14 @@ class Draws:
         faulty = self.known_wrong | self.known_unsure if upper else self.known_wrong
         return self.known[kept], self.known[kept & faulty]
 
-    def found(self, value: Array, *, upper: bool) -> float:
+    def found(self, value: Values, *, upper: bool) -> float:
         """Return the value that was found wrong."""
         known = value[self.known_items(upper=upper)[1]].sum()
         return float((self.worth(value, upper=upper) * self.faults(upper=upper)).sum() + known)
 
-    def faulty_share(self, value: Array, rounds: Sequence[int] | None = None) -> tuple[float, float] | None:
+    def faulty_share(self, value: Array | Values, rounds: Sequence[int] | None = None) -> tuple[float, float] | None:
         """Return the estimated share of the value that is wrong or unsure (Hajek, 1971) and its standard error, or None."""
-        weight = self.worth(value, upper=True)
+        weight = self.worth(Values.of(value), upper=True)
         for number, frame in enumerate(self.frames):  # the number of items that each draw stands for, on average
             own = self.round == number
             weight[own] *= (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
@@ -154,9 +202,10 @@ class Path:
     fastest: float  # its gain at the next draw if that is right, on average
 
 
-def most(draws: Draws, value: Array, alpha: float, *, also: float = 0.0) -> float:
+def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0) -> float:
     """Return what the wrong value is below, or else the total, at any time with error `alpha`; `also` is one of the nulls."""
-    total, found = float(value.sum()), draws.found(value, upper=True)
+    value = Values.of(value)
+    total, found = value.total, draws.found(value, upper=True)
     level, grid = -np.log(alpha), np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
     nulls = np.unique(np.append(found, grid[(grid > found) & (grid <= total)]))
     for _ in range(_PASSES):
@@ -168,9 +217,10 @@ def most(draws: Draws, value: Array, alpha: float, *, also: float = 0.0) -> floa
     return float(nulls[-1])
 
 
-def fewest(draws: Draws, value: Array, alpha: float) -> float:
+def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     """Return a lower bound of the value that is wrong; it is too high at any time with error `alpha`."""
-    total, wrong = float(value.sum()), draws.found(value, upper=False)
+    value = Values.of(value)
+    total, wrong = value.total, draws.found(value, upper=False)
     level, nulls = -np.log(alpha), np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])
     for _ in range(_PASSES):
@@ -183,18 +233,16 @@ def fewest(draws: Draws, value: Array, alpha: float) -> float:
     return float(nulls[0])
 
 
-def bet(draws: Draws, value: Array, nulls: Array, *, upper: bool = True, level: float = np.inf) -> Path:
+def bet(draws: Draws, value: Array | Values, nulls: Array, *, upper: bool = True, level: float = np.inf) -> Path:
     """Bet against the nulls "the wrong value is m or more", or without `upper` "it is m or less"."""
+    value = Values.of(value)
     sign = 1.0 if upper else -1.0
     fault, worth = draws.faults(upper=upper), draws.worth(value, upper=upper)
     known, known_faults = draws.known_items(upper=upper)
     rest = nulls - value[known_faults].sum()  # what each null leaves for unseen items
-    unseen = value
-    if len(known):
-        unseen = value.copy()
-        unseen[known] = 0.0
+    unseen = value.without(known)
     books = [_Book(frame, unseen, draws, frame.valid | draws.is_replaced if upper else frame.valid) for frame in draws.frames]
-    left = float(unseen.sum())
+    left = unseen.total
     capital, peak, crossed = np.zeros(len(nulls)), np.zeros(len(nulls)), np.full(len(nulls), -1)
     growth = fastest = 0.0
     for start, end in _blocks(len(draws.round)):
@@ -244,13 +292,12 @@ def _blocks(count: int) -> Iterator[tuple[int, int]]:
 class _Book:
     """What is known about the bins of a frame in one domain, draw by draw."""
 
-    def __init__(self, frame: Frame, value: Array, draws: Draws, valid: Bools) -> None:
+    def __init__(self, frame: Frame, value: Values, draws: Draws, valid: Bools) -> None:
         number = int(frame.bins.max(initial=-1)) + 1
         self.value, hits, self.largest = np.zeros(number), np.zeros(number, dtype=np.int64), np.zeros(number)  # unseen
-        for start in range(0, len(value), _ITEMS):
-            some = slice(start, start + _ITEMS)
-            inside = (frame.stratum[some] >= 0) & valid[some] & (value[some] > 0)
-            bins, held = frame.bins[frame.stratum[some][inside]], value[some][inside]
+        for some, part in value.blocks():
+            inside = (frame.stratum[some] >= 0) & valid[some] & (part > 0)
+            bins, held = frame.bins[frame.stratum[some][inside]], part[inside]
             np.add.at(self.value, bins, held)
             np.maximum.at(self.largest, bins, held)
             hits += np.bincount(bins, minlength=number)

@@ -11,7 +11,7 @@ import polars as pl
 
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import InputError
-from nbaudio.proof.betting import Array, Bools, Path, bet, fewest, most
+from nbaudio.proof.betting import Array, Bools, Path, Values, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.sampling import Strata, least_divergence
 
@@ -39,8 +39,10 @@ class Part:
 
     def __init__(self, state: ProofState, ships: Bools, left_out: Bools | None = None) -> None:
         self.state, self.ships = state, ships
-        self.out = np.zeros(len(ships), dtype=bool) if left_out is None else left_out & ~ships
-        self.inside = self.ships | self.out
+        self.out: Bools = np.broadcast_to(np.False_, len(ships))
+        if left_out is not None and left_out.any():
+            self.out = left_out & ~ships
+        self.inside = self.ships | self.out if self.out.any() else self.ships
 
     def claim(self, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, with `by_hours` and `by_words`, whose bounds are two-sided with the same confidence."""
@@ -62,7 +64,7 @@ class Part:
         wrong, faulty, right = (state.labelled(*words) for words in (("wrong",), ("wrong", "unsure"), ("right",)))
         found, unknown_out = self._found(what), self._sum(what, self.out & ~right)
         bound = most(state.draws, inside, error, also=self.least_not_allowed(what, target))
-        if what == "segments" and bound < inside.sum():
+        if what == "segments" and bound < inside.total:
             bound = math.ceil(bound - 1e-6) - 1
         highest = min(max(bound - found, self._sum(what, self.ships & faulty)), ships - self._sum(what, self.ships & right))
         lowest = fewest(state.draws, self.value(what, upper=False), high_error) - unknown_out
@@ -71,12 +73,12 @@ class Part:
         share = state.draws.faulty_share(inside)
         precision = None
         if share is not None or facts["reviewed"]:
-            precision = min(max(1 - ((share[0] if share else 0.0) * float(inside.sum()) - found) / ships, low), high)
+            precision = min(max(1 - ((share[0] if share else 0.0) * inside.total - found) / ships, low), high)
         return facts | {"precision": precision, "low": low, "high": high, "target": target, "proven": low >= target - 1e-12}
 
-    def value(self, what: str, *, upper: bool = True) -> Array:
+    def value(self, what: str, *, upper: bool = True) -> Values:
         """Return what each item of the population counts for."""
-        return self.state.value(self.state.amount(what), self.inside, upper=upper)
+        return self.state.value(what, self.inside, upper=upper)
 
     def least_not_allowed(self, what: str, target: float) -> float:
         """Return the least value that is wrong, with what does not ship, for which less than the target is right."""
@@ -93,7 +95,7 @@ class Part:
         # What is unsure and was not drawn may be right: a bound does not count it as wrong.
         faulty_out = self.out & (state.labelled("wrong") | (drawn[:size] & state.labelled("unsure")))
         mended = self.inside & replaced[:size] & state.labelled("right")
-        return self._sum(what, faulty_out | mended) + float(self.value(what)[size:].sum())
+        return self._sum(what, faulty_out | mended) + float(self.value(what).further.sum())
 
     def path(self, target: float, error: float) -> Path:
         """Return what became of the capital of the null that just too many segments are wrong."""
@@ -128,7 +130,7 @@ class Part:
         return {name: math.ceil(missing / rate) if rate > 1e-9 else None for name, rate in rates.items()}
 
     def _sum(self, what: str, where: Bools) -> float:
-        return float(where.sum() if what == "segments" else self.state.amount(what, where).sum())
+        return self.state.amounts(what, where).total
 
 
 def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
@@ -147,9 +149,10 @@ def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -
 
 def above(state: ProofState, threshold: float, where: Bools | None = None, values: Array | None = None) -> Part:
     """Return all segments at or above a threshold on values, by default similarity or none, whether they ship or not."""
-    if values is None:
-        values = state.population.numbers["similarity"].fill_null(2.0).to_numpy()
-    return Part(state, (values >= threshold) & state.population.reviewable & (True if where is None else where))
+    # A similarity that is NaN is not below the threshold.
+    keeps = ~(state.population.numbers["similarity"] < threshold) if values is None else values >= threshold
+    keeps &= state.population.reviewable
+    return Part(state, keeps if where is None else keeps & where)
 
 
 def rule_error(state: ProofState, rule: Mapping[str, Any], confidence: float) -> tuple[int, int, float]:

@@ -146,7 +146,7 @@ def selection_claim(
     claim = whole.claim(target=target, error=error, high_error=(1 - confidence) - error)
     side = (1 - confidence) / 2
     shortest, longest = used.get("min_duration", 0.0) - _NEARLY, used.get("max_duration", 20.0) + _NEARLY
-    fits = state.population.numbers["seconds"].is_between(shortest, longest)
+    seconds = state.population.numbers["seconds"]
     claim |= {
         "confidence": confidence,
         "statement": _statement(claim, confidence, selected=bool(state.accepted.any())),
@@ -156,7 +156,7 @@ def selection_claim(
     }
     by_split = {name: part.claim(target=target, error=side, high_error=side) for name, part in found.items()}
     thresholds = sorted({*THRESHOLDS, threshold})
-    rows = curve(state, thresholds, precision=target, confidence=confidence, where=fits.to_numpy())
+    rows = curve(state, thresholds, precision=target, confidence=confidence, where=(seconds >= shortest) & (seconds <= longest))
     return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
 
 

@@ -13,7 +13,7 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.tables import LEFT_OUT, table_path
 from nbaudio.core.tombstones import tombstone
-from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints
+from nbaudio.proof.betting import Bools, Draws, Frame, Ints, Values
 from nbaudio.review.population import Population
 from nbaudio.review.risk import frozen
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
@@ -51,14 +51,12 @@ class ProofState(ReviewState):
         """The reviews that were drawn at random."""
         return rounds(self, self.population.read(self.drawn["segment_id"]))
 
-    def amount(self, what: str, where: Bools | slice = slice(None)) -> Array:
-        """Return what each segment, or each of some, counts for, by `segments`, `hours` or `words`; it may be read-only."""
+    def amounts(self, what: str, where: Bools) -> Values:
+        """Return what each segment counts for by `segments`, `hours` or `words`: 0 outside of a part."""
         if what == "segments":
-            return np.broadcast_to(1.0, len(self.population))[where]
-        numbers = self.population.numbers  # an array of all takes 8 bytes a segment: selected first
-        return (
-            numbers["words"].to_numpy()[where].astype(float) if what == "words" else numbers["seconds"].to_numpy()[where] / 3600
-        )
+            return Values(np.broadcast_to(1.0, len(where)), where)
+        numbers = self.population.numbers
+        return Values(numbers["words"], where) if what == "words" else Values(numbers["seconds"], where, unit=3600.0)
 
     @cached_property
     def accepted(self) -> Bools:
@@ -88,7 +86,7 @@ class ProofState(ReviewState):
         there = [one for one in self.rounds if table_path(self.workspace, frame_table(one.name)).exists()]
         if not there:
             return {}
-        contents = self.population.map_batches((), lambda rows: frame_contents(rows).to_frame()).to_series().to_numpy()
+        contents = self.population.arrays((), lambda rows: frame_contents(rows).to_frame("content"))["content"]
         places_of = self.population.index()
         return {one.name: self._stored_frame(one, contents, places_of) for one in there}
 
@@ -98,7 +96,8 @@ class ProofState(ReviewState):
         strata = by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
         numbers, weights = strata.select("stratum").with_row_index("number"), np.maximum(strata["weight"].to_numpy(), 1e-300)
         rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
-        found = Frame(np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.bool_), weights / weights.sum(), rates)
+        smallest = np.min_scalar_type(-len(strata) - 1)
+        found = Frame(np.full(size, -1, dtype=smallest), np.zeros(size, dtype=np.bool_), weights / weights.sum(), rates)
         others: dict[int, int] = {}
         for batch in tables.read_batches(self.workspace, table, ("segment_id", "stratum", "content")):
             places = places_of(batch["segment_id"])
@@ -152,14 +151,11 @@ class ProofState(ReviewState):
         found[places[places < len(found)]] = True
         return found
 
-    def value(self, amounts: Array, where: Bools, *, upper: bool) -> Array:
-        """Return an amount by item of the population, 0 elsewhere; in upper bounds, replaced items that are gone are average."""
-        replaced = self.draws.is_replaced
-        found = np.zeros(max(len(replaced), len(where)))
-        np.multiply(amounts, where, out=found[: len(where)])
-        if upper and where.any():
-            found[len(where) :] = np.where(replaced[len(where) :], found.sum() / where.sum(), 0.0)
-        return found
+    def value(self, what: str, where: Bools, *, upper: bool) -> Values:
+        """Return `amounts` of all items of the draws; in upper bounds, replaced items that are gone are average, else 0."""
+        found, replaced = self.amounts(what, where), self.draws.is_replaced[len(where) :]
+        average = found.total / where.sum() if upper and where.any() else 0.0
+        return replace(found, further=replaced * average)
 
     def labelled(self, *words: str) -> Bools:
         """Return which segments have one of these verdicts as they are now."""
@@ -198,5 +194,5 @@ def _with_further(held: _Stored, further: Mapping[int, int]) -> Frame:
     frame, gone = held
     if not further:
         return frame
-    strata, valid = np.array([gone.get(key, -1) for key in further], dtype=np.int32), np.zeros(len(further), dtype=np.bool_)
+    strata, valid = np.array([gone.get(key, -1) for key in further], frame.stratum.dtype), np.zeros(len(further), dtype=np.bool_)
     return replace(frame, stratum=np.append(frame.stratum, strata), valid=np.append(frame.valid, valid))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.row_values import first_occurrences, row_hashes
+from nbaudio.core.rows import with_starts
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, WINDOW, conform, seconds_column, segment_failures, table_schema
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, Round
@@ -45,7 +47,7 @@ class Population:
     @cached_property
     def _is_first(self) -> Bools:
         """Which rows of the table are the first of their ids."""
-        return first_occurrences(self._hashes.collect(**STREAMED).to_series())
+        return first_occurrences(self._hashes.collect(**STREAMED).to_series().to_numpy())
 
     @property
     def _hashes(self) -> pl.LazyFrame:
@@ -101,6 +103,16 @@ class Population:
         rows = rows.drop(_FACTS, strict=False).with_columns(source_channel(rows))
         return rows.join(facts, on="recording_id", how="left", maintain_order="left")
 
+    def arrays(self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]) -> dict[str, NDArray[Any]]:
+        """Return what a function computes from each batch of columns, without nulls; each array is held once."""
+        found: dict[str, NDArray[Any]] = {}
+        for start, batch in with_starts(map(function, self.batches(columns))):
+            for values in batch:
+                part = values.to_numpy()
+                array = found.setdefault(values.name, np.empty(len(self), dtype=part.dtype))
+                array[start : start + len(part)] = part
+        return found
+
     def map_batches(self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
         """Return what a function computes from each batch of columns; whole numbers and codes take little memory."""
         found = pl.concat([function(batch) for batch in self.batches(columns)])
@@ -111,10 +123,10 @@ class Population:
         return self.map_batches(what.meta.root_names(), lambda batch: batch.select(what)).to_series()
 
     @cached_property
-    def numbers(self) -> pl.DataFrame:
-        """`seconds` (0 if unknown), `words` of the text, and `similarity` (null if unknown) of each segment."""
-        seconds, similarity = seconds_column().fill_null(0.0), pl.col("similarity").fill_nan(None)
-        return self.map_batches(["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS))
+    def numbers(self) -> dict[str, NDArray[Any]]:
+        """`seconds` (0 if unknown), `words` of the text, and `similarity` (NaN if unknown) of each segment."""
+        seconds, similarity = seconds_column().fill_null(0.0), pl.col("similarity").fill_null(np.nan)
+        return self.arrays(["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS))
 
     def release(self) -> None:
         """Free `numbers`, 20 bytes for each segment; they are read again when they are asked for."""
@@ -131,9 +143,9 @@ class Population:
         # These compare a segment with all others.
         own = [rule.fill_null(value=False) for name, rule in rules.items() if name not in ("duplicate", "empty_text")]
         told["broken"] = pl.any_horizontal(*own, bad, pl.col("segment_id").is_null())
-        found = self.map_batches((*WINDOW, "decision", "reason"), lambda rows: rows.select(**told))
+        found = self.arrays((*WINDOW, "decision", "reason"), lambda rows: rows.select(**told))
         broken = found["broken"] | found["empty"] if found["has_text"].any() else found["broken"]
-        return ~broken.to_numpy() & first_occurrences(found["window"]), found["has_audio"].to_numpy()
+        return ~broken & first_occurrences(found["window"]), found["has_audio"]
 
     @property
     def reviewable(self) -> Bools:
@@ -157,7 +169,7 @@ class Population:
         is_reached = pl.repeat(value=False, n=len(self), eager=True).scatter(places[there], values=True)
         pool = pl.DataFrame({"wrong": wrong, "reached": is_reached})
         if "similarity" in columns:
-            pool = pool.hstack(self.numbers.select("similarity"))
+            pool = pool.hstack([pl.Series("similarity", self.numbers["similarity"])])
         if others := [name for name in columns if name != "similarity"]:
             functions = {"suspicious": anomaly_facts, "risk": risk_columns}
             function = functions.get(strategy, lambda rows: rows.select(others).cast({pl.String: pl.Categorical()}))

@@ -342,7 +342,7 @@ def _facts(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the facts of the report, and warnings about what was drawn and what is left."""
     state, pool = population.state, population.reviewable
-    left = population.numbers["seconds"].filter(pl.Series(pool & ~population.mask(_series(reviewed_ids(state)))))
+    left = population.numbers["seconds"][pool & ~population.mask(_series(reviewed_ids(state)))]
     shares = [{"reviewer": name, "segments": len(ids)} for name, ids in record.shares().items() if ids]
     what = "page" if any(path.suffix.lower() == PAGE for path in files) else "sheet"
     facts = {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.row_values import RowHashes, repeated
+from nbaudio.core.row_values import RowHashes, counts, repeated
 from nbaudio.core.rows import with_starts
 from nbaudio.core.tables import number_columns
 from nbaudio.review.rounds import Round
@@ -65,7 +65,7 @@ class Strata:
     @cached_property
     def counts(self) -> Ints:
         """How many segments of each stratum can be drawn."""
-        return np.bincount(self.number[self.number >= 0], minlength=len(self.names))
+        return counts(self.number, len(self.names))
 
     def merged(self) -> "Strata":
         """Return the same segments in one stratum."""
