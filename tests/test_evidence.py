@@ -1,6 +1,7 @@
 import itertools
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ from nbaudio import evidence, review, select
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.proof.betting import Draws, Frame, bet, fewest, most
+from nbaudio.proof.betting import Draws, Frame, Values, bet, fewest, most
 from nbaudio.proof.claims import THRESHOLDS, above, curve, min_sample_size
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
@@ -147,7 +148,38 @@ def test_bounds_do_not_depend_on_how_many_items_are_summed_at_once(monkeypatch, 
     draws = draws_of([frame_of(strata, weights)], [0] * 40, random_draws(rng, strata, weights, 40), {1, 5, 8, 60})
     wanted = most(draws, value, 0.05), fewest(draws, value, 0.05)
     monkeypatch.setattr("nbaudio.proof.betting._ITEMS", at_once)
-    assert (most(draws, value, 0.05), fewest(draws, value, 0.05)) == wanted
+    assert (most(draws, value, 0.05), fewest(draws, value, 0.05)) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("at_once", [3, 1000])
+def test_values_that_are_computed_in_blocks_give_the_bounds_of_an_array(monkeypatch, at_once):
+    monkeypatch.setattr("nbaudio.proof.betting._ITEMS", at_once)
+    rng = np.random.default_rng(4)
+    strata, seconds, inside, further = rng.integers(-1, 3, 103), rng.integers(1, 90, 100), rng.random(100) < 0.7, rng.random(3)
+    weights, known = [0.2, 0.5, 0.3], np.flatnonzero(strata[:100] < 0)[:4]
+    items = random_draws(rng, strata, weights, 60)
+    draws = draws_of(
+        [frame_of(strata, weights)], [0] * 60, items, items[:9], replaced=items[9:12], known=known, known_wrong=known[:2]
+    )
+    blocks, array = Values(seconds, inside, 3600.0, further), np.append(seconds / 3600 * inside, further)
+    assert blocks.total == pytest.approx(array.sum())
+    for bound in (most, fewest):
+        assert bound(draws, blocks, 0.05) == pytest.approx(bound(draws, array, 0.05))
+    assert 0 < fewest(draws, blocks, 0.05) < most(draws, blocks, 0.05) < array.sum()
+    assert draws.faulty_share(blocks) == pytest.approx(draws.faulty_share(array))
+
+
+def test_bounds_hold_less_than_an_array_of_all_values(monkeypatch):
+    monkeypatch.setattr("nbaudio.proof.betting._ITEMS", 4096)
+    count = 1 << 18
+    strata, words = np.zeros(count, dtype=np.int8), np.arange(count, dtype=np.uint32)
+    draws = draws_of([frame_of(strata)], [0] * 50, list(range(50)), {3}, known=[count - 1])
+    tracemalloc.start()
+    try:
+        assert most(draws, Values(words, strata == 0), 0.05) > fewest(draws, Values(words, strata == 0), 0.05)
+        assert tracemalloc.get_traced_memory()[1] < 6 * count
+    finally:
+        tracemalloc.stop()
 
 
 @settings(max_examples=40, deadline=None)
