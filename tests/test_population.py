@@ -98,7 +98,7 @@ def test_texts_are_sorted_in_pieces(monkeypatch, values):
 
 
 def test_first_occurrences():
-    values = pl.Series([3, 1, 3, 2, 1, 3], dtype=pl.UInt64)
+    values = np.array([3, 1, 3, 2, 1, 3], dtype=np.uint64)
     assert first_occurrences(values).tolist() == [True, True, False, True, False, False]
 
 

@@ -81,7 +81,9 @@ def row_hashes(segments: pl.LazyFrame) -> RowHashes:
         wanted = np.zeros(int(places[-1]) + 1 if len(places) else 0, dtype=np.bool_)
         wanted[places] = True
         some = with_values(ids.head(len(wanted)), [pl.Series("wanted", wanted)]).filter("wanted").select("segment_id")
-        parts = [hashing.hash_column(part["segment_id"], salt) for part in some.collect_batches(**IN_ORDER)]
-        return pl.concat([pl.Series("hash", dtype=pl.UInt64), *parts])
+        found = np.empty(len(places), dtype=np.uint64)
+        for start, part in with_starts(some.collect_batches(**IN_ORDER)):
+            found[start : start + len(part)] = hashing.hash_column(part["segment_id"], salt).to_numpy()
+        return pl.Series("hash", found)
 
     return hashes

@@ -6,10 +6,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Any, TypeVar
 
 import polars as pl
+from numpy.typing import NDArray
 
 from nbaudio.core import atomic
+
+_Batch = TypeVar("_Batch", pl.DataFrame, NDArray[Any])
 
 _FOLDER = ".rows.partial"
 _PART_BYTES = 32 << 20  # of a batch; fewer rows than that stay in memory
@@ -26,8 +30,8 @@ def _write(folder: Path, frame: pl.DataFrame) -> Path:
     return path
 
 
-def with_starts(batches: Iterable[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Yield the batches of a table, each with the number of its first row, from 0."""
+def with_starts(batches: Iterable[_Batch]) -> Iterator[tuple[int, _Batch]]:
+    """Yield the batches of a table or an array, each with the number of its first row, from 0."""
     start = 0
     for batch in batches:
         yield start, batch

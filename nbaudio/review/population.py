@@ -49,6 +49,11 @@ class Population:
         """Which rows of the table are the first of their ids."""
         return first_occurrences(self._hashes.collect(**STREAMED).to_series().to_numpy())
 
+    @cached_property
+    def _repeats(self) -> Ints:
+        """The numbers of the rows that are not the first of their ids."""
+        return np.flatnonzero(~self._is_first)
+
     @property
     def _hashes(self) -> pl.LazyFrame:
         return tables.scan(self.state.workspace, ["segment_id"]).select(key=pl.col("segment_id").hash())
@@ -74,7 +79,7 @@ class Population:
             return np.zeros(0, dtype=np.int64)
         held = self._hashes.with_row_index("row").filter(pl.col("key").is_in(wanted.implode())).collect(**STREAMED)
         held = held.filter(pl.Series(self._is_first[held["row"].to_numpy()], dtype=pl.Boolean))
-        place = np.cumsum(self._is_first, dtype=np.int64)[held["row"].to_numpy()] - 1
+        place = held["row"].cast(pl.Int64) - np.searchsorted(self._repeats, held["row"].to_numpy())
         return wanted.replace_strict(held["key"], place, default=-1, return_dtype=pl.Int64).to_numpy()
 
     def mask(self, segment_ids: pl.Series) -> Bools:
@@ -188,7 +193,8 @@ class Population:
 
     def _rows(self, places: pl.Series) -> pl.Series:
         """Return the row numbers of some segments in the table."""
-        return places if self._is_first.all() else pl.Series(np.flatnonzero(self._is_first)[places.to_numpy()])
+        before = self._repeats - np.arange(len(self._repeats))
+        return places + np.searchsorted(before, places.to_numpy(), side="right") if len(before) else places
 
     def ids(self, places: pl.Series) -> pl.Series:
         """Return the ids of some segments, in that order."""

@@ -1,6 +1,7 @@
 """Sampling of segments for review, row by row, so that every beginning of a sheet is a smaller sample; see docs/evidence.md."""
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -50,6 +51,7 @@ _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
+_AT_ONCE = 1 << 20  # segments, to save memory
 _OF_ANOMALIES = ("text", "word_times", "source_start", "source_end", "start_sample", "end_sample", "recording_id")
 
 
@@ -111,15 +113,20 @@ def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.Dat
 
     `hashes` are those of their ids, by place.
     """
-    counts = strata.counts
-    picks = _pick_strata(strata.weights, counts, min(n, int(counts.sum())), salt)
+    sizes = strata.counts
+    picks = _pick_strata(strata.weights, sizes, min(n, int(sizes.sum())), salt)
+    wanted = np.bincount(picks, minlength=len(sizes))
     places = np.flatnonzero(strata.number >= 0).astype(np.uint32)
-    order = places[np.argsort(hashes(pl.Series(places), salt).to_numpy(), kind="stable")]
-    order = order[np.argsort(strata.number[order], kind="stable")]
+    hashed, first = hashes(pl.Series(places), salt).to_numpy(), np.zeros(0, dtype=np.int64)
+    for start in range(0, len(places), _AT_ONCE):  # the first of each stratum so far, by stratum and hash
+        some = np.append(first, np.arange(start, min(start + _AT_ONCE, len(places))))
+        some = some[np.lexsort((hashed[some], strata.number[places[some]]))]
+        number = strata.number[places[some]]
+        first = some[np.arange(len(some)) - np.searchsorted(number, number) < wanted[number]]
     rank = pl.DataFrame({"pick": picks}).select(pl.int_range(pl.len()).over("pick")).to_series().to_numpy()
-    drawn = {"place": order[(np.cumsum(counts) - counts)[picks] + rank].astype(np.int64)}
+    drawn = {"place": places[first][(np.cumsum(wanted) - wanted)[picks] + rank].astype(np.int64)}
     stratum = pl.Series(strata.names, dtype=pl.String).gather(picks)
-    return pl.DataFrame(drawn | {"probability": strata.weights[picks] / counts[picks], "stratum": stratum})
+    return pl.DataFrame(drawn | {"probability": strata.weights[picks] / sizes[picks], "stratum": stratum})
 
 
 def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
@@ -142,8 +149,8 @@ def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
 
 def _numbered(codes: Ints, name: Callable[[int], str]) -> tuple[Ints, list[str], Ints]:
     """Return the number of each row among the codes that occur, the names of these, and the codes."""
-    used = np.flatnonzero(np.bincount(codes))
-    place = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int32)
+    used = np.flatnonzero(counts(codes, int(codes.max(initial=-1)) + 1))
+    place = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int16)
     place[used] = np.arange(len(used))
     return place[codes], [name(code) for code in used.tolist()], used
 
@@ -156,23 +163,51 @@ def _verdicts(pool: pl.DataFrame, number: Ints, strata: int) -> tuple[Ints, Ints
 
 def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     """Draw most where errors are likely and matter, as docs/evidence.md says; a wrong guess costs width, never validity."""
-    score = _SCORE
-    above = pl.when(score.is_null()).then(3).when(score >= threshold).then(1)
-    zone = pool.select(above.when(score >= threshold - _MARGIN).then(2).otherwise(0).cast(pl.Int8)).to_series().to_numpy()
-    guess = (10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)  # computed twice, as it takes memory
-    size = _spread(pool.select(guess).to_series().to_numpy(), zone == 0)
-    scores = pool.select(score.fill_null(2.0)).to_series().to_numpy()
-    codes = len(_ZONES) * _cut(scores, lambda _: size[np.argsort(scores, kind="stable")]) + zone
+    scores = pool["similarity"].fill_null(np.nan).to_numpy()  # NaN is sorted behind all numbers
+    zone = np.where(scores >= threshold, np.int8(1), np.where(scores >= threshold - _MARGIN, np.int8(2), np.int8(0)))
+    zone[np.isnan(scores)] = 3
+    size = np.zeros(2)
+    for start, part in with_starts(_slices(scores)):
+        below = zone[start : start + len(part)] == 0
+        size += [_deviation(_guess(part))[where].sum() for where in (below, ~below)]
+    scale = _scale_below(*size)
+
+    def deviations(some: Array) -> Array:
+        return _deviation(_guess(some)) * np.where(some < threshold - _MARGIN, scale, 1.0)
+
+    codes = len(_ZONES) * _cut(scores, deviations) + zone
     number, names, used = _numbered(codes, lambda code: f"{code // len(_ZONES):02d} {_ZONES[code % len(_ZONES)]}")
-    counts = np.bincount(number, minlength=len(names))
+    sizes = counts(number, len(names))
     judged, wrong = _verdicts(pool, number, len(names))
-    guessed = np.zeros(len(names))
-    for start, part in with_starts(pool.select("similarity").iter_slices(1 << 20)):
-        np.add.at(guessed, number[start : start + len(part)], part.select(guess).to_series().to_numpy())
-    share = np.clip((wrong + _GUESS_WORTH * guessed / counts) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST)
+    guessed, planned = np.zeros(len(names)), np.zeros(len(names))
+    for start, part in with_starts(_slices(scores)):
+        own = number[start : start + len(part)]
+        guessed += np.bincount(own, _guess(part), len(names))
+        planned += np.bincount(own, deviations(part), len(names)) / sizes
+    share = np.clip((wrong + _GUESS_WORTH * guessed / sizes) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST)
     # Half by the guess: a later round that nearly left a stratum out would give it weights that spoil the intervals.
-    planned, learnt = np.bincount(number, size, len(names)) / counts, _spread(share, used % len(_ZONES) == 0, counts)
-    return number, names, planned / (planned @ counts) + learnt / (learnt @ counts), None
+    learnt, below = _deviation(share), used % len(_ZONES) == 0
+    learnt[below] *= _scale_below(*(float((learnt * sizes)[where].sum()) for where in (below, ~below)))
+    return number, names, planned / (planned @ sizes) + learnt / (learnt @ sizes), None
+
+
+def _slices(values: Array) -> Iterator[Array]:
+    """Yield parts of an array, to compute with less memory."""
+    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+
+
+def _guess(scores: Array) -> Array:
+    """Return how often segments of a similarity (NaN for none) are wrong, as far as is known without verdicts."""
+    return np.where(np.isnan(scores), _UNSCORED, np.clip(10 * (1 - scores) ** 2.5, _LEAST, 0.5))
+
+
+def _deviation(share: Array) -> Array:
+    return np.sqrt(share * (1 - share))
+
+
+def _scale_below(below: float, rest: float) -> float:
+    """Return what sizes below the threshold are reduced by, so that at most `_BELOW` of all falls there."""
+    return min(1.0, _BELOW / (1 - _BELOW) * rest / below) if below and rest else 1.0
 
 
 def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
@@ -269,29 +304,26 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
 
 
 def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA) -> Ints:
-    """Divide scores into strata of equal total size (Dalenius, Hodges, 1959); `size_of` has the sizes of the ascending scores."""
+    """Divide scores into strata of equal total size (Dalenius, Hodges, 1959); `size_of` returns the sizes of some scores."""
     ordered = np.sort(score)
-    is_last = np.ones(len(score), dtype=np.bool_)  # of equal scores
-    np.not_equal(ordered[1:], ordered[:-1], out=is_last[:-1])
-    middle = size_of(ordered)
-    middle = np.cumsum(middle, out=middle)[is_last]
-    ordered = ordered[is_last]
-    total = float(middle[-1]) if len(middle) and middle[-1] else 1.0
-    middle[1:] += middle[:-1].copy()
-    middle *= number / 2
-    middle /= total
-    strata = np.minimum(middle, number - 1).astype(np.int8)
-    first = np.flatnonzero(np.diff(strata, prepend=-1))
-    return strata[first].astype(np.int16)[np.searchsorted(ordered[first], score, side="right") - 1]
+    reached = np.empty(len(score))  # the total size up to each of them
+    for start, part in with_starts(_slices(ordered)):
+        reached[start : start + len(part)] = size_of(part)
+    np.cumsum(reached, out=reached)
+    total = float(reached[-1]) if len(reached) and reached[-1] else 1.0
 
+    def stratum(place: int) -> int:
+        """Return the stratum of a score and all that equal it, by the middle of their sizes."""
+        first, end = (int(np.searchsorted(ordered, ordered[place], side)) for side in ("left", "right"))
+        middle = reached[end - 1] + (reached[first - 1] if first else 0.0)
+        return int(min(middle * (number / 2) / total, number - 1))
 
-def _spread(share: Array, below: Bools, counts: Ints | int = 1) -> Array:
-    """Return the standard deviation of a share, reduced below the threshold so that at most `_BELOW` of all falls there."""
-    size = np.sqrt(share * (1 - share))
-    rest, low = (float((size * counts if np.ndim(counts) else size)[zone].sum()) for zone in (~below, below))
-    if low and rest:
-        size[below] *= min(1.0, _BELOW / (1 - _BELOW) * rest / low)
-    return size
+    starts = (bisect_left(range(len(ordered)), each, key=stratum) for each in range(1, number))
+    edges = np.array([ordered[start] for start in starts if start < len(ordered)])
+    found = np.empty(len(score), dtype=np.int16)
+    for start, part in with_starts(_slices(score)):
+        found[start : start + len(part)] = np.searchsorted(edges, part, side="right")
+    return found
 
 
 def _grouped(values: pl.Series, name: Callable[[object], str]) -> tuple[Ints, list[str]]:
