@@ -84,9 +84,10 @@ from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, bet
 from nbaudio.proof.claims import Part
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.review.allocation import least_divergence
 from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import draw_from, least_divergence, reached, salt_of, strata_of
+from nbaudio.review.sampling import draw_from, reached, salt_of, strata_of
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
 from nbaudio.storage.workspace import Workspace
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio.core.row_groups import read_rows
 from nbaudio.core.tables import conform, open_parquet, seconds_column
 from nbaudio.core.threads import in_threads
 
@@ -191,14 +192,8 @@ class StoredFrame:
     def rows(self, numbers: NDArray[Any], columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Return rows by their numbers, in that order."""
         names = list(columns or self.columns)
-        groups = np.searchsorted(self._starts, numbers, side="right") - 1
-        order = np.argsort(groups, kind="stable")
-        reader, needed = self._reader(), self._needed(names)
-        parts = [reader.read_row_groups([], columns=needed)]
-        for group in np.unique(groups).tolist():
-            within = numbers[groups == group] - self._starts[group]
-            parts.append(reader.read_row_groups([group], columns=needed).take(within))
-        frame = pl.concat([pl.DataFrame(pl.from_arrow(part)) for part in parts])
+        order = np.argsort(numbers, kind="stable")
+        frame = read_rows(self._reader, numbers[order], self._needed(names))
         return self._joined(frame, names, numbers[order])[np.argsort(order)]
 
     def row(self, number: int, *, named: Literal[True]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +19,7 @@ from nbaudio.core.channels import has_unknown_channel, source_channel
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import check_regular
+from nbaudio.core.row_groups import read_rows
 from nbaudio.core.rows import with_starts
 
 SPLITS = ("train", "dev", "test")
@@ -193,16 +193,17 @@ def read(
     row: str | None = None,
 ) -> pl.DataFrame:
     """Read a table into memory, with the columns of `scan`, and row numbers as `row`; `where` filters by columns of the file."""
-    held = table_schema(workspace, table)
+    held, path, number = table_schema(workspace, table), table_path(workspace, table), row or "\0row"
     expected = _expected(held, columns, table)
-    path = table_path(workspace, table)
-    first = list(held)[:1]  # gives the number of rows where no other column is read
-    numbers = [row] if row else []
-    names = dict.fromkeys((*numbers, *first, *(name for name in expected if name in held)))
+    names = list(dict.fromkeys((*list(held)[:1], *(name for name in expected if name in held))))  # the first gives the length
     with reading_parquet(path, checked=True):
-        rows = pl.scan_parquet(path, glob=False, row_index_name=row)
-        frame = rows.select(*names).collect() if where is None else rows.filter(where).select(*names).collect(**STREAMED)
-    return conform(frame, expected, str(path)).select(*numbers, *expected)
+        rows = pl.scan_parquet(path, glob=False, row_index_name=number)
+        if where is None:
+            frame = rows.select(number, *names).collect()
+        else:  # by numbers: until a filter has ended, polars keeps all texts that it has read
+            found = rows.filter(where).select(number).collect(**STREAMED)
+            frame = found.hstack(read_rows(open_parquet(path), found.to_series().to_numpy(), names))
+    return conform(frame, expected, str(path)).select(*([row] if row else []), *expected)
 
 
 def has_id(ids: pl.Series) -> pl.Expr:
@@ -264,16 +265,6 @@ def read_batches(
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a table as the file has them, `ROWS_A_GROUP` at a time; raise InputError where it is not usable."""
     return parquet_slices(table_path(workspace, table), columns)
-
-
-def copy_table(workspace: WorkspacePath, target: Path) -> None:
-    """Copy the segments table to `target`: by a hard link if possible."""
-    target.unlink(missing_ok=True)
-    try:
-        os.link(table_path(workspace), target)
-    except OSError:
-        with atomic_write(target, sync=False) as partial:
-            shutil.copyfile(table_path(workspace), partial)
 
 
 RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window"))

@@ -1,8 +1,10 @@
 """Tables of a corpus, none whole in memory: the frozen copy of the workspace's segments, side files, facts of corpus.json."""
 
+import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -110,11 +112,16 @@ def selection_hash(workspace: Workspace, text: str | None) -> str:
 
 
 def freeze_table(workspace: Workspace, target: Path, text: str | None) -> Path:
-    """Copy the current segments table, rewritten if another text ships."""
+    """Copy the current segments table: by a hard link if possible, rewritten if another text ships."""
     if text is None:
-        tables.copy_table(workspace, target)
-    else:
-        with atomic_write(target, sync=False) as partial:
+        target.unlink(missing_ok=True)
+        with suppress(OSError):
+            os.link(tables.table_path(workspace), target)
+            return target
+    with atomic_write(target, sync=False) as partial:
+        if text is None:
+            shutil.copyfile(tables.table_path(workspace), partial)
+        else:
             write_parts(partial, (_with_text(part, text) for part in tables.read_batches(workspace)))
     return target
 

@@ -13,7 +13,8 @@ from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Array, Bools, Path, Values, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
-from nbaudio.review.sampling import Strata, least_divergence
+from nbaudio.review.allocation import least_divergence
+from nbaudio.review.sampling import Strata
 
 #: Thresholds on similarity that tables show.
 THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)

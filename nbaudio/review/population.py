@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.row_values import first_occurrences, row_hashes
+from nbaudio.core.row_values import ROW, first_occurrences, row_hashes
 from nbaudio.core.rows import with_starts
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, WINDOW, conform, seconds_column, segment_failures, table_schema
 from nbaudio.review.corrections import uncorrected
@@ -198,10 +198,9 @@ class Population:
 
     def ids(self, places: pl.Series) -> pl.Series:
         """Return the ids of some segments, in that order."""
-        rows = self._rows(places).cast(pl.UInt32).alias("row")
-        held = tables.scan(self.state.workspace, ["segment_id"]).with_row_index("row")
-        found = held.filter(pl.col("row").is_in(rows.unique().implode())).collect(**STREAMED)
-        return rows.to_frame().join(found, on="row", how="left", maintain_order="left")["segment_id"]
+        rows = self._rows(places).cast(pl.UInt32).alias(ROW)
+        found = tables.read(self.state.workspace, ["segment_id"], where=pl.col(ROW).is_in(rows.unique().implode()), row=ROW)
+        return rows.to_frame().join(found, on=ROW, how="left", maintain_order="left")["segment_id"]
 
     def frame(self, strata: Strata) -> Iterator[pl.DataFrame]:
         """Yield what a draw took segments from: `segment_id`, `stratum`, `weight`, `rate`, `content`."""

@@ -17,6 +17,7 @@ from nbaudio.core.hashing import hash_column
 from nbaudio.core.row_values import RowHashes, counts, repeated
 from nbaudio.core.rows import with_starts
 from nbaudio.core.tables import number_columns
+from nbaudio.review.allocation import best_allocation
 from nbaudio.review.rounds import Round
 from nbaudio.text.near_duplicates import sentences
 
@@ -40,7 +41,6 @@ _GUESS_WORTH = 10  # verdicts in each stratum
 _RISK_STRATA, _FEW = 16, 4  # inside and outside of the selection
 _RISK_WORTH = 30  # verdicts in each stratum of risk
 _PROPORTIONAL = 0.5  # of the sample in strata of risk, whatever the model says
-_TARGET, _LEAST_ROOM = 0.98, 1.2  # what a proof must exclude is more than what is wrong
 _TENTHS = 10
 _FOCUS = 0.75
 _NEAR = 0.05
@@ -166,11 +166,8 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     scores = pool["similarity"].fill_null(np.nan).to_numpy()  # NaN is sorted behind all numbers
     zone = np.where(scores >= threshold, np.int8(1), np.where(scores >= threshold - _MARGIN, np.int8(2), np.int8(0)))
     zone[np.isnan(scores)] = 3
-    size = np.zeros(2)
-    for start, part in with_starts(_slices(scores)):
-        below = zone[start : start + len(part)] == 0
-        size += [_deviation(_guess(part))[where].sum() for where in (below, ~below)]
-    scale = _scale_below(*size)
+    size = [np.bincount(part < threshold - _MARGIN, _deviation(_guess(part)), 2) for part in _slices(scores)]
+    scale = _scale_below(*np.sum([np.zeros(2), *size], axis=0)[::-1])
 
     def deviations(some: Array) -> Array:
         return _deviation(_guess(some)) * np.where(some < threshold - _MARGIN, scale, 1.0)
@@ -187,13 +184,20 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     share = np.clip((wrong + _GUESS_WORTH * guessed / sizes) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST)
     # Half by the guess: a later round that nearly left a stratum out would give it weights that spoil the intervals.
     learnt, below = _deviation(share), used % len(_ZONES) == 0
-    learnt[below] *= _scale_below(*(float((learnt * sizes)[where].sum()) for where in (below, ~below)))
+    learnt[below] *= _scale_below((learnt * sizes)[below].sum(), (learnt * sizes)[~below].sum())
     return number, names, planned / (planned @ sizes) + learnt / (learnt @ sizes), None
 
 
 def _slices(values: Array) -> Iterator[Array]:
     """Yield parts of an array, to compute with less memory."""
     return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+
+
+def _in_slices(function: Callable[[Array], NDArray[Any]], values: Array, dtype: Any) -> NDArray[Any]:
+    found = np.empty(len(values), dtype)
+    for start, part in with_starts(_slices(values)):
+        found[start : start + len(part)] = function(part)
+    return found
 
 
 def _guess(scores: Array) -> Array:
@@ -211,7 +215,7 @@ def _scale_below(below: float, rest: float) -> float:
 
 
 def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
-    """Draw as the proof of `_TARGET` needs it if `risk` is the chance of being wrong; a useless model costs width only."""
+    """Draw as the proof of a target needs it if `risk` is the chance of being wrong; a useless model costs width only."""
     if "risk" not in pool.columns:
         raise InputError("strategy 'risk': there is no column risk; review import learns it from verdicts")
     risk = pool.select(pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5).clip(1e-4, 1 - 1e-4)).to_series().to_numpy()
@@ -221,12 +225,12 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     for zone, most in ((inside, _RISK_STRATA), (~inside, _FEW)):
         codes[zone] += 2 * _cut(risk[zone], lambda ordered: _LEAST**0.5 + np.sqrt(ordered), most)
     number, names, used = _numbered(codes, lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}")
-    sizes = np.bincount(number, minlength=len(names))
+    sizes = counts(number, len(names))
     judged, faulty = _verdicts(pool, number, len(names))
     model = np.bincount(number, risk, len(names)) / sizes
     rate = (faulty + _RISK_WORTH * model) / (judged + _RISK_WORTH)
-    # How well the model has predicted, beside a rate that is the same everywhere.
     flat = np.full(len(sizes), (faulty.sum() + risk.mean()) / (judged.sum() + 1))
+    # How well the model has predicted, beside a rate that is the same everywhere.
     gain = faulty @ np.log(model / flat) + (judged - faulty) @ np.log((1 - model) / (1 - flat))
     trust = 1 / (1 + np.exp(-np.clip(gain, -30, 30)))
     blend = trust * rate + (1 - trust) * flat
@@ -234,39 +238,10 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     weight = sizes / sizes.sum()
     if in_selection.any():
         size, outside = sizes[in_selection], min(_BELOW, sizes[~in_selection].sum() / sizes.sum())
-        best = _best_allocation(size.astype(float), blend[in_selection])
+        best = best_allocation(size.astype(float), blend[in_selection])
         weight[in_selection] = ((1 - _PROPORTIONAL) * best + _PROPORTIONAL * size / size.sum()) * (1 - outside)
         weight[~in_selection] *= outside / max(weight[~in_selection].sum(), 1e-300)
     return number, names, weight / sizes, rate
-
-
-def largest_rates(rate: NDArray[np.float64], divergence: float) -> NDArray[np.float64]:
-    """Return the largest q whose Kullback-Leibler divergence from each rate p is at most so much."""
-    low, high = rate.copy(), np.ones_like(rate)
-    for _ in range(40):
-        q = (low + high) / 2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            apart = rate * np.log(rate / q) + (1 - rate) * np.log((1 - rate) / (1 - q))
-        low, high = np.where(apart <= divergence, q, low), np.where(apart <= divergence, high, q)
-    return low
-
-
-def least_divergence(sizes: NDArray[np.float64], rate: NDArray[np.float64], wrong: float) -> float:
-    """Return the least T for which ``sum(sizes * largest_rates(rate, T))`` reaches a number of wrong segments."""
-    low, high = 0.0, 10.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        enough = float(sizes @ largest_rates(rate, middle)) >= wrong
-        low, high = (low, middle) if enough else (middle, high)
-    return high
-
-
-def _best_allocation(sizes: NDArray[np.float64], rate: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the shares of a sample with which the null that is hardest to refute loses fastest; see docs/evidence.md."""
-    wrong = max((1 - _TARGET) * sizes.sum() + 1, _LEAST_ROOM * float(sizes @ rate))
-    q = largest_rates(rate, least_divergence(sizes, rate, wrong))
-    weight = sizes * q * (1 - q) / np.maximum(q - rate, 1e-12)
-    return np.asarray(weight / weight.sum())
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
@@ -306,9 +281,7 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
 def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA) -> Ints:
     """Divide scores into strata of equal total size (Dalenius, Hodges, 1959); `size_of` returns the sizes of some scores."""
     ordered = np.sort(score)
-    reached = np.empty(len(score))  # the total size up to each of them
-    for start, part in with_starts(_slices(ordered)):
-        reached[start : start + len(part)] = size_of(part)
+    reached = _in_slices(size_of, ordered, np.float64)
     np.cumsum(reached, out=reached)
     total = float(reached[-1]) if len(reached) and reached[-1] else 1.0
 
@@ -318,12 +291,9 @@ def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA)
         middle = reached[end - 1] + (reached[first - 1] if first else 0.0)
         return int(min(middle * (number / 2) / total, number - 1))
 
-    starts = (bisect_left(range(len(ordered)), each, key=stratum) for each in range(1, number))
-    edges = np.array([ordered[start] for start in starts if start < len(ordered)])
-    found = np.empty(len(score), dtype=np.int16)
-    for start, part in with_starts(_slices(score)):
-        found[start : start + len(part)] = np.searchsorted(edges, part, side="right")
-    return found
+    starts = np.array([bisect_left(range(len(ordered)), each, key=stratum) for each in range(1, number)])
+    edges = ordered[starts[starts < len(ordered)]]
+    return _in_slices(lambda part: np.searchsorted(edges, part, side="right"), score, np.int16)
 
 
 def _grouped(values: pl.Series, name: Callable[[object], str]) -> tuple[Ints, list[str]]:

@@ -1,0 +1,37 @@
+"""Divide a sample among strata so that as few reviews as possible prove that few segments are wrong; see docs/evidence.md."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_TARGET, _LEAST_ROOM = 0.98, 1.2  # what a proof must exclude is more than what is wrong
+
+
+def largest_rates(rate: Array, divergence: float) -> Array:
+    """Return the largest q whose Kullback-Leibler divergence from each rate p is at most so much."""
+    low, high = rate.copy(), np.ones_like(rate)
+    for _ in range(40):
+        q = (low + high) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            apart = rate * np.log(rate / q) + (1 - rate) * np.log((1 - rate) / (1 - q))
+        low, high = np.where(apart <= divergence, q, low), np.where(apart <= divergence, high, q)
+    return low
+
+
+def least_divergence(sizes: Array, rate: Array, wrong: float) -> float:
+    """Return the least T for which ``sum(sizes * largest_rates(rate, T))`` reaches a number of wrong segments."""
+    low, high = 0.0, 10.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        enough = float(sizes @ largest_rates(rate, middle)) >= wrong
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def best_allocation(sizes: Array, rate: Array) -> Array:
+    """Return the shares of a sample with which the null that is hardest to refute loses fastest; see docs/evidence.md."""
+    wrong = max((1 - _TARGET) * sizes.sum() + 1, _LEAST_ROOM * float(sizes @ rate))
+    q = largest_rates(rate, least_divergence(sizes, rate, wrong))
+    weight = sizes * q * (1 - q) / np.maximum(q - rate, 1e-12)
+    return np.asarray(weight / weight.sum())
