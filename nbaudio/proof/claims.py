@@ -134,13 +134,22 @@ class Part:
         return self.state.amounts(what, where).total
 
 
+def _ships(state: ProofState, without: Sequence[str]) -> Bools:
+    return state.accepted & ~state.population.mask(pl.Series(list(without), dtype=pl.String))
+
+
+def selected(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> Part:
+    """Return all that ships, all `above` the threshold if nothing does; `without` do not ship."""
+    ships = _ships(state, without)
+    return Part(state, ships, state.population.mask(state.left_out["segment_id"])) if ships.any() else above(state, threshold)
+
+
 def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
-    """Return all that ships as `selection`, all `above` the threshold if nothing does, and each split; `without` do not ship."""
-    ships = state.accepted & ~state.population.mask(pl.Series(list(without), dtype=pl.String))
+    """Return what is `selected` as `selection`, and what ships of each split."""
+    found, ships = {"selection": selected(state, threshold, without=without)}, _ships(state, without)
     if not ships.any():
-        return {"selection": above(state, threshold)}
+        return found
     out, split = state.left_out, state.population.column(pl.col("split").cast(pl.Categorical))
-    found = {"selection": Part(state, ships, state.population.mask(out["segment_id"]))}
     for name in split.filter(pl.Series(ships)).drop_nulls().unique().cast(pl.String).sort():
         # What was rejected by hand is left out of every split.
         out_of = out.filter(pl.col("split").fill_null(name) == name)["segment_id"]

@@ -14,7 +14,7 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import Report, show
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.proof.claims import THRESHOLDS, Part, check_target, curve, min_sample_size, parts, rule_error
+from nbaudio.proof.claims import THRESHOLDS, Part, check_target, curve, min_sample_size, parts, rule_error, selected
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round
@@ -66,7 +66,7 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
     asked = {"precision": precision, "confidence": confidence}
     claims = selection_claim(state, asked=asked)
     selection, threshold = claims["selection"], selection_threshold(state.workspace.report("select").get("facts", {}))
-    whole = parts(state, threshold)["selection"]
+    whole = selected(state, threshold)
     n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
     if len(state.lines):
         n = min(_MOST_NEXT, max(_LEAST_NEXT, selection["progress"].get("expected") or _FIRST_ROUND))
