@@ -69,7 +69,7 @@ def test_backends_that_give_lists_only_are_given_few_tasks_at_once(monkeypatch):
         assert len(list(results)) == 999
 
 
-@pytest.mark.parametrize("engine", ["loky", "threading"])
+@pytest.mark.parametrize("engine", ["loky", pytest.param("threading", marks=pytest.mark.slow)])
 def test_few_results_wait_for_a_slow_caller(engine):
     taken, used = 0, 0
 

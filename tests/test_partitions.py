@@ -51,7 +51,14 @@ def test_frames_are_read_in_the_order_in_which_they_are_appended(tmp_path):
     assert [found.equals(frame) for found, frame in zip(read_streams(tmp_path / "f"), frames, strict=True)] == [True] * 3
 
 
-@pytest.mark.parametrize("options", [{}, {"container": "tfrecord", "window": 3}, {"shard_count": 2, "rate": None}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"container": "tfrecord", "window": 3}, marks=pytest.mark.slow),
+        {"shard_count": 2, "rate": None},
+    ],
+)
 def test_the_bytes_are_those_of_one_bucket(workspace, tmp_path, tiny, options):
     def made(name):
         same = {"jobs": 1, "show_progress": False}
