@@ -225,3 +225,28 @@ def test_streamed_joins_keep_the_order_of_rows(tmp_path):
     found = [only_literals.collect(**STREAMED), pl.concat(only_literals.collect_batches(**IN_ORDER))]
     for one in (*found, pl.read_parquet(tmp_path / "segments.parquet")):
         assert one["reason"].is_not_null().equals((owner < 300).alias("reason"))
+
+
+def test_rows_are_looked_up_with_columns_of_all_types_in_several_row_groups(tmp_path):
+    workspace, number = Workspace.create(tmp_path / "W"), pl.int_range(100, eager=True)
+    columns = {
+        "segment_id": pl.select(pl.format("s{}", number % 90)).to_series(),
+        "words": pl.Series([[{"w": f"č{i}", "at": i / 3}] * (i % 3) for i in range(100)]),
+        "x": number.cast(pl.Int8),
+        "x.y": number.cast(pl.String).cast(pl.Categorical),
+        "day": pl.select(pl.date(2026, 1, 1) + pl.duration(days=number)).to_series(),
+        "at": pl.select(pl.datetime(2026, 1, 1, time_zone="Europe/Zagreb") + pl.duration(hours=number)).to_series(),
+        "took": pl.select(pl.duration(milliseconds=number)).to_series(),
+        "price": number.cast(pl.Decimal(10, 2)),
+        "raw": pl.Series([bytes([i]) * (i % 5) or None for i in range(100)]),
+        "kind": pl.Series(["a", None] * 50, dtype=pl.Enum(["b", "a"])),
+        "vector": pl.Series([[i, i] for i in range(100)], dtype=pl.Array(pl.Float32, 2)),
+        "none": pl.Series([None] * 100),
+    }
+    pl.DataFrame(columns).write_parquet(tables.table_path(workspace), row_group_size=7)
+    every = tables.read(workspace, row="row")
+    for ids in (["s3", "s50", "s89"], [], [f"s{i}" for i in range(90)], ["other"]):
+        found = tables.read(workspace, where=tables.has_id(pl.Series(ids, dtype=pl.String)), row="row")
+        assert found.equals(every.filter(pl.col("segment_id").is_in(ids)))
+        assert found.schema == every.schema
+    assert tables.read(workspace, ["x"], where=pl.col("price") > 97).to_dict(as_series=False) == {"x": [98, 99]}

@@ -1,4 +1,4 @@
-"""Read some rows of a Parquet file: each row group by itself, so that what is read beside them is not kept in memory."""
+"""Read some rows of a Parquet file: each row group by itself, so that the rows beside them are not kept in memory."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -200,7 +200,7 @@ def read(
         rows = pl.scan_parquet(path, glob=False, row_index_name=number)
         if where is None:
             frame = rows.select(number, *names).collect()
-        else:  # by numbers: until a filter has ended, polars keeps all texts that it has read
+        else:  # by numbers: filtered lists of polars keep the lists of all rows that were read with them
             found = rows.filter(where).select(number).collect(**STREAMED)
             frame = found.hstack(read_rows(open_parquet(path), found.to_series().to_numpy(), names))
     return conform(frame, expected, str(path)).select(*([row] if row else []), *expected)

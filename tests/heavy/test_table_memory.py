@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from nbaudio.core import tables
 from nbaudio.storage.workspace import Workspace
 
 FEW, MANY = 40_000, 120_000
@@ -82,9 +83,28 @@ def _made(place: Path, size: int) -> Path:
 @pytest.mark.parametrize("step", STEPS)
 def test_memory_does_not_grow_with_the_segments(places: list[Path], step: str) -> None:
     code, most_growth_mb = STEPS[step]
-    run = RUN.replace("{step}", code)
-    few, many = (
-        int(subprocess.run([sys.executable, "-c", run, str(place)], stdout=subprocess.PIPE, text=True, check=True).stdout)
-        for place in places
-    )
+    few, many = (_most_mb(place, code) for place in places)
     assert many - few < most_growth_mb
+
+
+def _most_mb(place: Path, code: str) -> int:
+    run = [sys.executable, "-c", RUN.replace("{step}", code), str(place)]
+    return int(subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def test_rows_of_some_ids_are_read_without_the_word_times_between(tmp_path: Path) -> None:
+    """Where word times were kept with those of rows beside them, 249 more row groups took 450 MB more."""
+    number = pl.int_range(tables.ROWS_A_GROUP, eager=True)
+    times = pl.select(pl.concat_list([pl.struct(start=number.cast(pl.Float32) + word, end=word + 0.5) for word in range(12)]))
+    times = times.to_series().cast(tables.WORD_TIMES).alias("word_times")
+    Workspace.create(tmp_path / "W")
+    parts = (pl.select(segment_id=pl.format("{}_{}", pl.lit(part), number)).with_columns(times) for part in range(250))
+    tables.write(tmp_path / "W", parts)
+    lookup = """
+import polars as pl
+from nbaudio.core import tables
+ids = pl.Series([f"{part}_5000" for part in range(%d)])
+assert len(tables.read(place / "W", where=tables.has_id(ids))) == len(ids)
+"""
+    few, many = (_most_mb(tmp_path, lookup % groups) for groups in (1, 250))
+    assert many - few < 150
