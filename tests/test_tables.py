@@ -250,3 +250,19 @@ def test_rows_are_looked_up_with_columns_of_all_types_in_several_row_groups(tmp_
         assert found.equals(every.filter(pl.col("segment_id").is_in(ids)))
         assert found.schema == every.schema
     assert tables.read(workspace, ["x"], where=pl.col("price") > 97).to_dict(as_series=False) == {"x": [98, 99]}
+
+
+def test_rows_are_those_that_were_found_if_the_table_is_replaced_meanwhile(tmp_path, monkeypatch):
+    workspace, ids, opened = Workspace.create(tmp_path / "W"), pl.Series([f"s{i}" for i in range(50)]), []
+    tables.write(workspace, pl.DataFrame({"segment_id": ids, "text": ids}))
+    open_parquet = tables.open_parquet
+
+    def replace_when_opened(path):
+        opened.append(open_parquet(path))
+        if len(opened) == 1:
+            tables.write(workspace, pl.DataFrame({"segment_id": ids.reverse(), "text": ids.reverse()}))
+        return opened[-1]
+
+    monkeypatch.setattr(tables, "open_parquet", replace_when_opened)
+    found = tables.read(workspace, ["segment_id", "text"], where=tables.has_id(pl.Series(["s3", "s40"])))
+    assert found.rows() == [("s40", "s40"), ("s3", "s3")]
