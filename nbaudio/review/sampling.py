@@ -87,7 +87,7 @@ def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> S
     _, divide = STRATEGIES.get(strategy, ((), partial(_by_column, column=strategy)))
     number, names, size, rates = divide(pool, threshold)
     number = np.where(pool["reached"].to_numpy(), -1, number).astype(np.int32)
-    total = size * np.bincount(number[number >= 0], minlength=len(names))
+    total = size * counts(number, len(names))
     return Strata(number, names, total / max(total.sum(), 1e-300), rates)
 
 
@@ -202,7 +202,7 @@ def _in_slices(function: Callable[[Array], NDArray[Any]], values: Array, dtype: 
 
 def _guess(scores: Array) -> Array:
     """Return how often segments of a similarity (NaN for none) are wrong, as far as is known without verdicts."""
-    return np.where(np.isnan(scores), _UNSCORED, np.clip(10 * (1 - scores) ** 2.5, _LEAST, 0.5))
+    return np.where(np.isnan(scores), _UNSCORED, np.clip(10 * np.maximum(1 - scores, 0.0) ** 2.5, _LEAST, 0.5))
 
 
 def _deviation(share: Array) -> Array:
