@@ -196,7 +196,7 @@ class StoredFrame:
         """Return rows by their numbers, in that order."""
         names = list(columns or self.columns)
         order = np.argsort(numbers, kind="stable")
-        frame = read_rows(self._reader, numbers[order], self._needed(names))
+        frame = read_rows(self._reader, pl.Series(numbers[order]), self._needed(names))
         return self._joined(frame, names, numbers[order])[np.argsort(order)]
 
     def row(self, number: int, *, named: Literal[True]) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def read(
             reader, found = open_parquet(path), rows.filter(where).select(number).collect(**STREAMED)
             if (now := path.stat()).st_ino != before.st_ino or now.st_mtime_ns != before.st_mtime_ns:  # replaced meanwhile
                 return read(workspace, columns, where=where, table=table, row=row)
-            frame = found.hstack(read_rows(reader, found.to_series().to_numpy(), names))
+            frame = found.hstack(read_rows(reader, found.to_series(), names))
     return conform(frame, expected, str(path)).select(*([row] if row else []), *expected)
 
 
