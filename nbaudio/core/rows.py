@@ -1,19 +1,18 @@
 """Rows of a table in order, read batch by batch; where they are many, they are kept in temporary files."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.core import atomic
 
-_Batch = TypeVar("_Batch", pl.DataFrame, NDArray[Any])
+_Batch = TypeVar("_Batch", bound=Sized)
 
 _FOLDER = ".rows.partial"
 _PART_BYTES = 32 << 20  # of a batch; fewer rows than that stay in memory
