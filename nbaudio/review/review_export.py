@@ -266,7 +266,7 @@ def _new_record(
     shown = drawn.select("segment_id").join(population.read(drawn["segment_id"]), on="segment_id", maintain_order="left")
     record = ReviewRecord(
         **options,
-        corpus=state.workspace.fingerprint(),
+        corpus=state.fingerprint,
         segment_ids=drawn["segment_id"].to_list(),
         probabilities=drawn["probability"].to_list(),
         contents=content_hashes(shown),

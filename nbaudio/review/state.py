@@ -164,9 +164,15 @@ class ReviewState:
         return self.workspace.growth
 
     @cached_property
+    def fingerprint(self) -> str:
+        """`Workspace.fingerprint`, which reads all ids, computed once."""
+        return self.workspace.fingerprint()
+
+    @cached_property
     def generations(self) -> Mapping[str, int]:
         """The generation of each fingerprint that reviews were drawn from; that of other segments is not among them."""
-        return {one: int(one.partition(" ")[2] or 1) for one in self.workspace.known_states()}
+        known = (*self.workspace.settings.get("generations", []), self.fingerprint)
+        return {one: int(one.partition(" ")[2] or 1) for one in known}
 
     def later(self, corpus: str) -> pl.Series:
         """The segments that were added or changed after a review was drawn from the segments with this fingerprint."""
