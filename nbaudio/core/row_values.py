@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from nbaudio.core import hashing, tables
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.rows import with_starts
-from nbaudio.core.tables import ROWS_A_GROUP
 
 _SAMPLED, _PIECE = 256, 4096  # every 256th value is looked at to cut pieces of 4096 times as many
+_SLICE = 1 << 20
 
 ROW = "\0row"
 """Column with the row number, from 0, of a streamed table."""
@@ -40,9 +40,9 @@ def with_rows(workspace: tables.WorkspacePath, new: pl.DataFrame) -> Iterator[pl
 
 
 def repeated(values: pl.Series) -> pl.Series:
-    """Return the values that occur several times, each once, in ascending order."""
-    ordered = values.sort()
-    return ordered.filter(ordered == ordered.shift()).unique(maintain_order=True)
+    """Return the numbers that occur several times, each once, in ascending order; nulls are left out."""
+    ordered = np.sort(values.drop_nulls().to_numpy())
+    return pl.Series(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
 
 
 def sorted_values(column: pl.LazyFrame) -> Iterator[str | None]:
@@ -55,19 +55,21 @@ def sorted_values(column: pl.LazyFrame) -> Iterator[str | None]:
         yield from part.collect(**STREAMED).to_series().sort()
 
 
+def slices(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield parts of an array, about a million values each, to compute with less memory."""
+    return (values[start : start + _SLICE] for start in range(0, len(values), _SLICE))
+
+
 def counts(numbers: NDArray[np.signedinteger[Any]], size: int) -> NDArray[np.int64]:
     """Return how often each number from 0 to `size` - 1 occurs; negative ones are not counted."""
-    parts = (numbers[start : start + ROWS_A_GROUP] for start in range(0, len(numbers), ROWS_A_GROUP))
-    return sum((np.bincount(part[part >= 0], minlength=size) for part in parts), start=np.zeros(size, dtype=np.int64))
+    found = (np.bincount(part[part >= 0], minlength=size) for part in slices(numbers))
+    return sum(found, start=np.zeros(size, dtype=np.int64))
 
 
 def first_occurrences(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return which hashes do not occur before."""
-    ordered = np.sort(hashes)
-    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    del ordered  # as large as the hashes
     values = pl.Series(hashes)
-    found, some = np.ones(len(values), dtype=np.bool_), values.is_in(pl.Series(twice).implode())
+    found, some = np.ones(len(values), dtype=np.bool_), values.is_in(repeated(values).implode())
     found[some.arg_true().to_numpy()] = values.filter(some).is_first_distinct().to_numpy()
     return found
 

@@ -218,15 +218,14 @@ class StoredFrame:
 
     def _joined(self, frame: pl.DataFrame, names: Sequence[str], numbers: NDArray[Any]) -> pl.DataFrame:
         """Return columns of rows with the types that are asked for, with what the recordings give."""
-        is_joined = self._is_joined(names)
-        times = (*_TIMES, *_DECIMALS) if is_joined else ()
-        types = {name: dtype for name, dtype in self._types.items() if name in names or name in times}
-        if is_joined and self._recordings is not None:
-            frame = conform(frame, pl.Schema({**types, **_CODED}), str(self._path))  # codes are joined twice as fast as texts
+        if self._recordings is not None and self._is_joined(names):
+            times = {name: dtype for name, dtype in self._types.items() if name in (*_TIMES, *_DECIMALS)}
+            frame = conform(frame, pl.Schema({**times, **_CODED}), str(self._path))  # codes are joined twice as fast as texts
             wanted = [name for name in self._recordings.columns if name in (*_TIMES, "sampling_rate", *names)]
             frame = frame.join(self._recordings.select(wanted), on="recording_id", how="left", maintain_order="left")
             frame = frame.with_columns(seconds_column(), place=pl.Series(numbers, dtype=pl.UInt32))
-        frame = conform(frame, pl.Schema({name: types[name] for name in types if name in names}), str(self._path))
+        types = {name: dtype for name, dtype in self._types.items() if name in names}
+        frame = conform(frame, pl.Schema(types), str(self._path))
         if further := [name for name in names if name in self._further.columns[1:]]:
             numbered = pl.DataFrame({"place": pl.Series(numbers, dtype=pl.UInt32)})
             frame = frame.with_columns(

@@ -197,11 +197,12 @@ def read(
     expected = _expected(held, columns, table)
     names = list(dict.fromkeys((*list(held)[:1], *(name for name in expected if name in held))))  # the first gives the length
     with reading_parquet(path, checked=True):
-        rows, before = pl.scan_parquet(path, glob=False, row_index_name=number), path.stat()
+        rows = pl.scan_parquet(path, glob=False, row_index_name=number)
         if where is None:
             frame = rows.select(number, *names).collect()
         else:  # by numbers: filtered lists of polars keep the lists of all rows that were read with them
-            reader, found = open_parquet(path), rows.filter(where).select(number).collect(**STREAMED)
+            before, reader = path.stat(), open_parquet(path)
+            found = rows.filter(where).select(number).collect(**STREAMED)
             if (now := path.stat()).st_ino != before.st_ino or now.st_mtime_ns != before.st_mtime_ns:  # replaced meanwhile
                 return read(workspace, columns, where=where, table=table, row=row)
             frame = found.hstack(read_rows(reader, found.to_series(), names))

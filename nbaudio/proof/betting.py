@@ -37,11 +37,11 @@ _ITEMS = 1 << 20  # taken at once, to save memory
 
 @dataclass(frozen=True)
 class Values:
-    """What each item of a population counts for, computed where it is needed: an array of all takes 8 bytes an item."""
+    """The value of each item of a population, computed block by block; an array of all values would take 8 bytes an item."""
 
     amounts: NDArray[Any]  # of each segment
     inside: Bools  # which segments count; the others are worth 0
-    unit: float = 1.0  # what an amount of 1 in these values is
+    divisor: float = 1.0  # of the amounts
     further: Array = field(default_factory=partial(np.zeros, 0))  # of items behind the segments
 
     @classmethod
@@ -52,7 +52,7 @@ class Values:
     def __getitem__(self, items: Ints) -> Array:
         found, own = np.zeros(len(items)), items < len(self.inside)
         some = items[own]
-        found[own] = self.amounts[some] / self.unit * self.inside[some]
+        found[own] = self.amounts[some] / self.divisor * self.inside[some]
         found[~own] = self.further[items[~own] - len(self.inside)]
         return found
 
@@ -61,7 +61,7 @@ class Values:
         size = len(self.inside)
         for start in range(0, size, _ITEMS):
             some = slice(start, min(start + _ITEMS, size))
-            yield some, self.amounts[some] / self.unit * self.inside[some]
+            yield some, self.amounts[some] / self.divisor * self.inside[some]
         if len(self.further):
             yield slice(size, size + len(self.further)), self.further
 

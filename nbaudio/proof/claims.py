@@ -134,19 +134,15 @@ class Part:
         return self.state.amounts(what, where).total
 
 
-def _ships(state: ProofState, without: Sequence[str]) -> Bools:
-    return state.accepted & ~state.population.mask(pl.Series(list(without), dtype=pl.String))
-
-
-def selected(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> Part:
-    """Return all that ships, all `above` the threshold if nothing does; `without` do not ship."""
-    ships = _ships(state, without)
+def selected(state: ProofState, threshold: float, ships: Bools) -> Part:
+    """Return what ships with what was left out of it, or all `above` the threshold if nothing ships."""
     return Part(state, ships, state.population.mask(state.left_out["segment_id"])) if ships.any() else above(state, threshold)
 
 
 def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
-    """Return what is `selected` as `selection`, and what ships of each split."""
-    found, ships = {"selection": selected(state, threshold, without=without)}, _ships(state, without)
+    """Return what is `selected` as `selection`, and what ships of each split; `without` do not ship."""
+    ships = state.accepted & ~state.population.mask(pl.Series(list(without), dtype=pl.String))
+    found = {"selection": selected(state, threshold, ships)}
     if not ships.any():
         return found
     out, split = state.left_out, state.population.column(pl.col("split").cast(pl.Categorical))

@@ -66,7 +66,7 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
     asked = {"precision": precision, "confidence": confidence}
     claims = selection_claim(state, asked=asked)
     selection, threshold = claims["selection"], selection_threshold(state.workspace.report("select").get("facts", {}))
-    whole = selected(state, threshold)
+    whole = selected(state, threshold, state.accepted)
     n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
     if len(state.lines):
         n = min(_MOST_NEXT, max(_LEAST_NEXT, selection["progress"].get("expected") or _FIRST_ROUND))

@@ -56,7 +56,7 @@ class ProofState(ReviewState):
         if what == "segments":
             return Values(np.broadcast_to(1.0, len(where)), where)
         numbers = self.population.numbers
-        return Values(numbers["words"], where) if what == "words" else Values(numbers["seconds"], where, unit=3600.0)
+        return Values(numbers["words"], where) if what == "words" else Values(numbers["seconds"], where, divisor=3600.0)
 
     @cached_property
     def accepted(self) -> Bools:

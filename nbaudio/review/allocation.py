@@ -9,7 +9,7 @@ _TARGET, _LEAST_ROOM = 0.98, 1.2  # what a proof must exclude is more than what 
 
 
 def largest_rates(rate: Array, divergence: float) -> Array:
-    """Return the largest q whose Kullback-Leibler divergence from each rate p is at most so much."""
+    """Return for each rate p the largest q whose Kullback-Leibler divergence D(p || q) is at most `divergence`."""
     low, high = rate.copy(), np.ones_like(rate)
     for _ in range(40):
         q = (low + high) / 2

@@ -112,10 +112,10 @@ class Population:
         """Return what a function computes from each batch of columns, without nulls; each array is held once."""
         found: dict[str, NDArray[Any]] = {}
         for start, batch in with_starts(map(function, self.batches(columns))):
-            for values in batch:
-                part = values.to_numpy()
-                array = found.setdefault(values.name, np.empty(len(self), dtype=part.dtype))
-                array[start : start + len(part)] = part
+            parts = {values.name: values.to_numpy() for values in batch}
+            found = found or {name: np.empty(len(self), dtype=part.dtype) for name, part in parts.items()}
+            for name, part in parts.items():
+                found[name][start : start + len(part)] = part
         return found
 
     def map_batches(self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """Sampling of segments for review, row by row, so that every beginning of a sheet is a smaller sample; see docs/evidence.md."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.row_values import RowHashes, counts, repeated
+from nbaudio.core.row_values import RowHashes, counts, repeated, slices
 from nbaudio.core.rows import with_starts
 from nbaudio.core.tables import number_columns
 from nbaudio.review.allocation import best_allocation
@@ -51,7 +51,6 @@ _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
-_AT_ONCE = 1 << 20  # segments, to save memory
 _OF_ANOMALIES = ("text", "word_times", "source_start", "source_end", "start_sample", "end_sample", "recording_id")
 
 
@@ -118,8 +117,8 @@ def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.Dat
     wanted = np.bincount(picks, minlength=len(sizes))
     places = np.flatnonzero(strata.number >= 0).astype(np.uint32)
     hashed, first = hashes(pl.Series(places), salt).to_numpy(), np.zeros(0, dtype=np.int64)
-    for start in range(0, len(places), _AT_ONCE):  # the first of each stratum so far, by stratum and hash
-        some = np.append(first, np.arange(start, min(start + _AT_ONCE, len(places))))
+    for start, part in with_starts(slices(places)):  # the first of each stratum so far, by stratum and hash
+        some = np.append(first, np.arange(start, start + len(part)))
         some = some[np.lexsort((hashed[some], strata.number[places[some]]))]
         number = strata.number[places[some]]
         first = some[np.arange(len(some)) - np.searchsorted(number, number) < wanted[number]]
@@ -166,7 +165,7 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     scores = pool["similarity"].fill_null(np.nan).to_numpy()  # NaN is sorted behind all numbers
     zone = np.where(scores >= threshold, np.int8(1), np.where(scores >= threshold - _MARGIN, np.int8(2), np.int8(0)))
     zone[np.isnan(scores)] = 3
-    size = [np.bincount(part < threshold - _MARGIN, _deviation(_guess(part)), 2) for part in _slices(scores)]
+    size = [np.bincount(part < threshold - _MARGIN, _deviation(_guess(part)), 2) for part in slices(scores)]
     scale = _scale_below(*np.sum([np.zeros(2), *size], axis=0)[::-1])
 
     def deviations(some: Array) -> Array:
@@ -177,7 +176,7 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     sizes = counts(number, len(names))
     judged, wrong = _verdicts(pool, number, len(names))
     guessed, planned = np.zeros(len(names)), np.zeros(len(names))
-    for start, part in with_starts(_slices(scores)):
+    for start, part in with_starts(slices(scores)):
         own = number[start : start + len(part)]
         guessed += np.bincount(own, _guess(part), len(names))
         planned += np.bincount(own, deviations(part), len(names)) / sizes
@@ -188,14 +187,10 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     return number, names, planned / (planned @ sizes) + learnt / (learnt @ sizes), None
 
 
-def _slices(values: Array) -> Iterator[Array]:
-    """Yield parts of an array, to compute with less memory."""
-    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
-
-
 def _in_slices(function: Callable[[Array], NDArray[Any]], values: Array, dtype: Any) -> NDArray[Any]:
+    """Return what a function computes from the parts of an array, in one array."""
     found = np.empty(len(values), dtype)
-    for start, part in with_starts(_slices(values)):
+    for start, part in with_starts(slices(values)):
         found[start : start + len(part)] = function(part)
     return found
 
@@ -210,12 +205,12 @@ def _deviation(share: Array) -> Array:
 
 
 def _scale_below(below: float, rest: float) -> float:
-    """Return what sizes below the threshold are reduced by, so that at most `_BELOW` of all falls there."""
+    """Return the factor for sizes below the threshold that leaves at most `_BELOW` of the total there."""
     return min(1.0, _BELOW / (1 - _BELOW) * rest / below) if below and rest else 1.0
 
 
 def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
-    """Draw as the proof of a target needs it if `risk` is the chance of being wrong; a useless model costs width only."""
+    """Divide a sample as a proof needs it; `risk` is the probability of being wrong. A useless model only widens intervals."""
     if "risk" not in pool.columns:
         raise InputError("strategy 'risk': there is no column risk; review import learns it from verdicts")
     risk = pool.select(pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5).clip(1e-4, 1 - 1e-4)).to_series().to_numpy()

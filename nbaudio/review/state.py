@@ -171,8 +171,7 @@ class ReviewState:
     @cached_property
     def generations(self) -> Mapping[str, int]:
         """The generation of each fingerprint that reviews were drawn from; that of other segments is not among them."""
-        known = (*self.workspace.settings.get("generations", []), self.fingerprint)
-        return {one: int(one.partition(" ")[2] or 1) for one in known}
+        return {one: int(one.partition(" ")[2] or 1) for one in self.workspace.known_states(self.fingerprint)}
 
     def later(self, corpus: str) -> pl.Series:
         """The segments that were added or changed after a review was drawn from the segments with this fingerprint."""

@@ -94,9 +94,9 @@ class Workspace:
         own = hashed.hexdigest()[:16]
         return own if self.generation == 1 else f"{own} {self.generation}"
 
-    def known_states(self) -> list[str]:
+    def known_states(self, current: str | None = None) -> list[str]:
         """Return the fingerprints of the segments table from before each change of its rows by a step, and the current one."""
-        return list(dict.fromkeys([*self.settings.get("generations", []), self.fingerprint()]))
+        return list(dict.fromkeys([*self.settings.get("generations", []), current or self.fingerprint()]))
 
     @property
     def threshold(self) -> float | None:
