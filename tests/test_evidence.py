@@ -171,6 +171,7 @@ def test_values_that_are_computed_in_blocks_give_the_bounds_of_an_array(monkeypa
 
 def test_bounds_hold_less_than_an_array_of_all_values(monkeypatch):
     monkeypatch.setattr("nbaudio.proof.betting._ITEMS", 4096)
+    monkeypatch.setattr("nbaudio.core.row_values._SLICE", 4096)
     count = 1 << 18
     strata, words = np.zeros(count, dtype=np.int8), np.arange(count, dtype=np.uint32)
     draws = draws_of([frame_of(strata)], [0] * 50, list(range(50)), {3}, known=[count - 1])
