@@ -20,6 +20,10 @@ from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import score
 from nbaudio.ui import plots, views
+from nbaudio.ui.histogram_bins import equal_width_edges
+from nbaudio.ui.statistics.stats import stats
+from nbaudio.ui.widgets.table_view import distribution
+from nbaudio.ui.widgets.threshold_tuner import ThresholdCounts
 
 HOSTILE = [*MARKUP[8:], *NAMES[-5:], "漢字"]
 
@@ -183,6 +187,48 @@ def test_scores_show_every_segment(workspace_of):
     rows = [segment(i, similarity=0.5, wer=wer) for i, wer in enumerate([0.0, 0.5, 7.0, float("nan")])]
     drawn = plots.scores(workspace_of(rows)).axes
     assert [sum(bar.get_height() for bar in axes.containers[0]) for axes in drawn] == [4, 3, 4]
+
+
+def test_durations_that_differ_by_rounding_are_one_bar(workspace_of, tmp_path):
+    rows = [
+        {"segment_id": f"s{start}", "recording_id": "r", "text": "da", "source_start": start, "source_end": end}
+        for start, end in (("0", "5.2"), ("12.4", "17.6"), ("1000.1", "1005.3"))
+    ]
+    workspace = workspace_of(rows, [{"recording_id": "r"}])
+    durations = views.segments(workspace)["duration_s"]
+    assert 0 < durations.max() - durations.min() < 1e-12
+    duration_bars = plots.scores(workspace).axes[2].containers[0]
+    assert [bar.get_height() for bar in duration_bars] == [3]
+    assert stats(workspace.path, out=tmp_path / "page.html").facts["page"]
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"),
+    [
+        ([], 1),
+        ([5.2], 1),
+        ([5.2, 5.199999999999999], 1),
+        ([-3.0, -3.0000000000000004], 1),
+        ([0.0, 5e-324], 1),
+        ([1e-310, 2e-310], 1),
+        ([1e20, 1e20], 1),
+        ([1.7e18, 1.7e18 + 256], 1),
+        ([1.0, 2.0], 24),
+        ([0.0, 1e-9], 24),
+        ([-1.7e308, 1.7e308], 24),
+    ],
+)
+def test_a_histogram_has_one_bin_where_values_have_no_span(values, bars):
+    counts = distribution(pl.Series(values, dtype=pl.Float64), np.arange(len(values))).get("counts")
+    assert counts is None or (len(counts), sum(counts)) == (bars, len(values))
+    edges = equal_width_edges(np.array(values), 24)
+    assert len(edges) == bars + 1
+    assert (np.diff(edges / 2) > 0).all()
+    if values:
+        assert edges[0] <= min(values)
+        assert max(values) <= edges[-1]
+        counts = ThresholdCounts(pl.DataFrame({"x": values, "speaker_id": "a", "duration_s": 1.0}), "x")
+        assert counts.segments.max() == len(values)
 
 
 def test_splits_add_up(workspace_of):

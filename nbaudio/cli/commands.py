@@ -39,10 +39,9 @@ def run(
     only: Annotated[str | None, Option(metavar="1-5", help="run only these notebooks")] = None,
 ) -> common.Options:
     """Run the notebooks in order, unattended, with the parameters of a manifest."""
-    given = locals()
     from nbaudio.runs.manifests import parse_settings
 
-    return {**given, "settings": parse_settings(given.pop("set_") or [])}
+    return {"manifest": manifest, "out": out, "settings": parse_settings(set_ or []), "only": only}
 
 
 @common.command("download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True)
@@ -90,10 +89,20 @@ def ingest(
     add: Annotated[bool, Option("--add", help="keep what W has; bring in the source grown or changed, or a further one")] = False,
 ) -> common.Options:
     """Read transcripts, resolve the names of recordings, probe every recording."""
-    given = locals()
     from nbaudio.runs.manifests import split_settings
 
-    return {**given, "options": split_settings(options or [], what="--option", example="window=10")}
+    return {
+        "format": format,
+        "source": source,
+        "out": out,
+        "audio": audio,
+        "names": names,
+        "jobs": jobs,
+        "sha256": sha256,
+        "cache": cache,
+        "options": split_settings(options or [], what="--option", example="window=10"),
+        "add": add,
+    }
 
 
 @common.command("join W verbatim.tsv --text verbatim --on file,start,end --tolerance 0.01")

@@ -21,6 +21,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from nbaudio.ui.histogram_bins import equal_width_edges
+
 # Of Okabe and Ito, 3:1 on white and on black: the orange is darker than theirs, the pale one is transparent.
 BLUE, ORANGE, GREEN, RED, GRAY, PALE = "#0072B2", "#C08200", "#009E73", "#D55E00", "#8A8A8A", "#8A8A8A4D"
 STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
@@ -151,8 +153,11 @@ def draw_histogram(
     styles: Sequence[tuple[str, str]] = STYLES,
     labels: Sequence[str] = (),
 ) -> None:
-    """Draw stacked histograms, one style each, with integer ticks."""
-    edges = np.histogram_bin_edges(np.concatenate([np.empty(0), *values]), bins)
+    """Draw stacked histograms, one style each, with integer ticks; `bins` is their number or edges."""
+    if isinstance(bins, int):
+        edges = equal_width_edges(np.concatenate([np.empty(0), *values]), bins)
+    else:
+        edges = bins
     drawn = np.array([np.histogram(part, edges)[0] for part in values]).reshape(len(values), len(edges) - 1)
     # A gap between bars, which an outline in the color of the ground would have to follow.
     widths, bases = 0.92 * np.diff(edges), drawn.cumsum(axis=0) - drawn

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, MultipleLocator
+from numpy.typing import NDArray
 
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
@@ -24,6 +25,7 @@ from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
+from nbaudio.ui.histogram_bins import equal_width_edges
 from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.views import Source
 
@@ -204,8 +206,7 @@ def signals(source: Source, *, note: str = "") -> Plot:
         values, unknown = column.drop_nulls().to_numpy(), column.null_count()
         missing = f", {unknown:,} without" if unknown else ""
         is_logical = segments.schema[name] == pl.Boolean
-        low, high = (-0.5, 1.5) if is_logical else np.quantile(values, (0.005, 0.995)) if len(values) else (0.0, 1.0)
-        bins = np.linspace(low, high if high > low else low + 1, 3 if is_logical else 31)
+        bins = np.array([-0.5, 0.5, 1.5]) if is_logical else _bins_of_signal(values)
         style.new_axes(axes, name, x=f"{len(values):,} segments{missing}")
         style.draw_histogram(axes, [values.clip(bins[0], bins[-1])], bins=bins)
         axes.xaxis.set_major_locator(MaxNLocator(4))
@@ -215,6 +216,14 @@ def signals(source: Source, *, note: str = "") -> Plot:
         shown.append(f"{name}: {middle}{missing}")
     plot.alt_text = f"Histograms of signals. {'; '.join(shown)} {note}".strip()
     return plot
+
+
+def _bins_of_signal(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return edges of bins over the middle 99 % of the values."""
+    if not len(values):
+        return equal_width_edges(values, 30)
+    low, high = np.quantile(values, (0.005, 0.995))
+    return equal_width_edges(values.clip(low, high), 30)
 
 
 def _panels(number: int, across: int, note: str) -> tuple[Plot, list[Axes]]:

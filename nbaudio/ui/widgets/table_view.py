@@ -13,6 +13,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.stored_frame import Order, StoredFrame
 from nbaudio.ui.filters import TableFrame, arrange, joined, similar_values, sort_and_filter, visible_columns
+from nbaudio.ui.histogram_bins import equal_width_edges
 from nbaudio.ui.widgets.base import handlers
 
 MOST_ROWS = 500  # of a page
@@ -209,7 +210,7 @@ def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
         held = held[np.isfinite(held)]
         found["missing"] = len(values) - len(held)
         if len(held):
-            found["counts"] = np.histogram(held, BINS)[0].tolist()
+            found["counts"] = np.histogram(held, equal_width_edges(held, BINS))[0].tolist()
             found |= {"min": float(held.min()), "median": float(np.median(held)), "max": float(held.max())}
         return found
     found["missing"] = values.null_count()

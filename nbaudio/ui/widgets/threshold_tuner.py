@@ -69,7 +69,8 @@ def scale(frame: TableFrame, column: str, value: float | None = None, *, least: 
         finite = finite.filter(finite.is_finite())
         ends = [finite.quantile(share, "nearest") for share in (_TAIL, 1 - _TAIL)]
         edges, dense = number_bins(finite.clip(*ends), STEPS).edges.tolist(), []
-        edges = edges if edges[0] < edges[-1] else [edges[0], edges[0] + 1]
+        if edges[0] == edges[-1]:
+            edges = [edges[0], edges[0] + max(1.0, abs(edges[0]) * 1e-3)]
     own = [] if value is None else [min(edges[-1], max(edges[0], value))]
     grid = tuple(sorted({*edges, *dense, *own}))
     label = f"{COLUMNS.get(column, column)}, at {'least' if least else 'most'}"
