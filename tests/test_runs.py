@@ -25,9 +25,17 @@ from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
 from nbaudio.runs import papermill_manifests
 from nbaudio.runs.execute import LINKS_MARKER, link_pages
-from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, parse_settings, typed
+from nbaudio.runs.manifests import (
+    PATHS,
+    defaults,
+    list_notebooks,
+    load_manifest,
+    parameters,
+    parse_only,
+    parse_settings,
+    typed,
+)
 from nbaudio.runs.run import run
-from nbaudio.selection.parameters import MIN_SIMILARITY
 
 # openslr.yaml is a list for downloads.
 MANIFESTS = sorted({path.stem for path in bundled("data_manifests").glob("*.yaml")} - {"openslr"})
@@ -102,6 +110,78 @@ def test_paths_of_a_manifest_are_relative_to_it_and_those_of_settings_to_the_cur
 
 def test_settings_go_before_the_manifest(manifest):
     assert parameters(manifest("seed: 1\ndev: 5"), {"seed": 2}) == {"seed": 2, "dev": 5}
+
+
+# the manifest of notebooks that are opened by hand
+
+
+@pytest.fixture
+def notebooks_folder(tmp_path, monkeypatch):
+    """A folder of notebooks, which is the current one, as in JupyterLab."""
+    folder = tmp_path / "project" / "notebooks"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize("line", ["../my-corpus.yaml", "\ufeff# mine\r\n\r\n  ../my-corpus.yaml  \r\n"])
+def test_manifest_txt_names_the_manifest_of_notebooks_opened_by_hand(notebooks_folder, line):
+    project = notebooks_folder.parent
+    (notebooks_folder / "manifest.txt").write_text(line, encoding="utf8", newline="")
+    (project / "my-corpus.yaml").write_text("format: kaldi\nsource: data\nn: 8\n")
+    assert load_manifest("manifest.txt") == {
+        "format": "kaldi",
+        "source": str(project / "data"),
+        "n": 8,
+        "workspace": str(project / "my-corpus-output/workspace"),
+        "corpus": str(project / "my-corpus-output/corpus"),
+    }
+
+
+def test_a_corpus_is_beside_the_workspace_that_a_manifest_names(notebooks_folder):
+    (notebooks_folder / "manifest.txt").write_text("m.yaml\n")
+    (notebooks_folder / "m.yaml").write_text("workspace: ../other/w\n")
+    values = load_manifest()
+    assert os.path.normpath(values["workspace"]) == str(notebooks_folder.parent / "other/w")
+    assert os.path.normpath(values["corpus"]) == str(notebooks_folder.parent / "other/corpus")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "manifest.txt: expected one line, .* it has 0"),
+        ("a.yaml\nb.yaml\n", "manifest.txt: expected one line, .* it has 2"),
+        ("absent.yaml\n", "manifest.txt: there is no manifest absent.yaml"),
+    ],
+)
+def test_manifest_txt_that_names_no_manifest_is_an_error(notebooks_folder, line, message):
+    (notebooks_folder / "manifest.txt").write_text(line)
+    with pytest.raises(InputError, match=message):
+        load_manifest()
+
+
+def test_without_manifest_txt_there_are_no_values_but_folders(notebooks_folder):
+    output = notebooks_folder / "nbaudio-output"
+    assert load_manifest() == {"workspace": str(output / "workspace"), "corpus": str(output / "corpus")}
+
+
+def test_the_bundled_manifest_txt_names_the_demo(monkeypatch):
+    monkeypatch.chdir(NOTEBOOKS[0].parent)
+    values = load_manifest()
+    assert Path(values["source"]).samefile(bundled("data_manifests/demo/transcripts.jsonl"))
+    assert values["title"] == "nbaudio demo"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("audio: a", "format: not given; known are parlaspeech"),
+        ("format: parlaspeech\naudio: a", "source: not given"),
+    ],
+)
+def test_a_manifest_without_format_or_source_is_told_so(tmp_path, manifest, text, message):
+    with pytest.raises(NbaudioError, match=message):
+        run(manifest(text), out=tmp_path / "out", only="1")
 
 
 @pytest.mark.parametrize(
@@ -207,19 +287,13 @@ def test_cells_hold_calls_and_no_logic(notebook):
             assert not other, f"{notebook.stem}: {ast.unparse(statement)} holds {type(other[0]).__name__}"
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_defaults_are_those_of_the_demo(notebook):
-    path = bundled("data_manifests/demo.yaml")
-    demo = yaml.safe_load(path.read_text(encoding="utf8"))
-    for name, value in defaults(notebook).items():
-        if name in ("workspace", "corpus"):
-            assert value == f"../demo-output/{name}"
-        elif name in PATHS and value is not None:
-            assert (notebook.parent / value).resolve() == (path.parent / demo[name]).resolve()
-        elif name == "min_similarity":
-            assert (value, demo[name]) == (None, MIN_SIMILARITY)  # None: the one chosen in the tuner, at first the same
-        else:
-            assert value == demo[name], name
+def test_no_default_names_a_file_or_value_of_the_demo():
+    manifest = yaml.safe_load(bundled("data_manifests/demo.yaml").read_text(encoding="utf8"))
+    own_values = {"format", "source", "audio", "names", "returned", "review_n", "dev", "test"}
+    own_values |= {"shard_size", "batch_s", "title", "language", "license"}
+    assert {name for name, value in manifest.items() if value != KNOWN[name]} == own_values
+    assert {name for name in own_values if KNOWN[name] is not None} == {"shard_size", "batch_s"}
+    assert "demo" not in json.dumps(KNOWN)
 
 
 def test_a_name_has_the_same_default_in_every_notebook():
@@ -309,7 +383,7 @@ def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
         page = (out / "html" / f"{name}.html").read_text(encoding="utf8")
         assert Addresses(page).found == []
         assert "data:image/png" in page
-    injected = ["".join(cell["source"]) for cell in cells(out / "notebooks" / "02_transcripts.ipynb", "code")][1]
+    injected = ["".join(cell["source"]) for cell in cells(out / "notebooks" / "02_transcripts.ipynb", "code")][2]
     assert 'normalize = ["lower"]' in injected
     assert "source" not in injected
 
@@ -317,7 +391,7 @@ def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
 def test_failing_cell_is_named_and_what_ran_is_kept(tmp_path, manifest, capsys):
     out = tmp_path / "out"
     with pytest.raises(NbaudioError, match=r"01_ingest, cell \d+: InputError: .*nowhere\.jsonl.*kept: .*01_ingest\.ipynb"):
-        run(manifest("source: nowhere.jsonl\naudio: null\nnames: null"), out=out)
+        run(manifest("format: parlaspeech\nsource: nowhere.jsonl\naudio: null"), out=out)
     executed = out / "notebooks" / "01_ingest.ipynb"
     assert [output["ename"] for output in outputs(executed) if output["output_type"] == "error"] == ["InputError"]
     assert "nowhere.jsonl" in (out / "html" / "01_ingest.html").read_text(encoding="utf8")
@@ -390,6 +464,15 @@ def test_papermill_takes_every_manifest_for_every_notebook_from_every_folder(che
     assert "unknown parameter" not in caplog.text
 
 
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_papermill_takes_nothing_from_the_manifest_that_manifest_txt_names(checkout, papermill, notebook):
+    (checkout / "own.yaml").write_text("format: kaldi\nsource: data\naudio: recordings\n")
+    values = papermill(notebook.name, Path("../own.yaml"), checkout / "notebooks")
+    expected = defaults(notebook) | {name: str(checkout / f"own-output/{name}") for name in ("workspace", "corpus")}
+    expected |= {"format": "kaldi", "source": str(checkout / "data"), "audio": str(checkout / "recordings")}
+    assert values == {name: expected[name] for name in defaults(notebook)}
+
+
 def test_papermill_leaves_other_notebooks_and_files_alone(tmp_path, manifest, papermill):
     other = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "", "language": "python"}})
     other.cells.append(nbformat.v4.new_code_cell("source = 1", metadata={"tags": ["parameters"]}))
@@ -405,10 +488,11 @@ def test_papermill_says_which_key_of_a_manifest_is_unknown_in_one_line(tmp_path,
 
 def test_parameters_of_ones_own_notebook_and_of_the_command_line_go_through_papermill(tmp_path, manifest, papermill):
     own = nbformat.read(NOTEBOOKS[2], as_version=4)
-    own.cells[1].source += "\nloud: bool = False\nwhen = list('ab')\n"
+    own.cells[2].source += "\nloud: bool = False\nwhen = list('ab')\n"
     nbformat.write(own, tmp_path / "own.ipynb")
     path = manifest("seed: 1\nloud: true\nwhen: [c]\nworkspace: w\nrate: 8000")
-    values = {"seed": 1, "loud": True, "when": ["c"], "workspace": str(path.parent / "w")}
+    values = {name: KNOWN[name] for name in ("n", "where", "ids", "channel")}
+    values |= {"seed": 1, "loud": True, "when": ["c"], "workspace": str(path.parent / "w")}
     assert papermill("own.ipynb", path, tmp_path) == values
     assert papermill("own.ipynb", path, tmp_path, "-p", "seed", "2", "-p", "workspace", "v") == values | {
         "seed": 2,
@@ -450,6 +534,8 @@ def test_comments_of_parameters_list_what_there_is():
     lines = [line for path in NOTEBOOKS for cell in cells(path, "code") if cell["metadata"] for line in cell["source"]]
     told = {}
     for line in lines:
-        if found := re.fullmatch(r'(\w+) = "(\w+)"  # or (.*)\n?', line):
-            told[found[1]] = {found[2], *re.findall(r'"(\w+)"', found[3])}
+        if found := re.fullmatch(r"(\w+) = manifest\.get\(.*\)  # or (.*)\n?", line):
+            told[found[1]] = {KNOWN[found[1]], *re.findall(r'"(\w+)"', found[2])}
+        elif found := re.fullmatch(r"# (\w+): (.*)\n?", line):
+            told[found[1]] = {*re.findall(r'"(\w+)"', found[2])}
     assert {name: told[name] for name in known} == {name: set(values) for name, values in known.items()}

@@ -5,7 +5,6 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from nbaudio.core import bundled_files, input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.storage.urls import redact_url
 
-PATHS = ("source", "documents", "audio", "names", "returned", "splits", "workspace", "corpus")
+OUTPUTS = ("workspace", "corpus")
+PATHS = ("source", "documents", "audio", "names", "returned", "splits", *OUTPUTS)
 
 # YAML 1.1 reads 1e-3, which has no dot, as a string.
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
@@ -29,18 +29,41 @@ def list_notebooks() -> list[Path]:
 
 
 def defaults(notebook: Path) -> dict[str, Any]:
-    """Return the values that a notebook's cell tagged ``parameters`` assigns, by name."""
+    """Return the parameters that a notebook's cell tagged ``parameters`` assigns, with their defaults.
+
+    The default of ``n = manifest.get("n", 4)`` and of ``n = 4`` is 4; it is None for a value that is computed.
+    """
+    return {name: _literal(node) for name, node in _assignments(notebook).items()}
+
+
+def _assignments(notebook: Path) -> dict[str, ast.expr]:
+    """Return what a notebook's cell tagged ``parameters`` assigns to each name."""
     cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
     tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
-    found: dict[str, Any] = {}
+    assigned: dict[str, ast.expr] = {}
     for node in ast.parse("\n".join(tagged)).body:
-        if isinstance(node, ast.Assign | ast.AnnAssign):
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if isinstance(target, ast.Name):
-                    found[target.id] = None
-                    with suppress(ValueError):  # it is computed
-                        found[target.id] = ast.literal_eval(node.value) if node.value is not None else None
-    return found
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            assigned |= {target.id: node.value for target in targets if isinstance(target, ast.Name)}
+    return assigned
+
+
+def _is_from_manifest(node: ast.expr) -> bool:
+    """Return whether an expression is ``manifest.get(name)`` or ``manifest.get(name, default)``."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="manifest"), attr="get")):
+            return True
+    return False
+
+
+def _literal(node: ast.expr) -> Any:
+    """Return the value of a literal, or the default of ``manifest.get(name, default)``; None for anything else."""
+    if isinstance(node, ast.Call) and _is_from_manifest(node):
+        return _literal(node.args[1]) if len(node.args) > 1 else None
+    try:
+        return ast.literal_eval(node)
+    except ValueError:  # it is computed
+        return None
 
 
 def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -58,20 +81,83 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
                 raise InputError(f"{where}: {name} is a URL with a password or query, which notebooks would store")
             is_path = name in PATHS and value is not None and not _URL.match(value) and (name, value) != ("splits", "source")
             values[name] = str((folder / value).absolute()) if is_path else typed(value, known[name])
-    return {name: value for name, value in values.items() if value is not None or name not in ("workspace", "corpus")}
+    return {name: value for name, value in values.items() if value is not None or name not in OUTPUTS}
+
+
+def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
+    """Return the values of the manifest that a text file names; for notebooks that are opened by hand.
+
+    ``manifest.txt`` beside the notebooks holds one line: the path of your manifest, relative to that file. Lines that begin with
+    ``#`` are comments. Parameters that `nbaudio run` or papermill set take precedence, as their cell comes later.
+
+    Args:
+        pointer: the text file, relative to the current folder.
+
+    Returns:
+        The checked values, with absolute paths. `workspace` and `corpus` are in the folder
+        ``NAME-output`` beside that of the notebooks, unless the manifest names them. Without the
+        text file they are in ``nbaudio-output``, and there are no other values.
+
+    Raises:
+        InputError: the text file names no manifest, or the manifest cannot be read or has an unknown parameter.
+    """
+    pointer = Path(pointer)
+    if not pointer.exists():
+        return output_folders(Path("nbaudio-output").absolute(), {})
+    lines = [line.strip() for line in _read_text(pointer).splitlines()]
+    names = [line for line in lines if line and not line.startswith("#")]
+    if len(names) != 1:
+        raise InputError(f"{pointer}: expected one line, the path of a manifest such as my-corpus.yaml; it has {len(names)}")
+    manifest = pointer.parent / names[0]
+    manifest = manifest.parent.resolve() / manifest.name
+    if not manifest.is_file():
+        raise InputError(f"{pointer}: there is no manifest {names[0]}; a path is relative to the folder of {pointer.name}")
+    values = parameters(manifest, {})
+    return values | output_folders(default_output(manifest, pointer.parent.resolve()), values)
+
+
+def default_output(manifest: Path, notebooks: Path) -> Path:
+    """Return the folder ``NAME-output`` of a manifest, beside the folder of the notebooks.
+
+    For the notebooks of an installed package, which is no place for output, it is in the current folder.
+    """
+    top = Path.cwd() if bundled_files.PACKAGE in notebooks.resolve().parents else notebooks.parent
+    return Path(os.path.normpath(top / f"{manifest.stem}-output"))
+
+
+def output_folders(folder: Path, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return `workspace` and `corpus`: those of `values`, else in a folder; a corpus is beside its workspace."""
+    workspace = values.get("workspace") or str(folder / "workspace")
+    corpus = values.get("corpus") or str(Path(workspace).parent / "corpus")
+    return {"workspace": workspace, "corpus": corpus}
 
 
 def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) -> dict[str, Any]:
-    """Return the values of a manifest for one notebook, paths absolute; `fill` adds the notebook's own ones (docs/runs.md)."""
-    has = defaults(notebook)
+    """Return the values of a manifest for one notebook, paths absolute.
+
+    With `fill` they include the notebook's defaults of parameters that the manifest leaves out;
+    paths among these are relative to the notebook.
+    """
+    notebook_defaults = defaults(notebook)
     manifest = manifest.parent.resolve() / manifest.name
-    values = {name: value for name, value in parameters(manifest, {}, extra=has).items() if name in has}
-    folder = notebook.parent.resolve()
-    top = Path.cwd() if bundled_files.PACKAGE in folder.parents else folder.parent
-    for name in [name for name in PATHS if fill and name not in values and isinstance(has.get(name), str)]:
-        made = name in ("workspace", "corpus")
-        values[name] = os.path.normpath(top / f"{manifest.stem}-output" / name if made else folder / has[name])
-    return values
+    values = parameters(manifest, {}, extra=notebook_defaults)
+    if fill:
+        folder = notebook.parent.resolve()
+        outputs = output_folders(default_output(manifest, folder), values)
+        values = _defaults_to_fill(notebook, folder) | outputs | values
+    return {name: value for name, value in values.items() if name in notebook_defaults}
+
+
+def _defaults_to_fill(notebook: Path, folder: Path) -> dict[str, Any]:
+    """Return the defaults of parameters that a ``manifest.txt`` may set, and of paths, absolute from `folder`."""
+    filled: dict[str, Any] = {}
+    for name, node in _assignments(notebook).items():
+        default = _literal(node)
+        if name in PATHS and isinstance(default, str):
+            filled[name] = os.path.normpath(folder / default)
+        elif _is_from_manifest(node):
+            filled[name] = default
+    return filled
 
 
 def typed(value: Any, default: Any) -> Any:
@@ -135,13 +221,17 @@ def _parse(text: str, where: str) -> Any:
     return value
 
 
-def _read(manifest: Path) -> dict[Any, Any]:
+def _read_text(path: Path) -> str:
     try:
-        values = _parse(input_guards.read_all(manifest, most=_MOST_BYTES).decode("utf8"), str(manifest))
+        return input_guards.read_all(path, most=_MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
-        raise InputError(f"{manifest}: {error.strerror or error}") from error
+        raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{manifest}: not UTF-8 text") from error
+        raise InputError(f"{path}: not UTF-8 text") from error
+
+
+def _read(manifest: Path) -> dict[Any, Any]:
+    values = _parse(_read_text(manifest), str(manifest))
     if not isinstance(values, dict):
         raise InputError(f"{manifest}: a manifest is a mapping of parameters, this is {type(values).__name__}")
     return values

@@ -86,6 +86,8 @@ def ingest(
         >>> Workspace.open(folder / "W").segments["segment_id"].to_list()
         ['HlauTe_NK6U_0.5-2']
     """
+    if format is None:
+        raise InputError(f"format: not given; known are {', '.join(READERS)}; in a manifest its key is format")
     reader = get_by_name(READERS, format, "format")
     chosen = _options(format, options or {})
     places = {"source": source, "audio": audio, "names": names, "out": out}
@@ -98,6 +100,8 @@ def bring_in(
     """Ingest what `read` returns of the source; `places` and `given` are the other parameters of `ingest`."""
     source, audio, names, out = (places[name] for name in ("source", "audio", "names", "out"))
     jobs, sha256, cache, add = (given[name] for name in ("jobs", "sha256", "cache", "add"))
+    if source is None:
+        raise InputError("source: not given; it is the file or folder of the transcripts, in a manifest its key source")
     if is_url(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
     for what, value in places.items():

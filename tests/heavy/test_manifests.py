@@ -3,8 +3,11 @@
 import json
 import shutil
 
+import nbformat
 import pytest
+import yaml
 from click.testing import CliRunner
+from nbclient import NotebookClient
 from papermill import cli as papermill_cli
 from sittings import make_sitting
 from specimens import LAYOUTS, tone
@@ -51,6 +54,33 @@ def test_the_manifest_of_a_layout_makes_a_corpus(name, tmp_path):
     reviewed = (nbaudio.Workspace.open(report.facts["workspace"]).segments["reason"] == "reviewed").sum()
     assert reviewed == REVIEWED or name in ("librispeech", "commonvoice")
     assert verified.facts["clips_decoded"] == len(made.segments) - reviewed
+
+
+def test_format_source_and_audio_alone_run_all_notebooks(tmp_path):
+    made = LAYOUTS["parlaspeech"](tmp_path / "archive")
+    manifest = tmp_path / "mine.yaml"
+    manifest.write_text(f"format: parlaspeech\nsource: {made.source}\naudio: {made.audio}\n")
+    report = nbaudio.run(manifest, out=tmp_path / "R")
+    assert len(report.facts["ran"]) == 8
+    card = (tmp_path / "R/corpus/README.md").read_text(encoding="utf8")
+    header = yaml.safe_load(card.split("---")[1])
+    assert not {"language", "license", "pretty_name"} & set(header)
+    assert "demo" not in card
+    for page in (tmp_path / "R/html").glob("*.html"):
+        assert "nbaudio demo" not in page.read_text(encoding="utf8"), page.name
+
+
+def test_one_line_in_manifest_txt_brings_own_data_into_notebooks_opened_by_hand(tmp_path):
+    made = LAYOUTS["kaldi"](tmp_path / "archive")
+    shutil.copytree(bundled("notebooks"), tmp_path / "notebooks")
+    values = {"format": "kaldi", "source": str(made.source), "audio": made.audio and str(made.audio), "title": "Mine"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
+    (tmp_path / "notebooks/manifest.txt").write_text("../mine.yaml\n")
+    for path in sorted((tmp_path / "notebooks").glob("0[12678]*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}, timeout=300).execute()
+    card = (tmp_path / "mine-output/corpus/README.md").read_text(encoding="utf8")
+    assert yaml.safe_load(card.split("---")[1])["pretty_name"] == "Mine"
 
 
 def test_the_manifest_of_transcripts_that_are_not_cut_runs(tmp_path):
