@@ -43,8 +43,14 @@ def resolve(python: str, requirements: list[str]) -> tuple[str, dict[str, str]]:
         subprocess.run([*pip, "install", "--quiet", *requirements], check=True)
         frozen = subprocess.run([*pip, "freeze"], check=True, capture_output=True, text=True).stdout
         ask = "import sys; print('{}.{}'.format(*sys.version_info))"
-        version = subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout.strip()
-    return version, dict(line.split("==") for line in frozen.splitlines() if line.split("==")[0] not in {"setuptools", "wheel"})
+        version = subprocess.run(
+            [python, "-c", ask], check=True, capture_output=True, text=True
+        ).stdout.strip()
+    return version, dict(
+        line.split("==")
+        for line in frozen.splitlines()
+        if line.split("==")[0] not in {"setuptools", "wheel"}
+    )
 
 
 def merge(resolved: dict[str, dict[str, str]]) -> list[str]:
@@ -54,9 +60,13 @@ def merge(resolved: dict[str, dict[str, str]]) -> list[str]:
         for name, version in packages.items():
             users[name, version].append(python)
     lines = []
-    for (name, version), pythons in sorted(users.items(), key=lambda item: (item[0][0].lower(), item[0][1])):
+    for (name, version), pythons in sorted(
+        users.items(), key=lambda item: (item[0][0].lower(), item[0][1])
+    ):
         marker = " or ".join(f'python_version == "{python}"' for python in pythons)
-        lines.append(f"{name}=={version}" + (f" ; {marker}" if len(pythons) < len(resolved) else ""))
+        lines.append(
+            f"{name}=={version}" + (f" ; {marker}" if len(pythons) < len(resolved) else "")
+        )
     return lines
 
 

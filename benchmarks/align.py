@@ -95,7 +95,9 @@ def heard_times(row: dict[str, Any]) -> list[tuple[str, float, float]]:
     return found
 
 
-def glue(rows: list[dict[str, Any]], seed: int, not_typed: float, not_spoken: float, moves: int) -> Sitting:
+def glue(
+    rows: list[dict[str, Any]], seed: int, not_typed: float, not_spoken: float, moves: int
+) -> Sitting:
     """Glue pairs to a sitting."""
     rng = np.random.default_rng(seed)
     order = [rows[number] for number in rng.permutation(len(rows))]
@@ -159,7 +161,9 @@ def judge(sitting: Sitting, segments: list[Segment], *, show: bool = False) -> S
     """Compare segments with the truth."""
     typed, place = typed_words(sitting)
     middle = (sitting.spoken_start + sitting.spoken_end) / 2
-    before = np.concatenate(([0.0], sitting.spoken_end[:-1]))  # where the pause before each word begins
+    before = np.concatenate(
+        ([0.0], sitting.spoken_end[:-1])
+    )  # where the pause before each word begins
     after = np.append(sitting.spoken_start[1:], sitting.spoken_end[-1])
     accepted = words = far = 0
     edges: list[tuple[float, bool]] = []
@@ -185,7 +189,11 @@ def judge(sitting: Sitting, segments: list[Segment], *, show: bool = False) -> S
 
 def known(sitting: Sitting) -> Score:
     """Cut every pair of the transcript that was spoken where it is known to be."""
-    bounds = [(sitting.bounds[number], sitting.hypotheses[number]) for number in sitting.pair if number >= 0]
+    bounds = [
+        (sitting.bounds[number], sitting.hypotheses[number])
+        for number in sitting.pair
+        if number >= 0
+    ]
     kept = [
         end - start
         for (start, end), heard in bounds
@@ -206,8 +214,15 @@ def naive(sitting: Sitting) -> list[Segment]:
         if (inside >= 0).any():
             first, last = inside[inside >= 0][[0, -1]]
             before = sitting.heard_end[first - 1] if first else 0.0
-            after = sitting.heard_start[last + 1] if last + 1 < len(sitting.heard) else sitting.heard_end[last]
-            start, end = (before + sitting.heard_start[first]) / 2, (sitting.heard_end[last] + after) / 2
+            after = (
+                sitting.heard_start[last + 1]
+                if last + 1 < len(sitting.heard)
+                else sitting.heard_end[last]
+            )
+            start, end = (
+                (before + sitting.heard_start[first]) / 2,
+                (sitting.heard_end[last] + after) / 2,
+            )
             found.append(Segment(at, at + len(words), sitting.heard[first : last + 1], start, end))
         at += len(words)
     return found
@@ -219,13 +234,24 @@ def aligned(sitting: Sitting) -> list[Segment]:
     typed = Typed(words, np.zeros(len(words), np.bool_), np.zeros(len(words), np.int64))
     heard = Heard(sitting.heard, sitting.heard_start, sitting.heard_end)
     found = cut_segments(pair_words(words, sitting.heard), typed, heard, shortest=2, longest=20)
-    rows = zip(found.typed.tolist(), found.heard.tolist(), found.seconds.tolist(), found.confidence.tolist(), strict=True)
-    return [Segment(*words, sitting.heard[slice(*heard)], *seconds, sure) for words, heard, seconds, sure in rows]
+    rows = zip(
+        found.typed.tolist(),
+        found.heard.tolist(),
+        found.seconds.tolist(),
+        found.confidence.tolist(),
+        strict=True,
+    )
+    return [
+        Segment(*words, sitting.heard[slice(*heard)], *seconds, sure)
+        for words, heard, seconds, sure in rows
+    ]
 
 
 def compare(rows: list[dict[str, Any]], seeds: int, *, show: bool) -> None:
     """Print a row for each case and entrant, in turns of seeds, and the share of right edges by confidence."""
-    print(f"{'case':6} {'entrant':8} {'accepted':>9} {'words':>7} {'wrong':>7} {'far':>7} {'seconds':>8}")
+    print(
+        f"{'case':6} {'entrant':8} {'accepted':>9} {'words':>7} {'wrong':>7} {'far':>7} {'seconds':>8}"
+    )
     edges: list[tuple[float, bool]] = []
     for case, shares in CASES.items():
         totals: dict[str, list[tuple[Score, int, float]]] = {"known": [], "naive": [], "align": []}
@@ -237,18 +263,29 @@ def compare(rows: list[dict[str, Any]], seeds: int, *, show: bool) -> None:
                 start = time.process_time()
                 segments = entrant(sitting)
                 seconds = time.process_time() - start
-                totals[name].append((judge(sitting, segments, show=show and name == "align"), most.words, seconds))
+                totals[name].append(
+                    (judge(sitting, segments, show=show and name == "align"), most.words, seconds)
+                )
         edges += [edge for score, _, _ in totals["align"] for edge in score.edges]
         for name, scores in totals.items():
             accepted = sum(score.accepted for score, _, _ in scores)
-            words = sum(score.words for score, _, _ in scores) / sum(words for _, words, _ in scores)
-            wrong, far = (sum(each) / (2 * accepted) for each in zip(*((s.wrong, s.far) for s, _, _ in scores), strict=True))
+            words = sum(score.words for score, _, _ in scores) / sum(
+                words for _, words, _ in scores
+            )
+            wrong, far = (
+                sum(each) / (2 * accepted)
+                for each in zip(*((s.wrong, s.far) for s, _, _ in scores), strict=True)
+            )
             seconds = sum(each for _, _, each in scores) / seeds
-            print(f"{case:6} {name:8} {accepted / seeds:9.1f} {words:7.1%} {wrong:7.2%} {far:7.2%} {seconds:8.2f}")
+            print(
+                f"{case:6} {name:8} {accepted / seeds:9.1f} {words:7.1%} {wrong:7.2%} {far:7.2%} {seconds:8.2f}"
+            )
     print("\nedge_confidence   edges   right")
     for low, high in ((0.8, 0.9), (0.9, 0.95), (0.95, 0.99), (0.99, 0.999), (0.999, 1.01)):
         inside = [right for confidence, right in edges if low <= confidence < high]
-        print(f"{low:5.3f} to {min(high, 1):5.3f} {len(inside):9,} {np.mean(inside) if inside else 0:7.2%}")
+        print(
+            f"{low:5.3f} to {min(high, 1):5.3f} {len(inside):9,} {np.mean(inside) if inside else 0:7.2%}"
+        )
 
 
 def long(rows: list[dict[str, Any]], hours: float) -> None:
@@ -258,22 +295,47 @@ def long(rows: list[dict[str, Any]], hours: float) -> None:
     sitting = glue(times[: round(len(rows) * hours / length * 1.05)], 0, *CASES["moved"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        words = zip(sitting.heard, sitting.heard_start.round(3).tolist(), sitting.heard_end.round(3).tolist(), strict=True)
-        timed = [{"word": word, "start": start, "end": end, "probability": 1.0} for word, start, end in words]
+        words = zip(
+            sitting.heard,
+            sitting.heard_start.round(3).tolist(),
+            sitting.heard_end.round(3).tolist(),
+            strict=True,
+        )
+        timed = [
+            {"word": word, "start": start, "end": end, "probability": 1.0}
+            for word, start, end in words
+        ]
         (folder / "day.json").write_text(json.dumps({"segments": [{"words": timed}]}), "utf8")
-        (folder / "day.txt").write_text("\n\n".join(" ".join(words) + "." for words in sitting.typed), "utf8")
-        command = [sys.executable, "-m", "nbaudio", "align", "day.json", "day.txt", "--out", "W", "--jobs", "1"]
+        (folder / "day.txt").write_text(
+            "\n\n".join(" ".join(words) + "." for words in sitting.typed), "utf8"
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "nbaudio",
+            "align",
+            "day.json",
+            "day.txt",
+            "--out",
+            "W",
+            "--jobs",
+            "1",
+        ]
         start = time.perf_counter()
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         seconds = time.perf_counter() - start
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         hours = sitting.heard_end[-1] / 3600
-        print(f"{hours:.1f} h, {len(sitting.heard):,} words: {seconds:.1f} s, {most:.0f} MB in the largest process")
+        print(
+            f"{hours:.1f} h, {len(sitting.heard):,} words: {seconds:.1f} s, {most:.0f} MB in the largest process"
+        )
 
 
 def main() -> None:
     """Compare entrants, or measure the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--hours", type=float)

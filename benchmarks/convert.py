@@ -29,18 +29,24 @@ RATE = 16_000
 
 def main() -> None:
     """Make the corpus, copy it, convert it, print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--clips", type=int, default=12_000)
     options.add_argument("--seconds", type=float, default=6.0)
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--runs", type=int, default=5)
-    options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
+    options.add_argument(
+        "--folder", type=Path, help="where to work; a temporary folder unless given"
+    )
     asked = options.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
         folder = Path(temporary)
         corpus = make_corpus(folder, asked.clips, asked.seconds, asked.jobs)
         print(f"{asked.clips:,} clips, {asked.jobs} jobs\n")
-        print("| container | MB | s | MB/s | cp and sync, s | times cp |\n|---|---|---|---|---|---|")
+        print(
+            "| container | MB | s | MB/s | cp and sync, s | times cp |\n|---|---|---|---|---|---|"
+        )
         for name in (name for name, container in CONTAINERS.items() if not container.levels_only):
             out, taken, copying = folder / "out", [], []
             for _ in range(asked.runs):
@@ -51,7 +57,10 @@ def main() -> None:
             num_mb = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
             own, plain = median(taken), median(copying)
             times = median(one / other for one, other in zip(taken, copying, strict=True))
-            print(f"| {name} | {num_mb:,.0f} | {own:.2f} | {num_mb / own:,.0f} | {plain:.2f} | {times:.2f} |", flush=True)
+            print(
+                f"| {name} | {num_mb:,.0f} | {own:.2f} | {num_mb / own:,.0f} | {plain:.2f} | {times:.2f} |",
+                flush=True,
+            )
 
 
 def make_corpus(folder: Path, clips: int, seconds: float, jobs: int) -> Path:
@@ -74,11 +83,22 @@ def make_corpus(folder: Path, clips: int, seconds: float, jobs: int) -> Path:
             "num_channels": 1,
             "num_samples": samples,
         }
-        recordings.append(facts | {"codec": "pcm_s16le", "num_bytes": status.st_size, "mtime_ns": status.st_mtime_ns})
+        recordings.append(
+            facts
+            | {"codec": "pcm_s16le", "num_bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
+        )
         for start in range(min(hour, clips - number * hour)):
             first, last = int(start * seconds * RATE), int((start + 1) * seconds * RATE)
-            key = {"segment_id": f"r{number}_{start * seconds}-{(start + 1) * seconds}", "recording_id": f"r{number}"}
-            told = {"text": f"rečenica {start}", "speaker_id": f"s{start % 50}", "split": "train", "decision": "accept"}
+            key = {
+                "segment_id": f"r{number}_{start * seconds}-{(start + 1) * seconds}",
+                "recording_id": f"r{number}",
+            }
+            told = {
+                "text": f"rečenica {start}",
+                "speaker_id": f"s{start % 50}",
+                "split": "train",
+                "decision": "accept",
+            }
             segments.append(key | {"start_sample": first, "end_sample": last} | told)
     workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
     workspace.save(recordings=pl.DataFrame(recordings), segments=pl.DataFrame(segments))

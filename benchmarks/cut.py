@@ -46,23 +46,42 @@ RATE, CLIP_RATE = 48_000, 16_000
 
 def main() -> None:
     """Make the recordings, run every contender on every format, print the tables."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--hours", type=float, default=3.5)
     options.add_argument("--recordings", type=int, default=12)
     options.add_argument("--formats", default="wav,flac,mp3,m4a,opus")
     options.add_argument("--jobs", type=int, default=2)
-    options.add_argument("--share", type=float, default=0.1, help="of the recordings, for pydub and ffmpeg; 0 leaves them out")
     options.add_argument(
-        "--long", type=float, default=4.0, help="hours of one long recording for the memory run; 0 leaves it out"
+        "--share",
+        type=float,
+        default=0.1,
+        help="of the recordings, for pydub and ffmpeg; 0 leaves them out",
     )
-    options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
+    options.add_argument(
+        "--long",
+        type=float,
+        default=4.0,
+        help="hours of one long recording for the memory run; 0 leaves it out",
+    )
+    options.add_argument(
+        "--folder", type=Path, help="where to work; a temporary folder unless given"
+    )
     options.add_argument("--contender", nargs=3, help=argparse.SUPPRESS)
-    options.add_argument("--entrants", help="run the published benchmark (docs/cutting-benchmark.md) with these instead")
-    options.add_argument("--scale", type=float, default=1.0, help="of the lengths of its recordings")
+    options.add_argument(
+        "--entrants",
+        help="run the published benchmark (docs/cutting-benchmark.md) with these instead",
+    )
+    options.add_argument(
+        "--scale", type=float, default=1.0, help="of the lengths of its recordings"
+    )
     asked = options.parse_args()
     if asked.entrants:
         with tempfile.TemporaryDirectory() as temporary:
-            benchmark(asked.entrants.split(","), asked.folder or Path(temporary), asked.scale, asked.jobs)
+            benchmark(
+                asked.entrants.split(","), asked.folder or Path(temporary), asked.scale, asked.jobs
+            )
         return
     if asked.contender:
         name, workspace, out = asked.contender
@@ -77,9 +96,13 @@ def main() -> None:
             rows += compare(folder, speech, kind, jobs=asked.jobs, share=asked.share, **size)
         print(table(rows))
         if asked.long:
-            workspace = make_workspace(folder / "long", speech, "wav", hours=asked.long, recordings=1)
+            workspace = make_workspace(
+                folder / "long", speech, "wav", hours=asked.long, recordings=1
+            )
             taken = measure("nbaudio", workspace, folder / "out", asked.jobs)
-            print(f"\nOne recording of {asked.long} h: {taken['wall']:.1f} s, {taken['memory'] / 1e6:.0f} MB in all processes.")
+            print(
+                f"\nOne recording of {asked.long} h: {taken['wall']:.1f} s, {taken['memory'] / 1e6:.0f} MB in all processes."
+            )
 
 
 def demo_speech() -> np.ndarray:
@@ -97,7 +120,9 @@ def demo_speech() -> np.ndarray:
     return (np.stack([mono * 0.9, mono * 0.8 + noise], axis=1).clip(-1, 1) * 32767).astype(np.int16)
 
 
-def make_workspace(folder: Path, speech: np.ndarray, kind: str, *, hours: float, recordings: int) -> Path:
+def make_workspace(
+    folder: Path, speech: np.ndarray, kind: str, *, hours: float, recordings: int
+) -> Path:
     """Recordings in one format, segments of 4 to 20 s over nine tenths of them, ingested and selected."""
     if (folder / "w/reports/select.json").is_file():
         return folder / "w"
@@ -113,12 +138,21 @@ def make_workspace(folder: Path, speech: np.ndarray, kind: str, *, hours: float,
                 for begin in range(0, length, len(speech)):
                     file.write(shifted[: length - begin])
             if kind != "wav":
-                subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", wav, wav.with_suffix(f".{kind}")], check=True)
+                subprocess.run(
+                    ["ffmpeg", "-v", "error", "-y", "-i", wav, wav.with_suffix(f".{kind}")],
+                    check=True,
+                )
                 wav.unlink()
             now = 0.5
             while (end := now + rng.uniform(4, 20)) < length / RATE:
                 words = [f"word{i}" for i in rng.integers(0, 500, 30)]
-                line = {"file": wav.name, "start": round(now, 2), "end": round(end, 2), "words": words, "asr": words}
+                line = {
+                    "file": wav.name,
+                    "start": round(now, 2),
+                    "end": round(end, 2),
+                    "words": words,
+                    "asr": words,
+                }
                 lines.write(json.dumps(line | {"speaker": f"spk{number}"}) + "\n")
                 now = end + rng.uniform(0.2, 2.4)
     ingest("parlaspeech", folder / "asr.json", audio=audio, out=folder / "w", sha256=False)
@@ -128,13 +162,24 @@ def make_workspace(folder: Path, speech: np.ndarray, kind: str, *, hours: float,
 
 
 def compare(
-    folder: Path, speech: np.ndarray, kind: str, *, hours: float, recordings: int, jobs: int, share: float
+    folder: Path,
+    speech: np.ndarray,
+    kind: str,
+    *,
+    hours: float,
+    recordings: int,
+    jobs: int,
+    share: float,
 ) -> list[dict[str, object]]:
     """Every contender on one format; wall times of nbaudio and the bare loop are the better of two, run in turn."""
     workspace = make_workspace(folder / kind, speech, kind, hours=hours, recordings=recordings)
     kept = pl.read_parquet(workspace / "segments.parquet").filter(pl.col("decision") == "accept")
-    audio_hours = kept.select((pl.col("end_sample") - pl.col("start_sample")).sum()).item() / RATE / 3600
-    names = ["nbaudio"] if kind == "m4a" else ["bare loop", "nbaudio", "bare loop", "nbaudio"]  # libsndfile has no AAC
+    audio_hours = (
+        kept.select((pl.col("end_sample") - pl.col("start_sample")).sum()).item() / RATE / 3600
+    )
+    names = (
+        ["nbaudio"] if kind == "m4a" else ["bare loop", "nbaudio", "bare loop", "nbaudio"]
+    )  # libsndfile has no AAC
     best: dict[str, dict[str, float]] = {}
     for name in names:
         taken = measure(name, workspace, folder / "out", jobs)
@@ -144,13 +189,23 @@ def compare(
         sys.exit(f"{kind}: the corpus is not whole: {problems[0]}")
     if share:
         part = make_workspace(
-            folder / f"{kind} share", speech, kind, hours=hours * share, recordings=max(1, round(recordings * share))
+            folder / f"{kind} share",
+            speech,
+            kind,
+            hours=hours * share,
+            recordings=max(1, round(recordings * share)),
         )
         some = pl.read_parquet(part / "segments.parquet").filter(pl.col("decision") == "accept")
-        times = audio_hours / (some.select((pl.col("end_sample") - pl.col("start_sample")).sum()).item() / RATE / 3600)
+        times = audio_hours / (
+            some.select((pl.col("end_sample") - pl.col("start_sample")).sum()).item() / RATE / 3600
+        )
         for name in ("pydub", "ffmpeg"):
             taken = measure(name, part, folder / "out", jobs)
-            best[name] = {"wall": taken["wall"] * times, "cpu": taken["cpu"] * times, "memory": taken["memory"]}
+            best[name] = {
+                "wall": taken["wall"] * times,
+                "cpu": taken["cpu"] * times,
+                "memory": taken["memory"],
+            }
     bare = best.get("bare loop")
     return [
         {
@@ -172,12 +227,24 @@ def measure(name: str, workspace: Path, out: Path, jobs: int) -> dict[str, float
     shutil.rmtree(workspace / "packs", ignore_errors=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
-    command = [sys.executable, __file__, "--jobs", str(jobs), "--contender", name, str(workspace), str(out)]
+    command = [
+        sys.executable,
+        __file__,
+        "--jobs",
+        str(jobs),
+        "--contender",
+        name,
+        str(workspace),
+        str(out),
+    ]
     run = psutil.Popen(command, stderr=subprocess.DEVNULL)
     most = 0
     while run.poll() is None:
         with contextlib.suppress(psutil.Error):
-            most = max(most, sum(process.memory_info().rss for process in [run, *run.children(recursive=True)]))
+            most = max(
+                most,
+                sum(process.memory_info().rss for process in [run, *run.children(recursive=True)]),
+            )
         time.sleep(0.02)
     wall = time.monotonic() - began
     if run.returncode:
@@ -207,7 +274,13 @@ def windows(workspace: Path) -> list[tuple[str, list[tuple[str, int, int]]]]:
     kept = pl.read_parquet(workspace / "segments.parquet").filter(pl.col("decision") == "accept")
     kept = kept.join(recordings, on="recording_id").sort("path", "start_sample")
     parts = kept.partition_by("path", maintain_order=True)
-    return [(str(root / part["path"][0]), part.select("segment_id", "start_sample", "end_sample").rows()) for part in parts]
+    return [
+        (
+            str(root / part["path"][0]),
+            part.select("segment_id", "start_sample", "end_sample").rows(),
+        )
+        for part in parts
+    ]
 
 
 def ours(workspace: Path, out: Path, jobs: int) -> None:
@@ -226,7 +299,12 @@ def _bare_one(path: str, cuts: list[tuple[str, int, int]], out: Path) -> None:
             file.seek(start)
             mono = file.read(stop - start, dtype="float32", always_2d=True).mean(axis=1)
             clip = io.BytesIO()
-            sf.write(clip, soxr.resample(mono, file.samplerate, CLIP_RATE, "HQ"), CLIP_RATE, format="FLAC")
+            sf.write(
+                clip,
+                soxr.resample(mono, file.samplerate, CLIP_RATE, "HQ"),
+                CLIP_RATE,
+                format="FLAC",
+            )
             member = tarfile.TarInfo(f"{key}.flac")
             member.size = clip.tell()
             clip.seek(0)
@@ -244,7 +322,11 @@ def _pydub_one(path: str, cuts: list[tuple[str, int, int]], out: Path) -> None:
     whole = AudioSegment.from_file(path)
     out.mkdir()
     for key, start, stop in cuts:
-        clip = whole[start * 1000 / RATE : stop * 1000 / RATE].set_channels(1).set_frame_rate(CLIP_RATE)
+        clip = (
+            whole[start * 1000 / RATE : stop * 1000 / RATE]
+            .set_channels(1)
+            .set_frame_rate(CLIP_RATE)
+        )
         clip.export(out / f"{key}.flac", format="flac").close()
 
 
@@ -258,12 +340,16 @@ def _ffmpeg_one(path: str, cuts: list[tuple[str, int, int]], out: Path) -> None:
     for key, start, stop in cuts:
         place = ["-ss", f"{start / RATE:.6f}", "-t", f"{(stop - start) / RATE:.6f}"]
         target = ["-ac", "1", "-ar", str(CLIP_RATE), str(out / f"{key}.flac")]
-        subprocess.run(["ffmpeg", "-v", "error", "-threads", "1", *place, "-i", path, *target], check=True)
+        subprocess.run(
+            ["ffmpeg", "-v", "error", "-threads", "1", *place, "-i", path, *target], check=True
+        )
 
 
 def _in_processes(function: object, workspace: Path, out: Path, jobs: int) -> None:
     out.mkdir()
-    tasks = [(path, cuts, out / str(number)) for number, (path, cuts) in enumerate(windows(workspace))]
+    tasks = [
+        (path, cuts, out / str(number)) for number, (path, cuts) in enumerate(windows(workspace))
+    ]
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         pool.starmap(function, tasks, chunksize=1)
 

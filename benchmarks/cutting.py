@@ -46,9 +46,13 @@ KINDS = {
     "wav 44.1 kHz stereo": Kind("wav", 44_100, 2, (31, 600), 1),
     "flac 16 kHz mono": Kind("flac", 16_000, 1, (7, 240, 1800), 0),
     "flac 48 kHz stereo": Kind("flac", 48_000, 2, (31, 1200), 1),
-    "mp3 44.1 kHz stereo": Kind("mp3", 44_100, 2, (31, 1200), 3, ("-c:a", "libmp3lame", "-b:a", "128k")),
+    "mp3 44.1 kHz stereo": Kind(
+        "mp3", 44_100, 2, (31, 1200), 3, ("-c:a", "libmp3lame", "-b:a", "128k")
+    ),
     "vorbis 32 kHz mono": Kind("ogg", 32_000, 1, (31, 600), 3, ("-c:a", "libvorbis", "-q:a", "4")),
-    "opus 48 kHz stereo": Kind("opus", 48_000, 2, (31, 600), 33, ("-c:a", "libopus", "-b:a", "64k")),
+    "opus 48 kHz stereo": Kind(
+        "opus", 48_000, 2, (31, 600), 33, ("-c:a", "libopus", "-b:a", "64k")
+    ),
 }
 
 
@@ -67,12 +71,27 @@ def make(folder: Path, scale: float) -> Path:
             total = max(int(seconds * scale), 6) * kind.rate
             _write(written, rng, total, kind)
             if kind.encoder:
-                quiet = ["ffmpeg", "-v", "error", "-y", "-i", str(written), "-map_metadata", "-1", "-fflags", "+bitexact"]
-                subprocess.run([*quiet, *kind.encoder, "-flags:a", "+bitexact", str(path)], check=True)
+                quiet = [
+                    "ffmpeg",
+                    "-v",
+                    "error",
+                    "-y",
+                    "-i",
+                    str(written),
+                    "-map_metadata",
+                    "-1",
+                    "-fflags",
+                    "+bitexact",
+                ]
+                subprocess.run(
+                    [*quiet, *kind.encoder, "-flags:a", "+bitexact", str(path)], check=True
+                )
                 written.unlink()
             windows, now = [], int(0.3 * kind.rate)
             while (stop := now + int(rng.uniform(0.7, 15) * kind.rate)) < total - kind.rate:
-                windows.append({"id": f"{path.stem}-{len(windows):05d}", "start": now, "stop": stop})
+                windows.append(
+                    {"id": f"{path.stem}-{len(windows):05d}", "start": now, "stop": stop}
+                )
                 now = stop + int(rng.uniform(0, 2) * kind.rate)
             rng.shuffle(windows)  # type: ignore[arg-type]
             facts = {"kind": name, "sampling_rate": kind.rate, "channels": kind.channels}
@@ -87,11 +106,17 @@ def _write(path: Path, rng: np.random.Generator, total: int, kind: Kind) -> None
         for begin in range(0, total, kind.rate):
             at = np.arange(begin, min(total, begin + kind.rate))
             pitch = 90 + 60 * rng.random() + 30 * np.sin(at / kind.rate)
-            tone = sum(np.sin(2 * np.pi * pitch * part * at / kind.rate) / part for part in range(1, 6))
-            loudness = 0.2 * (0.05 + np.abs(np.sin(np.pi * 3.1 * at / kind.rate))) * (rng.random() > 0.1)
+            tone = sum(
+                np.sin(2 * np.pi * pitch * part * at / kind.rate) / part for part in range(1, 6)
+            )
+            loudness = (
+                0.2 * (0.05 + np.abs(np.sin(np.pi * 3.1 * at / kind.rate))) * (rng.random() > 0.1)
+            )
             mono = tone * loudness + rng.normal(0, 0.002, len(at))
             shares = np.array([0.9, 0.6])[: kind.channels] if kind.channels > 1 else np.array([1.0])
-            file.write(np.round(mono[:, None] * shares * 32767).clip(-32768, 32767).astype(np.int16))
+            file.write(
+                np.round(mono[:, None] * shares * 32767).clip(-32768, 32767).astype(np.int16)
+            )
 
 
 def digest(manifest: Path) -> str:
@@ -108,12 +133,22 @@ def run(entrant: str, manifest: Path, out: Path, jobs: int) -> dict[str, float]:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     own = [sys.executable, str(Path(__file__).with_name("cutting_entrants.py")), entrant]
-    command = [*(own if entrant in ENTRANTS else shlex.split(entrant)), str(manifest), str(out), str(jobs)]
+    command = [
+        *(own if entrant in ENTRANTS else shlex.split(entrant)),
+        str(manifest),
+        str(out),
+        str(jobs),
+    ]
     before, began, most = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), 0
     process = psutil.Popen(command)
     while process.poll() is None:
         with contextlib.suppress(psutil.Error):
-            most = max(most, sum(each.memory_info().rss for each in [process, *process.children(recursive=True)]))
+            most = max(
+                most,
+                sum(
+                    each.memory_info().rss for each in [process, *process.children(recursive=True)]
+                ),
+            )
         time.sleep(0.05)
     wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if process.returncode:
@@ -144,12 +179,21 @@ def check(manifest: Path, out: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _is_exact(out: Path, line: dict[str, Any], window: dict[str, Any], wholes: list[NDArray[np.float32]], limit: float) -> bool:
+def _is_exact(
+    out: Path,
+    line: dict[str, Any],
+    window: dict[str, Any],
+    wholes: list[NDArray[np.float32]],
+    limit: float,
+) -> bool:
     for path in (out / f"{window['id']}.flac", out / f"{window['id']}.wav"):
         if path.is_file():
             clip, rate = sf.read(path, dtype="float32", always_2d=True)
             parts = [whole[window["start"] : window["stop"]] for whole in wholes]
-            same = [len(part) == len(clip) and float(np.abs(part - clip[:, 0]).max()) <= limit for part in parts]
+            same = [
+                len(part) == len(clip) and float(np.abs(part - clip[:, 0]).max()) <= limit
+                for part in parts
+            ]
             return rate == line["sampling_rate"] and clip.shape[1] == 1 and any(same)
     return False
 
@@ -158,10 +202,21 @@ def benchmark(entrants: list[str], folder: Path, scale: float, jobs: int) -> Non
     """Run the entrants in turn and print a line for each."""
     manifest = make(folder / f"cutting {scale:g}", scale)
     lines = [json.loads(line) for line in manifest.read_text().splitlines()]
-    hours = sum((w["stop"] - w["start"]) / line["sampling_rate"] for line in lines for w in line["windows"]) / 3600
+    hours = (
+        sum(
+            (w["stop"] - w["start"]) / line["sampling_rate"]
+            for line in lines
+            for w in line["windows"]
+        )
+        / 3600
+    )
     clips = sum(len(line["windows"]) for line in lines)
-    print(f"corpus {digest(manifest)}: {len(lines)} recordings, {clips:,} clips, {hours:.2f} h; {jobs} jobs\n")
-    print("| entrant | hours per core-hour | wall s | MB | exact clips | not exact |\n|---|---|---|---|---|---|")
+    print(
+        f"corpus {digest(manifest)}: {len(lines)} recordings, {clips:,} clips, {hours:.2f} h; {jobs} jobs\n"
+    )
+    print(
+        "| entrant | hours per core-hour | wall s | MB | exact clips | not exact |\n|---|---|---|---|---|---|"
+    )
     for entrant in entrants:
         needed = {"torchaudio": "torchaudio", "lhotse": "lhotse"}.get(entrant)
         if needed and importlib.util.find_spec(needed) is None:
@@ -169,7 +224,11 @@ def benchmark(entrants: list[str], folder: Path, scale: float, jobs: int) -> Non
             continue
         taken = run(entrant, manifest, folder / "out", jobs)
         kinds = check(manifest, folder / "out")
-        wrong = ", ".join(f"{kind}: {total - exact} of {total}" for kind, (exact, total) in kinds.items() if exact < total)
+        wrong = ", ".join(
+            f"{kind}: {total - exact} of {total}"
+            for kind, (exact, total) in kinds.items()
+            if exact < total
+        )
         exact = sum(each for each, _ in kinds.values())
         rate = hours / (taken["cpu"] / 3600)
         cells = (

@@ -31,7 +31,9 @@ def with_nbaudio(line: Line, out: Path) -> None:
         for window in windows:
             bounds = (window["start"], window["stop"])
             clip = resample_window(recording, *bounds, num_samples=total, rate=None, channel="mix")
-            (out / f"{window['id']}.flac").write_bytes(encode_clip(clip, line["sampling_rate"], "flac"))
+            (out / f"{window['id']}.flac").write_bytes(
+                encode_clip(clip, line["sampling_rate"], "flac")
+            )
 
 
 def with_soundfile(line: Line, out: Path) -> None:
@@ -47,9 +49,17 @@ def with_ffmpeg(line: Line, out: Path) -> None:
     """Seek by seconds."""
     rate = line["sampling_rate"]
     for window in line["windows"]:
-        place = ["-ss", f"{window['start'] / rate:.6f}", "-t", f"{(window['stop'] - window['start']) / rate:.6f}"]
+        place = [
+            "-ss",
+            f"{window['start'] / rate:.6f}",
+            "-t",
+            f"{(window['stop'] - window['start']) / rate:.6f}",
+        ]
         mixed = ["-ac", "1", "-sample_fmt", "s16", str(out / f"{window['id']}.flac")]
-        subprocess.run(["ffmpeg", "-v", "error", "-threads", "1", *place, "-i", line["path"], *mixed], check=True)
+        subprocess.run(
+            ["ffmpeg", "-v", "error", "-threads", "1", *place, "-i", line["path"], *mixed],
+            check=True,
+        )
 
 
 def with_torchaudio(line: Line, out: Path) -> None:
@@ -59,7 +69,9 @@ def with_torchaudio(line: Line, out: Path) -> None:
 
     torch.set_num_threads(1)
     for window in line["windows"]:
-        found, rate = torchaudio.load(line["path"], frame_offset=window["start"], num_frames=window["stop"] - window["start"])
+        found, rate = torchaudio.load(
+            line["path"], frame_offset=window["start"], num_frames=window["stop"] - window["start"]
+        )
         sf.write(out / f"{window['id']}.flac", found.mean(dim=0).numpy(), rate)
 
 
@@ -70,7 +82,9 @@ def with_lhotse(line: Line, out: Path) -> None:
     recording = Recording.from_file(line["path"])
     for window in line["windows"]:
         seconds = (window["stop"] - window["start"]) / line["sampling_rate"]
-        found = recording.load_audio(offset=window["start"] / line["sampling_rate"], duration=seconds)
+        found = recording.load_audio(
+            offset=window["start"] / line["sampling_rate"], duration=seconds
+        )
         sf.write(out / f"{window['id']}.flac", np.mean(found, axis=0), line["sampling_rate"])
 
 

@@ -39,7 +39,11 @@ async def answer(head: str, root: Path, writer: asyncio.StreamWriter, link: Link
     size = file.stat().st_size
     wanted = re.search(r"^range: *bytes=(\d+)-(\d*)", head, re.IGNORECASE | re.MULTILINE)
     start, stop = (int(wanted[1]), min(size, int(wanted[2] or size) + 1)) if wanted else (0, size)
-    status = f"206 Partial Content\r\nContent-Range: bytes {start}-{stop - 1}/{size}" if wanted else "200 OK"
+    status = (
+        f"206 Partial Content\r\nContent-Range: bytes {start}-{stop - 1}/{size}"
+        if wanted
+        else "200 OK"
+    )
     writer.write(
         f'HTTP/1.1 {status}\r\nAccept-Ranges: bytes\r\nETag: "{size}"\r\nContent-Length: {stop - start}\r\n\r\n'.encode()
     )
@@ -77,10 +81,17 @@ async def serve(root: Path, delay: float, link: Link) -> None:
 
 def main() -> None:
     """Serve a folder."""
-    parser = argparse.ArgumentParser(description=(sys.modules[__name__].__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=(sys.modules[__name__].__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--delay", type=float, default=0.04, help="seconds before each answer")
-    parser.add_argument("--megabits", type=float, default=0.0, help="per second, over all connections; 0 for no limit")
+    parser.add_argument(
+        "--megabits",
+        type=float,
+        default=0.0,
+        help="per second, over all connections; 0 for no limit",
+    )
     given = parser.parse_args()
     asyncio.run(serve(given.folder, given.delay, Link(given.megabits * 1e6 / 8)))
 

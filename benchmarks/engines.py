@@ -25,7 +25,9 @@ PUBLISHED = {1: 702.0, 2: 389.0, 4: 196.0, 8: 702.0 / 3.5}
 
 def main() -> None:
     """Measure every engine and print the tables."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--engines", default=",".join(ENGINES))
     options.add_argument("--jobs", default="1,2")
     options.add_argument("--tasks", type=int, default=400)
@@ -39,13 +41,20 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0))
     print(f"{cores} cores, {asked.tasks} empty tasks, 64 tasks of {asked.work} s\n")
     print(
-        "| engine | start, s | a task, ms | " + " | ".join(f"speed-up, {number} jobs" for number in jobs) + " | serial fraction |"
+        "| engine | start, s | a task, ms | "
+        + " | ".join(f"speed-up, {number} jobs" for number in jobs)
+        + " | serial fraction |"
     )
     print("|---|---|---|" + "---|" * len(jobs) + "---|")
     for engine in asked.engines.split(","):
         # Each time anew: other programs on the machine come and go.
         base = ask(["--one", "loky", "1", "--tasks", "1", "--work", str(asked.work)])["work"]
-        runs = {n: ask(["--one", engine, str(n), "--tasks", str(asked.tasks), "--work", str(asked.work)]) for n in jobs}
+        runs = {
+            n: ask(
+                ["--one", engine, str(n), "--tasks", str(asked.tasks), "--work", str(asked.work)]
+            )
+            for n in jobs
+        }
         speed = {number: base / run["work"] for number, run in runs.items()}
         most = max((number for number in jobs if number <= cores), default=1)
         last = runs[max(jobs)]
@@ -62,7 +71,9 @@ def main() -> None:
 
 def ask(arguments: list[str]) -> dict[str, float]:
     """The same program, in a separate process."""
-    done = subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments], check=True, capture_output=True, text=True
+    )
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -21,34 +21,54 @@ SPEAKERS, SPREADS, SHAPES = (8, 20, 60), (0.0, 1.0, 1.5), ("beta", "log-normal")
 MEAN = 0.15
 
 
-def draw(rng: np.random.Generator, runs: int, speakers: int, spread: float, shape: str) -> tuple[np.ndarray, np.ndarray]:
+def draw(
+    rng: np.random.Generator, runs: int, speakers: int, spread: float, shape: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Errors and words of each speaker of each run."""
     words = np.maximum((2000 * np.exp(rng.normal(0, spread, (runs, speakers)))).round(), 20)
-    rates = rng.beta(1.7625, 9.9875, words.shape) if shape == "beta" else MEAN * np.exp(rng.normal(-0.32, 0.8, words.shape))
+    rates = (
+        rng.beta(1.7625, 9.9875, words.shape)
+        if shape == "beta"
+        else MEAN * np.exp(rng.normal(-0.32, 0.8, words.shape))
+    )
     return rng.negative_binomial(words * rates / 2, 1 / 3), words
 
 
 def main() -> None:
     """Print a row for each case."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=42)
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
-    print("| speakers | deviation of log size | rates | taylor | jackknife | half width, taylor | jackknife |")
+    print(
+        "| speakers | deviation of log size | rates | taylor | jackknife | half width, taylor | jackknife |"
+    )
     print("|---|---|---|---|---|---|---|")
     for speakers, spread, shape in itertools.product(SPEAKERS, SPREADS, SHAPES):
         errors, words = draw(rng, options.runs, speakers, spread, shape)
         rows = pl.DataFrame(
-            {"run": np.repeat(np.arange(options.runs), speakers), "errors": errors.ravel(), "words": words.ravel()}
+            {
+                "run": np.repeat(np.arange(options.runs), speakers),
+                "errors": errors.ravel(),
+                "words": words.ravel(),
+            }
         )
-        found = rows.group_by("run", maintain_order=True).agg(*_jackknife("wer", pl.col("errors"), pl.col("words")))
-        wer, error, freedom = (found[name].to_numpy() for name in ("wer", "wer_error", "wer_freedom"))
+        found = rows.group_by("run", maintain_order=True).agg(
+            *_jackknife("wer", pl.col("errors"), pl.col("words"))
+        )
+        wer, error, freedom = (
+            found[name].to_numpy() for name in ("wer", "wer_error", "wer_freedom")
+        )
         residuals = errors - wer[:, None] * words
         linear = np.sqrt(speakers / (speakers - 1) * (residuals**2).sum(1)) / words.sum(1)
         halves = stats.t.ppf(0.975, speakers - 1) * linear, stats.t.ppf(0.975, freedom) * error
         covered = [np.mean(abs(wer - MEAN) <= half) for half in halves]
-        figures = [f"{share:.3f}" for share in covered] + [f"{np.median(half):.3f}" for half in halves]
+        figures = [f"{share:.3f}" for share in covered] + [
+            f"{np.median(half):.3f}" for half in halves
+        ]
         print(f"| {speakers} | {spread:g} | {shape} | {' | '.join(figures)} |")
 
 

@@ -145,7 +145,11 @@ class Judged(ProofState):
     """A state that holds draws and labels in memory."""
 
     def __init__(self, seconds: Array, draws: Draws, label: Sequence[str | None]) -> None:
-        numbers = {"segments": np.ones(len(seconds)), "hours": seconds / 3600, "words": seconds * 2.5}
+        numbers = {
+            "segments": np.ones(len(seconds)),
+            "hours": seconds / 3600,
+            "words": seconds * 2.5,
+        }
         words = ("right", "wrong", "unsure")
         # These replace properties that are computed once from a workspace.
         self.__dict__.update(
@@ -164,7 +168,11 @@ def similarities(rng: np.random.Generator, count: int, source: Array | None) -> 
     if source is not None:
         return rng.choice(source, count)
     wide = rng.random(count) < 0.30
-    distance = np.where(wide, rng.lognormal(np.log(0.0430), 1.188, count), rng.lognormal(np.log(0.0523), 0.570, count))
+    distance = np.where(
+        wide,
+        rng.lognormal(np.log(0.0430), 1.188, count),
+        rng.lognormal(np.log(0.0523), 0.570, count),
+    )
     return np.where(rng.random(count) < 0.065, 1.0, 1 - np.minimum(distance, 2.0))
 
 
@@ -177,14 +185,20 @@ def pool_of(score: Array, speaker: Ints, recording: Ints) -> pl.DataFrame:
     """The table that sampling reads."""
     noise = np.random.default_rng(len(score)).beta(0.3, 20, len(score))
     columns = {"segment_id": names(len(score)), "similarity": score, "risk": noise}
-    named = {"speaker_id": pl.Series(speaker).cast(pl.String), "recording_id": pl.Series(recording).cast(pl.String)}
+    named = {
+        "speaker_id": pl.Series(speaker).cast(pl.String),
+        "recording_id": pl.Series(recording).cast(pl.String),
+    }
     return pl.DataFrame(columns | named)
 
 
 def corpus_of(rng: np.random.Generator, task: Task) -> Corpus:
     """Segments of 60 speakers in 400 recordings of various sizes; nothing is said about which are wrong."""
     count = task.segments
-    score, seconds = similarities(rng, count, task.source), np.clip(rng.lognormal(np.log(6.0), 0.6, count), 1.0, 30.0)
+    score, seconds = (
+        similarities(rng, count, task.source),
+        np.clip(rng.lognormal(np.log(6.0), 0.6, count), 1.0, 30.0),
+    )
     size = rng.lognormal(0.0, 1.0, 400)
     recording = rng.choice(400, count, p=size / size.sum())
     speaker = recording % 60
@@ -222,25 +236,49 @@ def plan(
     """Draw a sheet; return what it could draw, and its rows; the population has `size` segments."""
     known = reached(rounds).with_columns(reached=pl.lit(value=True))
     facts = pool.join(known, on="segment_id", how="left", maintain_order="left")
-    strata = strata_of(facts.with_columns(pl.col("reached").fill_null(value=False)), strategy=strategy, threshold=THRESHOLD)
+    strata = strata_of(
+        facts.with_columns(pl.col("reached").fill_null(value=False)),
+        strategy=strategy,
+        threshold=THRESHOLD,
+    )
     ids = pool["segment_id"]
-    drawn = draw_from(strata, lambda rows, salt: hash_column(ids.gather(rows), salt), n=n, salt=salt_of(seed, rounds))
+    drawn = draw_from(
+        strata,
+        lambda rows, salt: hash_column(ids.gather(rows), salt),
+        n=n,
+        salt=salt_of(seed, rounds),
+    )
     stratum = np.full(size, -1, dtype=np.int64)
     stratum[places_of(pool)] = strata.number
     weights = np.maximum(strata.weights, 1e-300)
-    return Frame(stratum, stratum >= 0, weights / weights.sum(), strata.rates), drawn.select(ids.gather(drawn["place"]))
+    return Frame(stratum, stratum >= 0, weights / weights.sum(), strata.rates), drawn.select(
+        ids.gather(drawn["place"])
+    )
 
 
 def round_of(rows: pl.DataFrame, strategy: str, wrong: Bools, reached: int) -> Round:
     """A round of which so many rows were judged."""
     verdict = np.where(wrong[places_of(rows)], "wrong", "right")
     line = pl.int_range(pl.len(), dtype=pl.Int64)
-    rows = rows.with_columns(line=pl.when(line < reached).then(line), skipped=pl.lit(value=False), verdict=pl.Series(verdict))
-    return Round("round", strategy, rows.with_columns(verdict=pl.when(pl.col("line").is_not_null()).then("verdict")))
+    rows = rows.with_columns(
+        line=pl.when(line < reached).then(line),
+        skipped=pl.lit(value=False),
+        verdict=pl.Series(verdict),
+    )
+    return Round(
+        "round",
+        strategy,
+        rows.with_columns(verdict=pl.when(pl.col("line").is_not_null()).then("verdict")),
+    )
 
 
 def in_rounds(
-    corpus: Corpus, wrong: Bools, planned: Sequence[tuple[str, int]], *, seed: int, learn: Callable[[Ints], Array] | None = None
+    corpus: Corpus,
+    wrong: Bools,
+    planned: Sequence[tuple[str, int]],
+    *,
+    seed: int,
+    learn: Callable[[Ints], Array] | None = None,
 ) -> Sheets:
     """Draw and judge rounds one after the other, with the risk that `learn` returns for what was judged before."""
     frames, sheets, rounds, pool = list[Frame](), list[Ints](), list[Round](), corpus.pool
@@ -299,7 +337,9 @@ def judge(part: Part, wrong: Bools, *, seen: bool, what: str = "segments") -> tu
     return false, claim["low"] - 1e-9 <= truth <= claim["high"] + 1e-9
 
 
-def simple(corpus: Corpus, domain: Bools, wrong: Bools, strategy: str, *, n: int, seed: int) -> tuple[bool, bool]:
+def simple(
+    corpus: Corpus, domain: Bools, wrong: Bools, strategy: str, *, n: int, seed: int
+) -> tuple[bool, bool]:
     """Review in two rounds, and look at the claim about a domain."""
     part = Part(state_of(corpus, wrong, in_two_rounds(corpus, wrong, strategy, n, seed)), domain)
     return judge(part, wrong, seen=first_proof(part) >= 0)
@@ -312,7 +352,9 @@ def everywhere(rng: np.random.Generator, strategy: str, task: Task, seed: int) -
     """Wrong segments at random."""
     corpus = corpus_of(rng, task)
     domain = corpus.score >= THRESHOLD
-    wrong = outside(rng, corpus) | first_of(rng.permutation(task.segments), domain, not_allowed(domain.sum()))
+    wrong = outside(rng, corpus) | first_of(
+        rng.permutation(task.segments), domain, not_allowed(domain.sum())
+    )
     return simple(corpus, domain, wrong, strategy, n=task.reviews, seed=seed)
 
 
@@ -338,21 +380,37 @@ def recordings(rng: np.random.Generator, strategy: str, task: Task, seed: int) -
     if missing > 0:
         enough = np.flatnonzero(~chosen & (size >= missing))
         chosen[enough[size[enough].argmin()]] = True
-    return simple(corpus, domain, outside(rng, corpus) | chosen[corpus.recording], strategy, n=task.reviews, seed=seed)
+    return simple(
+        corpus,
+        domain,
+        outside(rng, corpus) | chosen[corpus.recording],
+        strategy,
+        n=task.reviews,
+        seed=seed,
+    )
 
 
 def in_turn(rng: np.random.Generator, speaker: Ints, budget: int) -> Bools:
     """One segment of each speaker in turn, up to a budget."""
     order = rng.permutation(len(speaker))
-    turn = pl.DataFrame({"speaker": speaker[order]}).select(pl.int_range(pl.len()).over("speaker")).to_series().to_numpy()
-    return first_of(order[np.argsort(turn, kind="stable")], np.ones(len(speaker), dtype=bool), budget)
+    turn = (
+        pl.DataFrame({"speaker": speaker[order]})
+        .select(pl.int_range(pl.len()).over("speaker"))
+        .to_series()
+        .to_numpy()
+    )
+    return first_of(
+        order[np.argsort(turn, kind="stable")], np.ones(len(speaker), dtype=bool), budget
+    )
 
 
 def budget(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tuple[bool, bool]:
     """A selection that favours small speakers, without what was reviewed."""
     corpus = corpus_of(rng, task)
     small = rng.random(task.segments) < 0.2
-    speaker = np.where(small, 8 + rng.integers(0, 150, task.segments), rng.integers(0, 8, task.segments))
+    speaker = np.where(
+        small, 8 + rng.integers(0, 150, task.segments), rng.integers(0, 8, task.segments)
+    )
     corpus = corpus._replace(speaker=speaker, pool=pool_of(corpus.score, speaker, corpus.recording))
     domain = in_turn(rng, speaker, task.segments // 6)
     wrong = first_of(rng.permutation(task.segments), domain & small, not_allowed(domain.sum()))
@@ -378,7 +436,9 @@ def growth(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     """A corpus that changes between two rounds, in ways that follow from verdicts."""
     corpus, old, half = corpus_of(rng, task), task.segments, task.reviews // 2
     domain = corpus.score >= THRESHOLD
-    wrong = outside(rng, corpus) | first_of(rng.permutation(old), domain, not_allowed(domain.sum()) // 2)
+    wrong = outside(rng, corpus) | first_of(
+        rng.permutation(old), domain, not_allowed(domain.sum()) // 2
+    )
     frame, rows = plan(corpus.pool, old, strategy, half, seed=seed)
     item = places_of(rows)
     drawn = np.isin(np.arange(old), item)
@@ -402,9 +462,20 @@ def growth(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     reached = pl.DataFrame({"segment_id": [f"s{number}" for number in place[item]]})
     size = len(order)
     before = np.append(wrong_now, np.ones(size - count, dtype=bool))
-    two, more = plan(pool, size, strategy, task.reviews - half, seed=seed, rounds=[round_of(reached, strategy, before, half)])
+    two, more = plan(
+        pool,
+        size,
+        strategy,
+        task.reviews - half,
+        seed=seed,
+        rounds=[round_of(reached, strategy, before, half)],
+    )
     same = (order >= 0) & ~gone[order] & ~changed[order]
-    one = Frame(np.where(order >= 0, frame.stratum[order], -1), (order >= 0) & (frame.stratum[order] >= 0) & same, frame.weights)
+    one = Frame(
+        np.where(order >= 0, frame.stratum[order], -1),
+        (order >= 0) & (frame.stratum[order] >= 0) & same,
+        frame.weights,
+    )
     items = np.concatenate([place[item], places_of(more)])
     none = np.zeros(len(more), dtype=bool)
     known = place[mended]
@@ -435,9 +506,18 @@ def unfinished(rng: np.random.Generator, _: str, task: Task, seed: int) -> tuple
     wrong = outside(rng, corpus) | first_of(order, domain, not_allowed(domain.sum()))
     tenth = task.reviews // 10
     one, rows = plan(corpus.pool, size, "stratified", task.reviews, seed=seed)
-    two, more = plan(corpus.pool, size, "random", task.reviews, seed=seed, rounds=[round_of(rows, "stratified", wrong, tenth)])
+    two, more = plan(
+        corpus.pool,
+        size,
+        "random",
+        task.reviews,
+        seed=seed,
+        rounds=[round_of(rows, "stratified", wrong, tenth)],
+    )
     start = min(300, task.reviews - tenth)
-    turns = np.concatenate([np.zeros(tenth), np.ones(start), np.arange(task.reviews - tenth - start) // 10 % 2]).astype(np.int64)
+    turns = np.concatenate(
+        [np.zeros(tenth), np.ones(start), np.arange(task.reviews - tenth - start) // 10 % 2]
+    ).astype(np.int64)
     item = np.zeros(len(turns), dtype=np.int64)
     for number, sheet in enumerate((rows, more)):
         own = turns == number
@@ -451,15 +531,25 @@ def rules(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tup
     corpus = corpus_of(rng, task)
     thresholds = [corpus.score >= at for at in (0.98, 0.96, 0.94, 0.92, 0.9, 0.85, 0.8)]
     speakers = [(corpus.score >= THRESHOLD) & (corpus.speaker % 7 == number) for number in range(7)]
-    budgets = [thresholds[-1] & in_turn(rng, corpus.speaker, share * task.segments // 20) for share in (2, 4, 6, 8, 10, 12)]
+    budgets = [
+        thresholds[-1] & in_turn(rng, corpus.speaker, share * task.segments // 20)
+        for share in (2, 4, 6, 8, 10, 12)
+    ]
     domains = [*thresholds, *speakers, *budgets]
     wrong = outside(rng, corpus)
     for domain in domains:
         free = domain & ~wrong
-        wrong |= first_of(rng.permutation(task.segments), free, max(not_allowed(domain.sum()) - int(wrong[domain].sum()), 0))
+        wrong |= first_of(
+            rng.permutation(task.segments),
+            free,
+            max(not_allowed(domain.sum()) - int(wrong[domain].sum()), 0),
+        )
     state = state_of(corpus, wrong, in_two_rounds(corpus, wrong, strategy, task.reviews, seed))
     tried = [Part(state, domains[number]) for number in rng.permutation(RULES)]
-    seen = any(first_proof(part, error=ERROR * 6 / (math.pi * (k + 1)) ** 2) >= 0 for k, part in enumerate(tried))
+    seen = any(
+        first_proof(part, error=ERROR * 6 / (math.pi * (k + 1)) ** 2) >= 0
+        for k, part in enumerate(tried)
+    )
     return judge(tried[0], wrong, seen=seen)
 
 
@@ -472,13 +562,17 @@ def hours(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tup
     sums = np.cumsum(corpus.seconds[order])
     number = int(np.searchsorted(sums, (1 - TARGET) * sums[-1] * (1 + 1e-9), "right")) + 1
     wrong = outside(rng, corpus) | first_of(order, domain, number)
-    part = Part(state_of(corpus, wrong, in_two_rounds(corpus, wrong, strategy, task.reviews, seed)), domain)
+    part = Part(
+        state_of(corpus, wrong, in_two_rounds(corpus, wrong, strategy, task.reviews, seed)), domain
+    )
     return judge(part, wrong, seen=first_proof(part, "hours", ERROR / 2) >= 0, what="hours")
 
 
 def by_group(group: Ints, item: Ints, wrong: Bools, rows: float) -> Array:
     """A risk of each segment: the rate of wrong ones among what was judged of its group, shrunk to 0.02 by so many rows."""
-    judged, faulty = (np.bincount(group[each], minlength=group.max() + 1) for each in (item, item[wrong[item]]))
+    judged, faulty = (
+        np.bincount(group[each], minlength=group.max() + 1) for each in (item, item[wrong[item]])
+    )
     return ((faulty + 0.02 * rows) / (judged + rows))[group]
 
 
@@ -489,7 +583,13 @@ def misranked(rng: np.random.Generator, strategy: str, task: Task, seed: int) ->
     order = np.lexsort([rng.random(task.segments), corpus.pool["risk"].to_numpy()])
     wrong = outside(rng, corpus) | first_of(order, domain, not_allowed(domain.sum()))
     planned = [(strategy, task.reviews // 2)] * 2
-    sheets = in_rounds(corpus, wrong, planned, seed=seed, learn=lambda item: by_group(corpus.speaker, item, wrong, 10.0))
+    sheets = in_rounds(
+        corpus,
+        wrong,
+        planned,
+        seed=seed,
+        learn=lambda item: by_group(corpus.speaker, item, wrong, 10.0),
+    )
     part = Part(state_of(corpus, wrong, sheets), domain)
     return judge(part, wrong, seen=first_proof(part) >= 0)
 
@@ -498,14 +598,18 @@ def frozen(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     """A threshold on a risk that is overfitted to verdicts."""
     corpus, half = corpus_of(rng, task), task.reviews // 2
     domain, group = corpus.score >= THRESHOLD, rng.integers(0, 2000, task.segments)
-    number = not_allowed(domain.sum()) + round(1.5 * (1 - TARGET) * half)  # what is found and left out does not ship
+    number = not_allowed(domain.sum()) + round(
+        1.5 * (1 - TARGET) * half
+    )  # what is found and left out does not ship
     wrong = outside(rng, corpus) | first_of(rng.permutation(task.segments), domain, number)
     frame, rows = plan(corpus.pool, task.segments, "random", half, seed=seed)
     item = places_of(rows)
     risk = by_group(group, item, wrong, 0.1)
     corpus = corpus._replace(pool=corpus.pool.with_columns(risk=pl.Series(risk)))
     rounds = [round_of(rows, "random", wrong, half)]
-    later, more = plan(corpus.pool, task.segments, "random", task.reviews - half, seed=seed, rounds=rounds)
+    later, more = plan(
+        corpus.pool, task.segments, "random", task.reviews - half, seed=seed, rounds=rounds
+    )
     ships = domain & (risk < 0.5)
     both = np.concatenate([item, places_of(more)])
     sheets = Sheets((frame, later), np.repeat([0, 1], [len(item), len(more)]), both)
@@ -513,7 +617,11 @@ def frozen(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
         sheets = Sheets((later,), np.zeros(len(more), dtype=np.int64), places_of(more))
     state = state_of(corpus, wrong, sheets)
     if strategy == "after the freeze":
-        facts = {"known": item, "known_wrong": wrong[item], "known_unsure": np.zeros(len(item), dtype=bool)}
+        facts = {
+            "known": item,
+            "known_wrong": wrong[item],
+            "known_unsure": np.zeros(len(item), dtype=bool),
+        }
         label = np.full(task.segments, None, dtype=object)
         label[both] = np.where(wrong[both], "wrong", "right")
         state = Judged(corpus.seconds, replace(state.draws, **facts), label.tolist())
@@ -568,7 +676,9 @@ def chances(curve: str, score: Array) -> Array:
 def divergence(p: Array, q: Array) -> Array:
     """Kullback and Leibler's, of Bernoulli variables."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Array = np.where(p > 0, p * np.log(p / q), 0.0) + np.where(p < 1, (1 - p) * np.log((1 - p) / (1 - q)), 0.0)
+        found: Array = np.where(p > 0, p * np.log(p / q), 0.0) + np.where(
+            p < 1, (1 - p) * np.log((1 - p) / (1 - q)), 0.0
+        )
     return found
 
 
@@ -600,7 +710,13 @@ def limit_of_risk(domain: Bools, chance: Array, wrong: Array, strata: int = 400)
 
 
 #: The area under the curve of a risk, and what it claims.
-RISKS = {"auc50": (0.5, 0.5), "auc80": (0.8, 0.8), "auc90": (0.9, 0.9), "auc95": (0.95, 0.95), "misled": (0.5, 0.9)}
+RISKS = {
+    "auc50": (0.5, 0.5),
+    "auc80": (0.8, 0.8),
+    "auc90": (0.9, 0.9),
+    "auc95": (0.95, 0.95),
+    "misled": (0.5, 0.9),
+}
 WITH_RISK = (*RISKS, "oracle", "learned")
 ALONE = "model alone"
 
@@ -611,18 +727,26 @@ def given_risk(rng: np.random.Generator, name: str, domain: Bools, wrong: Bools)
         return wrong.astype(float)
     base = np.where(domain, 0.01, wrong[~domain].mean())
     area, claimed = (math.sqrt(2) * NormalDist().inv_cdf(each) for each in RISKS[name])
-    signal = rng.normal(0.0, 1.0, len(wrong)) + (area * wrong if area == claimed else claimed * (rng.random(len(wrong)) < base))
-    found: Array = 1 / (1 + np.exp(-(np.log(base / (1 - base)) + claimed * signal - claimed**2 / 2)))
+    signal = rng.normal(0.0, 1.0, len(wrong)) + (
+        area * wrong if area == claimed else claimed * (rng.random(len(wrong)) < base)
+    )
+    found: Array = 1 / (
+        1 + np.exp(-(np.log(base / (1 - base)) + claimed * signal - claimed**2 / 2))
+    )
     return found
 
 
-def power_with_risk(rng: np.random.Generator, name: str, strategy: str, task: Task, seed: int) -> tuple[float, float]:
+def power_with_risk(
+    rng: np.random.Generator, name: str, strategy: str, task: Task, seed: int
+) -> tuple[float, float]:
     """The number of reviews until a proof, and the limit of the risk."""
     corpus = corpus_of(rng, task)
     domain = corpus.score >= THRESHOLD
     wrong = rng.random(task.segments) < chances("gradual", corpus.score)
     learned = name == "learned"
-    risk, signals = (None, signals_of(rng, wrong)) if learned else (given_risk(rng, name, domain, wrong), None)
+    risk, signals = (
+        (None, signals_of(rng, wrong)) if learned else (given_risk(rng, name, domain, wrong), None)
+    )
     if risk is not None:
         corpus = corpus._replace(pool=corpus.pool.with_columns(risk=pl.Series(risk)))
 
@@ -633,12 +757,18 @@ def power_with_risk(rng: np.random.Generator, name: str, strategy: str, task: Ta
 
     if strategy == ALONE:
         before = FIRST if learned else 0
-        order = learn(places_of(plan(corpus.pool, len(wrong), "random", FIRST, seed=seed)[1])) if learned else risk
+        order = (
+            learn(places_of(plan(corpus.pool, len(wrong), "random", FIRST, seed=seed)[1]))
+            if learned
+            else risk
+        )
         return before + alone(rng, domain, wrong, order), math.nan
     planned = [(strategy, 2 * task.reviews)]
     if learned or name == "misled":
         planned = [("random", FIRST), (strategy, FIRST), (strategy, 2 * task.reviews - 2 * FIRST)]
-    sheets = in_rounds(corpus, wrong, planned, seed=seed, learn=learn if learned and strategy == "risk" else None)
+    sheets = in_rounds(
+        corpus, wrong, planned, seed=seed, learn=learn if learned and strategy == "risk" else None
+    )
     crossed = first_proof(Part(state_of(corpus, wrong, sheets), domain))
     known = {"learned": wrong.astype(float), "misled": np.full(len(wrong), 0.01)}.get(name, risk)
     least = math.nan if risk is None else limit_of_risk(domain, risk, known, 20 if learned else 400)
@@ -671,18 +801,38 @@ def learn_risk(corpus: Corpus, wrong: Bools, signals: pl.DataFrame, item: Ints) 
     """The column `risk` of a workspace with these signals and verdicts."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace.create(Path(folder) / "w")
-        facts = {"source_start": pl.Series(["0"] * len(wrong)), "source_end": pl.Series(corpus.seconds).cast(pl.String)}
+        facts = {
+            "source_start": pl.Series(["0"] * len(wrong)),
+            "source_end": pl.Series(corpus.seconds).cast(pl.String),
+        }
         table = corpus.pool.drop("risk").hstack(signals).with_columns(**facts, text=pl.lit("text"))
         recordings = pl.DataFrame({"recording_id": table["recording_id"].unique()})
         workspace.save(segments=table, recordings=recordings)
         judged = workspace.segments[item]
-        said = zip(judged["segment_id"], content_hashes(judged), np.where(wrong[item], "noise", "ok").tolist(), strict=True)
-        append_verdicts(workspace, [Verdict(key, content, word, "", None, "ana", NOON, "one") for key, content, word in said])
+        said = zip(
+            judged["segment_id"],
+            content_hashes(judged),
+            np.where(wrong[item], "noise", "ok").tolist(),
+            strict=True,
+        )
+        append_verdicts(
+            workspace,
+            [
+                Verdict(key, content, word, "", None, "ana", NOON, "one")
+                for key, content, word in said
+            ],
+        )
         found = refresh(workspace)
-        return np.full(len(wrong), 0.02) if "missing" in found else workspace.segments["risk"].to_numpy()
+        return (
+            np.full(len(wrong), 0.02)
+            if "missing" in found
+            else workspace.segments["risk"].to_numpy()
+        )
 
 
-def power(rng: np.random.Generator, curve: str, strategy: str, task: Task, seed: int) -> tuple[float, float]:
+def power(
+    rng: np.random.Generator, curve: str, strategy: str, task: Task, seed: int
+) -> tuple[float, float]:
     """The number of reviews until a proof, and the limit."""
     corpus = corpus_of(rng, task)
     domain = corpus.score >= THRESHOLD
@@ -702,16 +852,37 @@ def simulate(task: Task) -> list[Outcome]:
     """What the corpora of a task give, with each strategy."""
     found = []
     for number in range(task.first, task.first + task.corpora):
-        given = CASES[task.name][1] if task.name in CASES else (*BOTH, ALONE) if task.name in WITH_RISK else BOTH[:2]
+        given = (
+            CASES[task.name][1]
+            if task.name in CASES
+            else (*BOTH, ALONE)
+            if task.name in WITH_RISK
+            else BOTH[:2]
+        )
         for strategy in given:
-            rng, start = np.random.default_rng([task.seed, *task.name.encode(), number]), time.process_time()
+            rng, start = (
+                np.random.default_rng([task.seed, *task.name.encode(), number]),
+                time.process_time(),
+            )
             seed = int(rng.integers(2**31))
             facts: dict[str, Any]
             if task.name in CASES:
-                facts = dict(zip(("false", "covered"), CASES[task.name][0](rng, strategy, task, seed), strict=True))
+                facts = dict(
+                    zip(
+                        ("false", "covered"),
+                        CASES[task.name][0](rng, strategy, task, seed),
+                        strict=True,
+                    )
+                )
             else:
                 measure = power_with_risk if task.name in WITH_RISK else power
-                facts = dict(zip(("reviews", "limit"), measure(rng, task.name, strategy, task, seed), strict=True))
+                facts = dict(
+                    zip(
+                        ("reviews", "limit"),
+                        measure(rng, task.name, strategy, task, seed),
+                        strict=True,
+                    )
+                )
             found.append(Outcome(task.name, strategy, time.process_time() - start, **facts))
     return found
 
@@ -722,12 +893,25 @@ def row_of(outcomes: Sequence[Outcome]) -> dict[str, object]:
     seconds = round(float(np.mean([each.seconds for each in outcomes])), 2)
     names = {"case": one.case, "strategy": one.strategy, "corpora": len(outcomes)}
     if one.case in CASES:
-        false, covered = (float(np.mean([getattr(each, name) for each in outcomes])) for name in ("false", "covered"))
+        false, covered = (
+            float(np.mean([getattr(each, name) for each in outcomes]))
+            for name in ("false", "covered")
+        )
         mark = "*" if false > ERROR + 1e-9 or covered < CONFIDENCE - 1e-9 else ""
         mark = "not valid" if one.strategy == NOT_VALID else mark
-        return names | {"false": round(false, 3), "covered": round(covered, 3), "mark": mark, "seconds": seconds}
-    reviews, least = (np.array([getattr(each, name) for each in outcomes]) for name in ("reviews", "limit"))
-    median, expected = float(np.median(reviews)), float(np.nanmedian(least)) if np.isfinite(least).any() else math.nan
+        return names | {
+            "false": round(false, 3),
+            "covered": round(covered, 3),
+            "mark": mark,
+            "seconds": seconds,
+        }
+    reviews, least = (
+        np.array([getattr(each, name) for each in outcomes]) for name in ("reviews", "limit")
+    )
+    median, expected = (
+        float(np.median(reviews)),
+        float(np.nanmedian(least)) if np.isfinite(least).any() else math.nan,
+    )
     return names | {
         "proven": round(float(np.isfinite(reviews).mean()), 3),
         "median": median,
@@ -749,7 +933,9 @@ def read_similarities(path: Path) -> Array:
 
 def main() -> int:
     """Simulate and say what came out."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("transcripts", nargs="?", type=Path)
     parser.add_argument("--cases", nargs="*", choices=EVERY, default=EVERY)
     parser.add_argument("--corpora", type=int, default=1000)
@@ -760,7 +946,15 @@ def main() -> int:
     options = parser.parse_args()
     source = read_similarities(options.transcripts) if options.transcripts else None
     tasks = [
-        Task(name, first, min(BATCH, options.corpora - first), options.segments, options.reviews, options.seed, source)
+        Task(
+            name,
+            first,
+            min(BATCH, options.corpora - first),
+            options.segments,
+            options.reviews,
+            options.seed,
+            source,
+        )
         for name in options.cases
         for first in range(0, options.corpora, BATCH)
     ]
@@ -775,13 +969,23 @@ def main() -> int:
                     rows[key] = row_of(results[key])
                     print(rows[key], file=sys.stderr, flush=True)
     ordered = [rows[key] for key in sorted(rows, key=lambda key: options.cases.index(key[0]))]
-    tables = [[row for row in ordered if (row["case"] in CASES) == required] for required in (True, False)]
-    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_formatting="MARKDOWN", tbl_hide_column_data_types=True):
+    tables = [
+        [row for row in ordered if (row["case"] in CASES) == required] for required in (True, False)
+    ]
+    with pl.Config(
+        tbl_rows=-1,
+        tbl_cols=-1,
+        tbl_width_chars=160,
+        tbl_formatting="MARKDOWN",
+        tbl_hide_column_data_types=True,
+    ):
         for table in filter(None, tables):
             with pl.Config(tbl_hide_dataframe_shape=True):
                 print(pl.DataFrame(table, infer_schema_length=None), end="\n\n")
     bad, slow = (sum(row["mark"] == "*" for row in table) for table in tables)
-    print(f"required and not met in {bad} of {len(tables[0])} rows; more reviews than wanted in {slow} of {len(tables[1])} rows")
+    print(
+        f"required and not met in {bad} of {len(tables[0])} rows; more reviews than wanted in {slow} of {len(tables[1])} rows"
+    )
     return int(bad > 0)
 
 

@@ -32,7 +32,16 @@ from nbaudio.core.tables import WORD_TIMES
 from nbaudio.text.edit_distance import edit_counts
 from nbaudio.text.formatting import Formatting, spoken_counts
 
-DIGITS = {"dva": "2", "tri": "3", "pet": "5", "deset": "10", "dvadeset": "20", "sto": "100", "prvi": "1.", "posto": "%"}
+DIGITS = {
+    "dva": "2",
+    "tri": "3",
+    "pet": "5",
+    "deset": "10",
+    "dvadeset": "20",
+    "sto": "100",
+    "prvi": "1.",
+    "posto": "%",
+}
 
 
 def pairs(path: Path, number: int) -> Iterator[tuple[str, str]]:
@@ -40,7 +49,9 @@ def pairs(path: Path, number: int) -> Iterator[tuple[str, str]]:
     lines = [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
     lexicon = sorted({word for line in lines for word in line["words"]})
     for count, line in enumerate(islice(cycle(lines), number)):
-        words = [DIGITS.get(word, word) for word in line["words"]] if count % 4 == 0 else line["words"]
+        words = (
+            [DIGITS.get(word, word) for word in line["words"]] if count % 4 == 0 else line["words"]
+        )
         last = lexicon[count // len(lines) % len(lexicon)]
         yield " ".join([*words, last]), " ".join([*line["asr"], last])
 
@@ -72,7 +83,10 @@ def another(heard: list[str], seed: int) -> list[str]:
     """Return the hypotheses of another recognizer: one word in twenty is another one."""
     draw = random.Random(seed)
     lexicon = sorted({word for said in heard[:2000] for word in said.split()})
-    return [" ".join(draw.choice(lexicon) if draw.random() < 0.05 else word for word in said.split()) for said in heard]
+    return [
+        " ".join(draw.choice(lexicon) if draw.random() < 0.05 else word for word in said.split())
+        for said in heard
+    ]
 
 
 def scoring(texts: list[str], heard: list[list[str]], language: str) -> float:
@@ -80,16 +94,30 @@ def scoring(texts: list[str], heard: list[list[str]], language: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace.create(folder)
         names = ["asr", *(f"more{n}" for n in range(1, len(heard)))]
-        columns = {"asr_text" if name == "asr" else f"asr_text_{name}": said for name, said in zip(names, heard, strict=True)}
+        columns = {
+            "asr_text" if name == "asr" else f"asr_text_{name}": said
+            for name, said in zip(names, heard, strict=True)
+        }
         ids = [str(n) for n in range(len(texts))]
-        times = pl.Series([[{"start": n / 4, "end": n / 4 + 0.2} for n in range(len(text.split()))] for text in texts])
-        workspace.save(segments=pl.DataFrame({"segment_id": ids, "text": texts, **columns, "word_times": times.cast(WORD_TIMES)}))
+        times = pl.Series(
+            [
+                [{"start": n / 4, "end": n / 4 + 0.2} for n in range(len(text.split()))]
+                for text in texts
+            ]
+        )
+        workspace.save(
+            segments=pl.DataFrame(
+                {"segment_id": ids, "text": texts, **columns, "word_times": times.cast(WORD_TIMES)}
+            )
+        )
         return cpu(lambda: score(workspace, hypothesis=names, language=language))
 
 
 def main() -> int:
     """Measure all sides and say what came out."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("transcripts", nargs="?", type=Path)
     parser.add_argument("--pairs", type=int, default=100_000)
     parser.add_argument("--language", default="hr")
@@ -115,7 +143,9 @@ def main() -> int:
             print(f"{side}: {took[side][-1]:.1f} s", flush=True)
     best = {side: min(seconds) for side, seconds in took.items()}
     ratios = best["without formatting"] / best["jiwer"], best["hypotheses"] / best["one hypothesis"]
-    print(f"{options.pairs:,} pairs: {ratios[0]:.2f} of jiwer's time; {options.hypotheses} hypotheses {ratios[1]:.2f} times one")
+    print(
+        f"{options.pairs:,} pairs: {ratios[0]:.2f} of jiwer's time; {options.hypotheses} hypotheses {ratios[1]:.2f} times one"
+    )
     return int(ratios[0] > 1 or ratios[1] > options.hypotheses)
 
 

@@ -32,13 +32,17 @@ MOST = 3.0
 
 def main() -> None:
     """Make the recordings, the base, the new versions and the rebuilds; print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--hours", type=int, default=120)
     options.add_argument("--percent", type=float, default=1.0)
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--runs", type=int, default=3)
     options.add_argument("--container", default="webdataset")
-    options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
+    options.add_argument(
+        "--folder", type=Path, help="where to work; a temporary folder unless given"
+    )
     asked = options.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
         folder = Path(temporary)
@@ -53,7 +57,10 @@ def main() -> None:
         packs = folder / "w/packs"
         packs.rename(folder / "packs of the base")
         for _ in range(asked.runs):
-            for name, arguments in {"version": ["--base", folder / "base"], "rebuild": ["--container", asked.container]}.items():
+            for name, arguments in {
+                "version": ["--base", folder / "base"],
+                "rebuild": ["--container", asked.container],
+            }.items():
                 shutil.rmtree(packs, ignore_errors=True)
                 shutil.rmtree(folder / name, ignore_errors=True)
                 times[name].append(run(folder, asked, name, *arguments))
@@ -66,8 +73,12 @@ def main() -> None:
         f"{clips:,} clips of {asked.hours} hours, {more:,} more, {asked.container}, {asked.jobs} jobs; medians of {asked.runs}\n"
     )
     print("| | new version | rebuild | share |\n|---|---|---|---|")
-    print(f"| time | {median(times['version']):.1f} s | {median(times['rebuild']):.1f} s | {share['time']:.2%} |")
-    print(f"| written | {num_bytes['version'] / 1e6:,.0f} MB | {num_bytes['rebuild'] / 1e6:,.0f} MB | {share['bytes']:.2%} |")
+    print(
+        f"| time | {median(times['version']):.1f} s | {median(times['rebuild']):.1f} s | {share['time']:.2%} |"
+    )
+    print(
+        f"| written | {num_bytes['version'] / 1e6:,.0f} MB | {num_bytes['rebuild'] / 1e6:,.0f} MB | {share['bytes']:.2%} |"
+    )
     sys.exit(any(each > MOST * asked.percent / 100 for each in share.values()))
 
 
@@ -95,7 +106,12 @@ def select(folder: Path, clips: int) -> None:
         key = f"r{number}"
         # As if they were of several recordings, since equal clips are cut once.
         recordings.append(
-            {"recording_id": key, "path": f"{key}.flac", "sha256": hashlib.sha256(key.encode()).hexdigest(), **facts}
+            {
+                "recording_id": key,
+                "path": f"{key}.flac",
+                "sha256": hashlib.sha256(key.encode()).hexdigest(),
+                **facts,
+            }
         )
         for place in range(min(hour, clips - number * hour)):
             start, end = int(place * SECONDS * RATE), int((place + 1) * SECONDS * RATE)
@@ -104,7 +120,12 @@ def select(folder: Path, clips: int) -> None:
                 "recording_id": key,
                 "text": f"{number} i {place}",
             }
-            row |= {"start_sample": start, "end_sample": end, "speaker_id": f"s{number}", "decision": "accept"}
+            row |= {
+                "start_sample": start,
+                "end_sample": end,
+                "speaker_id": f"s{number}",
+                "decision": "accept",
+            }
             segments.append(row | {"split": {0: "dev", 1: "test"}.get(number, "train")})
     workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
     workspace.save(recordings=pl.DataFrame(recordings), segments=pl.DataFrame(segments))

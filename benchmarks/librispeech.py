@@ -41,9 +41,14 @@ def make_up(place: Path, files: int, chapter: int) -> int:
         sf.write(folder / f"{names[0]}.flac", noise, 16000)
         for name in names[1:]:
             (folder / f"{name}.flac").hardlink_to(folder / f"{names[0]}.flac")
-        text = "".join(f"{name} CHAPTER {number} AND THE WORDS OF AN UTTERANCE AS LONG AS THEY ARE\n" for name in names)
+        text = "".join(
+            f"{name} CHAPTER {number} AND THE WORDS OF AN UTTERANCE AS LONG AS THEY ARE\n"
+            for name in names
+        )
         (folder / f"{number // 20}-{number}.trans.txt").write_text(text)
-    with tarfile.open(place / "librispeech.tar.gz", "w:gz", compresslevel=1, dereference=True) as archive:
+    with tarfile.open(
+        place / "librispeech.tar.gz", "w:gz", compresslevel=1, dereference=True
+    ) as archive:
         archive.add(root, "LibriSpeech")
     return files
 
@@ -92,26 +97,38 @@ def measured(work: Callable[[], int]) -> tuple[int, float, float]:
 
 def main() -> int:
     """Measure and say what came out."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", type=int, default=300_000)
     parser.add_argument("--chapter", type=int, default=100)
     parser.add_argument("--sha256", action="store_true", help="hash every recording too")
-    parser.add_argument("--folder", type=Path, help="where to make the tree; a temporary folder unless given")
+    parser.add_argument(
+        "--folder", type=Path, help="where to make the tree; a temporary folder unless given"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
         folder = Path(place)
         measured(lambda: make_up(folder, options.files, options.chapter))
-        measured(lambda: scan(folder / "LibriSpeech"))  # so that all that is measured finds the same cache
+        measured(
+            lambda: scan(folder / "LibriSpeech")
+        )  # so that all that is measured finds the same cache
         works = {
             "os.scandir and headers": lambda: scan(folder / "LibriSpeech"),
             "reader": lambda: read(folder / "LibriSpeech"),
-            "ingest of a folder": lambda: ingest(folder / "LibriSpeech", folder / "W", sha256=options.sha256),
-            "ingest of a .tar.gz": lambda: ingest(folder / "librispeech.tar.gz", folder / "V", sha256=options.sha256),
+            "ingest of a folder": lambda: ingest(
+                folder / "LibriSpeech", folder / "W", sha256=options.sha256
+            ),
+            "ingest of a .tar.gz": lambda: ingest(
+                folder / "librispeech.tar.gz", folder / "V", sha256=options.sha256
+            ),
         }
         missed = False
         for name, work in works.items():
             count, seconds, peak = measured(work)
-            print(f"{name:24} {count:9,} files {seconds:8.2f} s {count / seconds:11,.0f} files/s {peak / 1e6:8,.0f} MB")
+            print(
+                f"{name:24} {count:9,} files {seconds:8.2f} s {count / seconds:11,.0f} files/s {peak / 1e6:8,.0f} MB"
+            )
             if name == "ingest of a folder":
                 missed = peak > REQUIRED_BYTES
     return int(missed)

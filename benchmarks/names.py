@@ -39,7 +39,9 @@ def make_up(names: int, rng: random.Random) -> tuple[list[str], list[str]]:
 
 def main() -> int:
     """Measure and say what came out."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--segments", type=int, default=447_542)
     parser.add_argument("--names", type=int, default=742)
     parser.add_argument("--seed", type=int, default=42)
@@ -51,10 +53,17 @@ def main() -> int:
     for _ in range(3):
         start = time.perf_counter()
         audit = resolve(segments["name"].unique().to_list(), available)
-        named = segments.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
+        named = segments.join(
+            audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
+        )
         best = min(best, time.perf_counter() - start)
-    decisions = ", ".join(f"{decision} {count}" for decision, count in audit["decision"].value_counts(sort=True).iter_rows())
-    print(f"{len(named):,} segments, {len(audit)} names ({decisions}): {best:.3f} s (required {REQUIRED_SECONDS})")
+    decisions = ", ".join(
+        f"{decision} {count}"
+        for decision, count in audit["decision"].value_counts(sort=True).iter_rows()
+    )
+    print(
+        f"{len(named):,} segments, {len(audit)} names ({decisions}): {best:.3f} s (required {REQUIRED_SECONDS})"
+    )
     return int(best > REQUIRED_SECONDS)
 
 

@@ -55,7 +55,13 @@ def make(folder: Path, clips: int) -> Workspace:
     starts = ((ends - seconds) * RATE).astype(int)
     words = [[f"riječ{i}" for i in range(int(2.5 * length))] for length in seconds]
     times = [[{"start": 0.4 * i, "end": 0.4 * i + 0.4} for i in range(len(said))] for said in words]
-    facts = {"path": "a.flac", "sampling_rate": RATE, "num_channels": 1, "num_samples": total * RATE, "codec": "flac"}
+    facts = {
+        "path": "a.flac",
+        "sampling_rate": RATE,
+        "num_channels": 1,
+        "num_samples": total * RATE,
+        "codec": "flac",
+    }
     workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
     workspace.save(
         recordings=pl.DataFrame({"recording_id": ["a"], **facts}),
@@ -66,7 +72,10 @@ def make(folder: Path, clips: int) -> Workspace:
                 "start_sample": starts,
                 "end_sample": starts + (seconds * RATE).astype(int),
                 "source_start": [f"{start / RATE:.4f}" for start in starts],
-                "source_end": [f"{start / RATE + length:.4f}" for start, length in zip(starts, seconds, strict=True)],
+                "source_end": [
+                    f"{start / RATE + length:.4f}"
+                    for start, length in zip(starts, seconds, strict=True)
+                ],
                 "text": [" ".join(said) for said in words],
                 "asr_text": [" ".join(said[1:]) for said in words],
                 "word_times": times,
@@ -101,7 +110,9 @@ def measure(page: Page, path: Path, rounds: int) -> dict[str, list[float]]:
 
 def main() -> None:
     """Measure both kinds of pages and print medians and greatest values."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clips", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--work", type=Path)
@@ -117,10 +128,14 @@ def main() -> None:
             path = work / f"{kind}.html"
             begun = time.perf_counter()
             review.export(workspace, out=path, blind=False, n=options.clips)
-            print(f"{kind}: {path.stat().st_size / 1e6:.1f} MB, written in {time.perf_counter() - begun:.1f} s")
+            print(
+                f"{kind}: {path.stat().st_size / 1e6:.1f} MB, written in {time.perf_counter() - begun:.1f} s"
+            )
             for what, times in measure(browser.new_page(), path, options.rounds).items():
                 results[f"{kind}, {what}"] = times
-                print(f"{kind}, {what}: {statistics.median(times):.0f} ms, at most {max(times):.0f} ms")
+                print(
+                    f"{kind}, {what}: {statistics.median(times):.0f} ms, at most {max(times):.0f} ms"
+                )
         browser.close()
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))

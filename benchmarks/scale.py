@@ -61,19 +61,27 @@ STEPS = (
 
 def main() -> int:
     """Run every size and print a line for each."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--recordings", type=int, default=300_000)
     options.add_argument("--sizes", help="several numbers of recordings, by commas")
     options.add_argument("--each", type=int)
     options.add_argument("--plan-only", action="store_true")
-    options.add_argument("--segments", default="1000000", help="several numbers of segments, by commas")
-    options.add_argument("--no-words", dest="words", action="store_false", help="without texts and times of words")
+    options.add_argument(
+        "--segments", default="1000000", help="several numbers of segments, by commas"
+    )
+    options.add_argument(
+        "--no-words", dest="words", action="store_false", help="without texts and times of words"
+    )
     options.add_argument("--step", choices=STEPS, nargs="+", default=["materialize"])
     options.add_argument("--planned", nargs=4, help=argparse.SUPPRESS)
     options.add_argument("--seconds", type=float, default=5.0)
     options.add_argument("--engine", default="loky")
     options.add_argument("--jobs", type=int, default=2)
-    options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
+    options.add_argument(
+        "--folder", type=Path, help="where to work; a temporary folder unless given"
+    )
     options.add_argument("--required-mb", type=float, default=1000.0)
     options.add_argument("--driver-mb", type=float, default=700.0)
     asked = options.parse_args()
@@ -83,18 +91,39 @@ def main() -> int:
         return plan_only(asked)
     asked.each = asked.each or 1
     sizes = [int(size) for size in (asked.sizes or str(asked.recordings)).split(",")]
-    columns = ("recordings", "segments", "hours", "engine", "seconds", "driver MB", "all processes MB")
+    columns = (
+        "recordings",
+        "segments",
+        "hours",
+        "engine",
+        "seconds",
+        "driver MB",
+        "all processes MB",
+    )
     print("| " + " | ".join([*columns, "core-seconds an hour of audio"]) + " |")
     print("|---" * (len(columns) + 1) + "|")
     within = True
     for size in sizes:
         with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
             workspace = make_workspace(Path(folder), size, asked.each, asked.seconds)
-            run = [sys.executable, "-m", "nbaudio", "materialize", str(workspace), "--out", f"{folder}/corpus"]
+            run = [
+                sys.executable,
+                "-m",
+                "nbaudio",
+                "materialize",
+                str(workspace),
+                "--out",
+                f"{folder}/corpus",
+            ]
             taken = measure([*run, "--engine", asked.engine, "--jobs", str(asked.jobs)])
         hours = size * asked.each * asked.seconds / 3600
-        print(f"| {size:,} | {size * asked.each:,} | {hours:.0f} | {asked.engine} | {taken['wall']:.0f} | ", end="")
-        print(f"{taken['driver']:.0f} | {taken['all']:.0f} | {taken['cpu'] / hours:.2f} |", flush=True)
+        print(
+            f"| {size:,} | {size * asked.each:,} | {hours:.0f} | {asked.engine} | {taken['wall']:.0f} | ",
+            end="",
+        )
+        print(
+            f"{taken['driver']:.0f} | {taken['all']:.0f} | {taken['cpu'] / hours:.2f} |", flush=True
+        )
         within &= taken["all"] <= asked.required_mb and taken["driver"] <= asked.driver_mb
     return int(not within)
 
@@ -116,12 +145,20 @@ def make_workspace(folder: Path, recordings: int, each: int, seconds: float) -> 
     same = [pl.lit(value).alias(name) for name, value in facts.items()]
     # Hashes that differ make clips that differ.
     number = pl.int_range(recordings, eager=True)
-    table = pl.select(recording_id=pl.format("sjednica [{}]", number.cast(pl.String).str.zfill(11))).select(
-        "recording_id", pl.lit(audio.name).alias("path"), *same, sha256=pl.col("recording_id").str.zfill(64)
+    table = pl.select(
+        recording_id=pl.format("sjednica [{}]", number.cast(pl.String).str.zfill(11))
+    ).select(
+        "recording_id",
+        pl.lit(audio.name).alias("path"),
+        *same,
+        sha256=pl.col("recording_id").str.zfill(64),
     )
     place = pl.int_range(recordings * each, eager=True)
     start = place % each * length
-    said = pl.format("ovo je rečenica broj {} od mnogih koje je netko u saboru rekao dok su ga drugi slušali", place)
+    said = pl.format(
+        "ovo je rečenica broj {} od mnogih koje je netko u saboru rekao dok su ga drugi slušali",
+        place,
+    )
     segments = pl.select(
         recording_id=table["recording_id"].gather(place // each),
         start_sample=start,
@@ -132,7 +169,11 @@ def make_workspace(folder: Path, recordings: int, each: int, seconds: float) -> 
         similarity=pl.lit(1.0),
         split=pl.lit("train"),
         decision=pl.lit("accept"),
-    ).with_columns(segment_id=pl.format("{}_{}-{}", pl.col("recording_id").str.slice(10, 11), "start_sample", "end_sample"))
+    ).with_columns(
+        segment_id=pl.format(
+            "{}_{}-{}", pl.col("recording_id").str.slice(10, 11), "start_sample", "end_sample"
+        )
+    )
     workspace = Workspace.create(folder / "workspace", source="made", audio=str(folder))
     workspace.save(recordings=table, segments=segments)
     return workspace.path
@@ -140,24 +181,46 @@ def make_workspace(folder: Path, recordings: int, each: int, seconds: float) -> 
 
 def plan_only(asked: argparse.Namespace) -> int:
     """Run steps over so many segments without audio, and print a line for each."""
-    columns = ("segments", "step", "seconds", "us per segment", "driver MB", "all processes MB", "table MB", "temporary disk")
+    columns = (
+        "segments",
+        "step",
+        "seconds",
+        "us per segment",
+        "driver MB",
+        "all processes MB",
+        "table MB",
+        "temporary disk",
+    )
     print("| " + " | ".join(columns) + " |")
     print("|---" * len(columns) + "|")
     within = True
     for size in map(int, asked.segments.split(",")):
         with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-            workspace = made_segments(Path(folder), size, asked.each or 600, asked.seconds, words=asked.words)
+            workspace = made_segments(
+                Path(folder), size, asked.each or 600, asked.seconds, words=asked.words
+            )
             table = (workspace / "segments.parquet").stat().st_size
             if not {"ingest", "join"}.isdisjoint(asked.step):
                 write_source(workspace, Path(folder) / SOURCE)
             for step in asked.step:
-                command = [sys.executable, __file__, "--planned", step, str(workspace), f"{folder}/corpus", str(asked.jobs)]
+                command = [
+                    sys.executable,
+                    __file__,
+                    "--planned",
+                    step,
+                    str(workspace),
+                    f"{folder}/corpus",
+                    str(asked.jobs),
+                ]
                 taken = measure(command, work=Path(folder))
                 print(
                     f"| {size:,} | {step} | {taken['wall']:.0f} | {taken['wall'] / size * 1e6:.0f} | {taken['driver']:.0f} | ",
                     end="",
                 )
-                print(f"{taken['all']:.0f} | {table / 1e6:,.0f} | {taken['disk'] / table:.2f} |", flush=True)
+                print(
+                    f"{taken['all']:.0f} | {table / 1e6:,.0f} | {taken['disk'] / table:.2f} |",
+                    flush=True,
+                )
                 within &= taken["all"] <= asked.required_mb
     return int(not within)
 
@@ -166,7 +229,9 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
     """A workspace of so many accepted segments, and a tenth more that are rejected; written in parts."""
     total, length = segments + segments // 10, round(seconds * RATE)
     number = pl.int_range(-(-total // each), eager=True)
-    table = pl.select(recording_id=pl.format("sjednica [{}]", number.cast(pl.String).str.zfill(11))).with_columns(
+    table = pl.select(
+        recording_id=pl.format("sjednica [{}]", number.cast(pl.String).str.zfill(11))
+    ).with_columns(
         path=pl.format("{}.flac", "recording_id"),
         sampling_rate=pl.lit(RATE),
         num_channels=pl.lit(1),
@@ -175,7 +240,12 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
         sha256=pl.col("recording_id").str.zfill(64),
     )
     random = np.random.default_rng(0)
-    known = pl.Series(["".join(random.choice(list("aeioubcdkprstv"), size)) for size in random.integers(2, 9, 5000)])
+    known = pl.Series(
+        [
+            "".join(random.choice(list("aeioubcdkprstv"), size))
+            for size in random.integers(2, 9, 5000)
+        ]
+    )
 
     def parts() -> Iterator[pl.DataFrame]:
         for start in range(0, total, ROWS):
@@ -187,7 +257,9 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
                 if words
                 else pl.Series([None] * len(place), dtype=pl.String)
             )
-            times = np.sort(random.uniform(0, seconds, (len(place), 40)).astype(np.float32)).reshape(-1, 20, 2)
+            times = np.sort(
+                random.uniform(0, seconds, (len(place), 40)).astype(np.float32)
+            ).reshape(-1, 20, 2)
             rejected = place % 11 == 10
             rows = {
                 "recording_id": table["recording_id"].gather(of),
@@ -199,7 +271,9 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
                 "word_times": times if words else [None] * len(place),
                 "similarity": random.uniform(0.8, 1, len(place)),
             }
-            made = pl.DataFrame({name: values for name, values in rows.items() if name != "word_times"}).with_columns(
+            made = pl.DataFrame(
+                {name: values for name, values in rows.items() if name != "word_times"}
+            ).with_columns(
                 split=pl.when(rejected)
                 .then(None)
                 .when(of < 4)
@@ -209,11 +283,18 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
                 .otherwise(pl.lit("train")),
                 decision=pl.when(rejected).then(pl.lit("reject")).otherwise(pl.lit("accept")),
                 reason=pl.when(rejected).then(pl.lit("below_similarity")),
-                segment_id=pl.format("{}_{}-{}", rows["recording_id"].str.slice(10, 11), "start_sample", "end_sample"),
-                **{f"source_{edge}": (pl.col(f"{edge}_sample") / RATE).cast(pl.String) for edge in ("start", "end")},
+                segment_id=pl.format(
+                    "{}_{}-{}", rows["recording_id"].str.slice(10, 11), "start_sample", "end_sample"
+                ),
+                **{
+                    f"source_{edge}": (pl.col(f"{edge}_sample") / RATE).cast(pl.String)
+                    for edge in ("start", "end")
+                },
             )
             if words:
-                pairs = pl.DataFrame({"start": times[:, :, 0].ravel(), "end": times[:, :, 1].ravel()}).to_struct()
+                pairs = pl.DataFrame(
+                    {"start": times[:, :, 0].ravel(), "end": times[:, :, 1].ravel()}
+                ).to_struct()
                 made = made.with_columns(word_times=pairs.reshape((len(place), 20)).arr.to_list())
             yield tables.conform(made, tables.SEGMENTS, "made")
 
@@ -230,7 +311,11 @@ def write_source(workspace: Path, path: Path) -> None:
     with path.open("wb") as file:
         for part in tables.read_batches(workspace):
             said = {"pred_text": "asr_text", "speaker": "speaker_id"}
-            audio = {"audio_filepath": pl.format("{}.flac", "recording_id"), "offset": start, "duration": end - start}
+            audio = {
+                "audio_filepath": pl.format("{}.flac", "recording_id"),
+                "offset": start,
+                "duration": end - start,
+            }
             part.select("segment_id", "text", **said, **audio).write_ndjson(file)
 
 
@@ -252,7 +337,9 @@ def run_planned(step: str, workspace: str, corpus: str, jobs: str) -> int:
     elif step == "ingest":
         nbaudio.ingest("nemo", Path(corpus).with_name(SOURCE), out=f"{corpus}-ingested")
     elif step == "join":
-        nbaudio.join(workspace, Path(corpus).with_name(SOURCE), hypothesis="large", from_="pred_text")
+        nbaudio.join(
+            workspace, Path(corpus).with_name(SOURCE), hypothesis="large", from_="pred_text"
+        )
     elif step in ("score", "select", "stats"):
         getattr(nbaudio, step)(workspace)
     elif step == "verify":
@@ -264,7 +351,13 @@ def run_planned(step: str, workspace: str, corpus: str, jobs: str) -> int:
     elif step == "evidence":
         record = ReviewState.load(workspace).records[f"{Path(corpus).name}-review"]
         rows = zip(record.segment_ids, record.contents, strict=True)
-        append_verdicts(workspace, (Verdict(*row, "ok", "", None, "ana", "2026-11-26T03:00:00Z", record.name) for row in rows))
+        append_verdicts(
+            workspace,
+            (
+                Verdict(*row, "ok", "", None, "ana", "2026-11-26T03:00:00Z", record.name)
+                for row in rows
+            ),
+        )
         nbaudio.evidence(workspace)
     else:
         nbaudio.convert(corpus, container="zip", out=f"{corpus}-zip", engine="loky", **same)
@@ -291,9 +384,14 @@ def declared_pack(layout: Any, container: str, clip_format: Any, task: Any) -> A
     from nbaudio.corpus import shards
     from nbaudio.corpus.containers.base import ClipLocation
 
-    def write(path: Path, _metadata: pl.DataFrame, lengths: list[int], **_: object) -> list[ClipLocation]:
+    def write(
+        path: Path, _metadata: pl.DataFrame, lengths: list[int], **_: object
+    ) -> list[ClipLocation]:
         path.write_text(path.name)
-        return [ClipLocation(end - size, size) for end, size in zip(accumulate(lengths), lengths, strict=True)]
+        return [
+            ClipLocation(end - size, size)
+            for end, size in zip(accumulate(lengths), lengths, strict=True)
+        ]
 
     shards.container_named = lambda *_, **__: SimpleNamespace(write=write)
     shards.read_clips = lambda clips: clips["length"].to_list()
@@ -307,7 +405,9 @@ def declared_signals(task: Any) -> Any:
 
     names = [name for signal in SIGNALS.values() for name in signal.columns]
     found = {name: tables.SIGNALS[name] == pl.Boolean or len(name) / 7 for name in names}
-    return packs.CutResult(task.seconds, {}, {key: found for source in task.sources for key, *_ in source.windows})
+    return packs.CutResult(
+        task.seconds, {}, {key: found for source in task.sources for key, *_ in source.windows}
+    )
 
 
 def declared_check(_folder: Any, _encoding: str, task: Any) -> Any:
@@ -336,7 +436,12 @@ def measure(command: list[str], *, work: Path | None = None) -> dict[str, float]
         time.sleep(0.1)
     if run.returncode:
         raise SystemExit(f"{' '.join(command)}: exit code {run.returncode}")
-    found = {"wall": time.monotonic() - began, "cpu": sum(cpu.values()), "driver": driver / 1e6, "all": everything / 1e6}
+    found = {
+        "wall": time.monotonic() - began,
+        "cpu": sum(cpu.values()),
+        "driver": driver / 1e6,
+        "all": everything / 1e6,
+    }
     return found | {"disk": disk}
 
 

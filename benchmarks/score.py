@@ -37,8 +37,15 @@ CHUNK = 1000
 def make_up(path: Path, segments: int, seed: int) -> None:
     """Write made-up segments in ParlaSpeech's shape."""
     rng = np.random.default_rng(seed)
-    syllables = [a + b + c for a in "bcčćdđgklmnprsštvzž" for b in "aeiou" for c in ("", "", "n", "r", "s", "j")]
-    lexicon = np.array(["".join(rng.choice(syllables, size)) for size in rng.integers(1, 5, 60_000)])
+    syllables = [
+        a + b + c
+        for a in "bcčćdđgklmnprsštvzž"
+        for b in "aeiou"
+        for c in ("", "", "n", "r", "s", "j")
+    ]
+    lexicon = np.array(
+        ["".join(rng.choice(syllables, size)) for size in rng.integers(1, 5, 60_000)]
+    )
     frequency = 1 / (np.arange(len(lexicon)) + 3)
     frequency /= frequency.sum()
     with path.open("w", encoding="utf8") as file:
@@ -120,7 +127,12 @@ def ours_all(path: Path) -> tuple[float, float]:
     return loaded - start, time.perf_counter() - loaded
 
 
-SIDES = {"reference": reference, "reference*": partial(reference, workers=-1), "ours": ours, "ours*": ours_all}
+SIDES = {
+    "reference": reference,
+    "reference*": partial(reference, workers=-1),
+    "ours": ours,
+    "ours*": ours_all,
+}
 
 
 class Run(NamedTuple):
@@ -135,12 +147,16 @@ class Run(NamedTuple):
 def measure(side: str, path: Path) -> Run:
     """Run one side in a separate process."""
     command = [sys.executable, __file__, str(path), "--side", side]
-    return Run(*json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return Run(
+        *json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    )
 
 
 def main() -> int:
     """Measure both sides and say what came out."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("transcripts", nargs="?", type=Path)
     parser.add_argument("--segments", type=int, default=SEGMENTS)
     parser.add_argument("--runs", type=int, default=3)
@@ -175,8 +191,12 @@ def main() -> int:
     ratio = best["ours"] / best["reference"]
     for mine in ("ours", "ours*"):
         for theirs in ("reference", "reference*"):
-            print(f"{mine} {best[mine]:.2f} s, {theirs} {best[theirs]:.2f} s: ratio {best[mine] / best[theirs]:.2f}")
-    print(f"ours at most {peak / 1e6:,.0f} MB resident; required: {REQUIRED_RATIO} of reference, {REQUIRED_BYTES / 1e6:,.0f} MB")
+            print(
+                f"{mine} {best[mine]:.2f} s, {theirs} {best[theirs]:.2f} s: ratio {best[mine] / best[theirs]:.2f}"
+            )
+    print(
+        f"ours at most {peak / 1e6:,.0f} MB resident; required: {REQUIRED_RATIO} of reference, {REQUIRED_BYTES / 1e6:,.0f} MB"
+    )
     return int(ratio > REQUIRED_RATIO or peak > REQUIRED_BYTES)
 
 

@@ -45,7 +45,9 @@ KINDS = (
 def tones(seconds: int) -> np.ndarray:
     """Gliding tones and noise, one channel, float32."""
     t = np.arange(seconds * RATE) / RATE
-    tone = np.sin(2 * np.pi * 200 * t + 30 * np.sin(2 * np.pi * 0.7 * t)) * (1.1 + np.sin(2 * np.pi * 1.3 * t))
+    tone = np.sin(2 * np.pi * 200 * t + 30 * np.sin(2 * np.pi * 0.7 * t)) * (
+        1.1 + np.sin(2 * np.pi * 1.3 * t)
+    )
     return (0.25 * tone + 0.01 * np.random.default_rng(0).normal(size=len(t))).astype(np.float32)
 
 
@@ -58,25 +60,35 @@ def make(path: Path, codec: str | None, option: str | None, hours: float) -> Non
                 file.write(minute)
         return
     # Matroska's own milliseconds would add up to a clock that goes wrong.
-    short = path.with_name(f"short{'.ogg' if codec == 'vorbis' else {'.mka': '.m4a'}.get(path.suffix, path.suffix)}")
+    short = path.with_name(
+        f"short{'.ogg' if codec == 'vorbis' else {'.mka': '.m4a'}.get(path.suffix, path.suffix)}"
+    )
     if codec == "vorbis":  # its packets lean on one another, so all of it is encoded
         with sf.SoundFile(short, "w", RATE, 1, format="OGG", subtype="VORBIS") as file:
             for _ in range(minutes):
-                for second in np.split(minute, MINUTE):  # libsndfile crashes when it gets a minute at once
+                for second in np.split(
+                    minute, MINUTE
+                ):  # libsndfile crashes when it gets a minute at once
                     file.write(second)
     else:
         encode(short, minute, codec, option)
     with av.open(str(short)) as source, av.open(str(path), "w") as target:
         stream = target.add_stream_from_template(source.streams.audio[0])
         # The last packets may be shorter than the others.
-        packets = [(packet, bytes(packet)) for packet in source.demux(audio=0) if packet.dts is not None]
+        packets = [
+            (packet, bytes(packet)) for packet in source.demux(audio=0) if packet.dts is not None
+        ]
         packets = packets if codec == "vorbis" else packets[:-3]
         length = packets[-1][0].pts - packets[1][0].pts + 2 * packets[1][0].duration
         for number in range(1 if codec == "vorbis" else minutes):
             for packet, data in packets:
                 again = av.Packet(data)
                 again.pts = again.dts = packet.pts + number * length
-                again.duration, again.time_base, again.stream = packet.duration, packet.time_base, stream
+                again.duration, again.time_base, again.stream = (
+                    packet.duration,
+                    packet.time_base,
+                    stream,
+                )
                 again.is_keyframe = True
                 target.mux(again)
     short.unlink()
@@ -85,7 +97,9 @@ def make(path: Path, codec: str | None, option: str | None, hours: float) -> Non
 def encode(path: Path, samples: np.ndarray, codec: str, option: str | None) -> None:
     """Encode one channel."""
     with av.open(str(path), "w") as file:
-        stream = file.add_stream(codec, rate=RATE, layout="mono", options={"b": option} if option else {})
+        stream = file.add_stream(
+            codec, rate=RATE, layout="mono", options={"b": option} if option else {}
+        )
         frame = av.AudioFrame.from_ndarray(samples[None], format="flt", layout="mono")
         frame.sample_rate, frame.pts, frame.time_base = RATE, 0, Fraction(1, RATE)
         file.mux(stream.encode(frame))
@@ -124,14 +138,22 @@ def measure(path: Path) -> tuple[float, float, float, float, float, float]:
         for position, samples in whole(recording, path):
             paused = time.perf_counter()
             for start, window in windows.items():
-                first, last = max(start, position), min(start + len(window), position + len(samples))
+                first, last = (
+                    max(start, position),
+                    min(start + len(window), position + len(samples)),
+                )
                 if first < last:
                     theirs = samples[first - position : last - position].astype(np.float64)
                     scale = 32768 if samples.dtype == np.int16 else 1
-                    largest = max(largest, float(np.abs(window[first - start : last - start] - theirs).max()) / scale)
+                    largest = max(
+                        largest,
+                        float(np.abs(window[first - start : last - start] - theirs).max()) / scale,
+                    )
             compared += time.perf_counter() - paused
     decoded = time.perf_counter() - began - compared
-    at_start, at_end = (float(np.median([times[start] for start in group])) for group in (starts, ends[1:]))
+    at_start, at_end = (
+        float(np.median([times[start] for start in group])) for group in (starts, ends[1:])
+    )
     return probed, times[ends[0]], at_start, at_end, decoded, largest
 
 
@@ -142,20 +164,30 @@ def torchcodec_near_the_end(path: Path) -> str:
     from torchcodec.decoders import AudioDecoder
 
     length = probe(path).num_samples
-    starts = np.random.default_rng(1).integers(length - 600 * RATE, length - WINDOW_S * RATE, WINDOWS).tolist()
+    starts = (
+        np.random.default_rng(1)
+        .integers(length - 600 * RATE, length - WINDOW_S * RATE, WINDOWS)
+        .tolist()
+    )
     times, largest = [], 0.0
     try:
         decoder = AudioDecoder(str(path))
         for start in starts:
             began = time.perf_counter()
-            found = decoder.get_samples_played_in_range(start / RATE, (start + WINDOW_S * RATE) / RATE).data[0].numpy()
+            found = (
+                decoder.get_samples_played_in_range(start / RATE, (start + WINDOW_S * RATE) / RATE)
+                .data[0]
+                .numpy()
+            )
             times.append(time.perf_counter() - began)
             with open_recording(path) as recording:
                 window = recording.read(start, start + WINDOW_S * RATE)[:, 0]
             scale = 32768 if window.dtype == np.int16 else 1
             shared = min(len(found), len(window))
             largest = max(
-                largest, float(np.abs(window[:shared] / scale - found[:shared]).max()), float(len(found) != len(window))
+                largest,
+                float(np.abs(window[:shared] / scale - found[:shared]).max()),
+                float(len(found) != len(window)),
             )
     except (RuntimeError, ValueError) as error:
         return f"fails: {str(error).splitlines()[0][:60]}"
@@ -164,7 +196,9 @@ def torchcodec_near_the_end(path: Path) -> str:
 
 def main() -> None:
     """Make, measure, print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--hours", type=float, default=2.0)
     parser.add_argument("--work", type=Path)
     parser.add_argument("--only", default="", help="kinds whose names hold this")

@@ -36,37 +36,51 @@ SHARE = 10
 
 def main() -> None:
     """Make the recordings, run the contenders in turns, print a table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--hours", type=float, default=3.5)
     options.add_argument("--recordings", type=int, default=12)
     options.add_argument("--formats", default="wav,flac,mp3")
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
+    options.add_argument(
+        "--folder", type=Path, help="where to work; a temporary folder unless given"
+    )
     options.add_argument("--contender", nargs=3, help=argparse.SUPPRESS)
     asked = options.parse_args()
     if asked.contender:
         name, workspace, out = asked.contender
         run(name, Path(workspace), Path(out), asked.jobs)
         return
-    names = [name for name in CONTENDERS if name != "librosa" or importlib.util.find_spec("librosa")]
+    names = [
+        name for name in CONTENDERS if name != "librosa" or importlib.util.find_spec("librosa")
+    ]
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary)
         speech = cut.demo_speech()
         rows: list[dict[str, object]] = []
         for kind in asked.formats.split(","):
-            workspace = cut.make_workspace(folder / kind, speech, kind, hours=asked.hours, recordings=asked.recordings)
+            workspace = cut.make_workspace(
+                folder / kind, speech, kind, hours=asked.hours, recordings=asked.recordings
+            )
             least = {name: (float("inf"), float("inf")) for name in names}
             for _ in range(asked.rounds):
                 for name in names:
                     found = seconds(name, workspace, folder / "out", asked.jobs)
                     least[name] = (min(least[name][0], found[0]), min(least[name][1], found[1]))
             if "librosa" in names:  # by one process
-                least["librosa"] = (least["librosa"][0] * SHARE / asked.jobs, least["librosa"][1] * SHARE)
+                least["librosa"] = (
+                    least["librosa"][0] * SHARE / asked.jobs,
+                    least["librosa"][1] * SHARE,
+                )
             for name, pair in least.items():
                 row: dict[str, object] = {"format": kind, "contender": name}
                 for place, label in enumerate(("s", "CPU s")):
-                    row |= {label: pair[place], f"{label} of cut": pair[place] / least["cut"][place]}
+                    row |= {
+                        label: pair[place],
+                        f"{label} of cut": pair[place] / least["cut"][place],
+                    }
                     row |= {f"{label} of measure": pair[place] / least["measure"][place]}
                 rows.append(row)
         print(cut.table(rows))
@@ -78,7 +92,16 @@ def seconds(name: str, workspace: Path, out: Path, jobs: int) -> tuple[float, fl
     shutil.rmtree(workspace / "packs", ignore_errors=True)
     (workspace / "signals.parquet").unlink(missing_ok=True)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = [sys.executable, __file__, "--jobs", str(jobs), "--contender", name, str(workspace), str(out)]
+    command = [
+        sys.executable,
+        __file__,
+        "--jobs",
+        str(jobs),
+        "--contender",
+        name,
+        str(workspace),
+        str(out),
+    ]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     return took, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -91,7 +114,9 @@ def run(name: str, workspace: Path, out: Path, jobs: int) -> None:
     elif name == "measure":
         nbaudio.measure(workspace, jobs=jobs, show_progress=False)
     else:
-        nbaudio.materialize(workspace, out=out, jobs=jobs, signals=name == "both", show_progress=False)
+        nbaudio.materialize(
+            workspace, out=out, jobs=jobs, signals=name == "both", show_progress=False
+        )
 
 
 def by_librosa(workspace: Path) -> None:
@@ -109,8 +134,12 @@ def by_librosa(workspace: Path) -> None:
             floor = np.percentile(level, 10)
             snr = level[level > level.max() - 30].mean() - floor
             spectrum = np.abs(librosa.stft(y, n_fft=2048, hop_length=rate // 100))
-            bandwidth = librosa.feature.spectral_rolloff(S=spectrum, sr=rate, roll_percent=0.99).mean()
-            speech = librosa.effects.split(y, top_db=35, frame_length=rate // 50, hop_length=rate // 100)
+            bandwidth = librosa.feature.spectral_rolloff(
+                S=spectrum, sr=rate, roll_percent=0.99
+            ).mean()
+            speech = librosa.effects.split(
+                y, top_db=35, frame_length=rate // 50, hop_length=rate // 100
+            )
             share = sum(end - begin for begin, end in speech) / len(y)
             equal = np.diff(x) == 0
             clipped = (equal & ((x[1:] >= x.max()) | (x[1:] <= x.min()))).mean()

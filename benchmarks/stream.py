@@ -37,7 +37,11 @@ import nbaudio
 TOP = Path(__file__).resolve().parent
 RANDOM_CLIPS = 500
 FLOOR = "floor: prototype"
-REQUIRED, FIRST, LOCAL_MB = 0.95, 1.3, 150  # of the floor's clips per second, times its first batch, memory
+REQUIRED, FIRST, LOCAL_MB = (
+    0.95,
+    1.3,
+    150,
+)  # of the floor's clips per second, times its first batch, memory
 
 
 # --- one reader, in a separate process
@@ -45,9 +49,18 @@ REQUIRED, FIRST, LOCAL_MB = 0.95, 1.3, 150  # of the floor's clips per second, t
 
 def measured(name: str, where: str, folder: Path, workers: int = 2) -> dict[str, float]:
     """What a reader took, and the most memory that it held."""
-    command = [sys.executable, str(TOP / "stream_readers.py"), name, where, str(folder), str(workers)]
+    command = [
+        sys.executable,
+        str(TOP / "stream_readers.py"),
+        name,
+        where,
+        str(folder),
+        str(workers),
+    ]
     most = 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         while process.poll() is None:
             most = max(most, held(process.pid))
             time.sleep(0.05)
@@ -55,7 +68,10 @@ def measured(name: str, where: str, folder: Path, workers: int = 2) -> dict[str,
     if process.returncode:
         raise RuntimeError(f"{name} failed on {where}:\n{errors[-2000:]}")
     found = json.loads(out.splitlines()[-1])
-    return found | {"rate": found["count"] / found["seconds"], "mb": max(most / 1e6, found["own_mb"])}
+    return found | {
+        "rate": found["count"] / found["seconds"],
+        "mb": max(most / 1e6, found["own_mb"]),
+    }
 
 
 def held(pid: int) -> int:
@@ -88,17 +104,27 @@ def by_key(where: str, corpus: Path, seed: int) -> dict[str, float]:
         shard, offset, length = rows[number]
         if not hasattr(mine, "connection"):
             mine.connection = http.client.HTTPConnection(address.netloc)
-        mine.connection.request("GET", f"/{shard}", headers={"Range": f"bytes={offset}-{offset + length - 1}"})
+        mine.connection.request(
+            "GET", f"/{shard}", headers={"Range": f"bytes={offset}-{offset + length - 1}"}
+        )
         return mine.connection.getresponse().read()
 
     with ThreadPoolExecutor(64) as fetchers, ThreadPoolExecutor(2) as decoders:
         began = time.perf_counter()
         data = [fetchers.submit(read, number) for number in chosen]
-        list(decoders.map(lambda one: np.frombuffer(miniaudio.flac_read_s16(one.result()).samples, np.int16), data))
+        list(
+            decoders.map(
+                lambda one: np.frombuffer(miniaudio.flac_read_s16(one.result()).samples, np.int16),
+                data,
+            )
+        )
         floor = len(chosen) / (time.perf_counter() - began)
     began = time.perf_counter()
     opened.read_many(ids)
-    return {"floor: 64 requests at once": floor, "nbaudio": len(chosen) / (time.perf_counter() - began)}
+    return {
+        "floor: 64 requests at once": floor,
+        "nbaudio": len(chosen) / (time.perf_counter() - began),
+    }
 
 
 # --- all
@@ -111,7 +137,9 @@ def served(folder: Path, options: list[str] | None) -> Iterator[str]:
         yield str(folder)
         return
     with subprocess.Popen(
-        [sys.executable, str(TOP / "delayed.py"), str(folder), *options], stdout=subprocess.PIPE, text=True
+        [sys.executable, str(TOP / "delayed.py"), str(folder), *options],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as line:
         try:
             yield line.stdout.readline().strip()
@@ -138,9 +166,13 @@ def make(folder: Path, container: str, corpus: Path) -> Path:
 
         ids = nbaudio.open_corpus(corpus).segments["segment_id"].to_list()
         inputs = [(str(corpus), ids[at : at + 100]) for at in range(0, len(ids), 100)]
-        optimize(fn=litdata_rows, inputs=inputs, output_dir=str(out), chunk_bytes="64MB", num_workers=1)
+        optimize(
+            fn=litdata_rows, inputs=inputs, output_dir=str(out), chunk_bytes="64MB", num_workers=1
+        )
     else:
-        nbaudio.convert(corpus, container=container, out=out, shard_size="71MB", jobs=2, show_progress=False)
+        nbaudio.convert(
+            corpus, container=container, out=out, shard_size="71MB", jobs=2, show_progress=False
+        )
     note_places(out)
     return out
 
@@ -160,15 +192,23 @@ def litdata_rows(given: tuple[str, list[str]]) -> Iterator[dict[str, bytes]]:
 
 def main() -> None:
     """Make the containers, read them, print the tables."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--clips", type=int, default=3120)
     options.add_argument("--seconds", type=float, default=6.0)
     options.add_argument("--runs", type=int, default=5)
     options.add_argument("--only", nargs="+", help="readers, by the beginnings of their names")
     options.add_argument("--lines", default=",".join(LINES))
-    options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
+    options.add_argument(
+        "--folder", type=Path, help="where to work; a temporary folder unless given"
+    )
     asked = options.parse_args()
-    wanted = {name: reader for name, reader in READERS.items() if not asked.only or name.startswith(("floor", *asked.only))}
+    wanted = {
+        name: reader
+        for name, reader in READERS.items()
+        if not asked.only or name.startswith(("floor", *asked.only))
+    }
     chosen = {name: reader for name, reader in wanted.items() if not absent(reader)}
     for name in wanted.keys() - chosen.keys():
         print(f"not installed: {', '.join(absent(wanted[name]))} ({name})")
@@ -194,9 +234,13 @@ def absent(reader: Reader) -> list[str]:
     return [name for name in reader.libraries if not find_spec(name.partition(".")[0])]
 
 
-def compare(line: str, readers: dict[str, Reader], made: dict[str, Path], clips: int, runs: int) -> list[str]:
+def compare(
+    line: str, readers: dict[str, Reader], made: dict[str, Path], clips: int, runs: int
+) -> list[str]:
     """Print the table of a line; return what is required and was not reached."""
-    print(f"\n{line}\n\n| reader | clips/s | of the floor, median (least) | first batch, s (times the floor) | imports, s | MB |")
+    print(
+        f"\n{line}\n\n| reader | clips/s | of the floor, median (least) | first batch, s (times the floor) | imports, s | MB |"
+    )
     print("|---|---|---|---|---|---|")
     names = [name for name, reader in readers.items() if line in reader.lines]
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
@@ -225,14 +269,22 @@ def compare(line: str, readers: dict[str, Reader], made: dict[str, Path], clips:
         pairs = list(zip(found[name], found[FLOOR], strict=False))
         ratios = [own["rate"] / floor["rate"] for own, floor in pairs]
         firsts = [own["first_s"] / floor["first_s"] for own, floor in pairs]
-        rate, first, imports, mb = (median(own[key] for own in found[name]) for key in ("rate", "first_s", "imports_s", "mb"))
+        rate, first, imports, mb = (
+            median(own[key] for own in found[name])
+            for key in ("rate", "first_s", "imports_s", "mb")
+        )
         shown = f"{rate:,.0f} | {median(ratios):.2f} ({min(ratios):.2f}) | {first:.2f} ({median(firsts):.1f})"
         print(f"| {name} | {shown} | {imports:.2f} | {mb:,.0f} |", flush=True)
         if name.startswith("nbaudio") and "DataLoader" not in name:
-            facts = (("of the floor", median(ratios), REQUIRED), ("first batch, times the floor", -median(firsts), -FIRST))
+            facts = (
+                ("of the floor", median(ratios), REQUIRED),
+                ("first batch, times the floor", -median(firsts), -FIRST),
+            )
             facts += (("MB", -mb, -LOCAL_MB),) if line == "local" else ()
             missed += [
-                f"{line}, {name}: {abs(has):.2f} {what}, {abs(needs)} is required" for what, has, needs in facts if has < needs
+                f"{line}, {name}: {abs(has):.2f} {what}, {abs(needs)} is required"
+                for what, has, needs in facts
+                if has < needs
             ]
     return missed
 
@@ -244,7 +296,11 @@ def compare_by_key(line: str, corpus: Path, runs: int) -> list[str]:
     print(f"\n{RANDOM_CLIPS} clips by key, {line}\n\n| reader | clips/s |\n|---|---|")
     rates = {name: median(turn[name] for turn in turns) for name in turns[0]}
     print("\n".join(f"| {name} | {rate:,.0f} |" for name, rate in rates.items()), flush=True)
-    return [f"{line}, by key: {rates['nbaudio']:,.0f}/s, 500 are required"] if line == "40ms" and rates["nbaudio"] < 500 else []
+    return (
+        [f"{line}, by key: {rates['nbaudio']:,.0f}/s, 500 are required"]
+        if line == "40ms" and rates["nbaudio"] < 500
+        else []
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-LINES = {"local": None, "40ms": ["--delay", "0.04", "--megabits", "1000"], "200Mbit": ["--delay", "0.04", "--megabits", "200"]}
+LINES = {
+    "local": None,
+    "40ms": ["--delay", "0.04", "--megabits", "1000"],
+    "200Mbit": ["--delay", "0.04", "--megabits", "200"],
+}
 FIRST_BATCH = 16
 PIECE_BYTES, IN_FLIGHT = 1_000_000, 8
 IN_MEMORY: list[bytes] = []
@@ -41,7 +45,11 @@ class Source(NamedTuple):
     @property
     def files(self) -> list[str]:
         """All files, relative to the folder."""
-        return sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
+        return sorted(
+            path.relative_to(self.folder).as_posix()
+            for path in self.folder.rglob("*")
+            if path.is_file()
+        )
 
     @property
     def rows(self) -> Rows:
@@ -98,7 +106,9 @@ def prototype(source: Source, *, check: bool = False) -> Iterator[Any]:
                 return os.pread(file.fileno(), last + length - start, start)
         if not hasattr(mine, "connection"):
             mine.connection = http.client.HTTPConnection(address.netloc)
-        mine.connection.request("GET", f"/{shard}", headers={"Range": f"bytes={start}-{last + length - 1}"})
+        mine.connection.request(
+            "GET", f"/{shard}", headers={"Range": f"bytes={start}-{last + length - 1}"}
+        )
         return mine.connection.getresponse().read()
 
     def decode(piece: Rows, fetched: Any) -> list[Any]:
@@ -110,7 +120,10 @@ def prototype(source: Source, *, check: bool = False) -> Iterator[Any]:
             found.append(np.frombuffer(miniaudio.flac_read_s16(clip).samples, np.int16))
         return found
 
-    with ThreadPoolExecutor(IN_FLIGHT if address.netloc else 1) as fetchers, ThreadPoolExecutor(source.workers) as decoders:
+    with (
+        ThreadPoolExecutor(IN_FLIGHT if address.netloc else 1) as fetchers,
+        ThreadPoolExecutor(source.workers) as decoders,
+    ):
         fetching, decoding = deque[Any](), deque[Any]()
         for piece in chain(pieces, [None] * (IN_FLIGHT + source.workers + 1)):
             if piece:
@@ -196,7 +209,10 @@ def torchcodec(source: Source) -> Iterable[Any]:
 
     urls = [f"{source.where}/{file}" for file in source.files if file.endswith(".tar")]
     shuffled = wds.WebDataset(urls, shardshuffle=100, seed=1, empty_check=False).shuffle(1000)
-    return loaded(shuffled.map(lambda sample: AudioDecoder(sample["flac"]).get_all_samples().data), source.workers)
+    return loaded(
+        shuffled.map(lambda sample: AudioDecoder(sample["flac"]).get_all_samples().data),
+        source.workers,
+    )
 
 
 def energon(source: Source) -> Iterable[Any]:
@@ -205,12 +221,20 @@ def energon(source: Source) -> Iterable[Any]:
     from megatron.energon.flavors.webdataset.prepare import WebdatasetPreparator
 
     tars = [file for file in source.files if file.endswith(".tar")]
-    WebdatasetPreparator.prepare_dataset(source.folder, tars, split_parts_ratio=[("train", 1.0)], workers=source.workers)
-    (source.folder / ".nv-meta/dataset.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
+    WebdatasetPreparator.prepare_dataset(
+        source.folder, tars, split_parts_ratio=[("train", 1.0)], workers=source.workers
+    )
+    (source.folder / ".nv-meta/dataset.yaml").write_text(
+        "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
+    )
 
     @en.stateless
-    def cook(sample: dict[str, Any]) -> en.CaptioningSample:  # a class of its own, as workers pickle them
-        return en.CaptioningSample(**en.basic_sample_keys(sample), image=decoded(sample["flac"]), caption="")
+    def cook(
+        sample: dict[str, Any],
+    ) -> en.CaptioningSample:  # a class of its own, as workers pickle them
+        return en.CaptioningSample(
+            **en.basic_sample_keys(sample), image=decoded(sample["flac"]), caption=""
+        )
 
     class Encoder(en.DefaultTaskEncoder):
         cookers = (en.Cooker(cook),)
@@ -218,8 +242,15 @@ def energon(source: Source) -> Iterable[Any]:
 
     yield None
     workers = en.WorkerConfig(rank=0, world_size=1, num_workers=source.workers)
-    options = {"batch_size": None, "shuffle_buffer_size": 1000, "max_samples_per_sequence": 100, "repeat": False}
-    found = en.get_train_dataset(source.folder, worker_config=workers, task_encoder=Encoder(), **options)
+    options = {
+        "batch_size": None,
+        "shuffle_buffer_size": 1000,
+        "max_samples_per_sequence": 100,
+        "repeat": False,
+    }
+    found = en.get_train_dataset(
+        source.folder, worker_config=workers, task_encoder=Encoder(), **options
+    )
     yield from (sample.image for sample in en.get_loader(found))
 
 
@@ -227,9 +258,13 @@ def grain(source: Source) -> Iterable[Any]:
     """Its own container, ArrayRecord, written by itself."""
     import grain as gr
 
-    files = gr.sources.ArrayRecordDataSource([str(path) for path in sorted(source.folder.iterdir())])
+    files = gr.sources.ArrayRecordDataSource(
+        [str(path) for path in sorted(source.folder.iterdir())]
+    )
     found = gr.MapDataset.source(files).shuffle(seed=1).map(decoded)
-    return found.to_iter_dataset(gr.ReadOptions(num_threads=source.workers, prefetch_buffer_size=64))
+    return found.to_iter_dataset(
+        gr.ReadOptions(num_threads=source.workers, prefetch_buffer_size=64)
+    )
 
 
 def datasets(source: Source) -> Iterable[Any]:
@@ -237,10 +272,14 @@ def datasets(source: Source) -> Iterable[Any]:
     import datasets as hf
 
     hf.disable_progress_bars()
-    data_files = {"train": [f"{source.where}/{file}" for file in source.files if file.startswith("train/")]}
+    data_files = {
+        "train": [f"{source.where}/{file}" for file in source.files if file.startswith("train/")]
+    }
     found = hf.load_dataset("parquet", data_files=data_files, split="train", streaming=True)
     found = found.cast_column("audio", hf.Audio(decode=False)).shuffle(seed=1, buffer_size=1000)
-    found = found.map(lambda row: {"samples": decoded(row["audio"]["bytes"])}, remove_columns=found.column_names)
+    found = found.map(
+        lambda row: {"samples": decoded(row["audio"]["bytes"])}, remove_columns=found.column_names
+    )
     return loaded(found, source.workers)
 
 
@@ -249,7 +288,11 @@ def opened_zip(source: Source) -> Iterator[Any]:
     import fsspec
 
     shard = next(file for file in source.files if file.endswith(".zip"))
-    names = [name for name in fsspec.filesystem("zip", fo=f"{source.where}/{shard}").find("") if name.endswith(".flac")]
+    names = [
+        name
+        for name in fsspec.filesystem("zip", fo=f"{source.where}/{shard}").find("")
+        if name.endswith(".flac")
+    ]
     for name in names[:60]:
         with fsspec.open(f"zip://{name}::{source.where}/{shard}") as file:
             yield decoded(file.read())
@@ -262,14 +305,22 @@ def lhotse(source: Source) -> Iterable[Any]:
 
     def opened(file: str) -> str:
         unpacked = " | gunzip -c" if file.endswith(".gz") else ""
-        return f"pipe:curl -s {source.where}/{file}{unpacked}" if "://" in source.where else f"{source.where}/{file}"
+        return (
+            f"pipe:curl -s {source.where}/{file}{unpacked}"
+            if "://" in source.where
+            else f"{source.where}/{file}"
+        )
 
     kinds = {
-        kind: sorted(file for file in source.files if file.rpartition("/")[2].startswith(f"{kind}."))
+        kind: sorted(
+            file for file in source.files if file.rpartition("/")[2].startswith(f"{kind}.")
+        )
         for kind in ("cuts", "recording")
     }
     fields = {kind: [opened(file) for file in found] for kind, found in kinds.items()}
-    cuts = CutSet.from_shar(fields=fields, shuffle_shards=True, split_for_dataloading=source.workers > 1, seed=1)
+    cuts = CutSet.from_shar(
+        fields=fields, shuffle_shards=True, split_for_dataloading=source.workers > 1, seed=1
+    )
 
     class Samples(IterableDataset):
         def __iter__(self) -> Iterator[Any]:
@@ -286,15 +337,21 @@ def streaming(source: Source) -> Iterable[Any]:
         def __getitem__(self, at: int) -> Any:
             return decoded(super().__getitem__(at)["audio"])
 
-    return loaded(Samples(local=source.where, split="train", shuffle=True, batch_size=1), source.workers)
+    return loaded(
+        Samples(local=source.where, split="train", shuffle=True, batch_size=1), source.workers
+    )
 
 
 def litdata(source: Source) -> Iterable[Any]:
     """Its own container, written by itself."""
     from litdata import StreamingDataLoader, StreamingDataset
 
-    found = StreamingDataset(source.where, shuffle=True, transform=lambda row: decoded(row["audio"]))
-    return chain.from_iterable(StreamingDataLoader(found, batch_size=16, num_workers=source.workers, collate_fn=list))
+    found = StreamingDataset(
+        source.where, shuffle=True, transform=lambda row: decoded(row["audio"])
+    )
+    return chain.from_iterable(
+        StreamingDataLoader(found, batch_size=16, num_workers=source.workers, collate_fn=list)
+    )
 
 
 DR_FLAC, OURS = ("miniaudio", "numpy"), ("nbaudio.reading", "miniaudio", "urllib3")
@@ -308,7 +365,9 @@ READERS = {
     },
     "nbaudio, torch DataLoader": Reader(("torch.utils.data", *OURS), "webdataset", adapter),
     "webdataset": Reader(("webdataset", "torch.utils.data"), "webdataset", webdataset),
-    "webdataset, torchcodec": Reader(("webdataset", "torchcodec", "torch.utils.data"), "webdataset", torchcodec, ("local",)),
+    "webdataset, torchcodec": Reader(
+        ("webdataset", "torchcodec", "torch.utils.data"), "webdataset", torchcodec, ("local",)
+    ),
     "Megatron-Energon": Reader(("megatron.energon", "soundfile"), "energon", energon, ("local",)),
     "Grain, ArrayRecord": Reader(("grain", "soundfile"), "array_record", grain, ("local",)),
     "datasets, parquet": Reader(("datasets", "torch.utils.data"), "parquet", datasets),
@@ -336,9 +395,21 @@ def main() -> None:
         if count == FIRST_BATCH:
             first_s = time.perf_counter() - began
     used = resource.getrusage(resource.RUSAGE_SELF)
-    facts = {"count": count, "seconds": time.perf_counter() - began, "first_s": first_s, "imports_s": imports_s}
+    facts = {
+        "count": count,
+        "seconds": time.perf_counter() - began,
+        "first_s": first_s,
+        "imports_s": imports_s,
+    }
     # Not ru_maxrss, which a program inherits from the one that starts it.
-    most = next((line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")), "0")
+    most = next(
+        (
+            line.split()[1]
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("VmHWM")
+        ),
+        "0",
+    )
     print(json.dumps(facts | {"own_mb": int(most) / 1e3, "cpu_s": used.ru_utime + used.ru_stime}))
 
 

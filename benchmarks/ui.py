@@ -75,7 +75,12 @@ def make(folder: Path, segments: int) -> Workspace:
             for _ in range(HOUR_S // 60):
                 file.write(minute)
     names = [f"r{i:05d}" for i in range(-(-segments // EACH))]
-    facts = {"sampling_rate": RATE, "num_channels": 2, "num_samples": HOUR_S * RATE, "codec": "pcm_16"}
+    facts = {
+        "sampling_rate": RATE,
+        "num_channels": 2,
+        "num_samples": HOUR_S * RATE,
+        "codec": "pcm_16",
+    }
     paths = [("hour.wav", "hour.flac")[i % 2] for i in range(len(names))]
     workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
     workspace.save(recordings=pl.DataFrame({"recording_id": names, "path": paths, **facts}))
@@ -86,7 +91,14 @@ def make(folder: Path, segments: int) -> Workspace:
 def rows(names: list[str], segments: int) -> Iterator[pl.DataFrame]:
     """The segments, some at a time."""
     rng = np.random.default_rng(0)
-    lexicon = np.array([f"{a}{b}{c}" for a in "bdgklmnprstvz" for b in "aeiou" for c in ("", "ti", "ma", "ško", "nje", "lac")])
+    lexicon = np.array(
+        [
+            f"{a}{b}{c}"
+            for a in "bdgklmnprstvz"
+            for b in "aeiou"
+            for c in ("", "ti", "ma", "ško", "nje", "lac")
+        ]
+    )
     said = [lexicon[rng.integers(0, len(lexicon), 40)].tolist() for _ in range(2000)]
     texts = pl.Series([" ".join(words) for words in said])
     heard = pl.Series([" ".join(word for word in words if rng.random() > 0.05) for words in said])
@@ -113,10 +125,14 @@ def rows(names: list[str], segments: int) -> Iterator[pl.DataFrame]:
         )
         # Of a large table they would take most of the time that it takes to make.
         words = (
-            times.new_from_index(0, len(number)) if segments <= AT_ONCE * 10 else times.clear().extend_constant(None, len(number))
+            times.new_from_index(0, len(number))
+            if segments <= AT_ONCE * 10
+            else times.clear().extend_constant(None, len(number))
         )
         yield frame.select(
-            pl.concat_str("recording_id", pl.Series(number).cast(pl.String), separator="_").alias("segment_id"),
+            pl.concat_str("recording_id", pl.Series(number).cast(pl.String), separator="_").alias(
+                "segment_id"
+            ),
             "*",
             word_times=words,
         )
@@ -131,7 +147,14 @@ class Bench:
     def open(self, source: str) -> None:
         """A notebook with the workspace at hand, and a cell of that source to run."""
         setup = f"from nbaudio import widgets\nW = {str(self.workspace.path)!r}"
-        cell = {"cell_type": "code", "id": "c0", "metadata": {}, "outputs": [], "execution_count": None, "source": setup}
+        cell = {
+            "cell_type": "code",
+            "id": "c0",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": setup,
+        }
         kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
         text = json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
         (self.root / "n.ipynb").write_text(text)
@@ -184,14 +207,19 @@ def table(bench: Bench, rounds: int) -> Found:
         ("text", ".nba-find", "baško"),
     ):
         few = "() => one('.nba-count').textContent.includes(' of ')"
-        found[f"table: filter by {name}"] = (None, [bench.time(f"enter('{field}', '{text}')", f"{few} && filled()")])
+        found[f"table: filter by {name}"] = (
+            None,
+            [bench.time(f"enter('{field}', '{text}')", f"{few} && filled()")],
+        )
         bench.time(f"enter('{field}', '')", f"() => !({few})()")
     return found
 
 
 def player(bench: Bench, rounds: int) -> Found:
     """Clips of 20 s: such as nobody has asked for, and such as were fetched ahead."""
-    ids = (3 * np.random.default_rng(2).integers(0, len(bench.workspace.segments) // 3, rounds)).tolist()
+    ids = (
+        3 * np.random.default_rng(2).integers(0, len(bench.workspace.segments) // 3, rounds)
+    ).tolist()
     bench.open(f"widgets.Player(W, [f'r{{i // {EACH}:04d}}_{{i}}' for i in {ids}], limit=1)")
     bench.run("since('shown')")
     unknown, ahead = [], []
@@ -201,7 +229,10 @@ def player(bench: Bench, rounds: int) -> Found:
         unknown.append(bench.time("key('h')", "since('shown')"))
         bench.page.wait_for_timeout(600)
         ahead.append(bench.time("key('ArrowDown')", "since('shown')"))
-    return {"player: clip of 20 s": (60, unknown), "player: clip of 20 s, next in line": (None, ahead)}
+    return {
+        "player: clip of 20 s": (60, unknown),
+        "player: clip of 20 s, next in line": (None, ahead),
+    }
 
 
 def tuner(bench: Bench, rounds: int) -> Found:
@@ -211,9 +242,18 @@ def tuner(bench: Bench, rounds: int) -> Found:
     moved, drawn = [], []
     for _ in range(2 * rounds):
         before = bench.now("one('[role=slider]').getAttribute('aria-valuenow')")
-        moved.append(bench.time("key('ArrowLeft')", f"() => one('[role=slider]').getAttribute('aria-valuenow') !== {before}"))
+        moved.append(
+            bench.time(
+                "key('ArrowLeft')",
+                f"() => one('[role=slider]').getAttribute('aria-valuenow') !== {before}",
+            )
+        )
         drawn.append(float(json.loads(bench.now("one('.nba').dataset.drawn"))))
-    return {"tuner: first picture": (None, first), "tuner: redraw": (16, drawn), "tuner: key to frame": (None, moved)}
+    return {
+        "tuner: first picture": (None, first),
+        "tuner: redraw": (16, drawn),
+        "tuner: key to frame": (None, moved),
+    }
 
 
 def reviewing(bench: Bench, rounds: int) -> Found:
@@ -226,13 +266,21 @@ def reviewing(bench: Bench, rounds: int) -> Found:
     for _ in range(rounds):
         bench.page.wait_for_timeout(1500)
         played.append(bench.time("key('1')", "since('playing')"))
-    return {"review: first clip": (None, first), "review: verdict to next clip playing": (120, played)}
+    return {
+        "review: first clip": (None, first),
+        "review: verdict to next clip playing": (120, played),
+    }
 
 
 def explorer(bench: Bench, rounds: int) -> Found:
     """Histograms, scatter, table and player together."""
     bench.open("e = widgets.Explorer(W)\ne")
-    found: Found = {"explorer: first row": (2000, bench.run("() => filled() && one('.nba-histogram .nba-passing')"))}
+    found: Found = {
+        "explorer: first row": (
+            2000,
+            bench.run("() => filled() && one('.nba-histogram .nba-passing')"),
+        )
+    }
     bench.page.wait_for_timeout(3000)
     bench.page.evaluate(
         """() => {
@@ -279,13 +327,20 @@ def kernel_memory() -> float:
     for process in psutil.Process().children(recursive=True):
         if "ipykernel_launcher" in " ".join(process.cmdline()):
             status = Path(f"/proc/{process.pid}/status").read_text()
-            held.append(1024.0 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")))
+            held.append(
+                1024.0
+                * next(
+                    int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")
+                )
+            )
     return max(held)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--segments", type=int, default=450_000)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--parts", default="table,explorer,player,tuner,reviewing")
@@ -296,7 +351,13 @@ def main() -> None:
     memory: dict[str, float] = {}
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
         workspace = make(Path(folder) / "made", args.segments)
-        parts = {"table": table, "explorer": explorer, "player": player, "tuner": tuner, "reviewing": reviewing}
+        parts = {
+            "table": table,
+            "explorer": explorer,
+            "player": player,
+            "tuner": tuner,
+            "reviewing": reviewing,
+        }
         root, home = Path(folder) / "root", Path(folder) / "home"
         root.mkdir()
         with jupyter_lab(root, home) as address, chromium() as (page, tried):
@@ -306,12 +367,20 @@ def main() -> None:
                 memory[name] = kernel_memory()
         assert tried == []
     rows = {
-        name: {"wanted_ms": wanted, "median_ms": round(statistics.median(times), 1), "worst_ms": round(max(times), 1)}
+        name: {
+            "wanted_ms": wanted,
+            "median_ms": round(statistics.median(times), 1),
+            "worst_ms": round(max(times), 1),
+        }
         for name, (wanted, times) in found.items()
     }
-    sys.stdout.write(f"{args.segments:,} segments, ms {'':20}{'wanted':>8}{'median':>9}{'worst':>9}\n")
+    sys.stdout.write(
+        f"{args.segments:,} segments, ms {'':20}{'wanted':>8}{'median':>9}{'worst':>9}\n"
+    )
     for name, row in rows.items():
-        sys.stdout.write(f"{name:41}{row['wanted_ms'] or '-':>8}{row['median_ms']:9}{row['worst_ms']:9}\n")
+        sys.stdout.write(
+            f"{name:41}{row['wanted_ms'] or '-':>8}{row['median_ms']:9}{row['worst_ms']:9}\n"
+        )
     for name, most in memory.items():
         sys.stdout.write(f"{name}: kernels held at most {most / 1e6:,.0f} MB\n")
     if args.json:

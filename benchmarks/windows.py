@@ -19,7 +19,11 @@ from stream import LINES, served
 
 import nbaudio
 
-WAYS = {"clips": {}, "windows of 10": {"consecutive": 10}, "sliding by 1": {"consecutive": 10, "step": 1}}
+WAYS = {
+    "clips": {},
+    "windows of 10": {"consecutive": 10},
+    "sliding by 1": {"consecutive": 10, "step": 1},
+}
 
 
 def seconds(where: str, way: dict[str, int]) -> tuple[float, float, int]:
@@ -32,27 +36,44 @@ def seconds(where: str, way: dict[str, int]) -> tuple[float, float, int]:
 
 def main() -> None:
     """Make the corpora, read them, print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--clips", type=int, default=3000)
     options.add_argument("--seconds", type=float, default=6.0)
     options.add_argument("--tries", type=int, default=2)
     options.add_argument("--lines", default="local,40ms")
-    options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
+    options.add_argument(
+        "--folder", type=Path, help="where to work; a temporary folder unless given"
+    )
     asked = options.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
         corpora = {"as materialized": make_corpus(Path(temporary), asked.clips, asked.seconds, 2)}
         corpora["--window 10"] = Path(temporary) / "windows"
         origin, out = corpora.values()
-        nbaudio.convert(origin, container="webdataset", out=out, shard_size="70MB", window=10, show_progress=False)
-        print(f"| line | corpus | {' | '.join(f'{way}: steps/s, time, CPU time' for way in WAYS)} |\n|{'---|' * (2 + len(WAYS))}")
+        nbaudio.convert(
+            origin,
+            container="webdataset",
+            out=out,
+            shard_size="70MB",
+            window=10,
+            show_progress=False,
+        )
+        print(
+            f"| line | corpus | {' | '.join(f'{way}: steps/s, time, CPU time' for way in WAYS)} |\n|{'---|' * (2 + len(WAYS))}"
+        )
         missed = False
         for line in asked.lines.split(","):
             for name, corpus in corpora.items():
                 with served(corpus, LINES[line]) as where:
-                    tries = [[seconds(where, way) for way in WAYS.values()] for _ in range(asked.tries)]
+                    tries = [
+                        [seconds(where, way) for way in WAYS.values()] for _ in range(asked.tries)
+                    ]
                 used, took, steps = np.moveaxis(np.array(tries), 2, 0).min(axis=1)
                 of_clips = zip(steps / took, took / took[0], used / used[0], strict=True)
-                cells = [f"{rate:,.0f}, {longer:.2f}, {more:.2f}" for rate, longer, more in of_clips]
+                cells = [
+                    f"{rate:,.0f}, {longer:.2f}, {more:.2f}" for rate, longer, more in of_clips
+                ]
                 print(f"| {line} | {name} | {' | '.join(cells)} |", flush=True)
                 missed |= line == "local" and used[-1] > 2.5 * used[0]
     sys.exit(bool(missed))

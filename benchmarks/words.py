@@ -30,7 +30,9 @@ def make_up(segments: int, seed: int) -> pl.DataFrame:
     said = rng.choice(len(lexicon), sizes.sum(), p=frequency / frequency.sum())
     heard = np.where(rng.random(len(said)) < 1 / 30, rng.integers(0, len(lexicon), len(said)), said)
     bounds = np.cumsum(sizes)[:-1]
-    texts = ([" ".join(words) for words in np.split(lexicon[side], bounds)] for side in (said, heard))
+    texts = (
+        [" ".join(words) for words in np.split(lexicon[side], bounds)] for side in (said, heard)
+    )
     facts = {"segment_id": [f"s{number}" for number in range(segments)], "duration_s": 8.0}
     return pl.DataFrame({**facts, **dict(zip(("text", "asr_text"), texts, strict=True))})
 
@@ -51,7 +53,9 @@ def plain(frame: pl.DataFrame) -> dict[str, tuple[int, int]]:
 
 def main() -> None:
     """Run both in turns and print their times."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, value in (("segments", 450_000), ("sample", 20_000), ("runs", 3), ("seed", 42)):
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
@@ -61,16 +65,25 @@ def main() -> None:
     scale = len(frame) / len(sample)
     best = {"plain": (np.inf, np.inf), "nbaudio": (np.inf, np.inf)}
     for _ in range(options.runs):
-        for name, work in (("plain", lambda: plain(sample)), ("nbaudio", lambda: views.words(frame))):
+        for name, work in (
+            ("plain", lambda: plain(sample)),
+            ("nbaudio", lambda: views.words(frame)),
+        ):
             begun = time.perf_counter(), time.process_time()
             result = work()
             taken = time.perf_counter() - begun[0], time.process_time() - begun[1]
             best[name] = tuple(min(pair) for pair in zip(best[name], taken, strict=True))
-            print(f"{name}: {taken[0]:.1f} s, {taken[1]:.1f} s of processors, {len(result):,} words")
+            print(
+                f"{name}: {taken[0]:.1f} s, {taken[1]:.1f} s of processors, {len(result):,} words"
+            )
     wall, processors = (best["nbaudio"][i] / (best["plain"][i] * scale) for i in (0, 1))
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6
-    print(f"plain, all {len(frame):,} segments: {best['plain'][0] * scale:.0f} s; nbaudio: {best['nbaudio'][0]:.1f} s")
-    print(f"ratio {wall:.2f} of wall time, {processors:.2f} of processors; {more:.1f} GB more at the peak than the table")
+    print(
+        f"plain, all {len(frame):,} segments: {best['plain'][0] * scale:.0f} s; nbaudio: {best['nbaudio'][0]:.1f} s"
+    )
+    print(
+        f"ratio {wall:.2f} of wall time, {processors:.2f} of processors; {more:.1f} GB more at the peak than the table"
+    )
 
 
 if __name__ == "__main__":

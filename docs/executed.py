@@ -43,23 +43,37 @@ _VARYING = re.compile(
 
 def copy(notebook: Path, out: Path, *, tags: bool) -> dict[str, Any]:
     """An executed notebook without the traces of its run: paths below `out` become relative, clips are compressed."""
-    text = notebook.read_text(encoding="utf8").replace(json.dumps(str(out.resolve()))[1:-1], "demo-output")
+    text = notebook.read_text(encoding="utf8").replace(
+        json.dumps(str(out.resolve()))[1:-1], "demo-output"
+    )
     executed = json.loads(text)
-    executed["metadata"] = {name: executed["metadata"][name] for name in ("kernelspec", "language_info")}
-    executed["cells"] = [cell for cell in executed["cells"] if "injected-parameters" not in cell["metadata"].get("tags", [])]
+    executed["metadata"] = {
+        name: executed["metadata"][name] for name in ("kernelspec", "language_info")
+    }
+    executed["cells"] = [
+        cell
+        for cell in executed["cells"]
+        if "injected-parameters" not in cell["metadata"].get("tags", [])
+    ]
     left = MOST_AUDIO
 
     def smaller(found: re.Match[str]) -> str:
         nonlocal left
         samples, rate = sf.read(io.BytesIO(base64.b64decode(found[1])), dtype="int16")
-        data = base64.b64encode(encode_clip(soxr.resample(samples, rate, _RATE), _RATE, "mp3")).decode()
+        data = base64.b64encode(
+            encode_clip(soxr.resample(samples, rate, _RATE), _RATE, "mp3")
+        ).decode()
         if len(data) > left:
             return "<p>(this clip is in the notebook that you run)</p>"
         left -= len(data)
         return f'<audio controls preload="metadata" src="data:audio/mpeg;base64,{data}"></audio>'
 
     for number, cell in enumerate(executed["cells"], 1):
-        cell["metadata"] = {name: value for name, value in cell["metadata"].items() if tags and name == "tags" and value}
+        cell["metadata"] = {
+            name: value
+            for name, value in cell["metadata"].items()
+            if tags and name == "tags" and value
+        }
         if cell["cell_type"] != "code":
             continue
         cell["execution_count"] = number
@@ -69,7 +83,9 @@ def copy(notebook: Path, out: Path, *, tags: bool) -> dict[str, Any]:
             output.get("metadata", {}).clear()
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             if "image/png" in output.get("data", {}):
-                output["data"].pop("text/html", None)  # the same plot as SVG, which GitHub does not show
+                output["data"].pop(
+                    "text/html", None
+                )  # the same plot as SVG, which GitHub does not show
                 output["data"]["image/png"] = with_few_colors(output["data"]["image/png"])
             if html := output.get("data", {}).get("text/html"):
                 output["data"]["text/html"] = _AUDIO.sub(smaller, "".join(html))
@@ -89,7 +105,9 @@ def comparable(notebook: dict[str, Any]) -> list[str]:
     for cell in notebook["cells"]:
         lines += [cell["id"], *"".join(cell["source"]).splitlines()]
         for output in cell.get("outputs", []):
-            for kind, value in sorted(output.get("data", {output.get("name"): output.get("text", "")}).items()):
+            for kind, value in sorted(
+                output.get("data", {output.get("name"): output.get("text", "")}).items()
+            ):
                 shown = "picture" if kind.startswith("image/") else "".join(value)
                 shown = re.sub(r"base64,[A-Za-z0-9+/=]+", "base64,", shown)
                 lines += [str(kind), *_VARYING.sub("TIME", shown).splitlines()]
@@ -98,19 +116,26 @@ def comparable(notebook: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     """Write or compare the copies."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("out", type=Path, help="what `nbaudio demo` has made")
     options.add_argument("--compare", action="store_true")
     asked = options.parse_args()
     wrong = []
     COPIES.mkdir(exist_ok=True)
-    places = {COPIES / notebook.name: notebook for notebook in sorted((asked.out / "notebooks").glob("*.ipynb"))}
+    places = {
+        COPIES / notebook.name: notebook
+        for notebook in sorted((asked.out / "notebooks").glob("*.ipynb"))
+    }
     for example in sorted(EXAMPLES.glob("*.ipynb")):
         places[example] = asked.out / "examples" / example.name
         shutil.rmtree(asked.out / "examples" / example.stem, ignore_errors=True)
         places[example].parent.mkdir(exist_ok=True)
         out = {"out": str((asked.out / "examples" / example.stem).resolve())}
-        execute_notebook(example, places[example], out, cwd=EXAMPLES, kernel_name="python3", progress_bar=False)
+        execute_notebook(
+            example, places[example], out, cwd=EXAMPLES, kernel_name="python3", progress_bar=False
+        )
     for place, notebook in places.items():
         made = copy(notebook, asked.out, tags=place.parent == EXAMPLES)
         text = json.dumps(made, ensure_ascii=False, indent=1) + "\n"
@@ -121,7 +146,12 @@ def main() -> None:
             continue
         there = json.loads(place.read_text(encoding="utf8")) if place.exists() else {"cells": []}
         wrong += difflib.unified_diff(
-            comparable(there), comparable(made), f"docs/{place.parent.name}/{place.name}", "run", n=0, lineterm=""
+            comparable(there),
+            comparable(made),
+            f"docs/{place.parent.name}/{place.name}",
+            "run",
+            n=0,
+            lineterm="",
         )
     print("\n".join(line[:300] for line in wrong))
     sys.exit(bool(wrong))

@@ -22,8 +22,16 @@ CELLS = ".jp-Notebook .jp-Cell"
 # Picture: notebook, and the first and last of the cells that it shows, by what their source begins with.
 PICTURES = {
     "names.png": ("01_ingest", "## Names", "widgets.table(views.names("),
-    "transcripts.png": ("02_transcripts", "explorer = widgets.Explorer(", "explorer = widgets.Explorer("),
-    "threshold.png": ("04_threshold", "tuner = widgets.ThresholdTuner(", "tuner = widgets.ThresholdTuner("),
+    "transcripts.png": (
+        "02_transcripts",
+        "explorer = widgets.Explorer(",
+        "explorer = widgets.Explorer(",
+    ),
+    "threshold.png": (
+        "04_threshold",
+        "tuner = widgets.ThresholdTuner(",
+        "tuner = widgets.ThresholdTuner(",
+    ),
     "review.png": ("05_review_sheet", "widgets.ReviewPanel(", "widgets.ReviewPanel("),
     "splits.png": ("06_splits", "plots.splits(", "plots.splits("),
 }
@@ -58,7 +66,9 @@ def main() -> None:
             page.locator(CELLS).nth(heading).evaluate("cell => cell.scrollIntoView(true)")
             press(page, "widgets.Player(", ("ArrowDown", "ArrowDown", "ArrowDown", "c"))
             page.screenshot(path=IMAGES / "listen.png")
-        photograph_sheet(root / "demo-output" / "review" / "sheet.xlsx", Path(folder), IMAGES / "sheet.png")
+        photograph_sheet(
+            root / "demo-output" / "review" / "sheet.xlsx", Path(folder), IMAGES / "sheet.png"
+        )
     for image in sorted(IMAGES.glob("*.png")):
         sys.stdout.write(f"{image.relative_to(TOP)} {image.stat().st_size / 1000:.0f} kB\n")
 
@@ -68,7 +78,9 @@ def numbers_of(page: Page, *starts: str) -> list[int]:
     sources = page.evaluate(
         "() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells).map(cell => cell.sharedModel.getSource())"
     )
-    return [next(i for i, source in enumerate(sources) if source.startswith(start)) for start in starts]
+    return [
+        next(i for i, source in enumerate(sources) if source.startswith(start)) for start in starts
+    ]
 
 
 def press(page: Page, start: str, keys: tuple[str, ...]) -> None:
@@ -76,7 +88,11 @@ def press(page: Page, start: str, keys: tuple[str, ...]) -> None:
     for key in keys:
         widgets = page.locator(CELLS).nth(numbers_of(page, start)[0])
         # Of the explorer, the table.
-        widget = widgets.locator(".nba-segment-table") if "Explorer(" in start else widgets.locator(".nba")
+        widget = (
+            widgets.locator(".nba-segment-table")
+            if "Explorer(" in start
+            else widgets.locator(".nba")
+        )
         widget.focus()
         widget.press(key)
         page.wait_for_timeout(600)
@@ -84,10 +100,14 @@ def press(page: Page, start: str, keys: tuple[str, ...]) -> None:
 
 def photograph_cells(page: Page, first: str, last: str, target: Path) -> None:
     """A picture from the first cell to the last."""
-    boxes = [page.locator(CELLS).nth(number).bounding_box() for number in numbers_of(page, first, last)]
+    boxes = [
+        page.locator(CELLS).nth(number).bounding_box() for number in numbers_of(page, first, last)
+    ]
     top, bottom = (box for box in boxes if box)
     height = bottom["y"] + bottom["height"] - top["y"]
-    page.screenshot(path=target, clip={"x": top["x"], "y": top["y"], "width": top["width"], "height": height})
+    page.screenshot(
+        path=target, clip={"x": top["x"], "y": top["y"], "width": top["width"], "height": height}
+    )
 
 
 def photograph_sheet(sheet: Path, folder: Path, target: Path) -> None:
@@ -100,7 +120,10 @@ def photograph_sheet(sheet: Path, folder: Path, target: Path) -> None:
     pixels = pages[0].render(scale=160 / 72, rev_byteorder=True).to_numpy()
     rows, columns = np.nonzero(pixels[..., :3].min(axis=2) < 242)
     margin = 12
-    box = (slice(max(0, rows.min() - margin), rows.max() + margin), slice(max(0, columns.min() - margin), columns.max() + margin))
+    box = (
+        slice(max(0, rows.min() - margin), rows.max() + margin),
+        slice(max(0, columns.min() - margin), columns.max() + margin),
+    )
     imsave(target, pixels[box])
 
 

@@ -46,9 +46,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add notebooks, files from elsewhere and API pages to those of docs/."""
     for folder in ("notebooks", "examples"):
         for notebook in sorted((TOP / "docs" / folder).glob("*.ipynb")):
-            files.append(File.generated(config, f"{folder}/{notebook.stem}.md", content=notebook_page(notebook)))
+            files.append(
+                File.generated(
+                    config, f"{folder}/{notebook.stem}.md", content=notebook_page(notebook)
+                )
+            )
     for source, page in OUTSIDE.items():
-        files.append(File.generated(config, page, content=(TOP / source).read_text(encoding="utf8")))
+        files.append(
+            File.generated(config, page, content=(TOP / source).read_text(encoding="utf8"))
+        )
     for page, content in api_pages().items():
         files.append(File.generated(config, page, content=content))
     return files
@@ -59,7 +65,11 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
     for marker, generate in GENERATED.items():
         if marker in markdown:
             markdown = generate(markdown, marker)
-    return relink(markdown, page.file.src_uri, {file.src_uri for file in files if not file.inclusion.is_excluded()})
+    return relink(
+        markdown,
+        page.file.src_uri,
+        {file.src_uri for file in files if not file.inclusion.is_excluded()},
+    )
 
 
 def on_page_content(content: str, page: Page, **_: Any) -> str:
@@ -161,7 +171,11 @@ def command_reference(markdown: str, marker: str) -> str:
             usage = " ".join(command.collect_usage_pieces(context))
             yield f"    {name} {usage}\n"
             yield "| option | meaning | default |\n|---|---|---|"
-            yield from (option_row(each, context) for each in command.params if not getattr(each, "hidden", False))
+            yield from (
+                option_row(each, context)
+                for each in command.params
+                if not getattr(each, "hidden", False)
+            )
         if command.epilog:
             yield re.sub(r"Example: (.*)", r"\nExample: `\1`", command.epilog)
         yield ""
@@ -200,13 +214,17 @@ def api_names() -> dict[str, list[tuple[str, str]]]:
     """Public names of docs/api.md by the heading above them, each with what it is for."""
     page = (TOP / "docs/api.md").read_text(encoding="utf8")
     groups = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
-    return {group.partition("\n")[0]: [(row[1], row[3]) for row in _ROW.finditer(group)] for group in groups}
+    return {
+        group.partition("\n")[0]: [(row[1], row[3]) for row in _ROW.finditer(group)]
+        for group in groups
+    }
 
 
 def api_pages() -> dict[str, str]:
     """One page for each group of names, with directives from which mkdocstrings makes their documentation."""
     return {
-        f"api/{group.lower().replace(' ', '-')}.md": f"# {group}\n\n" + "\n".join(directive(name) for name, _ in names)
+        f"api/{group.lower().replace(' ', '-')}.md": f"# {group}\n\n"
+        + "\n".join(directive(name) for name, _ in names)
         for group, names in api_names().items()
     }
 
@@ -221,10 +239,27 @@ def exports() -> dict[str, str]:
     """Where the names that `nbaudio` exports really are; mkdocstrings reads the source, where lazy names are only text."""
     tree = ast.parse((TOP / "nbaudio/__init__.py").read_text(encoding="utf8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names = {f"nbaudio.{one.asname}": f"{node.module}.{one.name}" for node in imports for one in node.names if one.asname}
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_imports.alias"]
-    modules = {f"nbaudio.{name}": module for call in calls for name, module in ast.literal_eval(call.args[1]).items()}
-    return {name: path for name, path in (names | modules).items() if path != f"{name}.{name.rpartition('.')[2]}"}
+    names = {
+        f"nbaudio.{one.asname}": f"{node.module}.{one.name}"
+        for node in imports
+        for one in node.names
+        if one.asname
+    }
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_imports.alias"
+    ]
+    modules = {
+        f"nbaudio.{name}": module
+        for call in calls
+        for name, module in ast.literal_eval(call.args[1]).items()
+    }
+    return {
+        name: path
+        for name, path in (names | modules).items()
+        if path != f"{name}.{name.rpartition('.')[2]}"
+    }
 
 
 def real_path(name: str) -> str:
@@ -233,7 +268,11 @@ def real_path(name: str) -> str:
     head = ".".join(parts[:2])
     path = ".".join((exports().get(head, head), *parts[2:]))
     # A module of the same name hides the function.
-    return f"{path}.{parts[-1]}" if (TOP / path.replace(".", "/")).with_suffix(".py").exists() else path
+    return (
+        f"{path}.{parts[-1]}"
+        if (TOP / path.replace(".", "/")).with_suffix(".py").exists()
+        else path
+    )
 
 
 def api_links(markdown: str, marker: str) -> str:

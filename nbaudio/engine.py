@@ -23,7 +23,15 @@ from typing import Any, Protocol, TypeVar
 import joblib
 from joblib.externals.loky import get_reusable_executor
 
-from nbaudio.core.errors import EngineError, InputError, NbaudioError, WorkerLostError, get_by_name, requires_extra, root_cause
+from nbaudio.core.errors import (
+    EngineError,
+    InputError,
+    NbaudioError,
+    WorkerLostError,
+    get_by_name,
+    requires_extra,
+    root_cause,
+)
 from nbaudio.core.processes import exit_with_driver, stderr_to
 from nbaudio.core.threads import ordered_map
 
@@ -32,9 +40,13 @@ Result = TypeVar("Result")
 
 _BATCH = 16  # tasks per worker, for backends that return no result before all of a batch are done
 # What joblib, Dask and Ray raise when a worker dies, by name, as their packages may not be installed.
-_WORKER_LOST = frozenset({"BrokenProcessPool", "KilledWorker", "RayActorError", "WorkerCrashedError", "OwnerDiedError"})
+_WORKER_LOST = frozenset(
+    {"BrokenProcessPool", "KilledWorker", "RayActorError", "WorkerCrashedError", "OwnerDiedError"}
+)
 # What Spark says when a Python process or an executor dies; its jobs have no other errors that another try could mend.
-_SPARK_LOST = re.compile(r"Python worker exited|ExecutorLostFailure|EOFException|Connection reset|Broken pipe")
+_SPARK_LOST = re.compile(
+    r"Python worker exited|ExecutorLostFailure|EOFException|Connection reset|Broken pipe"
+)
 _ATTEMPTS = 3  # starts of a task whose worker dies
 _LOST = (
     f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, a decoder's crash); "
@@ -43,7 +55,9 @@ _LOST = (
 # Lines of Java's log that name a cause, the most specific first.
 _JAVA_CAUSES = (
     re.compile(r"^Caused by: (.+)$", re.MULTILINE),
-    re.compile(r"^(?:Exception in thread \S+ |: )?((?:\w+\.)+\w*(?:Exception|Error): .+)$", re.MULTILINE),
+    re.compile(
+        r"^(?:Exception in thread \S+ |: )?((?:\w+\.)+\w*(?:Exception|Error): .+)$", re.MULTILINE
+    ),
     re.compile(r" ERROR \S+ (.+)$", re.MULTILINE),
 )
 _MAX_LOG_BYTES = 1 << 20
@@ -52,7 +66,9 @@ _MAX_LOG_BYTES = 1 << 20
 class RunTasks(Protocol):
     """Call a module-level function on every task; tasks are taken as workers become free, results come in any order."""
 
-    def __call__(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterator[Result]:
+    def __call__(
+        self, function: Callable[[Task], Result], tasks: Iterable[Task], /
+    ) -> Iterator[Result]:
         """Run the tasks."""
 
 
@@ -83,14 +99,21 @@ class EngineLocation:
 
 @contextmanager
 def _loky(site: EngineLocation) -> Iterator[RunTasks]:
-    with joblib.parallel_config(backend="loky", n_jobs=site.local_jobs, initializer=exit_with_driver, initargs=(os.getpid(),)):
+    with joblib.parallel_config(
+        backend="loky",
+        n_jobs=site.local_jobs,
+        initializer=exit_with_driver,
+        initargs=(os.getpid(),),
+    ):
         yield _run_joblib
     # Otherwise joblib keeps the processes, and their memory, for the next call.
     get_reusable_executor().shutdown(wait=True)
 
 
 def _threading(site: EngineLocation) -> AbstractContextManager[RunTasks]:
-    return nullcontext(partial(ordered_map, jobs=site.local_jobs, ahead=2))  # no thread runs on after an error, unlike joblib's
+    return nullcontext(
+        partial(ordered_map, jobs=site.local_jobs, ahead=2)
+    )  # no thread runs on after an error, unlike joblib's
 
 
 @contextmanager
@@ -99,7 +122,9 @@ def _dask(site: EngineLocation) -> Iterator[RunTasks]:
         import distributed
     with ExitStack() as stack:
         cluster = site.address or stack.enter_context(
-            distributed.LocalCluster(n_workers=site.local_jobs, threads_per_worker=1, dashboard_address=None)
+            distributed.LocalCluster(
+                n_workers=site.local_jobs, threads_per_worker=1, dashboard_address=None
+            )
         )
         stack.enter_context(distributed.Client(cluster))
         stack.enter_context(joblib.parallel_config(backend="dask", n_jobs=-1))
@@ -121,7 +146,14 @@ def _ray(site: EngineLocation) -> Iterator[RunTasks]:
     cores = {} if site.address else {"num_cpus": site.local_jobs, "include_dashboard": False}
     with ExitStack() as stack:
         if not ray.is_initialized():
-            stack.enter_context(ray.init(address=site.address or "local", log_to_driver=False, logging_level="error", **cores))
+            stack.enter_context(
+                ray.init(
+                    address=site.address or "local",
+                    log_to_driver=False,
+                    logging_level="error",
+                    **cores,
+                )
+            )
         register_ray()
         stack.enter_context(joblib.parallel_config(backend="ray", n_jobs=-1))
         yield _run_joblib
@@ -131,9 +163,13 @@ def _ray(site: EngineLocation) -> Iterator[RunTasks]:
 def _spark(site: EngineLocation) -> Iterator[RunTasks]:
     """Use the active Spark session, or start one and stop it afterwards; report the cause that Java logs, in one line."""
     master = site.address or f"local[{site.local_jobs}]"
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default Python need not have nbaudio
+    os.environ.setdefault(
+        "PYSPARK_PYTHON", sys.executable
+    )  # Spark's default Python need not have nbaudio
     with warnings.catch_warnings(), tempfile.TemporaryFile() as log:
-        warnings.filterwarnings("ignore", module="pyspark")  # about newer pandas, which is not used here
+        warnings.filterwarnings(
+            "ignore", module="pyspark"
+        )  # about newer pandas, which is not used here
         with requires_extra("spark"):
             from pyspark.errors import PySparkException
             from pyspark.sql import SparkSession
@@ -144,7 +180,11 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
             return
         try:
             with stderr_to(log):
-                builder = SparkSession.builder.master(master).appName("nbaudio").config("spark.log.level", "ERROR")
+                builder = (
+                    SparkSession.builder.master(master)
+                    .appName("nbaudio")
+                    .config("spark.log.level", "ERROR")
+                )
                 builder = builder.config("spark.task.maxFailures", "1")  # `_spark_job` retries
                 session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
             with session:
@@ -152,8 +192,12 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
         except (PySparkException, Py4JError, EngineError) as error:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
             text = log.read().decode(errors="replace")
-            causes = (lines[-1].strip() for pattern in _JAVA_CAUSES if (lines := pattern.findall(text)))
-            raise EngineError(f"engine spark at {master}: {next(causes, None) or root_cause(error)}") from error
+            causes = (
+                lines[-1].strip() for pattern in _JAVA_CAUSES if (lines := pattern.findall(text))
+            )
+            raise EngineError(
+                f"engine spark at {master}: {next(causes, None) or root_cause(error)}"
+            ) from error
 
 
 @contextmanager
@@ -162,19 +206,34 @@ def _beam(site: EngineLocation) -> Iterator[RunTasks]:
         from apache_beam.options.pipeline_options import PipelineOptions
     # Local folders become absolute, such as that of --temp_location=tmp.
     flags = [
-        f"{name}={Path(value).absolute()}" if name.endswith("_location") and equals and "://" not in value else flag
+        f"{name}={Path(value).absolute()}"
+        if name.endswith("_location") and equals and "://" not in value
+        else flag
         for flag in shlex.split(site.beam_options)
         for name, equals, value in [flag.partition("=")]
     ]
     if not any(flag.partition("=")[0] == "--runner" for flag in flags):
-        local = ["--runner=DirectRunner", f"--direct_num_workers={site.local_jobs}", "--direct_running_mode=multi_processing"]
+        local = [
+            "--runner=DirectRunner",
+            f"--direct_num_workers={site.local_jobs}",
+            "--direct_running_mode=multi_processing",
+        ]
         # Without this option DirectRunner downloads another runner first; there are no triggers.
         flags = [*local, "--allow_unsafe_triggers", "--default_sdk_harness_log_level=ERROR", *flags]
     yield partial(_run_beam, PipelineOptions(flags))
 
 
-ENGINES: Mapping[str, Callable[[EngineLocation], AbstractContextManager[RunTasks]]] = MappingProxyType(
-    {"loky": _loky, "threading": _threading, "dask": _dask, "ray": _ray, "spark": _spark, "beam": _beam}
+ENGINES: Mapping[str, Callable[[EngineLocation], AbstractContextManager[RunTasks]]] = (
+    MappingProxyType(
+        {
+            "loky": _loky,
+            "threading": _threading,
+            "dask": _dask,
+            "ray": _ray,
+            "spark": _spark,
+            "beam": _beam,
+        }
+    )
 )
 _CLUSTERS = ("dask", "ray", "spark")
 
@@ -182,20 +241,28 @@ _CLUSTERS = ("dask", "ray", "spark")
 @contextmanager
 def worker_pool(site: EngineLocation) -> Iterator[RunTasks]:
     """Start or connect to workers for as long as the context lasts."""
-    config = nullcontext(partial(_run_joblib, jobs=site.jobs)) if site.engine is None else ENGINES[site.engine](site)
+    config = (
+        nullcontext(partial(_run_joblib, jobs=site.jobs))
+        if site.engine is None
+        else ENGINES[site.engine](site)
+    )
     with ExitStack() as stack:
         with _engine_errors(site.engine):
             run = stack.enter_context(config)
         yield partial(_run, site.engine, run)
 
 
-def _run(engine: str | None, run: RunTasks, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+def _run(
+    engine: str | None, run: RunTasks, function: Callable[[Task], Result], tasks: Iterable[Task]
+) -> Iterator[Result]:
     """Run tasks; raise errors of tasks unchanged, though some engines convert exceptions to text and some retry."""
     own: list[Exception] = []
 
     def planned() -> Iterator[Task]:
         try:
-            yield from chain(tasks)  # does not close a generator: the rest is run after a worker is lost
+            yield from chain(
+                tasks
+            )  # does not close a generator: the rest is run after a worker is lost
         except Exception as error:
             own.append(error)
             raise
@@ -216,7 +283,9 @@ def _engine_errors(engine: str | None, own: Collection[Exception] = ()) -> Itera
     except Exception as error:
         if error in own or isinstance(error, NbaudioError):
             raise
-        raise EngineError(f"engine {engine or 'of joblib.parallel_config'}: {root_cause(error)}") from error
+        raise EngineError(
+            f"engine {engine or 'of joblib.parallel_config'}: {root_cause(error)}"
+        ) from error
 
 
 def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Exception | None]:
@@ -231,7 +300,9 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Excep
         return None, error
 
 
-def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None) -> Iterator[Result]:
+def _run_joblib(
+    function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None
+) -> Iterator[Result]:
     """Run tasks on the backend of ``joblib.parallel_config``, with its number of jobs if `jobs` is None."""
     waiting, most = enumerate(tasks), _BATCH * joblib.effective_n_jobs(jobs)
     underway: dict[int, Task] = {}
@@ -265,14 +336,18 @@ def _is_worker_lost(error: BaseException | None) -> bool:
     if error is None:
         return False
     names = {kind.__name__ for kind in type(error).__mro__}
-    return not _WORKER_LOST.isdisjoint(names) or _is_worker_lost(error.__cause__ or error.__context__)
+    return not _WORKER_LOST.isdisjoint(names) or _is_worker_lost(
+        error.__cause__ or error.__context__
+    )
 
 
 def _numbered(function: Callable[[Task], Result], numbered: tuple[int, Task]) -> tuple[int, Result]:
     return numbered[0], function(numbered[1])
 
 
-def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: int | None) -> Generator[Result]:
+def _parallel(
+    function: Callable[[Task], Result], tasks: Iterable[Task], jobs: int | None
+) -> Generator[Result]:
     options = {"n_jobs": jobs, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **options)
@@ -289,21 +364,29 @@ def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: i
         finally:
             with warnings.catch_warnings():
                 # A caller that stops early, by an error or on purpose, knows that tasks are left.
-                warnings.filterwarnings("ignore", ".* tasks which were still being processed", UserWarning)
+                warnings.filterwarnings(
+                    "ignore", ".* tasks which were still being processed", UserWarning
+                )
                 results.close()
 
 
-def _run_spark(context: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+def _run_spark(
+    context: Any, function: Callable[[Task], Result], tasks: Iterable[Task]
+) -> Iterator[Result]:
     """Run each task as a job of its own, so that a lost worker takes no results of others with it."""
     lost: list[Task] = []
-    for task, results in ordered_map(partial(_spark_job, context, function), tasks, jobs=context.defaultParallelism, ahead=2):
+    for task, results in ordered_map(
+        partial(_spark_job, context, function), tasks, jobs=context.defaultParallelism, ahead=2
+    ):
         yield from results
         lost += [] if results else [task]
     if lost:
         raise WorkerLostError(_LOST, lost)
 
 
-def _spark_job(context: Any, function: Callable[[Task], Result], task: Task) -> tuple[Task, list[Result]]:
+def _spark_job(
+    context: Any, function: Callable[[Task], Result], task: Task
+) -> tuple[Task, list[Result]]:
     """Return a task with its result in a list, which is empty if each worker that ran the task was lost."""
     from py4j.protocol import Py4JJavaError
 
@@ -316,7 +399,9 @@ def _spark_job(context: Any, function: Callable[[Task], Result], task: Task) -> 
     return task, []
 
 
-def _run_beam(options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+def _run_beam(
+    options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]
+) -> Iterator[Result]:
     """Run tasks, the lines of a file, in a pipeline that writes a file per result; after a lost worker, the rest in another."""
     import apache_beam as beam
     from apache_beam.io.filesystems import FileSystems
@@ -333,26 +418,41 @@ def _run_beam(options: Any, function: Callable[[Task], Result], tasks: Iterable[
                     file.write(base64.b64encode(pickle.dumps((f"{number}", task))) + b"\n")
             failed = True
             while failed:
-                failed, lost = False, {number for number, times in losses.items() if times >= _ATTEMPTS}
+                failed, lost = (
+                    False,
+                    {number for number, times in losses.items() if times >= _ATTEMPTS},
+                )
                 call = partial(_call_on_line, function, folder, done | lost)
                 try:
                     with beam.Pipeline(options=options) as pipeline:
-                        lines = beam.io.ReadFromText(FileSystems.join(folder, "tasks"), coder=beam.coders.BytesCoder())
+                        lines = beam.io.ReadFromText(
+                            FileSystems.join(folder, "tasks"), coder=beam.coders.BytesCoder()
+                        )
                         # Without an output, DirectRunner would wait for a lost worker for ever.
-                        pipeline | lines | beam.Reshuffle() | beam.Map(call) | "end" >> beam.Reshuffle()
+                        (
+                            pipeline
+                            | lines
+                            | beam.Reshuffle()
+                            | beam.Map(call)
+                            | "end" >> beam.Reshuffle()
+                        )
                 except Exception:
                     failed, over = True, _files(folder, "begun") - _files(folder, "result")
                     if not over:
                         raise
                     losses.update(over)
-                    FileSystems.delete([FileSystems.join(folder, f"{number}.begun") for number in over])
+                    FileSystems.delete(
+                        [FileSystems.join(folder, f"{number}.begun") for number in over]
+                    )
                 for found in _files(folder, "result") - done:
                     done.add(found)
                     with FileSystems.open(FileSystems.join(folder, f"{found}.result")) as file:
                         yield pickle.load(file)  # noqa: S301 - written by this very call, in a folder of its own
             if lost:
                 with FileSystems.open(FileSystems.join(folder, "tasks")) as file:
-                    raise WorkerLostError(_LOST, (task for number, task in map(_load_line, file) if number in lost))
+                    raise WorkerLostError(
+                        _LOST, (task for number, task in map(_load_line, file) if number in lost)
+                    )
         finally:
             FileSystems.delete([folder])
 
@@ -365,7 +465,9 @@ def _files(folder: str, kind: str) -> set[str]:
     return {each.path.rpartition("/")[2].removesuffix(f".{kind}") for each in found.metadata_list}
 
 
-def _call_on_line(function: Callable[[Any], Any], folder: str, skipped: set[str], line: bytes) -> None:
+def _call_on_line(
+    function: Callable[[Any], Any], folder: str, skipped: set[str], line: bytes
+) -> None:
     """Run the task of a line, unless it is to be skipped; write when it begins, and its result. Runs in a worker."""
     from apache_beam.io.filesystems import FileSystems
 

@@ -51,17 +51,37 @@ class Variant(NamedTuple):
 
 
 def with_soundfile(
-    path: Path, samples: np.ndarray, rate: int, *, container: str, subtype: str, compression: float | None = None
+    path: Path,
+    samples: np.ndarray,
+    rate: int,
+    *,
+    container: str,
+    subtype: str,
+    compression: float | None = None,
 ) -> None:
     with sf.SoundFile(
-        path, "w", rate, samples.shape[1], format=container, subtype=subtype, compression_level=compression
+        path,
+        "w",
+        rate,
+        samples.shape[1],
+        format=container,
+        subtype=subtype,
+        compression_level=compression,
     ) as file:
-        for first in range(0, len(samples), rate):  # libsndfile crashes when it gets a minute of Vorbis at once
+        for first in range(
+            0, len(samples), rate
+        ):  # libsndfile crashes when it gets a minute of Vorbis at once
             file.write(samples[first : first + rate])
 
 
 def with_av(
-    path: Path, samples: np.ndarray, rate: int, *, codec: str, container: str | None = None, bit_rate: int | None = None
+    path: Path,
+    samples: np.ndarray,
+    rate: int,
+    *,
+    codec: str,
+    container: str | None = None,
+    bit_rate: int | None = None,
 ) -> None:
     """Encode with the encoders of PyAV; `bit_rate` is that of a channel."""
     layout = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}[samples.shape[1]]
@@ -69,7 +89,9 @@ def with_av(
         stream = file.add_stream(codec, rate=rate, layout=layout)
         if bit_rate:
             stream.bit_rate = bit_rate * samples.shape[1]
-        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples).reshape(1, -1), format="flt", layout=layout)
+        frame = av.AudioFrame.from_ndarray(
+            np.ascontiguousarray(samples).reshape(1, -1), format="flt", layout=layout
+        )
         frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
         file.mux(stream.encode(frame))
         file.mux(stream.encode(None))
@@ -79,7 +101,10 @@ def rewrapped(path: Path, samples: np.ndarray, rate: int, *, made: Write, suffix
     """Packets of another container, unchanged."""
     inner = path.with_name(f"{path.stem}.inner{suffix}")
     made(inner, samples, rate)
-    with av.open(str(inner)) as source, av.open(str(path), "w", options={"fflags": "+bitexact"}) as target:
+    with (
+        av.open(str(inner)) as source,
+        av.open(str(path), "w", options={"fflags": "+bitexact"}) as target,
+    ):
         stream = target.add_stream_from_template(source.streams.audio[0])
         for packet in source.demux(audio=0):
             if packet.dts is not None:
@@ -109,7 +134,15 @@ def _lossy(
     usual: int = 64_000,
 ) -> Kind:
     """A kind at two bit rates a channel."""
-    return Kind(name, suffix, _av(codec, container, usual), rate, channels, rates, _av(codec, container, low))
+    return Kind(
+        name,
+        suffix,
+        _av(codec, container, usual),
+        rate,
+        channels,
+        rates,
+        _av(codec, container, low),
+    )
 
 
 _OPUS = (8000, 16000, 48000)
@@ -152,8 +185,22 @@ KINDS = (
     Kind("WavPack", ".wv", _av("wavpack"), 44100, 2),
     Kind("TTA", ".tta", _av("tta"), 44100, 2),
     Kind("ALAC in MP4", ".m4a", _av("alac"), 44100, 2),
-    Kind("MP3", ".mp3", _sf("MP3", "MPEG_LAYER_III"), 44100, 2, low=_av("libmp3lame", bit_rate=32_000)),
-    Kind("MP3, one channel", ".mp3", _sf("MP3", "MPEG_LAYER_III"), 22050, 1, low=_av("libmp3lame", bit_rate=16_000)),
+    Kind(
+        "MP3",
+        ".mp3",
+        _sf("MP3", "MPEG_LAYER_III"),
+        44100,
+        2,
+        low=_av("libmp3lame", bit_rate=32_000),
+    ),
+    Kind(
+        "MP3, one channel",
+        ".mp3",
+        _sf("MP3", "MPEG_LAYER_III"),
+        22050,
+        1,
+        low=_av("libmp3lame", bit_rate=16_000),
+    ),
     _lossy("MP3 in Matroska", ".mka", "libmp3lame"),
     _lossy("MP3 in MP4", ".mp4", "libmp3lame", rate=44100, rates=(16000, 44100, 48000)),
     _lossy("MP3 in AVI", ".avi", "libmp3lame"),
@@ -194,11 +241,19 @@ def variants(kind: Kind) -> list[Variant]:
     """A kind at each of its rates with one and with two channels; bit rates and lengths alternate so that each pair occurs."""
     made = []
     for number, rate in enumerate(kind.rates):
-        for channels in (1, 2) if kind.name not in ("WAV, GSM 06.10", "WAV, G.722", "WAV, G.726") else (1,):
+        for channels in (
+            (1, 2) if kind.name not in ("WAV, GSM 06.10", "WAV, G.722", "WAV, G.726") else (1,)
+        ):
             low = kind.low is not None and (number + channels) % 2 == 1
-            made.append(Variant(kind, rate, channels, low, 1.0 if (number // 2 + channels) % 2 else 9.0))
+            made.append(
+                Variant(kind, rate, channels, low, 1.0 if (number // 2 + channels) % 2 else 9.0)
+            )
     if kind.low and len(kind.rates) < 4:  # the pairs that are missing
-        made += [Variant(kind, kind.rates[-1], 1, low, seconds) for low in (False, True) for seconds in (1.0, 9.0)]
+        made += [
+            Variant(kind, kind.rates[-1], 1, low, seconds)
+            for low in (False, True)
+            for seconds in (1.0, 9.0)
+        ]
     return made
 
 
@@ -206,7 +261,19 @@ def with_ffmpeg(path: Path, samples: np.ndarray, rate: int, *, options: tuple[st
     """Encode with the ffmpeg of this machine, for what PyAV has a decoder of and no encoder."""
     inner = path.with_name(f"{path.stem}.inner.wav")
     sf.write(inner, samples, rate)
-    command = ["ffmpeg", "-nostdin", "-loglevel", "error", "-y", "-i", str(inner), "-strict", "-2", *options, str(path)]
+    command = [
+        "ffmpeg",
+        "-nostdin",
+        "-loglevel",
+        "error",
+        "-y",
+        "-i",
+        str(inner),
+        "-strict",
+        "-2",
+        *options,
+        str(path),
+    ]
     subprocess.run(command, check=True)
     inner.unlink()
 
@@ -219,7 +286,9 @@ def _ffmpeg(*options: str) -> Write:
 FFMPEG_KINDS = (
     Kind("AMR", ".amr", _ffmpeg("-c:a", "libopencore_amrnb", "-b:a", "12200"), 8000, 1),
     Kind("AMR in 3GP", ".3gp", _ffmpeg("-c:a", "libopencore_amrnb", "-b:a", "12200"), 8000, 1),
-    Kind("AMR-WB", ".awb", _ffmpeg("-c:a", "libvo_amrwbenc", "-b:a", "23850", "-f", "amr"), 16000, 1),
+    Kind(
+        "AMR-WB", ".awb", _ffmpeg("-c:a", "libvo_amrwbenc", "-b:a", "23850", "-f", "amr"), 16000, 1
+    ),
     Kind("AMR-WB in 3GP", ".3gp", _ffmpeg("-c:a", "libvo_amrwbenc", "-b:a", "6600"), 16000, 1),
     Kind("Speex in Ogg", ".spx", _ffmpeg("-c:a", "libspeex"), 16000, 1),
     Kind("DTS", ".dts", _ffmpeg("-c:a", "dca")),
@@ -233,7 +302,14 @@ def _sweeps(seconds: float, rate: int, channels: int) -> np.ndarray:
     return sweeps(seconds, rate, channels=channels)
 
 
-def make(kind: Kind, folder: Path, seconds: float = 6.0, samples: np.ndarray | None = None, *, low: bool = False) -> Path:
+def make(
+    kind: Kind,
+    folder: Path,
+    seconds: float = 6.0,
+    samples: np.ndarray | None = None,
+    *,
+    low: bool = False,
+) -> Path:
     """A recording of a kind, of `sweeps` unless other samples are given."""
     stem = "".join(letter if letter.isalnum() else "_" for letter in kind.name)
     path = folder / f"{stem}{kind.suffix}"
@@ -271,7 +347,9 @@ def decoded(path: Path) -> np.ndarray:
             packets = [padded(bytes(packet)) for packet in file.demux(audio=0) if packet.size]
             decode = (frame for packet in [*packets, None] for frame in alone.decode(packet))
         frames = [packed for frame in decode for packed in to_packed.resample(frame)]
-    return np.concatenate([frame.to_ndarray().reshape(-1, frame.layout.nb_channels) for frame in frames])
+    return np.concatenate(
+        [frame.to_ndarray().reshape(-1, frame.layout.nb_channels) for frame in frames]
+    )
 
 
 def full_scale(samples: np.ndarray) -> np.ndarray:
@@ -288,7 +366,9 @@ def largest_difference(path: Path, num_samples: int, *, windows: int, seed: int)
     """
     rng = np.random.default_rng(seed)
     starts = rng.integers(0, num_samples - 100, windows).tolist()
-    starts[: windows // 3] = rng.integers(max(0, num_samples - 20_000), num_samples - 100, windows // 3).tolist()
+    starts[: windows // 3] = rng.integers(
+        max(0, num_samples - 20_000), num_samples - 100, windows // 3
+    ).tolist()
     rng.shuffle(starts)
     asked = [(start, min(num_samples, start + int(rng.integers(1, 5000)))) for start in starts]
     with open_recording(path) as recording:
@@ -301,9 +381,13 @@ def largest_difference(path: Path, num_samples: int, *, windows: int, seed: int)
             for start, stop in order:
                 window = full_scale(recording.read(start, stop))
                 assert len(window) == stop - start
-                assert np.array_equal(found.setdefault((start, stop), window), window), "it depends on what was read before"
+                assert np.array_equal(found.setdefault((start, stop), window), window), (
+                    "it depends on what was read before"
+                )
                 largest = max(largest, float(np.abs(window - whole[start:stop]).max()))
     for start, stop in asked[: windows // 4]:
         with open_recording(path) as recording:
-            assert np.array_equal(full_scale(recording.read(start, stop)), found[start, stop]), "it depends on earlier reads"
+            assert np.array_equal(full_scale(recording.read(start, stop)), found[start, stop]), (
+                "it depends on earlier reads"
+            )
     return largest

@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # each of many processes would compile the package anew
+if os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+):  # each of many processes would compile the package anew
     sys.dont_write_bytecode = False
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores: further threads wait for each other
+if (
+    "PYTEST_XDIST_WORKER" in os.environ
+):  # as many workers as cores: further threads wait for each other
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # for calls that leave the number of jobs open
 
@@ -27,7 +31,9 @@ from nbaudio.reading import open_corpus
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
-os.fsync = lambda _descriptor: None  # tests do not simulate a power loss, so they need not wait for the disk
+os.fsync = lambda _descriptor: (
+    None
+)  # tests do not simulate a power loss, so they need not wait for the disk
 
 
 def pytest_collection() -> None:
@@ -49,7 +55,9 @@ def sweeps(seconds: float, rate: int, *, channels: int = 2, seed: int = 0) -> np
     t = np.arange(int(seconds * rate)) / rate
     parts = []
     for channel in range(channels):
-        tone = np.sin(2 * np.pi * (200 + 40 * channel) * t + 30 * np.sin(2 * np.pi * 0.7 * t + seed))
+        tone = np.sin(
+            2 * np.pi * (200 + 40 * channel) * t + 30 * np.sin(2 * np.pi * 0.7 * t + seed)
+        )
         tone += 0.4 * np.sin(2 * np.pi * (900 + 100 * seed) * t + 60 * np.sin(2 * np.pi * 0.3 * t))
         loud = 0.25 * (1.1 + np.sin(2 * np.pi * 1.3 * t + channel))
         parts.append(loud * tone + 0.01 * rng.normal(size=len(t)))
@@ -63,14 +71,20 @@ def packed_clips(packs: Path | Location) -> pl.DataFrame:
 
 def encoded(corpus: Path | str, segment_ids: Iterable[str]) -> list[bytes]:
     """The bytes of clips, read back out of a corpus."""
-    return [clip.encoded for clip in open_corpus(corpus).read_many(list(segment_ids), give="encoded")]
+    return [
+        clip.encoded for clip in open_corpus(corpus).read_many(list(segment_ids), give="encoded")
+    ]
 
 
 def write_with_av(path: Path, samples: np.ndarray, rate: int, codec: str) -> None:
     """Encode with FFmpeg's libraries, as PyAV brings them."""
     with av.open(str(path), "w") as container:
-        stream = container.add_stream(codec, rate=rate, layout="stereo" if samples.shape[1] == 2 else "mono")
-        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples.T), format="fltp", layout=stream.layout.name)
+        stream = container.add_stream(
+            codec, rate=rate, layout="stereo" if samples.shape[1] == 2 else "mono"
+        )
+        frame = av.AudioFrame.from_ndarray(
+            np.ascontiguousarray(samples.T), format="fltp", layout=stream.layout.name
+        )
         frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
         container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
@@ -117,7 +131,12 @@ def make_workspace(tmp_path: Path, recorded: Callable[..., Path]) -> Callable[..
     """
 
     def make(
-        recordings: dict[str, tuple[float, int]], *, every: float = 3.0, length: float = 2.37, channels: int = 2, name: str = "w"
+        recordings: dict[str, tuple[float, int]],
+        *,
+        every: float = 3.0,
+        length: float = 2.37,
+        channels: int = 2,
+        name: str = "w",
     ) -> Workspace:
         audio = tmp_path / f"audio of {name}"
         audio.mkdir()

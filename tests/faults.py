@@ -50,13 +50,19 @@ def started(workspace: Path, out: Path, *, jobs: int = 2, engine: str = "loky") 
 
 
 def _has_begun(lines: list[dict], pid: int) -> bool:
-    began = next((number for number, line in enumerate(lines) if line.get("pid") == pid), len(lines))
+    began = next(
+        (number for number, line in enumerate(lines) if line.get("pid") == pid), len(lines)
+    )
     return any(line["event"] == "stage" for line in lines[began:])
 
 
 def workers_of(run: subprocess.Popen, engine: str) -> list[psutil.Process]:
     """Processes of a run that do its tasks."""
-    return [child for child in psutil.Process(run.pid).children(recursive=True) if WORKERS[engine] in " ".join(child.cmdline())]
+    return [
+        child
+        for child in psutil.Process(run.pid).children(recursive=True)
+        if WORKERS[engine] in " ".join(child.cmdline())
+    ]
 
 
 def kill(run: subprocess.Popen, victim: str, chance: random.Random, engine: str = "loky") -> bool:
@@ -82,7 +88,13 @@ def check_packs(packs: Path) -> None:
 
 
 def soak(
-    workspace: Path, folder: Path, *, kills: int, seed: int, engine: str = "loky", victims: Sequence[str] = VICTIMS
+    workspace: Path,
+    folder: Path,
+    *,
+    kills: int,
+    seed: int,
+    engine: str = "loky",
+    victims: Sequence[str] = VICTIMS,
 ) -> Counter:
     """Make a corpus again and again, killed at random, until so many processes were killed.
 
@@ -102,7 +114,12 @@ def soak(
             for pack in packs.iterdir():
                 pack.unlink()
         victim = chance.choice(victims) if counts["kills"] < kills else "nobody"
-        run = started(workspace, corpus, jobs=chance.choice([1, 2, 3]) if engine == "loky" else 2, engine=engine)
+        run = started(
+            workspace,
+            corpus,
+            jobs=chance.choice([1, 2, 3]) if engine == "loky" else 2,
+            engine=engine,
+        )
         if victim != "nobody":
             time.sleep(chance.uniform(0, span))
             if run.poll() is None and kill(run, victim, chance, engine):

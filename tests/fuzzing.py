@@ -24,7 +24,19 @@ ADDRESS_SPACE = 3 << 30
 HEADER = 700
 ANYWHERE = 1 << 30
 WINDOWS = 12
-FIELDS = [0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF]
+FIELDS = [
+    0,
+    1,
+    0x7F,
+    0xFF,
+    0x7FFF,
+    0xFFFF,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    0x7FFFFFFFFFFFFFFF,
+    0xFFFFFFFFFFFFFFFF,
+]
 
 
 def mutated(data: bytes, rng: np.random.Generator, within: int) -> bytes:
@@ -54,7 +66,9 @@ def read(path: Path, rng: np.random.Generator) -> str:
         found = probe(path)
         with open_recording(path) as recording:
             whole = full_scale(recording.read(0, found.num_samples))
-            assert len(whole) == found.num_samples, f"{found} promises more than the {len(whole)} samples that decode"
+            assert len(whole) == found.num_samples, (
+                f"{found} promises more than the {len(whole)} samples that decode"
+            )
         with open_recording(path) as recording:
             for start in rng.integers(0, found.num_samples, WINDOWS).tolist():
                 stop = min(start + int(rng.integers(1, 3000)), found.num_samples)
@@ -62,7 +76,9 @@ def read(path: Path, rng: np.random.Generator) -> str:
                 assert len(window) == stop - start
                 with np.errstate(invalid="ignore"):
                     off = np.abs(window - whole[start:stop])
-                assert not (off > (0.001 if found.codec in ("opus", "amrnb") else 0)).any(), f"{found}: window {start} to {stop}"
+                assert not (off > (0.001 if found.codec in ("opus", "amrnb") else 0)).any(), (
+                    f"{found}: window {start} to {stop}"
+                )
             end = min(found.num_samples, found.sampling_rate)
             resample_window(recording, 0, end, num_samples=found.num_samples)
     except AudioError:

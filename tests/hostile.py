@@ -17,10 +17,40 @@ PWNED = "PWNED"
 
 #: Names of recordings, segments and speakers: places elsewhere, other systems' places, shells, characters that hide or break.
 NAMES = [
-    *("../../PWNED", "a/../../../PWNED", "/PWNED", "//PWNED", "./PWNED", ".", "..", "~/PWNED", "č ž/š"),
-    *("..\\..\\PWNED", "C:\\PWNED", "C:PWNED", "\\\\server\\share\\PWNED", "CON", "nul.txt", "aux.", "trailing ", "a:b"),
+    *(
+        "../../PWNED",
+        "a/../../../PWNED",
+        "/PWNED",
+        "//PWNED",
+        "./PWNED",
+        ".",
+        "..",
+        "~/PWNED",
+        "č ž/š",
+    ),
+    *(
+        "..\\..\\PWNED",
+        "C:\\PWNED",
+        "C:PWNED",
+        "\\\\server\\share\\PWNED",
+        "CON",
+        "nul.txt",
+        "aux.",
+        "trailing ",
+        "a:b",
+    ),
     *("%2e%2e%2fPWNED", "a%2Fb", "file:///PWNED", "PWNED::https://a.b", "{split}", "%s", "a*b?[c]"),
-    *("$(touch PWNED)", "`touch PWNED`", "a;touch PWNED", "|touch PWNED", "touch PWNED |", "-rf", "a.b.c", "A.B.C", ".hidden"),
+    *(
+        "$(touch PWNED)",
+        "`touch PWNED`",
+        "a;touch PWNED",
+        "|touch PWNED",
+        "touch PWNED |",
+        "-rf",
+        "a.b.c",
+        "A.B.C",
+        ".hidden",
+    ),
     *(
         "a\0b",
         "a\nb",
@@ -38,9 +68,45 @@ NAMES = [
 
 #: What spreadsheets take for something else: formulas, numbers, dates, links, escapes, what no cell can hold.
 CELLS = [
-    *("=1+1", "-5", "+x", "@a", "'=1", "''", "1e5", "007", "1/2", "TRUE", "#N/A", "http://a.b", "mailto:a@b"),
-    *("=cmd|'/c calc'!A1", '=HYPERLINK("http://a.b")', "{=1}", "<r><t>ne</t></r>", "&amp;", "]]>", "_x0041_ da", "_x000D_"),
-    *(" rub ", "a\nb", "a\tb", "a\r\nb", "a,b;c", '"', "a\x00b", "\x0b\x1f", "\ufffe", "\u2028", "\ufeff", "\u200f"),
+    *(
+        "=1+1",
+        "-5",
+        "+x",
+        "@a",
+        "'=1",
+        "''",
+        "1e5",
+        "007",
+        "1/2",
+        "TRUE",
+        "#N/A",
+        "http://a.b",
+        "mailto:a@b",
+    ),
+    *(
+        "=cmd|'/c calc'!A1",
+        '=HYPERLINK("http://a.b")',
+        "{=1}",
+        "<r><t>ne</t></r>",
+        "&amp;",
+        "]]>",
+        "_x0041_ da",
+        "_x000D_",
+    ),
+    *(
+        " rub ",
+        "a\nb",
+        "a\tb",
+        "a\r\nb",
+        "a,b;c",
+        '"',
+        "a\x00b",
+        "\x0b\x1f",
+        "\ufffe",
+        "\u2028",
+        "\ufeff",
+        "\u200f",
+    ),
     *("مرحبا \u202eabc", "😀", "👩‍👩‍👧", "e\u0301", "č", "[cut here: 3 characters in all]"),
 ]
 
@@ -65,7 +131,13 @@ MARKUP = [
 TEXTS = [*MARKUP, *CELLS, *NAMES]
 
 #: One of each kind, where each takes its time, and one that is long.
-WORST = [MARKUP[0], "=cmd|'/c calc'!A1 +1 @x -2", MARKUP[5], *MARKUP[-3:], "riječ " * 16_000 + "kraj"]
+WORST = [
+    MARKUP[0],
+    "=cmd|'/c calc'!A1 +1 @x -2",
+    MARKUP[5],
+    *MARKUP[-3:],
+    "riječ " * 16_000 + "kraj",
+]
 
 _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
 
@@ -102,12 +174,19 @@ def tar_of(path: Path, members: dict[str, bytes], *, links: str = "PWNED") -> Pa
         members: bytes by name.
         links: what the links lead to.
     """
-    with tarfile.open(path, f"w:{path.suffix[1:] if path.suffix != '.tar' else ''}", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(
+        path, f"w:{path.suffix[1:] if path.suffix != '.tar' else ''}", format=tarfile.PAX_FORMAT
+    ) as archive:
         for name, data in members.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
-        kinds = {"symlink": tarfile.SYMTYPE, "hardlink": tarfile.LNKTYPE, "fifo": tarfile.FIFOTYPE, "device": tarfile.CHRTYPE}
+        kinds = {
+            "symlink": tarfile.SYMTYPE,
+            "hardlink": tarfile.LNKTYPE,
+            "fifo": tarfile.FIFOTYPE,
+            "device": tarfile.CHRTYPE,
+        }
         for name, kind in kinds.items():
             entry = tarfile.TarInfo(f"{name}.wav")
             entry.type, entry.linkname = kind, links if "link" in name else ""
@@ -165,40 +244,63 @@ def lhotse_gzip_one_line(folder: Path, size: int) -> Path:
 
 def table_repeated(folder: Path, size: int) -> Path:
     """A text that is there once, in a thousand rows."""
-    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["a" * (size // 1000)]))
-    pq.write_table(pa.table({"name": ["a.wav"] * 1000, "text": texts}), folder / "a.parquet", compression="zstd")
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array([0] * 1000, pa.int32()), pa.array(["a" * (size // 1000)])
+    )
+    pq.write_table(
+        pa.table({"name": ["a.wav"] * 1000, "text": texts}),
+        folder / "a.parquet",
+        compression="zstd",
+    )
     return folder / "a.parquet"
 
 
 def table_repeated_in_a_list(folder: Path, size: int) -> Path:
-    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["a" * (size // 1000)]))
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array([0] * 1000, pa.int32()), pa.array(["a" * (size // 1000)])
+    )
     lists = pa.ListArray.from_arrays(pa.array([0, 1000], pa.int32()), texts)
-    pq.write_table(pa.table({"name": ["a.wav"], "text": ["da"], "words": lists}), folder / "a.parquet", compression="zstd")
+    pq.write_table(
+        pa.table({"name": ["a.wav"], "text": ["da"], "words": lists}),
+        folder / "a.parquet",
+        compression="zstd",
+    )
     return folder / "a.parquet"
 
 
 def table_zeros(folder: Path, size: int) -> Path:
     schema = pa.schema({"name": pa.string(), "text": pa.string()})
-    with pq.ParquetWriter(folder / "a.parquet", schema, compression="zstd", use_dictionary=False) as file:
+    with pq.ParquetWriter(
+        folder / "a.parquet", schema, compression="zstd", use_dictionary=False
+    ) as file:
         for piece in _pieces(size, bytes(_PIECE)):
             file.write_table(pa.table({"name": ["a.wav"], "text": [piece.decode()]}))
     return folder / "a.parquet"
 
 
 def _dataset(rows: int, data: bytes) -> pa.Table:
-    audio = pa.array([{"bytes": data, "path": "a.wav"}], pa.struct({"bytes": pa.binary(), "path": pa.string()}))
+    audio = pa.array(
+        [{"bytes": data, "path": "a.wav"}], pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    )
     return pa.table({"audio": pa.chunked_array([audio] * rows), "text": ["da"] * rows})
 
 
 def hf_repeated(folder: Path, size: int) -> Path:
     rows = 100
-    pq.write_table(_dataset(rows, bytes(size // rows)), folder / "a.parquet", compression="zstd", dictionary_pagesize_limit=size)
+    pq.write_table(
+        _dataset(rows, bytes(size // rows)),
+        folder / "a.parquet",
+        compression="zstd",
+        dictionary_pagesize_limit=size,
+    )
     return folder
 
 
 def hf_arrow(folder: Path, size: int) -> Path:
     table = _dataset(1, bytes(_PIECE))
-    with pa.ipc.new_stream(folder / "a.arrow", table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+    with pa.ipc.new_stream(
+        folder / "a.arrow", table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
+    ) as stream:
         for _ in range(size // _PIECE):
             stream.write_table(table)
     return folder
@@ -232,7 +334,9 @@ def nemo_zip(folder: Path, size: int) -> str:
     return f"zip://::{folder / 'a.zip'}"
 
 
-def librispeech_tar(folder: Path, size: int, *, name: str = "dev/1/2/1-2-0000.flac", kind: bytes = tarfile.REGTYPE) -> Path:
+def librispeech_tar(
+    folder: Path, size: int, *, name: str = "dev/1/2/1-2-0000.flac", kind: bytes = tarfile.REGTYPE
+) -> Path:
     with gzip.open(folder / "a.tar.gz", "wb", 1) as file:
         entry = tarfile.TarInfo(name)
         entry.size, entry.type = size // _PIECE * _PIECE, kind
@@ -261,8 +365,23 @@ def folder_tar_holes(folder: Path, size: int) -> str:
 
 BOMBS = [
     *(parlaspeech_one_line, table_one_line, kaldi_one_line, subtitles_one_file, textgrid_one_file),
-    *(lhotse_gzip, lhotse_gzip_one_line, table_repeated, table_repeated_in_a_list, table_zeros, hf_repeated, hf_arrow),
-    *(table_span, table_workbook, nemo_zip, librispeech_tar, librispeech_tar_header, folder_tar_holes),
+    *(
+        lhotse_gzip,
+        lhotse_gzip_one_line,
+        table_repeated,
+        table_repeated_in_a_list,
+        table_zeros,
+        hf_repeated,
+        hf_arrow,
+    ),
+    *(
+        table_span,
+        table_workbook,
+        nemo_zip,
+        librispeech_tar,
+        librispeech_tar_header,
+        folder_tar_holes,
+    ),
 ]
 #: What is said of one of them.
 REFUSED = "a bomb|longer than|larger than|with compression|no usable item|there is no such file"

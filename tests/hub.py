@@ -120,20 +120,28 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _serve(self) -> None:
         parts = urlsplit(self.path)
         line = f"{self.command} {parts.path}"
-        part, found = next((name, match) for name, route in ROUTES.items() if (match := re.fullmatch(route, line)))
+        part, found = next(
+            (name, match) for name, route in ROUTES.items() if (match := re.fullmatch(route, line))
+        )
         hub = self.hub
         self.query = parse_qs(parts.query)
         length = int(self.headers.get("Content-Length") or 0)
         with _COUNTED:
             hub.asked[part] += 1
-            held = part == "put" and hub.hold_after is not None and hub.asked["put"] > hub.hold_after
+            held = (
+                part == "put" and hub.hold_after is not None and hub.asked["put"] > hub.hold_after
+            )
         if held or part in hub.hangs:
             self.rfile.read(length // 2)
             hub.held.set()
             hub.over.wait()
             self.close_connection = True
             return None
-        self.body = self.rfile.read(length) if self.headers.get("Transfer-Encoding") != "chunked" else self._chunks()
+        self.body = (
+            self.rfile.read(length)
+            if self.headers.get("Transfer-Encoding") != "chunked"
+            else self._chunks()
+        )
         with _COUNTED:
             busy, lost = hub.busy[part] > 0, hub.lost[part] > 0
             hub.busy[part] -= busy
@@ -145,7 +153,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 return self._answer(403)
         if busy or part in hub.says:
             return self._answer(503 if busy else hub.says[part], {"error": "as the test wants it"})
-        found = {name: unquote(value) for name, value in found.groupdict().items() if value is not None}
+        found = {
+            name: unquote(value) for name, value in found.groupdict().items() if value is not None
+        }
         if part not in _STORAGE and not self._may(part, found.get("name")):
             return None
         if lost:
@@ -170,8 +180,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return False
         dataset = self.hub.datasets.get(name) if name else None
         hidden = name is not None and (dataset is None or (dataset.private and not token))
-        if hidden or (token is None and part in {"create", "preupload", "commit", "batch", "verify"}):
-            self._answer(404 if token else 401, {"error": "Repository not found"}, X_Error_Code="RepoNotFound")
+        if hidden or (
+            token is None and part in {"create", "preupload", "commit", "batch", "verify"}
+        ):
+            self._answer(
+                404 if token else 401,
+                {"error": "Repository not found"},
+                X_Error_Code="RepoNotFound",
+            )
             return False
         return True
 
@@ -184,7 +200,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.hub.created.append(wish)
         name = f"{wish['organization']}/{wish['name']}"
         if name in self.hub.datasets:
-            return self._answer(409, {"error": "You already created this dataset repo", "url": f"{self.hub.url}/datasets/{name}"})
+            return self._answer(
+                409,
+                {
+                    "error": "You already created this dataset repo",
+                    "url": f"{self.hub.url}/datasets/{name}",
+                },
+            )
         self.hub.datasets[name] = dataset = Dataset(wish.get("visibility") == "private")
         dataset.add({".gitattributes": ("git", b"*.parquet filter=lfs\n")})
         return self._answer(200, {"url": f"{self.hub.url}/datasets/{name}"})
@@ -206,13 +228,25 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             dataset = self.hub.datasets[name]
             oid = dataset.commits[-1][0] if revision == "main" else revision
             siblings = [{"rfilename": path} for path in files]
-            self._answer(200, {"id": name, "sha": oid, "private": dataset.private, "siblings": siblings, "tags": []})
+            self._answer(
+                200,
+                {
+                    "id": name,
+                    "sha": oid,
+                    "private": dataset.private,
+                    "siblings": siblings,
+                    "tags": [],
+                },
+            )
 
     def _entry(self, path: str, kind: str, data: bytes) -> dict[str, Any]:
         entry = {"type": "file", "path": path, "size": len(data), "oid": blob_id(data)}
         if kind == "lfs":
             oid = hashlib.sha256(data).hexdigest()
-            entry |= {"oid": blob_id(oid.encode()), "lfs": {"oid": oid, "size": len(data), "pointerSize": 133}}
+            entry |= {
+                "oid": blob_id(oid.encode()),
+                "lfs": {"oid": oid, "size": len(data), "pointerSize": 133},
+            }
         return entry
 
     def _tree(self, name: str, revision: str, path: str = "") -> None:
@@ -224,11 +258,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if path and not inside:
             return self._answer(404, {"error": "not found"}, X_Error_Code="EntryNotFound")
         entries = []
-        folders = {each[: match.start()] for each in inside for match in re.finditer("/", each) if match.start() >= len(prefix)}
+        folders = {
+            each[: match.start()]
+            for each in inside
+            for match in re.finditer("/", each)
+            if match.start() >= len(prefix)
+        }
         recursive = self.query.get("recursive") in (["True"], ["true"])
         for each in sorted({*inside, *folders}):
             if recursive or "/" not in each.removeprefix(prefix):
-                folder = {"type": "directory", "path": each, "size": 0, "oid": blob_id(each.encode())}
+                folder = {
+                    "type": "directory",
+                    "path": each,
+                    "size": 0,
+                    "oid": blob_id(each.encode()),
+                }
                 entries.append(folder if each in folders else self._entry(each, *inside[each]))
         start = int(self.query.get("cursor", ["0"])[0])
         headers = {}
@@ -243,8 +287,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         for file in self._json["files"]:
             mode = "lfs" if _LFS.search(file["path"]) else "regular"
             kind, data = there.get(file["path"], ("", b""))
-            oid = None if not kind else hashlib.sha256(data).hexdigest() if kind == "lfs" else blob_id(data)
-            modes.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid})
+            oid = (
+                None
+                if not kind
+                else hashlib.sha256(data).hexdigest()
+                if kind == "lfs"
+                else blob_id(data)
+            )
+            modes.append(
+                {"path": file["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid}
+            )
         self._answer(200, {"files": modes})
 
     def _batch(self, name: str) -> None:
@@ -278,7 +330,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             match operation["key"]:
                 case "header":
                     if value.get("parentCommit", head) != head:
-                        return self._answer(412, {"error": "A commit has happened since. Please refresh and try again."})
+                        return self._answer(
+                            412,
+                            {"error": "A commit has happened since. Please refresh and try again."},
+                        )
                     self.hub.descriptions.append(value["description"])
                 case "file":
                     files[value["path"]] = ("git", base64.b64decode(value["content"]))
@@ -287,7 +342,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 case "deletedFile":
                     del files[value["path"]]
         oid = dataset.add(files)
-        return self._answer(200, {"commitUrl": f"{self.hub.url}/datasets/{name}/commit/{oid}", "commitOid": oid})
+        return self._answer(
+            200, {"commitUrl": f"{self.hub.url}/datasets/{name}/commit/{oid}", "commitOid": oid}
+        )
 
     def _resolve(self, name: str, revision: str, path: str) -> None:
         files = self._tree_at(name, revision)
@@ -300,7 +357,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             oid = hashlib.sha256(data).hexdigest()
             self.hub.objects[oid] = data
             there = f"{self.hub.url.replace('127.0.0.1', 'localhost')}/storage/{quote(oid)}?X-Amz-Signature={SIGNATURE}"
-            return self._answer(302, Location=there, X_Linked_Size=str(len(data)), X_Linked_Etag=f'"{oid}"')
+            return self._answer(
+                302, Location=there, X_Linked_Size=str(len(data)), X_Linked_Etag=f'"{oid}"'
+            )
         return self._ranged(data, ETag=f'"{blob_id(data)}"')
 
     def _storage(self, oid: str) -> None:
@@ -312,7 +371,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._answer(200, data, **headers)
         self.hub.ranges.append(self.headers["Range"])
         start, stop = int(wanted[1]), min(int(wanted[2]) + 1, len(data))
-        return self._answer(206, data[start:stop], Content_Range=f"bytes {start}-{stop - 1}/{len(data)}", **headers)
+        return self._answer(
+            206, data[start:stop], Content_Range=f"bytes {start}-{stop - 1}/{len(data)}", **headers
+        )
 
 
 class _Server(http.server.ThreadingHTTPServer):

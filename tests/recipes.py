@@ -8,8 +8,14 @@ PAGE = Path(__file__).resolve().parents[1] / "docs/recognize.md"
 
 def write_recipe(folder: Path, name: str, **constants: str) -> None:
     """Write the code block that begins with the name of the file; a constant such as MODEL gets another value."""
-    (code,) = re.findall(rf"^```python\n(# {re.escape(name)}\n.*?)^```", PAGE.read_text("utf8"), re.DOTALL | re.MULTILINE)
+    (code,) = re.findall(
+        rf"^```python\n(# {re.escape(name)}\n.*?)^```",
+        PAGE.read_text("utf8"),
+        re.DOTALL | re.MULTILINE,
+    )
     for constant, value in constants.items():
-        code, found = re.subn(rf'^{constant} = ".*"$', f"{constant} = {value!r}", code, flags=re.MULTILINE)
+        code, found = re.subn(
+            rf'^{constant} = ".*"$', f"{constant} = {value!r}", code, flags=re.MULTILINE
+        )
         assert found == 1
     (folder / name).write_text(code, "utf8")

@@ -24,12 +24,16 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.l
 
 def typed_text():
     """What a person can type into a cell, which is neither blank nor of characters that XML has no place for."""
-    return any_text.map(lambda text: re.sub("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]|x005F_|_x[0-9A-Fa-f]{4}_", "", text)).filter(
-        str.strip
-    )
+    return any_text.map(
+        lambda text: re.sub(
+            "[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]|x005F_|_x[0-9A-Fa-f]{4}_", "", text
+        )
+    ).filter(str.strip)
 
 
-def make_workspace(folder, texts=("prvi", "drugi", "treći", "četvrti"), heard=None, *, ids=None, audio=None):
+def make_workspace(
+    folder, texts=("prvi", "drugi", "treći", "četvrti"), heard=None, *, ids=None, audio=None
+):
     """A workspace of one recording with segments of a second, s0, s1 and so on; `audio` is a folder for the recording."""
     workspace = Workspace.create(folder, audio=audio and str(audio))
     count = len(texts)
@@ -52,7 +56,9 @@ def make_workspace(folder, texts=("prvi", "drugi", "treći", "četvrti"), heard=
     if audio:
         audio.mkdir()
         soundfile.write(audio / "r.wav", np.zeros(count * RATE), RATE)
-        recordings = recordings.with_columns(path=pl.lit("r.wav"), sampling_rate=RATE, num_samples=count * RATE)
+        recordings = recordings.with_columns(
+            path=pl.lit("r.wav"), sampling_rate=RATE, num_samples=count * RATE
+        )
     workspace.save(recordings=recordings, segments=conform(segments, SEGMENTS, "segments"))
     return workspace
 

@@ -15,7 +15,9 @@ class Sitting:
     heard: list[str]
     heard_times: np.ndarray
     lines: list[str] = field(default_factory=list)  # the transcript: sentences as typed
-    numbers: list[int] = field(default_factory=list)  # the sentence of each line, -1 if it was not spoken
+    numbers: list[int] = field(
+        default_factory=list
+    )  # the sentence of each line, -1 if it was not spoken
 
     @property
     def text(self) -> str:
@@ -25,12 +27,23 @@ class Sitting:
     def whisper(self) -> dict[str, object]:
         """The hypothesis in the shape of Whisper's JSON."""
         words = zip(self.heard, self.heard_times.tolist(), strict=True)
-        return {"segments": [{"words": [{"word": f" {word}", "start": start, "end": end} for word, (start, end) in words]}]}
+        return {
+            "segments": [
+                {
+                    "words": [
+                        {"word": f" {word}", "start": start, "end": end}
+                        for word, (start, end) in words
+                    ]
+                }
+            ]
+        }
 
     def ctm(self, name: str) -> str:
         """The hypothesis as CTM."""
         words = zip(self.heard, self.heard_times.tolist(), strict=True)
-        return "".join(f"{name} 1 {start:.3f} {end - start:.3f} {word}\n" for word, (start, end) in words)
+        return "".join(
+            f"{name} 1 {start:.3f} {end - start:.3f} {word}\n" for word, (start, end) in words
+        )
 
 
 def lexicon(rng: np.random.Generator, size: int = 4000) -> tuple[list[str], np.ndarray]:
@@ -59,7 +72,10 @@ def make_sitting(
     words, frequency = lexicon(rng)
 
     def sentence() -> list[str]:
-        return [words[number] for number in rng.choice(len(words), int(rng.integers(4, 25)), p=frequency)]
+        return [
+            words[number]
+            for number in rng.choice(len(words), int(rng.integers(4, 25)), p=frequency)
+        ]
 
     spoken = [sentence() for _ in range(sentences)]
     said, sizes = [word for one in spoken for word in one], [len(one) for one in spoken]
@@ -87,7 +103,10 @@ def make_sitting(
             heard += [word, word[:2]]
             heard_times += [(times[number][0], middle), (middle, times[number][1])]
         elif kind == 2 and number + 1 < len(said):
-            heard.append(word + said[number + 1]), heard_times.append((times[number][0], times[number + 1][1]))
+            (
+                heard.append(word + said[number + 1]),
+                heard_times.append((times[number][0], times[number + 1][1])),
+            )
             skip = True
     kept = [number for number in range(sentences) if rng.random() >= not_typed]
     for _ in range(moves):

@@ -117,7 +117,11 @@ def put(folder, name, data):
 def call(folder: Path, channels: int = 2) -> Path:
     """A recording of 3 s of noise, other noise on each channel."""
     folder.mkdir(parents=True, exist_ok=True)
-    sf.write(folder / CALL, 0.1 * np.random.default_rng(5).normal(size=(3 * CALL_RATE, channels)), CALL_RATE)
+    sf.write(
+        folder / CALL,
+        0.1 * np.random.default_rng(5).normal(size=(3 * CALL_RATE, channels)),
+        CALL_RATE,
+    )
     return folder / CALL
 
 
@@ -146,7 +150,10 @@ def parlaspeech(folder: Path) -> Made:
 def parlaspeech_rows(folder, rows):
     return lines(
         folder / "asr.json",
-        *(json.dumps({"file": name, "start": n, "end": n + 0.5, "words": text}) for n, (name, text) in enumerate(rows)),
+        *(
+            json.dumps({"file": name, "start": n, "end": n + 0.5, "words": text})
+            for n, (name, text) in enumerate(rows)
+        ),
     )
 
 
@@ -187,7 +194,12 @@ def nemo(folder: Path) -> Made:
         ("clips/gone.flac", "no such recording"),
         ("clips/b_1-1.5", "empty_text"),
     ]
-    return Made(source, segments, problems, further={"source_split": "train", "source_start": "0.50", "source_end": "1.50"})
+    return Made(
+        source,
+        segments,
+        problems,
+        further={"source_split": "train", "source_start": "0.50", "source_end": "1.50"},
+    )
 
 
 @from_rows
@@ -215,7 +227,8 @@ def lhotse(folder: Path) -> Made:
         file % ("r2", "command", "touch PWNED; cat ../clips/b.flac"),
         file % ("r3", "url", "file:///b.flac"),
         '{"id": "r4", "sources": []}',
-        file.replace("8000}", '8000, "transforms": [{"name": "Speed"}]}') % ("r5", "file", "../clips/b.flac"),
+        file.replace("8000}", '8000, "transforms": [{"name": "Speed"}]}')
+        % ("r5", "file", "../clips/b.flac"),
     ]
     gzipped(source / "x_recordings_train.jsonl.gz", *rows)
     row = '{"id": "%s", "recording_id": "%s", "start": %s, "duration": %s, "channel": 0, "text": "%s"%s}'
@@ -231,7 +244,9 @@ def lhotse(folder: Path) -> Made:
     )
     cut = '{"id": "%s", "start": %s, "duration": 1, "channel": 0, "type": "%s", "supervisions": [%s], "recording": %s}'
     recording = file % ("r6", "file", "../clips/b.flac")
-    two = f"{row % ('u6', 'r6', '0', '0.5', 'u6', '')}, {row % ('u7', 'r6', '0.70', '0.5', 'u7', '')}"
+    two = (
+        f"{row % ('u6', 'r6', '0', '0.5', 'u6', '')}, {row % ('u7', 'r6', '0.70', '0.5', 'u7', '')}"
+    )
     lines(
         source / "x_cuts_dev.jsonl",
         cut % ("c1", "0.25", "MonoCut", two, recording),
@@ -269,7 +284,9 @@ def lhotse_rows(folder, rows):
     ]
     lines(folder / "recordings.jsonl", *recordings)
     supervisions = [
-        json.dumps({"id": f"u{n}", "recording_id": f"r{n}", "start": n, "duration": 0.5, "text": text})
+        json.dumps(
+            {"id": f"u{n}", "recording_id": f"r{n}", "start": n, "duration": 0.5, "text": text}
+        )
         for n, (_, text) in enumerate(rows)
     ]
     return lines(folder / "supervisions.jsonl", *supervisions).parent
@@ -279,12 +296,23 @@ def lhotse_rows(folder, rows):
 def lhotse_call(folder: Path) -> Made:
     call(folder)
     # Channels as the recording names them, not as they are counted.
-    recording = {"id": "r", "sources": [{"type": "file", "channels": [4, 7], "source": CALL}], "sampling_rate": CALL_RATE}
+    recording = {
+        "id": "r",
+        "sources": [{"type": "file", "channels": [4, 7], "source": CALL}],
+        "sampling_rate": CALL_RATE,
+    }
     lines(folder / "recordings.jsonl", json.dumps(recording))
     heard = {"ana": 4, "ivo": 7, "both": [4, 7], "twin": 7, "nobody": 1}
     common = {"recording_id": "r", "start": 0.5, "duration": 1.5, "text": "dobar dan"}
-    lines(folder / "supervisions.jsonl", *(json.dumps({"id": key, "channel": each, **common}) for key, each in heard.items()))
-    return Made(folder, {}, [("line 5", "the recording has no channel 1; it has 4, 7"), ("twin", "duplicate")])
+    lines(
+        folder / "supervisions.jsonl",
+        *(json.dumps({"id": key, "channel": each, **common}) for key, each in heard.items()),
+    )
+    return Made(
+        folder,
+        {},
+        [("line 5", "the recording has no channel 1; it has 4, 7"), ("twin", "duplicate")],
+    )
 
 
 # kaldi
@@ -295,8 +323,22 @@ def kaldi(folder: Path) -> Made:
     tone(folder / "audio/one two.wav", 3)
     tone(folder / "audio/b.flac", 2)
     data = folder / "data"
-    lines(data / "wav.scp", "r1 /mnt/audio/one two.wav", "r2 audio/b.flac", "r3 touch PWNED; cat b.wav |", "r4")
-    lines(data / "segments", "u1 r1 0.5 1.5", "u2 r1 1.50 3.00 A", "u3 r2 0 1", "u4 r3 0 1", "u5 r1 0", "u6 r2 1 1.5")
+    lines(
+        data / "wav.scp",
+        "r1 /mnt/audio/one two.wav",
+        "r2 audio/b.flac",
+        "r3 touch PWNED; cat b.wav |",
+        "r4",
+    )
+    lines(
+        data / "segments",
+        "u1 r1 0.5 1.5",
+        "u2 r1 1.50 3.00 A",
+        "u3 r2 0 1",
+        "u4 r3 0 1",
+        "u5 r1 0",
+        "u6 r2 1 1.5",
+    )
     lines(data / "text", f"u1 {HOSTILE}", "u2 dobar  dan", "u3 \u00a0evo", "u9 nigdje")
     lines(data / "utt2spk", "u1 s1", "u2 s1", "u3 s2")
     lines(data / "spk2gender", "s1 f")
@@ -316,7 +358,9 @@ def kaldi(folder: Path) -> Made:
     ]
     further = {"source_recording": "r1", "speaker_gender": "f", "source_duration": "3.00"}
     warnings = ["b.flac: lasts 2.0 s, the source says 9.5 s"]
-    return Made(data, segments, problems, audio=folder / "audio", further=further, warnings=warnings)
+    return Made(
+        data, segments, problems, audio=folder / "audio", further=further, warnings=warnings
+    )
 
 
 @from_rows
@@ -330,10 +374,28 @@ def kaldi_rows(folder, rows):
 def kaldi_call(folder: Path) -> Made:
     call(folder)
     lines(folder / "wav.scp", f"r {CALL}")
-    windows = ("ana r 0.5 2 A", "ivo r 0.5 2 1", "both r 0.5 2", "twin r 0.5 2 B", "nobody r 0.5 2 C", "gone r 0.5 2 2")
+    windows = (
+        "ana r 0.5 2 A",
+        "ivo r 0.5 2 1",
+        "both r 0.5 2",
+        "twin r 0.5 2 B",
+        "nobody r 0.5 2 C",
+        "gone r 0.5 2 2",
+    )
     lines(folder / "segments", *windows)
-    lines(folder / "text", *(f"{window.split()[0]} dobar dan" for window in windows if not window.startswith("nobody")))
-    problems = [("line 5", "channel 'C' is unknown"), ("twin", "duplicate"), ("gone", "unknown_channel")]
+    lines(
+        folder / "text",
+        *(
+            f"{window.split()[0]} dobar dan"
+            for window in windows
+            if not window.startswith("nobody")
+        ),
+    )
+    problems = [
+        ("line 5", "channel 'C' is unknown"),
+        ("twin", "duplicate"),
+        ("gone", "unknown_channel"),
+    ]
     return Made(folder, {}, problems)
 
 
@@ -341,7 +403,9 @@ def kaldi_call(folder: Path) -> Made:
 def kaldi_sides(folder: Path) -> Made:
     call(folder)
     lines(folder / "wav.scp", f"r-A {CALL}", f"r-B {CALL}", f"r {CALL}")
-    lines(folder / "reco2file_and_channel", "r-A call A", "r-B call B", "r call 7", "x call 2", "r-B")
+    lines(
+        folder / "reco2file_and_channel", "r-A call A", "r-B call B", "r call 7", "x call 2", "r-B"
+    )
     lines(folder / "segments", "ana r-A 0.5 2", "ivo r-B 0.5 2", "both r 0.5 2", "twin r-A 0.5 2 1")
     lines(folder / "text", *(f"{key} dobar dan" for key in ("ana", "ivo", "both", "twin")))
     return Made(folder, {}, [("twin", "duplicate")])
@@ -358,14 +422,30 @@ def librispeech(folder: Path) -> Made:
         tone(chapter / f"84-121123-000{number}.flac", seconds, seed=number)
     tone(root / "train-clean-100/19/198/19-198-0000.flac", 1)
     lines(
-        chapter / "84-121123.trans.txt", f"84-121123-0000 {HOSTILE}", "84-121123-0001 GO", "84-121123-0007 GONE", "../../x Y", ""
+        chapter / "84-121123.trans.txt",
+        f"84-121123-0000 {HOSTILE}",
+        "84-121123-0001 GO",
+        "84-121123-0007 GONE",
+        "../../x Y",
+        "",
     )
     lines(root / "train-clean-100/19/198/19-198.trans.txt", "19-198-0000 NORTHANGER ABBEY")
-    lines(root / "SPEAKERS.TXT", ";ID |SEX| SUBSET |MINUTES| NAME", "84 | F | dev-clean | 8.02 | Christie | Nowak", "19 | F | x")
+    lines(
+        root / "SPEAKERS.TXT",
+        ";ID |SEX| SUBSET |MINUTES| NAME",
+        "84 | F | dev-clean | 8.02 | Christie | Nowak",
+        "19 | F | x",
+    )
     segments = {
         "84-121123-0000": ("dev-clean/84/121123/84-121123-0000.flac", 0, 8000, COMPOSED, "84"),
         "84-121123-0001": ("dev-clean/84/121123/84-121123-0001.flac", 0, 12000, "GO", "84"),
-        "19-198-0000": ("train-clean-100/19/198/19-198-0000.flac", 0, 8000, "NORTHANGER ABBEY", "19"),
+        "19-198-0000": (
+            "train-clean-100/19/198/19-198-0000.flac",
+            0,
+            8000,
+            "NORTHANGER ABBEY",
+            "19",
+        ),
     }
     problems = [
         ("as a whole", "a recording without a transcript"),
@@ -373,7 +453,11 @@ def librispeech(folder: Path) -> Made:
         ("line 4", "expected an id and a text"),
         ("dev-clean/84/121123/84-121123-0007.flac", "no such recording"),
     ]
-    further = {"source_split": "dev-clean", "speaker_gender": "F", "speaker_name": "Christie | Nowak"}
+    further = {
+        "source_split": "dev-clean",
+        "speaker_gender": "F",
+        "speaker_name": "Christie | Nowak",
+    }
     return Made(root, segments, problems, further=further)
 
 
@@ -387,10 +471,15 @@ def librispeech_archive(folder: Path, *, mode: str = "w:gz") -> Path:
 
 @from_rows
 def librispeech_rows(folder, rows):
-    return lines(folder / "dev/1/2/1-2.trans.txt", *(f"{name.removesuffix('.wav')} {text}" for name, text in rows)).parents[3]
+    return lines(
+        folder / "dev/1/2/1-2.trans.txt",
+        *(f"{name.removesuffix('.wav')} {text}" for name, text in rows),
+    ).parents[3]
 
 
-def librispeech_tree(root: Path, texts: dict[str, str], *, seconds: float = 0.5, rate: int = RATE) -> Path:
+def librispeech_tree(
+    root: Path, texts: dict[str, str], *, seconds: float = 0.5, rate: int = RATE
+) -> Path:
     """Recordings and transcripts of utterances by their ids, ``SPEAKER-CHAPTER-NUMBER``, below a part such as dev-clean."""
     chapters = defaultdict(list)
     for seed, (key, text) in enumerate(texts.items()):
@@ -421,7 +510,12 @@ def commonvoice(folder: Path) -> Made:
     lines(source / "train.tsv", header, rows[0])
     lines(source / "dev.tsv", header, rows[1])
     lines(source / "test.tsv", header, rows[1])
-    lines(source / "clip_durations.tsv", "clip\tduration[ms]", "common_voice_hr_0.mp3\t1000", "common_voice_hr_1.mp3\t7100")
+    lines(
+        source / "clip_durations.tsv",
+        "clip\tduration[ms]",
+        "common_voice_hr_0.mp3\t1000",
+        "common_voice_hr_1.mp3\t7100",
+    )
     segments = {
         "common_voice_hr_0": ("common_voice_hr_0.mp3", 0, 16000, COMPOSED, "c1"),
         "common_voice_hr_1": ("common_voice_hr_1.mp3", 0, 32000, '"Da", kaže on.', "c1"),
@@ -432,14 +526,24 @@ def commonvoice(folder: Path) -> Made:
         ("line 6", "2 fields, the header has 9"),
         ("../../../etc/passwd.mp3", "no such recording"),
     ]
-    further = {"source_split": "train", "source_duration": "1", "speaker_age": "twenties", "up_votes": "2", "locale": "hr"}
+    further = {
+        "source_split": "train",
+        "source_duration": "1",
+        "speaker_age": "twenties",
+        "up_votes": "2",
+        "locale": "hr",
+    }
     warnings = ["common_voice_hr_1.mp3: lasts 2.0 s, the source says 7.1 s"]
     return Made(source, segments, problems, further=further, warnings=warnings)
 
 
 @from_rows
 def commonvoice_rows(folder, rows):
-    return lines(folder / "train.tsv", "client_id\tpath\tsentence", *(f"c\t{name}\t{text}" for name, text in rows)).parent
+    return lines(
+        folder / "train.tsv",
+        "client_id\tpath\tsentence",
+        *(f"c\t{name}\t{text}" for name, text in rows),
+    ).parent
 
 
 # folder
@@ -537,7 +641,9 @@ def hf_rows(folder, rows):
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     audio = pa.array([{"bytes": b"RIFF", "path": name} for name, _ in rows], kind)
     folder.mkdir(parents=True)
-    pq.write_table(pa.table({"audio": audio, "text": [text for _, text in rows]}), folder / "a.parquet")
+    pq.write_table(
+        pa.table({"audio": audio, "text": [text for _, text in rows]}), folder / "a.parquet"
+    )
     return folder
 
 
@@ -572,8 +678,20 @@ def table(folder: Path) -> Made:
         ("gone.wav", "no such recording"),
         ("audio/b_x-NaN", "no_times"),
     ]
-    options = {"name": "file", "start": "from", "duration": "lasts", "text": "words", "speaker_id": "who", "segment_id": "id"}
-    further = {"source_split": "train", "source_decision": "good", "source_start": "0.50", "source_end": "1.50"}
+    options = {
+        "name": "file",
+        "start": "from",
+        "duration": "lasts",
+        "text": "words",
+        "speaker_id": "who",
+        "segment_id": "id",
+    }
+    further = {
+        "source_split": "train",
+        "source_decision": "good",
+        "source_start": "0.50",
+        "source_end": "1.50",
+    }
     return Made(source, segments, problems, options=options, further=further)
 
 
@@ -582,7 +700,10 @@ def table_rows(folder, rows):
     folder.mkdir()
     with (folder / "a.csv").open("w", encoding="utf8", newline="") as file:
         csv.writer(file).writerows(
-            [("name", "start", "end", "text"), *((name, n, n + 0.5, text) for n, (name, text) in enumerate(rows))]
+            [
+                ("name", "start", "end", "text"),
+                *((name, n, n + 0.5, text) for n, (name, text) in enumerate(rows)),
+            ]
         )
     return folder / "a.csv"
 
@@ -591,7 +712,11 @@ def table_rows(folder, rows):
 def table_call(folder: Path) -> Made:
     call(folder)
     rows = ("ana,left", "ivo,1", "both,", "twin,1", "nobody,2", "none,ear")
-    source = lines(folder / "a.csv", "segment_id,ch,name,start,end,text", *(f"{row},{CALL},0.5,2,dobar dan" for row in rows))
+    source = lines(
+        folder / "a.csv",
+        "segment_id,ch,name,start,end,text",
+        *(f"{row},{CALL},0.5,2,dobar dan" for row in rows),
+    )
     problems = [("twin", "duplicate"), ("nobody", "unknown_channel"), ("none", "unknown_channel")]
     return Made(source, {}, problems, options={"source_channel": "ch"})
 
@@ -612,7 +737,9 @@ def write_table(path, columns):
             book = Workbook()
             for row in (tuple(columns), *rows):
                 book.active.append(row)
-            for cell in (cell for row in book.active for cell in row if isinstance(cell.value, str)):
+            for cell in (
+                cell for row in book.active for cell in row if isinstance(cell.value, str)
+            ):
                 cell.data_type = "s"  # also a text that begins with =
             book.save(path)
     return path
@@ -653,7 +780,8 @@ def subtitles(folder: Path) -> Made:
 def subtitles_rows(folder, rows):
     for name, texts in by_name(rows):
         cues = "".join(
-            f"{n}\n00:00:0{n // 1000},{n % 1000:03} --> 00:00:0{n // 1000},{n % 1000 + 9:03}\n{t}\n\n" for n, t in texts
+            f"{n}\n00:00:0{n // 1000},{n % 1000:03} --> 00:00:0{n // 1000},{n % 1000 + 9:03}\n{t}\n\n"
+            for n, t in texts
         )
         put(folder, f"{name}.srt".encode(), cues.encode())
     return folder
@@ -748,7 +876,12 @@ def praat_textgrid(tiers, *, long):
     out.extend(["item []: "] if long else [])
     for number, rows in enumerate(tiers):
         out.extend([f"    item [{number + 1}]:"] if long else [])
-        for name, value in (("class", '"IntervalTier"'), ("name", f'"{number}"'), ("xmin", 0), ("xmax", 100)):
+        for name, value in (
+            ("class", '"IntervalTier"'),
+            ("name", f'"{number}"'),
+            ("xmin", 0),
+            ("xmax", 100),
+        ):
             put(2, name, value)
         put(2, "intervals: size", len(rows))
         for place, (start, text) in enumerate(rows):
@@ -784,10 +917,14 @@ ONE_SEGMENT = {
     "commonvoice": "client_id\tpath\tsentence\n1f\ta.mp3\tDa\n",
     "folder": "",
     "kaldi": "r1 a.wav\n",
-    "lhotse": json.dumps({"id": "c", "duration": 1, "supervisions": [HEARD], "recording": RECORDING}),
+    "lhotse": json.dumps(
+        {"id": "c", "duration": 1, "supervisions": [HEARD], "recording": RECORDING}
+    ),
     "librispeech": "84-1-0000 DA\n",
     "nemo": json.dumps({"audio_filepath": "a.wav", "duration": 1, "text": "da"}),
-    "parlaspeech": json.dumps({"file": "a.wav", "start": 0, "end": 1, "words": ["da"], "split": "test"}),
+    "parlaspeech": json.dumps(
+        {"file": "a.wav", "start": 0, "end": 1, "words": ["da"], "split": "test"}
+    ),
     "subtitles": "1\n00:00:00,000 --> 00:00:01,000\nda\n",
     "table": "name,text,split\na.wav,da,test\n",
     "textgrid": '"ooTextFile" "TextGrid" 0 1 <exists> 1 "IntervalTier" "words" 0 1 1  0 1 "da"',

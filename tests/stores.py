@@ -40,11 +40,18 @@ class Bucket(AbstractFileSystem):
         if local.is_dir():
             return {"name": self._strip_protocol(path).strip("/"), "size": 0, "type": "directory"}
         etag = hashlib.md5(local.read_bytes(), usedforsecurity=False).hexdigest()
-        return {"name": self._strip_protocol(path).strip("/"), "size": local.stat().st_size, "type": "file", "etag": etag}
+        return {
+            "name": self._strip_protocol(path).strip("/"),
+            "size": local.stat().st_size,
+            "type": "file",
+            "etag": etag,
+        }
 
     def ls(self, path, detail=True, **_):
         local = self._local(path)
-        found = [self.info(entry.relative_to(self.root).as_posix()) for entry in sorted(local.iterdir())]
+        found = [
+            self.info(entry.relative_to(self.root).as_posix()) for entry in sorted(local.iterdir())
+        ]
         return found if detail else [info["name"] for info in found]
 
     def _open(self, path, mode="rb", **_):
@@ -109,7 +116,13 @@ class Cluster(Bucket):
 def register(root: Path, *, deadly: tuple[str, str] | None = None) -> None:
     """Put `Bucket` behind gs:// and `Cluster` behind hdfs://, until `unregister`."""
     for store in (Bucket, Cluster):
-        store.root, store.deadly, store.broken, store.sent, store.fetched = Path(root), deadly, 0, [], []
+        store.root, store.deadly, store.broken, store.sent, store.fetched = (
+            Path(root),
+            deadly,
+            0,
+            [],
+            [],
+        )
         fsspec.register_implementation(store.protocol, store, clobber=True)
 
 

@@ -6,15 +6,22 @@ from nbaudio.core.dataframes import as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_recordings
 
-FAILURES = pl.Schema({"table": pl.String, "row": pl.UInt32, "key": pl.String, "rule": pl.String, "detail": pl.String})
+FAILURES = pl.Schema(
+    {"table": pl.String, "row": pl.UInt32, "key": pl.String, "rule": pl.String, "detail": pl.String}
+)
 
 
 def check_tables(recordings, segments):
     """Every row of these tables, of pandas or polars, that breaks a rule, once per rule: table, row, key, rule and its values."""
     recordings, segments = as_polars(recordings, "recordings"), as_polars(segments, "segments")
-    for name, frame, key in (("recordings", recordings, "recording_id"), ("segments", segments, "segment_id")):
+    for name, frame, key in (
+        ("recordings", recordings, "recording_id"),
+        ("segments", segments, "segment_id"),
+    ):
         if key not in frame.columns:
-            raise InputError(f"{name}: the key column {key} is missing; columns are {', '.join(frame.columns) or 'none'}")
+            raise InputError(
+                f"{name}: the key column {key} is missing; columns are {', '.join(frame.columns) or 'none'}"
+            )
     recordings = conform(recordings, RECORDINGS, "recordings")
     segments = conform(segments, SEGMENTS, "segments")
     joined = with_recordings(segments, recordings.unique("recording_id", keep="first"))
@@ -23,7 +30,11 @@ def check_tables(recordings, segments):
         table, frame = ("recordings", recordings) if key == "recording_id" else ("segments", joined)
         rows = frame.with_row_index("row").filter(broken.fill_null(value=False))
         return rows.select(
-            pl.lit(table).alias("table"), "row", pl.col(key).alias("key"), pl.lit(rule).alias("rule"), detail.alias("detail")
+            pl.lit(table).alias("table"),
+            "row",
+            pl.col(key).alias("key"),
+            pl.lit(rule).alias("rule"),
+            detail.alias("detail"),
         ).cast(FAILURES)
 
     times = pl.format(

@@ -20,10 +20,22 @@ def make(make_workspace, tmp_path):
     """50 clips of train, of four lengths."""
     workspace = make_workspace({"a.wav": (36.0, 8000)}, every=0.5, length=0.4)
     segments = workspace.segments.with_row_index("n")
-    workspace.save(segments=segments.with_columns(end_sample=segments["end_sample"] - segments["n"] % 4 * 500).drop("n"))
+    workspace.save(
+        segments=segments.with_columns(
+            end_sample=segments["end_sample"] - segments["n"] % 4 * 500
+        ).drop("n")
+    )
 
     def made(**options):
-        materialize(workspace, out=tmp_path / "c", rate=8000, jobs=1, engine="threading", show_progress=False, **options)
+        materialize(
+            workspace,
+            out=tmp_path / "c",
+            rate=8000,
+            jobs=1,
+            engine="threading",
+            show_progress=False,
+            **options,
+        )
         return open_corpus(tmp_path / "c")
 
     return made
@@ -34,8 +46,13 @@ def make(make_workspace, tmp_path):
 @pytest.mark.parametrize("multiple", [1, 1000])
 def test_batches_hold_each_clip_once_and_silence_behind_it(make, steps, dtype, multiple):
     corpus = make()
-    wanted = {clip.segment_id: clip for clip in corpus.read_many(corpus.rows("train")["segment_id"].to_list())}
-    for batch in batches(corpus.stream("train", **steps), size=7, multiple=multiple, dtype=dtype, columns=COLUMNS):
+    wanted = {
+        clip.segment_id: clip
+        for clip in corpus.read_many(corpus.rows("train")["segment_id"].to_list())
+    }
+    for batch in batches(
+        corpus.stream("train", **steps), size=7, multiple=multiple, dtype=dtype, columns=COLUMNS
+    ):
         samples, lengths = batch["samples"], batch["lengths"]
         assert samples.dtype == dtype
         assert samples.shape == (len(lengths), -(-lengths.max() // multiple) * multiple)
@@ -46,7 +63,9 @@ def test_batches_hold_each_clip_once_and_silence_behind_it(make, steps, dtype, m
             np.testing.assert_array_equal(samples[row, : lengths[row]], heard)
             assert not samples[row, lengths[row] :].any()
             assert batch["sampling_rate"][row] == 8000
-            assert [batch[name][row] for name in COLUMNS] == [clip.metadata[name] for name in COLUMNS]
+            assert [batch[name][row] for name in COLUMNS] == [
+                clip.metadata[name] for name in COLUMNS
+            ]
     assert not wanted
 
 
@@ -106,5 +125,7 @@ def test_a_worker_has_no_workers():
 def test_missing_framework_is_named_with_its_extra(make, monkeypatch, adapt, package, extra):
     corpus = make()
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"{package} is not installed: pip install 'nbaudio\[{extra}\]'"):
+    with pytest.raises(
+        MissingExtraError, match=rf"{package} is not installed: pip install 'nbaudio\[{extra}\]'"
+    ):
         adapt(corpus)

@@ -47,7 +47,9 @@ def plain(text: str) -> list[str]:
 
 def check_spans(text: str, *tables: pl.DataFrame) -> None:
     """Check that characters of a document do not overlap and hold all its words."""
-    spans = sorted(span for table in tables for span in table.select("document_start", "document_end").rows())
+    spans = sorted(
+        span for table in tables for span in table.select("document_start", "document_end").rows()
+    )
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     assert sum(len(text[start:end].split()) for start, end in spans) == len(text.split())
 
@@ -89,7 +91,9 @@ def test_segments_have_the_words_that_are_spoken_in_them(tmp_path, made, least, 
 
 def test_the_judge_of_these_tests_sees_wrong_edges():
     sitting = make_sitting(1, 20)
-    shifted = pl.DataFrame({"text": [" ".join(sitting.words[5:20])], "source_start": ["0"], "source_end": ["9"]})
+    shifted = pl.DataFrame(
+        {"text": [" ".join(sitting.words[5:20])], "source_start": ["0"], "source_end": ["9"]}
+    )
     assert judge(sitting, shifted)[1] == 1
 
 
@@ -107,12 +111,16 @@ def test_columns_and_texts_as_typed(tmp_path):
     report, segments, unmatched = run(write(tmp_path, sitting))
     check_tables(Workspace.open(tmp_path / "W").recordings, segments)
     places = ("document", "document_start", "document_end")
-    for text, raw, document, start, end in segments.select("text", pl.coalesce("text_raw", "text"), *places).iter_rows():
+    for text, raw, document, start, end in segments.select(
+        "text", pl.coalesce("text_raw", "text"), *places
+    ).iter_rows():
         assert raw == sitting.text[start:end]
         assert text == " ".join(raw.split())
         assert document == "day 1.txt"
     assert segments["text"].str.contains(r"[A-ZČŠ].*\.").any()
-    for text, times, start, end in segments.select("text", "word_times", "source_start", "source_end").iter_rows():
+    for text, times, start, end in segments.select(
+        "text", "word_times", "source_start", "source_end"
+    ).iter_rows():
         assert len(times) == len(words(text))
         edges = np.array([(one["start"], one["end"]) for one in times])
         assert (edges[:, 0] <= edges[:, 1] + 1e-4).all()
@@ -120,9 +128,20 @@ def test_columns_and_texts_as_typed(tmp_path):
         assert edges[0, 0] >= -1e-4
         assert edges[-1, 1] <= float(end) - float(start) + 1e-4
     assert segments["edge_confidence"].is_between(0.9, 1).all()
-    assert unmatched.columns[:8] == ["recording_id", "kind", "source_start", "source_end", "text", *places]
+    assert unmatched.columns[:8] == [
+        "recording_id",
+        "kind",
+        "source_start",
+        "source_end",
+        "text",
+        *places,
+    ]
     assert report.facts["recordings"] == 1
-    assert report.facts["typed_in_segments"] <= report.facts["typed_words"] == len(sitting.text.split())
+    assert (
+        report.facts["typed_in_segments"]
+        <= report.facts["typed_words"]
+        == len(sitting.text.split())
+    )
     assert report.facts["heard_in_segments"] <= report.facts["heard_words"] == len(sitting.heard)
 
 
@@ -132,7 +151,9 @@ def test_boundaries_are_in_silence_and_never_in_a_word(tmp_path, shortest, longe
     _, segments, _ = run(write(tmp_path, sitting), min_duration=shortest, max_duration=longest)
     assert len(segments) > 3
     heard, middles = sitting.heard_times, 0
-    for (start, end), before, after in zip(seconds(segments), segments["room_before_s"], segments["room_after_s"], strict=True):
+    for (start, end), before, after in zip(
+        seconds(segments), segments["room_before_s"], segments["room_after_s"], strict=True
+    ):
         assert shortest <= round(end - start, 6) <= longest
         assert not ((heard[:, 0] < start - 1e-6) & (start + 1e-6 < heard[:, 1])).any()
         assert not ((heard[:, 0] < end - 1e-6) & (end + 1e-6 < heard[:, 1])).any()
@@ -222,7 +243,9 @@ def test_formulas_of_every_speech_are_no_match(tmp_path):
 def test_words_in_moved_blocks_are_used_once(tmp_path):
     sitting = make_sitting(12, 120, not_typed=0, not_spoken=0)
     folder = write(tmp_path, sitting)
-    (folder / "t" / "day 1.txt").write_text(sitting.text + "\n" + "\n".join(sitting.lines[20:60]), "utf8")
+    (folder / "t" / "day 1.txt").write_text(
+        sitting.text + "\n" + "\n".join(sitting.lines[20:60]), "utf8"
+    )
     _, segments, unmatched = run(folder)
     starts = seconds(segments)
     assert (starts[1:, 0] >= starts[:-1, 1] - 1e-6).all()
@@ -241,7 +264,9 @@ def test_several_transcripts_of_several_recordings(tmp_path):
     (tmp_path / "t" / "two.txt").write_text("\n".join(halves[:40]), "utf8")
     (tmp_path / "t" / "Minutes").mkdir()
     (tmp_path / "t" / "two.html").write_text(f"<p>{' '.join(halves[40:])}</p>", "utf8")
-    (tmp_path / "t" / f"Sitting one  [{ID}].txt").rename(tmp_path / "t" / "Minutes" / f"another title [{ID}].txt")
+    (tmp_path / "t" / f"Sitting one  [{ID}].txt").rename(
+        tmp_path / "t" / "Minutes" / f"another title [{ID}].txt"
+    )
     (tmp_path / "t" / "three.txt").write_text("nobody spoke this", "utf8")
     report, segments, _ = run(tmp_path)
     assert segments["recording_id"].unique().sort().to_list() == [ID, "two"]
@@ -251,7 +276,9 @@ def test_several_transcripts_of_several_recordings(tmp_path):
         found, wrong = judge(sitting, segments.filter(recording_id=name))
         assert found > 0.85
         assert wrong <= 0.01
-    assert [problem for problem in report.problems if "three.txt" in problem and "--pairs" in problem]
+    assert [
+        problem for problem in report.problems if "three.txt" in problem and "--pairs" in problem
+    ]
 
 
 def test_pairs_of_a_table_and_a_document_of_two_recordings(tmp_path):
@@ -262,10 +289,14 @@ def test_pairs_of_a_table_and_a_document_of_two_recordings(tmp_path):
     parts = []
     for name, part in (("morning", slice(0, half)), ("evening", slice(half, None))):
         times = sitting.heard_times[part] - sitting.heard_times[part][0, 0]
-        parts.append(Sitting(sitting.words, sitting.times, sitting.sentence, sitting.heard[part], times))
+        parts.append(
+            Sitting(sitting.words, sitting.times, sitting.sentence, sitting.heard[part], times)
+        )
         (tmp_path / "h" / f"{name}.ctm").write_text(parts[-1].ctm(name), "utf8")
     (tmp_path / "t" / "minutes.txt").write_text(sitting.text, "utf8")
-    (tmp_path / "pairs.csv").write_text("Recording,Transcript\nmorning,minutes.txt\nevening.ctm,minutes\n", "utf8")
+    (tmp_path / "pairs.csv").write_text(
+        "Recording,Transcript\nmorning,minutes.txt\nevening.ctm,minutes\n", "utf8"
+    )
     _, segments, unmatched = run(tmp_path, pairs=tmp_path / "pairs.csv")
     assert segments["recording_id"].n_unique() == 2
     for name in ("morning", "evening"):
@@ -279,7 +310,10 @@ def test_pairs_of_a_table_and_a_document_of_two_recordings(tmp_path):
         ("recording,transcript\nnobody,day 1.txt\n", "line 2: there is no recording 'nobody'"),
         ("recording,transcript\nday 1,other.txt\n", "line 2: there is no transcript 'other.txt'"),
         ("recording,transcript\nday 1,\n", "line 2: there is no transcript ''"),
-        ("one,two\nday 1,day 1.txt\n", "expected the columns recording and transcript; it has one, two"),
+        (
+            "one,two\nday 1,day 1.txt\n",
+            "expected the columns recording and transcript; it has one, two",
+        ),
         ("", "expected the columns recording and transcript"),
     ],
 )
@@ -297,8 +331,17 @@ def test_hypotheses_of_several_recordings_in_one_file(tmp_path):
         write(tmp_path, sitting, name)
         (tmp_path / "h" / f"{name}.json").unlink()
     lines = [
-        {"file": f"{name}.wav", "start": 0, "end": float(one.heard_times[-1, 1]), "words": one.heard, "asr": []}
-        | {"word_start_times": one.heard_times[:, 0].tolist(), "word_end_times": one.heard_times[:, 1].tolist()}
+        {
+            "file": f"{name}.wav",
+            "start": 0,
+            "end": float(one.heard_times[-1, 1]),
+            "words": one.heard,
+            "asr": [],
+        }
+        | {
+            "word_start_times": one.heard_times[:, 0].tolist(),
+            "word_end_times": one.heard_times[:, 1].tolist(),
+        }
         for name, one in sittings.items()
     ]
     (tmp_path / "h" / "all.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf8")
@@ -321,7 +364,9 @@ def test_the_workspace_goes_on_to_a_corpus(tmp_path):
     sf.write(folder / "a" / "day 1.flac", noise, rate)
     _, segments, _ = run(folder, audio=folder / "a")
     assert segments["decision"].to_list() == ["pending"] * len(segments)
-    assert segments["start_sample"].to_list() == [round(rate * start) for start in seconds(segments)[:, 0]]
+    assert segments["start_sample"].to_list() == [
+        round(rate * start) for start in seconds(segments)[:, 0]
+    ]
     nbaudio.score(folder / "W")
     nbaudio.review.export(folder / "W", out=folder / "sheet.xlsx", n=5)
     nbaudio.select(folder / "W", min_similarity=0.8, dev=2, test=2, group_by=[])
@@ -334,7 +379,9 @@ def test_the_workspace_goes_on_to_a_corpus(tmp_path):
 def test_a_second_run_aligns_what_is_new_or_changed(tmp_path):
     write(tmp_path, make_sitting(22, 60), "a")
     run(tmp_path)
-    stored = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "W" / ".aligned").iterdir()}
+    stored = {
+        path.name: path.stat().st_mtime_ns for path in (tmp_path / "W" / ".aligned").iterdir()
+    }
     write(tmp_path, make_sitting(23, 60), "b")
     before = Workspace.open(tmp_path / "W").segments
     _, segments, _ = run(tmp_path, add=True)
@@ -354,7 +401,9 @@ def test_stored_results_are_removed_with_their_files_and_damage_is_one_line(tmp_
     run(tmp_path)
     [stored] = (tmp_path / "W" / ".aligned").iterdir()
     stored.write_bytes(stored.read_bytes()[:100])
-    with pytest.raises(InputError, match=r"damaged .*; remove it and run the command again") as caught:
+    with pytest.raises(
+        InputError, match=r"damaged .*; remove it and run the command again"
+    ) as caught:
         run(tmp_path)
     assert "\n" not in str(caught.value)
 
@@ -370,7 +419,14 @@ def test_order_jobs_and_engine_change_nothing(tmp_path):
     for number in range(4):
         write(tmp_path, make_sitting(30 + number, 40), f"day {number}")
     run(tmp_path)
-    align(tmp_path / "h", tmp_path / "t", out=tmp_path / "W2", jobs=2, engine="loky", show_progress=False)
+    align(
+        tmp_path / "h",
+        tmp_path / "t",
+        out=tmp_path / "W2",
+        jobs=2,
+        engine="loky",
+        show_progress=False,
+    )
     for table in ("segments", "unmatched", "recordings", "names"):
         one, two = (Workspace.open(tmp_path / name).table(table) for name in ("W", "W2"))
         assert one.equals(two)
@@ -384,11 +440,17 @@ def test_what_cannot_be_read_is_a_problem_and_the_rest_is_aligned(tmp_path):
     for name in ("good", "bad", "worse"):
         write(tmp_path, sitting, name)
     (tmp_path / "t" / "bad.txt").write_bytes(bytes(range(256)) * 10)
-    (tmp_path / "h" / "worse.json").write_text('{"segments": [{"text": "no times", "start": 0, "end": 2}]}', "utf8")
+    (tmp_path / "h" / "worse.json").write_text(
+        '{"segments": [{"text": "no times", "start": 0, "end": 2}]}', "utf8"
+    )
     report, segments, _ = run(tmp_path)
     assert segments["recording_id"].unique().to_list() == ["good"]
     assert [problem for problem in report.problems if problem.startswith("bad.txt")]
-    assert [problem for problem in report.problems if problem.startswith("worse.json") and "word" in problem]
+    assert [
+        problem
+        for problem in report.problems
+        if problem.startswith("worse.json") and "word" in problem
+    ]
 
 
 @pytest.mark.parametrize(

@@ -29,23 +29,39 @@ def random_words(count: int, seed: int = 0) -> list[str]:
     return [words[number] for number in rng.choice(len(words), count, p=frequency)]
 
 
-def align_one(heard: TimedWords, documents: list[Document], shortest: float = 2, longest: float = 20) -> pl.DataFrame:
+def align_one(
+    heard: TimedWords, documents: list[Document], shortest: float = 2, longest: float = 20
+) -> pl.DataFrame:
     """Align a recording with documents, whose files are called by their numbers."""
-    items = tuple(Item(str(number), str(number), Path("absent"), each) for number, each in enumerate(documents))
-    return align_recording(Task(0, Item("r", "r", Path("absent"), heard), items, shortest, longest))[1]
+    items = tuple(
+        Item(str(number), str(number), Path("absent"), each)
+        for number, each in enumerate(documents)
+    )
+    return align_recording(
+        Task(0, Item("r", "r", Path("absent"), heard), items, shortest, longest)
+    )[1]
 
 
 def document(lines: list[str], speakers: list[str | None] | None = None) -> Document:
     starts = np.cumsum([0, *(len(line) + 1 for line in lines)]).tolist()
     who = speakers or [None] * len(lines)
-    spans = [Utterance(start, start + len(line), each) for line, start, each in zip(lines, starts, who, strict=False)]
+    spans = [
+        Utterance(start, start + len(line), each)
+        for line, start, each in zip(lines, starts, who, strict=False)
+    ]
     return Document(None, "\n".join(lines), spans)
 
 
 # what holds for all input
 
 
-def check(heard: TimedWords, documents: list[Document], rows: pl.DataFrame, shortest: float, longest: float) -> None:
+def check(
+    heard: TimedWords,
+    documents: list[Document],
+    rows: pl.DataFrame,
+    shortest: float,
+    longest: float,
+) -> None:
     """Check what holds of all results: words are in one place each, boundaries in silence, characters those of the document."""
     segments = rows.filter(kind="segment")
     times = sorted(map(tuple, seconds(segments).tolist()))
@@ -60,12 +76,24 @@ def check(heard: TimedWords, documents: list[Document], rows: pl.DataFrame, shor
         own = typed.filter(document=str(number)).sort("document_start")
         spans = own.select("document_start", "document_end").rows()
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
-        assert [each.text[start:end] for start, end in spans] == own.select(pl.coalesce("text_raw", "text")).to_series().to_list()
-        words = [found.span() for found in re.finditer(r"\S+", each.text) if re.search(r"[^\W_]", found[0])]
-        assert all(sum(one <= start and end <= other for one, other in spans) == 1 for start, end in words)
+        assert [each.text[start:end] for start, end in spans] == own.select(
+            pl.coalesce("text_raw", "text")
+        ).to_series().to_list()
+        words = [
+            found.span()
+            for found in re.finditer(r"\S+", each.text)
+            if re.search(r"[^\W_]", found[0])
+        ]
+        assert all(
+            sum(one <= start and end <= other for one, other in spans) == 1 for start, end in words
+        )
     said = [*segments["asr_text"], *rows.filter(kind="audio")["text"]]
-    assert sorted(re.findall(r"\w+", " ".join(said))) == sorted(re.findall(r"\w+", " ".join(heard.words)))
-    for text, start, end, own in segments.select("text", "source_start", "source_end", "word_times").iter_rows():
+    assert sorted(re.findall(r"\w+", " ".join(said))) == sorted(
+        re.findall(r"\w+", " ".join(heard.words))
+    )
+    for text, start, end, own in segments.select(
+        "text", "source_start", "source_end", "word_times"
+    ).iter_rows():
         edges = np.array([(word["start"], word["end"]) for word in own])
         assert len(edges) == len(text.split())
         assert (np.diff(edges[:, 0]) >= -1e-9).all()
@@ -105,10 +133,16 @@ def test_every_word_is_in_one_place_and_no_boundary_in_a_word(seed, kind, vocabu
     known = lexicon(rng, vocabulary)[0]
     spoken = [known[number] for number in rng.integers(0, vocabulary, int(rng.integers(1, 150)))]
     marks = ["–", "...", "♪"]
-    words = [word if rng.random() < 0.85 else str(rng.choice([*marks, *known[:5]])) for word in spoken if rng.random() > 0.1]
+    words = [
+        word if rng.random() < 0.85 else str(rng.choice([*marks, *known[:5]]))
+        for word in spoken
+        if rng.random() > 0.1
+    ]
     heard = TimedWords("r", words, *odd_times(rng, kind, len(words)))
     documents = []
-    for part in np.array_split(spoken, int(rng.integers(1, 4))) if rng.random() < 0.7 else [spoken, spoken]:
+    for part in (
+        np.array_split(spoken, int(rng.integers(1, 4))) if rng.random() < 0.7 else [spoken, spoken]
+    ):
         shapes = ["{}", "{}", "{}", "{}", "{}.", "{} .", "– {}", "«{}»", "{}\n", "{} !\n", known[0]]
         text = " ".join(str(rng.choice(shapes)).format(word) for word in [*part, "z"])
         lines = [line.strip() for line in text.split("\n") if re.search(r"\w", line)]
@@ -121,10 +155,19 @@ def test_no_segment_holds_words_that_are_in_another_one():
     words = random_words(30)
     start = np.arange(30) * 1.0
     # What is typed last was said in between.
-    left, right = np.arange(30), np.concatenate((np.arange(12), np.arange(15, 30), np.arange(12, 15)))
-    typed = Typed([words[number] for number in right], np.zeros(30, np.bool_), np.zeros(30, np.int64))
+    left, right = (
+        np.arange(30),
+        np.concatenate((np.arange(12), np.arange(15, 30), np.arange(12, 15))),
+    )
+    typed = Typed(
+        [words[number] for number in right], np.zeros(30, np.bool_), np.zeros(30, np.int64)
+    )
     found = cut_segments(
-        WordPairs(left, right, np.ones(30, np.float32)), typed, Heard(words, start, start + 0.5), shortest=2, longest=20
+        WordPairs(left, right, np.ones(30, np.float32)),
+        typed,
+        Heard(words, start, start + 0.5),
+        shortest=2,
+        longest=20,
     )
     spans = sorted(map(tuple, found.heard.tolist()))
     assert len(spans) > 2
@@ -181,27 +224,40 @@ def plain_segments(tmp_path_factory):
 @pytest.mark.parametrize("name", CHANGES)
 def test_signs_that_nobody_hears_change_nothing(tmp_path, plain_segments, name):
     sitting, expected = make_sitting(50, 30, errors=0.03), plain_segments
-    sitting.heard = [word.replace("ti", "fi") for word in sitting.heard] if name == "ligatures" else sitting.heard
+    sitting.heard = (
+        [word.replace("ti", "fi") for word in sitting.heard]
+        if name == "ligatures"
+        else sitting.heard
+    )
     text = CHANGES[name](sitting.text)
     folder = write(tmp_path, sitting)
     (folder / "t" / "day 1.txt").write_bytes(text.encode())
     _, segments, _ = run(folder)
     assert len(segments) >= 5
     if name != "ligatures":
-        assert segments.select("source_start", "source_end").equals(expected.select("source_start", "source_end"))
+        assert segments.select("source_start", "source_end").equals(
+            expected.select("source_start", "source_end")
+        )
     plain = text.replace("\r\n", "\n")
     for start, end, said in segments.select("document_start", "document_end", "text").iter_rows():
         assert " ".join(unicodedata.normalize("NFC", plain[start:end]).split()) == said
     whole = segments["text"].str.contains(r"[.!]$").mean()
     assert whole == expected["text"].str.contains(r"[.!]$").mean()
-    assert segments["word_times"].list.len().to_list() == segments["text"].str.split(" ").list.len().to_list()
+    assert (
+        segments["word_times"].list.len().to_list()
+        == segments["text"].str.split(" ").list.len().to_list()
+    )
 
 
-@pytest.mark.parametrize("label", ["PREDSJEDNIK HORVAT: {}", "HORVAT, IVAN (KLUB)\n{}", "[00:01:12] {}", "(Pljesak.) {}"])
+@pytest.mark.parametrize(
+    "label", ["PREDSJEDNIK HORVAT: {}", "HORVAT, IVAN (KLUB)\n{}", "[00:01:12] {}", "(Pljesak.) {}"]
+)
 def test_names_and_remarks_that_nobody_speaks_are_in_no_segment(tmp_path, label):
     sitting = make_sitting(51, 40, not_spoken=0)
     folder = write(tmp_path, sitting)
-    lines = [label.format(line) if number % 3 == 0 else line for number, line in enumerate(sitting.lines)]
+    lines = [
+        label.format(line) if number % 3 == 0 else line for number, line in enumerate(sitting.lines)
+    ]
     (folder / "t" / "day 1.txt").write_text("\n".join(lines), "utf8")
     _, segments, unmatched = run(folder)
     word = re.search(r"[A-Z]{5,}|\d\d:\d\d|Pljesak", label)[0]
@@ -210,7 +266,9 @@ def test_names_and_remarks_that_nobody_speaks_are_in_no_segment(tmp_path, label)
     assert unmatched["text"].str.contains(word).any()
 
 
-@pytest.mark.parametrize("text", ["主席先生各位委員" * 200, "один два три " * 200, "!!! ... ???\na"])
+@pytest.mark.parametrize(
+    "text", ["主席先生各位委員" * 200, "один два три " * 200, "!!! ... ???\na"]
+)
 def test_texts_without_a_word_in_common_give_no_segment(tmp_path, text):
     folder = write(tmp_path, make_sitting(52, 20))
     (folder / "t" / "day 1.txt").write_text(text, "utf8")
@@ -233,12 +291,16 @@ def test_hypotheses_of_hardly_any_word(words):
 def test_loops_of_a_recognizer_cause_no_wrong_edges(tmp_path, period):
     sitting = make_sitting(3, 100, errors=0.05)
     heard, times, until = [], [], -1.0
-    for number, (word, (start, end)) in enumerate(zip(sitting.heard, sitting.heard_times.tolist(), strict=True)):
+    for number, (word, (start, end)) in enumerate(
+        zip(sitting.heard, sitting.heard_times.tolist(), strict=True)
+    ):
         if start < until:
             continue
         heard.append(word)
         times.append((start, end))
-        if number % 150 == 100:  # 15 s of a phrase that was just said, in place of what was said then
+        if (
+            number % 150 == 100
+        ):  # 15 s of a phrase that was just said, in place of what was said then
             until = end + 15
             heard += [sitting.heard[number - period + 1 + repeat % period] for repeat in range(50)]
             times += [(end + 0.3 * repeat, end + 0.3 * repeat + 0.3) for repeat in range(50)]
@@ -293,23 +355,34 @@ def test_a_hypothesis_is_no_transcript_of_itself(tmp_path):
     report, segments, _ = run(folder, hypotheses=folder / "t", out=folder / "t" / "W")
     assert segments["document"].unique().to_list() == ["day 1.txt"]
     assert not report.problems
-    again, _, _ = run(folder, hypotheses=folder / "t", out=folder / "t" / "W")  # W is in both sources
+    again, _, _ = run(
+        folder, hypotheses=folder / "t", out=folder / "t" / "W"
+    )  # W is in both sources
     assert not again.problems
     with pytest.raises(InputError, match="no recording with a transcript"):
-        run(folder, hypotheses=folder / "t" / "day 1.json", transcripts=folder / "t" / "day 1.json", out=folder / "other")
+        run(
+            folder,
+            hypotheses=folder / "t" / "day 1.json",
+            transcripts=folder / "t" / "day 1.json",
+            out=folder / "other",
+        )
 
 
 def test_one_hypothesis_of_a_recording_is_used(tmp_path):
     sitting = make_sitting(55, 20)
     folder = write(tmp_path, sitting)
-    other = Sitting(sitting.words, sitting.times, sitting.sentence, sitting.heard, sitting.heard_times + 0.1)
+    other = Sitting(
+        sitting.words, sitting.times, sitting.sentence, sitting.heard, sitting.heard_times + 0.1
+    )
     (folder / "h" / "day 1.ctm").write_text(other.ctm("day_1"), "utf8")
     (folder / "h" / "day_1.json").write_text(json.dumps(sitting.whisper()), "utf8")
     (folder / "pairs.csv").write_text("recording,transcript\nday_1,day 1.txt\n", "utf8")
     report, segments, _ = run(folder, pairs=folder / "pairs.csv")
     starts = np.sort(seconds(segments), axis=0)
     assert (starts[1:, 0] >= starts[:-1, 1] - 1e-6).all()
-    assert any("day_1.json" in problem and "another hypothesis" in problem for problem in report.problems)
+    assert any(
+        "day_1.json" in problem and "another hypothesis" in problem for problem in report.problems
+    )
 
 
 @pytest.mark.parametrize(
@@ -321,7 +394,9 @@ def test_one_hypothesis_of_a_recording_is_used(tmp_path):
     ],
 )
 def test_odd_tables_of_pairs(tmp_path, content, message):
-    hypotheses = [Item(name, f"{name}.json", Path(f"/h/{name}.json")) for name in ("a\nb", "c\u2028d")]
+    hypotheses = [
+        Item(name, f"{name}.json", Path(f"/h/{name}.json")) for name in ("a\nb", "c\u2028d")
+    ]
     transcripts = [Item("t", "t.txt", Path("/t/t.txt"))]
     (tmp_path / "pairs.csv").write_text(content, "utf8")
     if message:
@@ -337,7 +412,11 @@ def test_odd_tables_of_pairs(tmp_path, content, message):
 
 def long_word() -> tuple[list[str], list[str]]:
     words = random_words(300)
-    return [*words[:150], "abcdefghij" * 60_000, *words[150:]], [*words[:150], "abcdefghij" * 55_000, *words[150:]]
+    return [*words[:150], "abcdefghij" * 60_000, *words[150:]], [
+        *words[:150],
+        "abcdefghij" * 55_000,
+        *words[150:],
+    ]
 
 
 def blocks() -> tuple[list[str], list[str]]:
@@ -369,9 +448,16 @@ def test_long_texts_that_are_hard(texts, least, most):
 
 def test_a_long_table_of_pairs(tmp_path):
     numbers = range(600)
-    hypotheses = [Item(f"h/recording {n}", f"h/recording {n}.json", Path(f"/h/recording {n}.json")) for n in numbers]
-    transcripts = [Item(f"minutes {n}", f"minutes {n}.txt", Path(f"/t/minutes {n}.txt")) for n in numbers]
+    hypotheses = [
+        Item(f"h/recording {n}", f"h/recording {n}.json", Path(f"/h/recording {n}.json"))
+        for n in numbers
+    ]
+    transcripts = [
+        Item(f"minutes {n}", f"minutes {n}.txt", Path(f"/t/minutes {n}.txt")) for n in numbers
+    ]
     table = tmp_path / "pairs.csv"
-    table.write_text("recording,transcript\n" + "".join(f"recording {n},minutes {n}\n" for n in numbers), "utf8")
+    table.write_text(
+        "recording,transcript\n" + "".join(f"recording {n},minutes {n}\n" for n in numbers), "utf8"
+    )
     found = pair(hypotheses, transcripts, table, [])
     assert found == [(one, (other,)) for one, other in zip(hypotheses, transcripts, strict=True)]

@@ -11,20 +11,42 @@ from conftest import sweeps, write_audio, write_with_av
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbaudio.audio import decode_clip, encode_clip, open_recording, probe, read_clip, resample_window
+from nbaudio.audio import (
+    decode_clip,
+    encode_clip,
+    open_recording,
+    probe,
+    read_clip,
+    resample_window,
+)
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.times import rescale
 
 RATE = 48000
 SECONDS = 20
-LOSSLESS_OR_MP3 = ["pcm16.wav", "pcm24.wav", "float.wav", "mulaw.wav", "a.flac", "vbr.mp3", "cbr32.mp3", "noheader.mp3", "a.ogg"]
+LOSSLESS_OR_MP3 = [
+    "pcm16.wav",
+    "pcm24.wav",
+    "float.wav",
+    "mulaw.wav",
+    "a.flac",
+    "vbr.mp3",
+    "cbr32.mp3",
+    "noheader.mp3",
+    "a.ogg",
+]
 
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recordings")
     samples = sweeps(SECONDS, RATE)
-    for name, subtype in (("pcm16.wav", "PCM_16"), ("pcm24.wav", "PCM_24"), ("float.wav", "FLOAT"), ("mulaw.wav", "ULAW")):
+    for name, subtype in (
+        ("pcm16.wav", "PCM_16"),
+        ("pcm24.wav", "PCM_24"),
+        ("float.wav", "FLOAT"),
+        ("mulaw.wav", "ULAW"),
+    ):
         sf.write(folder / name, samples, RATE, subtype=subtype)
     for name in ("a.flac", "a.ogg", "vbr.mp3"):
         write_audio(folder / name, samples, RATE)
@@ -40,9 +62,13 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100])
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("how", ["variable", "variable, no header", "lowest constant"])
-def test_windows_of_mp3s_are_exact_and_their_length_is_not_guessed(tmp_path: Path, rate: int, channels: int, how: str) -> None:
+def test_windows_of_mp3s_are_exact_and_their_length_is_not_guessed(
+    tmp_path: Path, rate: int, channels: int, how: str
+) -> None:
     path = tmp_path / "a.mp3"
-    lowest = {"bitrate_mode": "CONSTANT", "compression_level": 0.99} if how == "lowest constant" else {}
+    lowest = (
+        {"bitrate_mode": "CONSTANT", "compression_level": 0.99} if how == "lowest constant" else {}
+    )
     sf.write(path, sweeps(6, rate, channels=channels), rate, **lowest)
     theirs = sf.read(path, dtype="float32", always_2d=True)[0]
     # Without a header the encoder's delay counts as recorded.
@@ -54,8 +80,16 @@ def test_windows_of_mp3s_are_exact_and_their_length_is_not_guessed(tmp_path: Pat
     with open_recording(path) as recording:
         whole = recording.read(0, num_samples)
         assert np.abs(whole[delay : delay + len(theirs)] - theirs).max() < 1e-5
-        for start in (0, 700, *range(3 * rate, 3 * rate + 12 * 576, 576), num_samples - 3000, 2 * rate):
-            np.testing.assert_array_equal(recording.read(start, start + 3000), whole[start : start + 3000])
+        for start in (
+            0,
+            700,
+            *range(3 * rate, 3 * rate + 12 * 576, 576),
+            num_samples - 3000,
+            2 * rate,
+        ):
+            np.testing.assert_array_equal(
+                recording.read(start, start + 3000), whole[start : start + 3000]
+            )
 
 
 def test_joined_mp3s_are_as_long_as_both(tmp_path: Path) -> None:
@@ -67,7 +101,10 @@ def test_joined_mp3s_are_as_long_as_both(tmp_path: Path) -> None:
     found = probe(tmp_path / "joined.mp3")
     assert 10 <= found.num_samples / 44100 < 10.2
     assert found.warning is None
-    with open_recording(tmp_path / "joined.mp3") as recording, open_recording(tmp_path / "1.mp3") as plain:
+    with (
+        open_recording(tmp_path / "joined.mp3") as recording,
+        open_recording(tmp_path / "1.mp3") as plain,
+    ):
         assert np.abs(recording.read(44100, 88200) - plain.read(44100, 88200)).max() < 1e-4
         assert len(recording.read(9 * 44100, 10 * 44100)) == 44100
 
@@ -92,9 +129,13 @@ def _full_decode(path: Path) -> np.ndarray:
 @pytest.mark.parametrize("name", LOSSLESS_OR_MP3)
 def test_a_window_equals_the_same_window_of_a_full_decode(recordings: Path, name: str) -> None:
     whole = _full_decode(recordings / name)
-    windows = st.lists(st.tuples(st.integers(0, len(whole) - 1), st.integers(1, RATE)), min_size=1, max_size=4)
+    windows = st.lists(
+        st.tuples(st.integers(0, len(whole) - 1), st.integers(1, RATE)), min_size=1, max_size=4
+    )
 
-    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(windows)
     def check(asked: list[tuple[int, int]]) -> None:
         with open_recording(recordings / name) as recording:
@@ -129,14 +170,19 @@ def test_sample_zero_is_the_first_that_was_recorded(recordings: Path, name: str)
         decoded = recording.read(0, 4 * RATE)[:, 0]
     start, length = RATE, RATE
     shifts = range(-1500, 1501)
-    likeness = [float(np.dot(decoded[start + s : start + s + length], source[start : start + length])) for s in shifts]
+    likeness = [
+        float(np.dot(decoded[start + s : start + s + length], source[start : start + length]))
+        for s in shifts
+    ]
     # Opus rounds its delay to a few samples of 48 kHz; a missed encoder delay would be hundreds.
     assert abs(shifts[int(np.argmax(likeness))]) <= 5
 
 
 @pytest.mark.parametrize("own", [8000, 11025, 22050, 32000, 44100, 48000])
 @pytest.mark.parametrize("channel", ["mix", "left", "right"])
-def test_a_clip_equals_that_stretch_of_the_whole_recording_resampled(tmp_path: Path, own: int, channel: str) -> None:
+def test_a_clip_equals_that_stretch_of_the_whole_recording_resampled(
+    tmp_path: Path, own: int, channel: str
+) -> None:
     path = tmp_path / "a.wav"
     sf.write(path, sweeps(6, own), own)
     pcm = sf.read(path, dtype="int16")[0].astype(np.float32) / 32768
@@ -170,13 +216,17 @@ def test_encoded_clips_come_back_as_they_were(encoding: str, samples: list[int])
 
 
 @pytest.mark.parametrize("name", ["pcm16.wav", "a.flac", "vbr.mp3", "a.m4a", "a.opus", "a.ogg"])
-def test_a_truncated_file_is_as_long_as_what_decodes(recordings: Path, tmp_path: Path, name: str) -> None:
+def test_a_truncated_file_is_as_long_as_what_decodes(
+    recordings: Path, tmp_path: Path, name: str
+) -> None:
     data = (recordings / name).read_bytes()
     whole = probe(recordings / name)
     assert whole.warning is None
     cut = tmp_path / name
     cut.write_bytes(data[: int(len(data) * 0.6)])
-    if name == "a.m4a":  # its index is at the end of the file: without it there is nothing to decode
+    if (
+        name == "a.m4a"
+    ):  # its index is at the end of the file: without it there is nothing to decode
         with pytest.raises(AudioError, match=r"a\.m4a"):
             probe(cut)
         return
@@ -189,7 +239,9 @@ def test_a_truncated_file_is_as_long_as_what_decodes(recordings: Path, tmp_path:
         assert found.warning.startswith("truncated: the header declares 20.0 s")
 
 
-def test_a_wav_that_declares_two_gigabytes_is_as_long_as_its_bytes(recordings: Path, tmp_path: Path) -> None:
+def test_a_wav_that_declares_two_gigabytes_is_as_long_as_its_bytes(
+    recordings: Path, tmp_path: Path
+) -> None:
     data = bytearray((recordings / "pcm16.wav").read_bytes())
     at = data.index(b"data") + 4
     data[at : at + 4] = struct.pack("<I", 2_147_483_644)
@@ -204,7 +256,9 @@ def test_a_wav_that_declares_two_gigabytes_is_as_long_as_its_bytes(recordings: P
     [(b"", "empty"), (b"RIFF" + bytes(40), "a.wav"), (b"this is a text", "a.wav"), (None, "a.wav")],
     ids=["empty", "44 bytes", "text", "folder"],
 )
-def test_what_is_no_audio_gets_one_clear_error(tmp_path: Path, content: bytes | None, says: str) -> None:
+def test_what_is_no_audio_gets_one_clear_error(
+    tmp_path: Path, content: bytes | None, says: str
+) -> None:
     path = tmp_path / "a.wav"
     path.mkdir() if content is None else path.write_bytes(content)
     with pytest.raises(AudioError, match=says):

@@ -63,7 +63,9 @@ def _specimens(audio: Path, scratch: Path) -> None:
     (audio / "halfflac.flac").write_bytes(flac[: len(flac) // 2])
     (audio / "name.mp3").write_bytes(flac)
     (audio / "hugeflac.flac").write_bytes(_declaring(flac, 2_147_483_647))
-    (audio / "hugewav.wav").write_bytes(wav.replace(b"data" + wav[40:44], b"data" + struct.pack("<I", 2_147_483_647)))
+    (audio / "hugewav.wav").write_bytes(
+        wav.replace(b"data" + wav[40:44], b"data" + struct.pack("<I", 2_147_483_647))
+    )
     (audio / "folder.wav").mkdir()
     (audio / "gone.wav").symlink_to("nothing")
     (audio / "shorten.sph").write_bytes(
@@ -83,7 +85,14 @@ def _command(*words: str | Path) -> dict[str, Any]:
 def _source(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     """Transcripts, two segments a recording; all lines."""
     lines = [
-        {"file": name, "start": start, "end": start + 1.5, "words": ["dobar"], "asr": ["dobar"], "speaker": name}
+        {
+            "file": name,
+            "start": start,
+            "end": start + 1.5,
+            "words": ["dobar"],
+            "asr": ["dobar"],
+            "speaker": name,
+        }
         for name in names
         for start in (0.2, 2.3)
     ]
@@ -93,7 +102,15 @@ def _source(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
 
 def _job(folder: Path, out: Path) -> dict[str, Any]:
     """The whole job from the command line: workspace and corpus in `out`; the report of ingest."""
-    report = _command("ingest", "parlaspeech", folder / "asr.jsonl", "--audio", folder / "audio", "--out", out / "w")
+    report = _command(
+        "ingest",
+        "parlaspeech",
+        folder / "asr.jsonl",
+        "--audio",
+        folder / "audio",
+        "--out",
+        out / "w",
+    )
     _command("select", out / "w", "--dev", "0", "--test", "0")
     _command("materialize", out / "w", "--out", out / "corpus", "--engine", "threading")
     assert _command("verify", out / "corpus", "--engine", "threading")["problems"] == []
@@ -103,7 +120,9 @@ def _job(folder: Path, out: Path) -> dict[str, Any]:
 def _said(workspace: Path, name: str) -> str:
     """All that the ledger says of a recording."""
     problems = pl.read_parquet(workspace / "problems.parquet")
-    return " | ".join(problems.filter((pl.col("file") == name) | (pl.col("item") == name))["reason"].to_list())
+    return " | ".join(
+        problems.filter((pl.col("file") == name) | (pl.col("item") == name))["reason"].to_list()
+    )
 
 
 def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) -> None:
@@ -127,7 +146,11 @@ def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) 
         assert f"{name}: truncated: the header declares" in warned
     kept = pl.read_parquet(tmp_path / "corpus" / "segments.parquet")["segment_id"].to_list()
     rejected = pl.read_parquet(tmp_path / "corpus" / "rejected.parquet")
-    whole = [f"{name}_{window}" for name in ("good", "hugeflac", "hugewav", "name") for window in ("0.2-1.7", "2.3-3.8")]
+    whole = [
+        f"{name}_{window}"
+        for name in ("good", "hugeflac", "hugewav", "name")
+        for window in ("0.2-1.7", "2.3-3.8")
+    ]
     assert sorted(kept) == sorted([*whole, "halfflac_0.2-1.7", "halfwav_0.2-1.7"])
     assert len(kept) + len(rejected) == len(lines)
     reasons = dict(rejected.select("segment_id", "reason").iter_rows())
@@ -163,7 +186,11 @@ def test_an_ogg_file_is_read_up_to_where_it_breaks(tmp_path: Path, subtype: str,
     assert (probe(path).num_samples, probe(path).warning) == (8 * rate, None)
     whole = read_clip(path, 0, 2 * rate).astype(int)
     for changed, says, seconds in (
-        (data + data, f"chained: another recording begins at byte {len(data):,}, which is not read; 8.0 s", 8),
+        (
+            data + data,
+            f"chained: another recording begins at byte {len(data):,}, which is not read; 8.0 s",
+            8,
+        ),
         (data[:middle], "truncated: ", 4),
         (data[:middle] + bytes(len(data) // 20) + data[middle + len(data) // 20 :], "damaged: ", 4),
     ):
@@ -174,7 +201,9 @@ def test_an_ogg_file_is_read_up_to_where_it_breaks(tmp_path: Path, subtype: str,
         assert np.abs(read_clip(path, 0, 2 * rate) - whole).max() < 300
     pages = [place for place in range(len(data)) if data[place : place + 4] == b"OggS"]
     path.write_bytes(data[: pages[-3]] + data[pages[-2] :])
-    assert str(probe(path).warning).startswith(f"damaged: pages are missing before byte {pages[-3]:,}; ")
+    assert str(probe(path).warning).startswith(
+        f"damaged: pages are missing before byte {pages[-3]:,}; "
+    )
 
 
 def test_a_flac_may_leave_its_length_open(tmp_path: Path) -> None:
@@ -202,8 +231,9 @@ def test_what_may_not_be_read_is_reported_as_such(open_folder: Path) -> None:
         _job(folder, folder / "mine")
     (folder / "audio/closed").chmod(0o755)
     workspace = folder / "mine/w"
-    assert "locked.wav: may not be read by this user (Permission denied); change its permissions" in _said(
-        workspace, "locked.wav"
+    assert (
+        "locked.wav: may not be read by this user (Permission denied); change its permissions"
+        in _said(workspace, "locked.wav")
     )
     assert _said(workspace, "closed") == "the folder cannot be read: Permission denied"
     assert _said(workspace, "closed/a.wav") == "no such recording"
@@ -230,9 +260,13 @@ def test_a_recording_that_breaks_after_ingest_is_rejected_by_name(
     workspace = make_workspace({"a.wav": (6, RATE), "b.wav": (6, RATE)})
     path = Path(str(workspace.audio_root)) / "a.wav"
     path.write_bytes(path.read_bytes()[:50])
-    report = materialize(workspace, out=tmp_path / "corpus", engine="threading", show_progress=False)
+    report = materialize(
+        workspace, out=tmp_path / "corpus", engine="threading", show_progress=False
+    )
     assert set(report.facts["reasons"]) == {"unreadable_audio"}
-    assert all("a.wav: the file changed since it was ingested" in problem for problem in report.problems)
+    assert all(
+        "a.wav: the file changed since it was ingested" in problem for problem in report.problems
+    )
 
 
 def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
@@ -247,19 +281,27 @@ def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
 def test_a_playlist_is_not_followed(tmp_path: Path) -> None:
     _wav(tmp_path)
     (tmp_path / "a.mp3").write_text(f"ffconcat version 1.0\nfile '{tmp_path}/whole.wav'\n")
-    (tmp_path / "b.mp3").write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\n{tmp_path}/whole.wav\n#EXT-X-ENDLIST\n")
+    (tmp_path / "b.mp3").write_text(
+        f"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\n{tmp_path}/whole.wav\n#EXT-X-ENDLIST\n"
+    )
     for name in ("a.mp3", "b.mp3"):
         with pytest.raises(AudioError, match="not audio but text"):
             probe(tmp_path / name)
 
 
 @pytest.mark.parametrize(("channels", "rate"), [(1, 16000), (2, 48000), (8, 48000)])
-def test_flac_with_a_damaged_block_length_is_refused(tmp_path: Path, channels: int, rate: int) -> None:
+def test_flac_with_a_damaged_block_length_is_refused(
+    tmp_path: Path, channels: int, rate: int
+) -> None:
     # libsndfile does not open it, and FFmpeg's seeks in it found nothing: windows came back empty, or 4,096 samples early.
     path = tmp_path / "a.flac"
-    sf.write(path, np.random.default_rng(0).normal(0, 0.1, (2 * rate, channels)), rate, subtype="PCM_16")
+    sf.write(
+        path, np.random.default_rng(0).normal(0, 0.1, (2 * rate, channels)), rate, subtype="PCM_16"
+    )
     damaged = bytearray(path.read_bytes())
-    damaged[44:47] = bytes([0, 0, 0x80])  # the length of the block of comments, behind the 42 bytes of the stream's
+    damaged[44:47] = bytes(
+        [0, 0, 0x80]
+    )  # the length of the block of comments, behind the 42 bytes of the stream's
     path.write_bytes(damaged)
     with pytest.raises(AudioError, match=r"a\.flac: a header without any sample"):
         probe(path)
@@ -273,7 +315,14 @@ def fuzz(folder: Path, mutations: int, *, seed: int, timeout: float) -> str:
         make(kind, folder / "specimens", seconds=1.0)
     program = Path(__file__).with_name("fuzzing.py")
     done = subprocess.run(
-        [sys.executable, program, folder / "specimens", folder / "scratch", str(mutations), str(seed)],
+        [
+            sys.executable,
+            program,
+            folder / "specimens",
+            folder / "scratch",
+            str(mutations),
+            str(seed),
+        ],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -307,4 +356,6 @@ def test_a_window_that_cannot_be_decoded_spoils_no_other_window(rate: int, tmp_p
                 with pytest.raises(AudioError, match="cannot be decoded"):
                     recording.read(start * rate, stop * rate)
             else:
-                assert (recording.read(start * rate, stop * rate) == x[start * rate : stop * rate]).all()
+                assert (
+                    recording.read(start * rate, stop * rate) == x[start * rate : stop * rate]
+                ).all()

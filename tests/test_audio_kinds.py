@@ -36,12 +36,28 @@ from nbaudio.storage.workspace import Workspace
 SECONDS = 5.0
 DOCUMENT = Path(__file__).parents[1] / "docs" / "audio.md"
 BOUNDS = {
-    name: float(bound) for name, bound in re.findall(r"^\| ([^|]+?) \| ([\d.]+) \|", DOCUMENT.read_text("utf8"), re.MULTILINE)
+    name: float(bound)
+    for name, bound in re.findall(
+        r"^\| ([^|]+?) \| ([\d.]+) \|", DOCUMENT.read_text("utf8"), re.MULTILINE
+    )
 }
 
-DEFAULT = ("WAV, PCM 16", "FLAC", "MP3", "Vorbis in WebM", "AAC in MP4", "Opus in Ogg", "WMA", "ALAC in MP4")
+DEFAULT = (
+    "WAV, PCM 16",
+    "FLAC",
+    "MP3",
+    "Vorbis in WebM",
+    "AAC in MP4",
+    "Opus in Ogg",
+    "WMA",
+    "ALAC in MP4",
+)
 every_kind = pytest.mark.parametrize(
-    "kind", [pytest.param(kind, id=kind.name, marks=() if kind.name in DEFAULT else pytest.mark.slow) for kind in KINDS]
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=() if kind.name in DEFAULT else pytest.mark.slow)
+        for kind in KINDS
+    ],
 )
 
 
@@ -72,14 +88,20 @@ def test_the_extension_of_every_kind_is_known() -> None:
 
 
 @every_kind
-def test_a_kind_is_what_was_written_and_its_windows_keep_the_stated_bound(specimens: dict[str, Path], kind: Kind) -> None:
+def test_a_kind_is_what_was_written_and_its_windows_keep_the_stated_bound(
+    specimens: dict[str, Path], kind: Kind
+) -> None:
     check_kind(specimens[kind.name], kind)
 
 
 def check_kind(path: Path, kind: Kind) -> None:
     """A specimen is what was written; windows of it keep the bound and do not depend on what was read before."""
     found = probe(path)
-    assert (found.sampling_rate, found.num_channels, found.warning) == (kind.rate, kind.channels, None)
+    assert (found.sampling_rate, found.num_channels, found.warning) == (
+        kind.rate,
+        kind.channels,
+        None,
+    )
     # Encoder delay that a container does not declare (bare AAC, AMR, WMA, MP2, AC-3) counts as recorded.
     assert abs(found.num_samples - SECONDS * kind.rate) <= 3072
     assert largest_difference(path, found.num_samples, windows=24, seed=7) <= BOUNDS[kind.name]
@@ -88,22 +110,39 @@ def check_kind(path: Path, kind: Kind) -> None:
 def check_variant(path: Path, variant: Variant, *, windows: int) -> None:
     """Windows keep the bound, and the whole is what another decoder makes of the file: no sample more, none moved."""
     found = probe(path)
-    assert (found.num_channels, found.warning is None or "declares" in found.warning) == (variant.channels, True)
-    assert largest_difference(path, found.num_samples, windows=windows, seed=variant.rate) <= BOUNDS[variant.kind.name]
+    assert (found.num_channels, found.warning is None or "declares" in found.warning) == (
+        variant.channels,
+        True,
+    )
+    assert (
+        largest_difference(path, found.num_samples, windows=windows, seed=variant.rate)
+        <= BOUNDS[variant.kind.name]
+    )
     with open_recording(path) as recording:
         whole = full_scale(recording.read(0, found.num_samples))
     theirs = decoded(path)
     assert len(whole) == found.num_samples == len(theirs)
     off = np.abs(whole - theirs).max(axis=1)
     if found.codec == "opus":
-        off = off[:-24]  # FFmpeg puts what its resampler holds back behind the end that the file states
+        off = off[
+            :-24
+        ]  # FFmpeg puts what its resampler holds back behind the end that the file states
     first_block = 5 * found.sampling_rate if found.codec in ("aac", "ac3", "eac3") else len(off)
     # FFmpeg's usual decoder of MP2 dithers to 16 bits.
     assert off[:first_block].max() < (1e-4 if found.codec.startswith("mp2") else 1e-5)
     assert off[first_block:].max(initial=0) < 0.1
 
 
-QUICK = ("Vorbis in Ogg", "Opus in Ogg", "Opus in WebM", "AAC in MP4", "WMA", "MP3", "MP2", "MP3 in MP4")
+QUICK = (
+    "Vorbis in Ogg",
+    "Opus in Ogg",
+    "Opus in WebM",
+    "AAC in MP4",
+    "WMA",
+    "MP3",
+    "MP2",
+    "MP3 in MP4",
+)
 QUICK_VARIANTS = [
     Variant(kind, rate, channels, low, seconds)
     for kind in KINDS
@@ -112,7 +151,11 @@ QUICK_VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("variant", QUICK_VARIANTS, ids=lambda variant: f"{variant.kind.name} {variant.rate} {variant.low}")
+@pytest.mark.parametrize(
+    "variant",
+    QUICK_VARIANTS,
+    ids=lambda variant: f"{variant.kind.name} {variant.rate} {variant.low}",
+)
 def test_windows_at_other_rates_and_low_bit_rates(variant: Variant, tmp_path: Path) -> None:
     check_variant(make_variant(variant, tmp_path), variant, windows=40)
 
@@ -125,7 +168,9 @@ def test_vorbis_windows_are_right_in_files_of_many_pages(tmp_path: Path) -> None
         assert largest_difference(path, probe(path).num_samples, windows=100, seed=1) == 0
 
 
-def test_ogg_windows_do_not_depend_on_what_is_in_memory_behind_a_packet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ogg_windows_do_not_depend_on_what_is_in_memory_behind_a_packet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # FFmpeg's decoder of Opus reads behind a packet's end: it needs zeros there, and memory holds what was there before.
     kind = next(kind for kind in KINDS if kind.name == "Opus in Ogg")
     path = make(kind._replace(rate=8000, channels=1), tmp_path, 2.0, low=True)
@@ -133,7 +178,9 @@ def test_ogg_windows_do_not_depend_on_what_is_in_memory_behind_a_packet(tmp_path
     plain = av.Packet
 
     def followed_by_ones(data: int | bytes) -> av.Packet:
-        return plain(data if isinstance(data, int) else memoryview(data + b"\xff" * 64)[: len(data)])
+        return plain(
+            data if isinstance(data, int) else memoryview(data + b"\xff" * 64)[: len(data)]
+        )
 
     with open_recording(path) as recording:
         whole = recording.read(0, num_samples)
@@ -146,12 +193,16 @@ def test_ogg_windows_do_not_depend_on_what_is_in_memory_behind_a_packet(tmp_path
 def test_windows_of_loud_noise_are_those_of_the_whole(tmp_path: Path, name: str) -> None:
     # The decoders fill bands with noise of their own, which is loudest here: 0.2 to 1 from another start.
     kind = next(kind for kind in KINDS if kind.name == name)
-    noise = np.clip(0.3 * np.random.default_rng(3).normal(size=(48000 * 7, 1)), -0.99, 0.99).astype(np.float32)
+    noise = np.clip(0.3 * np.random.default_rng(3).normal(size=(48000 * 7, 1)), -0.99, 0.99).astype(
+        np.float32
+    )
     path = make(kind._replace(rate=48000, channels=1), tmp_path, samples=noise, low=True)
     assert largest_difference(path, probe(path).num_samples, windows=30, seed=2) == 0
 
 
-def test_the_delay_of_opus_is_that_of_its_own_header(specimens: dict[str, Path], tmp_path: Path) -> None:
+def test_the_delay_of_opus_is_that_of_its_own_header(
+    specimens: dict[str, Path], tmp_path: Path
+) -> None:
     """FFmpeg before 7 wrote Matroska's CodecDelay at the rate of the source: 104 samples of 16 kHz as if they were of 48 kHz."""
     kind = next(kind for kind in KINDS if kind.name == "Opus in WebM")
     path = make(kind._replace(rate=16000, channels=1), tmp_path, 3.0)
@@ -171,7 +222,9 @@ def test_the_delay_of_opus_is_that_of_its_own_header(specimens: dict[str, Path],
 
 
 @pytest.mark.parametrize("rate", [8000, 16000, 48000])
-def test_the_delay_of_opus_in_mp4_is_that_of_its_header_whatever_the_clock(tmp_path: Path, rate: int) -> None:
+def test_the_delay_of_opus_in_mp4_is_that_of_its_header_whatever_the_clock(
+    tmp_path: Path, rate: int
+) -> None:
     """FFmpeg gives MP4 a clock at the rate of the source, and takes the delay in its ticks for samples of 48 kHz."""
     found = {}
     for name in ("Opus in Ogg", "Opus in MP4"):
@@ -179,17 +232,25 @@ def test_the_delay_of_opus_in_mp4_is_that_of_its_header_whatever_the_clock(tmp_p
         path = make(kind._replace(rate=rate, channels=1), tmp_path, 3.0)
         with open_recording(path) as recording:
             found[name] = recording.read(0, probe(path).num_samples)
-            np.testing.assert_allclose(recording.read(50_000, 60_000), found[name][50_000:60_000], atol=BOUNDS[name])
+            np.testing.assert_allclose(
+                recording.read(50_000, 60_000), found[name][50_000:60_000], atol=BOUNDS[name]
+            )
     np.testing.assert_allclose(found["Opus in MP4"][:144_000], found["Opus in Ogg"], atol=1e-4)
 
 
-def test_the_first_samples_of_mp4_overlap_with_the_packet_before_them(specimens: dict[str, Path]) -> None:
+def test_the_first_samples_of_mp4_overlap_with_the_packet_before_them(
+    specimens: dict[str, Path],
+) -> None:
     for name in ("AAC in MP4", "AAC in QuickTime", "MP3 in MP4"):
         with open_recording(specimens[name]) as recording:
-            np.testing.assert_allclose(recording.read(0, 2000), decoded(specimens[name])[:2000], atol=1e-6)
+            np.testing.assert_allclose(
+                recording.read(0, 2000), decoded(specimens[name])[:2000], atol=1e-6
+            )
 
 
-def test_windows_in_rising_order_cost_one_pass(specimens: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_in_rising_order_cost_one_pass(
+    specimens: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_recording(specimens["WMA"]) as recording:
         assert isinstance(recording, AvRecording)
         recording.read(0, 1000)
@@ -216,30 +277,71 @@ def test_every_kind_is_cut_and_verified(specimens: dict[str, Path], tmp_path: Pa
     for number, kind in enumerate(KINDS):
         path = shutil.copy(specimens[kind.name], audio / f"{number}{kind.suffix}")
         found = probe(path)
-        facts = {"sampling_rate": found.sampling_rate, "num_channels": found.num_channels, "num_samples": found.num_samples}
-        recordings.append({"recording_id": str(number), "path": path.name, "codec": found.codec, **facts})
+        facts = {
+            "sampling_rate": found.sampling_rate,
+            "num_channels": found.num_channels,
+            "num_samples": found.num_samples,
+        }
+        recordings.append(
+            {"recording_id": str(number), "path": path.name, "codec": found.codec, **facts}
+        )
         for second in (0, 2):
             window = {"start_sample": second * kind.rate, "end_sample": (second + 2) * kind.rate}
-            told = {"text": kind.name, "asr_text": None, "similarity": None, "split": "train", "decision": "accept"}
+            told = {
+                "text": kind.name,
+                "asr_text": None,
+                "similarity": None,
+                "split": "train",
+                "decision": "accept",
+            }
             source = {"source_start": str(second), "source_end": str(second + 2)}
-            segments.append({"segment_id": f"{number}_{second}", "recording_id": str(number), **window, **source, **told})
+            segments.append(
+                {
+                    "segment_id": f"{number}_{second}",
+                    "recording_id": str(number),
+                    **window,
+                    **source,
+                    **told,
+                }
+            )
     workspace = Workspace.create(tmp_path / "w", source="made", audio=str(audio))
     workspace.save(recordings=pl.DataFrame(recordings), segments=pl.DataFrame(segments))
-    report = materialize(workspace, out=tmp_path / "corpus", engine="threading", show_progress=False)
-    assert (report.facts["kept"], report.facts["rejected"], report.problems) == (2 * len(KINDS), 0, [])
-    assert verify(tmp_path / "corpus", engine="threading", show_progress=False).facts["whole"] is True
+    report = materialize(
+        workspace, out=tmp_path / "corpus", engine="threading", show_progress=False
+    )
+    assert (report.facts["kept"], report.facts["rejected"], report.problems) == (
+        2 * len(KINDS),
+        0,
+        [],
+    )
+    assert (
+        verify(tmp_path / "corpus", engine="threading", show_progress=False).facts["whole"] is True
+    )
 
 
 @pytest.mark.parametrize(
-    "name", ["WAV, PCM 16", "FLAC", "MP3", "Vorbis in WebM", "AAC in MP4", "SPHERE (NIST), PCM 16", "AC-3, bare"]
+    "name",
+    [
+        "WAV, PCM 16",
+        "FLAC",
+        "MP3",
+        "Vorbis in WebM",
+        "AAC in MP4",
+        "SPHERE (NIST), PCM 16",
+        "AC-3, bare",
+    ],
 )
-def test_the_content_decides_what_a_file_is_and_its_name_nothing(specimens: dict[str, Path], tmp_path: Path, name: str) -> None:
+def test_the_content_decides_what_a_file_is_and_its_name_nothing(
+    specimens: dict[str, Path], tmp_path: Path, name: str
+) -> None:
     known = probe(specimens[name])
     for wrong in ("a.wav", "a.mp3", "a.raw", "concat:a|b.m3u8", "without"):
         assert probe(shutil.copy(specimens[name], tmp_path / wrong)) == known
 
 
-@pytest.mark.parametrize("name", ["Vorbis in WebM", "AAC in Matroska", "AAC, bare (ADTS)", "MP3 in Matroska"])
+@pytest.mark.parametrize(
+    "name", ["Vorbis in WebM", "AAC in Matroska", "AAC, bare (ADTS)", "MP3 in Matroska"]
+)
 def test_an_index_by_counting_equals_an_index_by_decoding(
     specimens: dict[str, Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +368,9 @@ def _with_a_gap(source: Path, target: Path) -> Path:
     return target
 
 
-def test_a_gap_in_the_clock_and_a_clock_that_stands_still_move_no_sample(specimens: dict[str, Path], tmp_path: Path) -> None:
+def test_a_gap_in_the_clock_and_a_clock_that_stands_still_move_no_sample(
+    specimens: dict[str, Path], tmp_path: Path
+) -> None:
     gapped = _with_a_gap(specimens["Opus in WebM"], tmp_path / "gap.webm")
     num_samples = probe(gapped).num_samples
     assert num_samples == SECONDS * 48000
@@ -276,7 +380,10 @@ def test_a_gap_in_the_clock_and_a_clock_that_stands_still_move_no_sample(specime
         for rising in (True, False):
             recording.__dict__["_index"] = replace(recording._index, rising=rising)
             for start in (0, 90_000, 120_000, num_samples - 4000):
-                assert np.abs(recording.read(start, start + 4000) - whole[start : start + 4000]).max() <= BOUNDS["Opus in WebM"]
+                assert (
+                    np.abs(recording.read(start, start + 4000) - whole[start : start + 4000]).max()
+                    <= BOUNDS["Opus in WebM"]
+                )
 
 
 def _moved(source: Path, target: Path, samples: int) -> Path:
@@ -309,11 +416,17 @@ def test_sound_that_begins_later_or_within_a_packet_moves_no_window(
             offsets = range(-2500, 2500)
             same = plain.read(start, start + 1000)
             around = whole[start - 2500 : start + 3500]
-            nearest = min(offsets, key=lambda by: float(np.abs(around[2500 + by : 3500 + by] - same).max()))
-            assert nearest == {-1088: -1088, -500: -500}.get(samples, 1024 if name.startswith("AAC") else 1105)
+            nearest = min(
+                offsets, key=lambda by: float(np.abs(around[2500 + by : 3500 + by] - same).max())
+            )
+            assert nearest == {-1088: -1088, -500: -500}.get(
+                samples, 1024 if name.startswith("AAC") else 1105
+            )
 
 
-def test_a_file_whose_packets_cannot_be_sought_is_read_all_the_same(specimens: dict[str, Path], tmp_path: Path) -> None:
+def test_a_file_whose_packets_cannot_be_sought_is_read_all_the_same(
+    specimens: dict[str, Path], tmp_path: Path
+) -> None:
     path = tmp_path / "a.mka"
     with av.open(str(specimens["AAC in Matroska"])) as read, av.open(str(path), "w") as write:
         stream = write.add_stream_from_template(read.streams.audio[0])
@@ -323,10 +436,14 @@ def test_a_file_whose_packets_cannot_be_sought_is_read_all_the_same(specimens: d
                 write.mux(packet)
     assert probe(path) == probe(specimens["AAC in Matroska"])
     with open_recording(path) as recording, open_recording(specimens["AAC in Matroska"]) as plain:
-        np.testing.assert_array_equal(recording.read(130_000, 140_000), plain.read(130_000, 140_000))
+        np.testing.assert_array_equal(
+            recording.read(130_000, 140_000), plain.read(130_000, 140_000)
+        )
 
 
-@pytest.mark.parametrize("name", ["AC-3 in MPEG-PS", "AC-3 in MPEG-TS", "FLAC in Ogg", "MP3 in AVI", "AAC, bare (ADTS)"])
+@pytest.mark.parametrize(
+    "name", ["AC-3 in MPEG-PS", "AC-3 in MPEG-TS", "FLAC in Ogg", "MP3 in AVI", "AAC, bare (ADTS)"]
+)
 def test_an_index_is_made_once_and_no_window_is_looked_for_from_the_beginning(
     specimens: dict[str, Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,11 +452,20 @@ def test_an_index_is_made_once_and_no_window_is_looked_for_from_the_beginning(
         recording.read(0, 1000)
         monkeypatch.delattr(AvRecording, "_begin")
         for second in (4, 1, 2, 3):
-            assert len(recording.read(second * recording.sampling_rate, second * recording.sampling_rate + 1000)) == 1000
+            assert (
+                len(
+                    recording.read(
+                        second * recording.sampling_rate, second * recording.sampling_rate + 1000
+                    )
+                )
+                == 1000
+            )
 
 
 def test_opus_packets_of_several_frames_are_counted() -> None:
-    assert [opus_samples(bytes(packet)) for packet in ([], [3], [0b01111_0_10, 0], [0b11111_0_11, 6])] == [0, 0, 1920, 5760]
+    assert [
+        opus_samples(bytes(packet)) for packet in ([], [3], [0b01111_0_10, 0], [0b11111_0_11, 6])
+    ] == [0, 0, 1920, 5760]
 
 
 def _repaged(data: bytes, segments: int) -> bytes:
@@ -361,14 +487,28 @@ def _repaged(data: bytes, segments: int) -> bytes:
     serial, done, number = data[14:18], 0, 0
     while lacing:
         # The two headers have pages of their own.
-        size = next(i for i, value in enumerate(lacing) if value < 255) + 1 if number < 2 else segments
+        size = (
+            next(i for i, value in enumerate(lacing) if value < 255) + 1 if number < 2 else segments
+        )
         values, lacing = lacing[:size], lacing[size:]
         part, body = body[: sum(values)], body[sum(values) :]
         done += sum(value < 255 for value in values)
-        granule = 0 if number < 2 else 960 * (done - 2) if any(value < 255 for value in values) else -1
-        flags = (2 if number == 0 else 0) | (0 if lacing else 4) | (1 if number > 2 and pages[-1][1] else 0)
+        granule = (
+            0 if number < 2 else 960 * (done - 2) if any(value < 255 for value in values) else -1
+        )
+        flags = (
+            (2 if number == 0 else 0)
+            | (0 if lacing else 4)
+            | (1 if number > 2 and pages[-1][1] else 0)
+        )
         granule = granule if lacing else last
-        head = b"OggS\0" + bytes([flags]) + granule.to_bytes(8, "little", signed=True) + serial + number.to_bytes(4, "little")
+        head = (
+            b"OggS\0"
+            + bytes([flags])
+            + granule.to_bytes(8, "little", signed=True)
+            + serial
+            + number.to_bytes(4, "little")
+        )
         page = head + bytes(4) + bytes([len(values)]) + values + part
         check = 0
         for byte in page:
@@ -381,7 +521,9 @@ def _repaged(data: bytes, segments: int) -> bytes:
 @pytest.mark.parametrize("segments", [1, 3, 255])
 def test_ogg_packets_may_go_on_in_another_page(tmp_path: Path, segments: int) -> None:
     kind = next(kind for kind in KINDS if kind.name == "Opus in Ogg")
-    path = make(kind._replace(write=partial(with_av, codec="libopus", bit_rate=128_000)), tmp_path, 3.0)
+    path = make(
+        kind._replace(write=partial(with_av, codec="libopus", bit_rate=128_000)), tmp_path, 3.0
+    )
     known = probe(path)
     with open_recording(path) as recording:
         whole = recording.read(0, known.num_samples)
@@ -404,7 +546,11 @@ def test_a_broken_packet_spoils_the_windows_that_touch_it_and_no_other(
             if packet.dts is not None:
                 spoils = not spoilt and packet.pts * packet.time_base > 3
                 spoilt |= spoils
-                told = _with_bytes(packet, b"\xff\x00\xff" + bytes(max(0, packet.size - 3))) if spoils else packet
+                told = (
+                    _with_bytes(packet, b"\xff\x00\xff" + bytes(max(0, packet.size - 3)))
+                    if spoils
+                    else packet
+                )
                 told.stream = stream
                 write.mux(told)
     found = probe(path)
@@ -412,13 +558,20 @@ def test_a_broken_packet_spoils_the_windows_that_touch_it_and_no_other(
     with open_recording(path) as recording, open_recording(specimens[name]) as plain:
         for start, stop in ((0, rate), (rate, 2 * rate), (4 * rate, 4 * rate + 9000)):
             off = recording.read(start, stop) - plain.read(start, stop)
-            assert np.abs(off).max() <= (0.1 if start > 3 * rate else 0)  # behind it, AAC's noise is another
+            assert np.abs(off).max() <= (
+                0.1 if start > 3 * rate else 0
+            )  # behind it, AAC's noise is another
         with pytest.raises(AudioError, match=r"damaged: samples 1\d+ to 1\d+ cannot be decoded"):
             recording.read(int(2.9 * rate), int(3.3 * rate))
 
 
 def _with_bytes(packet: av.Packet, data: bytes) -> av.Packet:
     changed = padded(data)
-    changed.pts, changed.dts, changed.duration, changed.time_base = packet.pts, packet.dts, packet.duration, packet.time_base
+    changed.pts, changed.dts, changed.duration, changed.time_base = (
+        packet.pts,
+        packet.dts,
+        packet.duration,
+        packet.time_base,
+    )
     changed.is_keyframe = True
     return changed

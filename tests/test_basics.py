@@ -16,18 +16,27 @@ def test_an_error_names_what_is_known_and_what_to_install():
     with pytest.raises(errors.InputError, match="encoding 'x' is unknown; known are flac, wav"):
         errors.get_by_name({"flac": 1, "wav": 2}, "x", "encoding")
     with (
-        pytest.raises(errors.MissingExtraError, match=r"no_such_package is not installed: pip install 'nbaudio\[ray\]'"),
+        pytest.raises(
+            errors.MissingExtraError,
+            match=r"no_such_package is not installed: pip install 'nbaudio\[ray\]'",
+        ),
         errors.requires_extra("ray"),
     ):
         import no_such_package  # noqa: F401  # its import is what is tested
     assert errors.one_line(MemoryError()) == "MemoryError"
-    assert errors.one_line(ValueError("\nparquet: damaged\n\nwith the following stack:\n[1] scan")) == "parquet: damaged"
+    assert (
+        errors.one_line(ValueError("\nparquet: damaged\n\nwith the following stack:\n[1] scan"))
+        == "parquet: damaged"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("Job aborted.\n\tat a.b\nCaused by: java.io.IOException: disk\n\tat c.d", "java.io.IOException: disk"),
+        (
+            "Job aborted.\n\tat a.b\nCaused by: java.io.IOException: disk\n\tat c.d",
+            "java.io.IOException: disk",
+        ),
         ("Traceback (most recent call last):\n  File 'a'\nOSError: disk\n", "OSError: disk"),
         ("one\ntwo", "one"),
     ],
@@ -37,7 +46,9 @@ def test_the_cause_is_found_in_tracebacks_of_java_and_python(text: str, cause: s
 
 
 def test_errors_redact_what_may_be_secret_in_urls():
-    error = errors.InputError("https://me:word@host/a.wav?key=0&v=1: missing (see 'http://host/?b')")
+    error = errors.InputError(
+        "https://me:word@host/a.wav?key=0&v=1: missing (see 'http://host/?b')"
+    )
     assert str(error) == "https://host/a.wav?...: missing (see 'http://host/?...')"
 
 
@@ -50,7 +61,9 @@ def test_only_regular_files_of_a_usable_size_are_read(tmp_path: Path):
     with path.open("rb") as file:
         assert list(input_guards.lines(file, path)) == [b"a\n", b"b"]
     input_guards.check_expansion("a.gz", 1_000, 50_000_000)
-    with pytest.raises(errors.InputError, match=r"a\.gz: 1,000 bytes that grow to more than 64 MB, a bomb"):
+    with pytest.raises(
+        errors.InputError, match=r"a\.gz: 1,000 bytes that grow to more than 64 MB, a bomb"
+    ):
         input_guards.check_expansion("a.gz", 1_000, 70_000_000)
     input_guards.escape_surrogates("sjednica č.wav")
 
@@ -63,15 +76,30 @@ def test_hashes_depend_on_keys_and_salt():
 
 def test_bundled_files_are_found_or_listed():
     assert bundled("data_manifests/demo.yaml").name == "demo.yaml"
-    with pytest.raises(errors.InputError, match=r"data_manifests/demo\.yml: is not bundled with nbaudio; data_manifests holds"):
+    with pytest.raises(
+        errors.InputError,
+        match=r"data_manifests/demo\.yml: is not bundled with nbaudio; data_manifests holds",
+    ):
         bundled("data_manifests/demo.yml")
 
 
 def test_splits_are_found_in_paths():
-    names = {"train-clean-100": "train", "validation": "dev", "test_eval92": "test", "train_nodev": "train", "validated": None}
+    names = {
+        "train-clean-100": "train",
+        "validation": "dev",
+        "test_eval92": "test",
+        "train_nodev": "train",
+        "validated": None,
+    }
     assert {name: source_splits.split_role(name) for name in names} == names
-    assert [source_splits.split_in(path) for path in ("hr/test/0000", "2018/session")] == ["test", None]
-    assert [source_splits.split_of_folder(path) for path in ("test/a.wav", "test.wav")] == ["test", None]
+    assert [source_splits.split_in(path) for path in ("hr/test/0000", "2018/session")] == [
+        "test",
+        None,
+    ]
+    assert [source_splits.split_of_folder(path) for path in ("test/a.wav", "test.wav")] == [
+        "test",
+        None,
+    ]
 
 
 def test_results_come_in_the_order_of_the_items():
@@ -80,18 +108,29 @@ def test_results_come_in_the_order_of_the_items():
 
 def test_samples_and_seconds_are_exact():
     assert (times.rescale(44100, 44100, 16000), times.rescale(1, 48000, 24000)) == (16000, 1)
-    assert [times.add_seconds(*both) for both in (("3207.70", "19.84"), ("0.1", "0.2"), ("NaN", "1"))] == [
+    assert [
+        times.add_seconds(*both) for both in (("3207.70", "19.84"), ("0.1", "0.2"), ("NaN", "1"))
+    ] == [
         "3227.54",
         "0.3",
         "NaN",
     ]
-    assert times.to_samples_column(pl.Series(["0.5", "1e-3", "x"]), pl.Series([16000] * 3)).to_list() == [8000, 16, None]
+    assert times.to_samples_column(
+        pl.Series(["0.5", "1e-3", "x"]), pl.Series([16000] * 3)
+    ).to_list() == [8000, 16, None]
 
 
 def test_labels_of_facts():
-    assert report.first_lines(["a", "b", "c"], "problems.parquet", most=2) == ["a", "b", "and 1 more: see problems.parquet"]
+    assert report.first_lines(["a", "b", "c"], "problems.parquet", most=2) == [
+        "a",
+        "b",
+        "and 1 more: see problems.parquet",
+    ]
     assert report.fact_key("near-identical sentence") == "near_identical_sentence"
-    assert [report.fact_label(name) for name in ("mean_similarity", "hours")] == ["mean similarity", "audio"]
+    assert [report.fact_label(name) for name in ("mean_similarity", "hours")] == [
+        "mean similarity",
+        "audio",
+    ]
 
 
 def test_facts_are_shown_for_people():
@@ -100,5 +139,14 @@ def test_facts_are_shown_for_people():
     assert report.show({"train": 3, "dev": 1, "share": 0.25}) == "3 train, 1 dev, share 0.25"
     assert report.show({"seed": 42}, "parameters") == "seed=42"
     assert (report.show(0.001, "hours"), report.show(6_200_000, "bytes")) == ("3.6 s", "6.2 MB")
-    assert [report.duration(s) for s in (3.61, 328.2, 5400, 7.2e6)] == ["3.6 s", "5 min 28 s", "1.5 h", "2,000 h"]
-    assert [report.size(n) for n in (800, 2_640_000_000, 64_000)] == ["800 bytes", "2.6 GB", "64 kB"]
+    assert [report.duration(s) for s in (3.61, 328.2, 5400, 7.2e6)] == [
+        "3.6 s",
+        "5 min 28 s",
+        "1.5 h",
+        "2,000 h",
+    ]
+    assert [report.size(n) for n in (800, 2_640_000_000, 64_000)] == [
+        "800 bytes",
+        "2.6 GB",
+        "64 kB",
+    ]

@@ -24,7 +24,9 @@ def workspace(make_workspace):
 
 
 def make(workspace, out, **options):
-    return materialize(workspace, out=out, show_progress=False, **{"jobs": 1, "engine": "threading"} | options)
+    return materialize(
+        workspace, out=out, show_progress=False, **{"jobs": 1, "engine": "threading"} | options
+    )
 
 
 def header(text):
@@ -33,23 +35,40 @@ def header(text):
 
 def run_code(corpus, number):
     """The names that a block of code of the card defines, run as it stands there, but for the path."""
-    blocks = re.findall(r"```python\n(.*?)```", (corpus / CARD).read_text(encoding="utf8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (corpus / CARD).read_text(encoding="utf8"), re.DOTALL
+    )
     names = {}
     exec(compile(blocks[number].replace("path/to/this/folder", str(corpus)), CARD, "exec"), names)  # noqa: S102 - is tested
     return names
 
 
-@pytest.mark.parametrize("container", [name for name, container in CONTAINERS.items() if container.for_datasets])
+@pytest.mark.parametrize(
+    "container", [name for name, container in CONTAINERS.items() if container.for_datasets]
+)
 def test_load_dataset_of_the_folder_finds_the_splits(workspace, tmp_path, container):
     import datasets
 
     folder = tmp_path / "c"
     about = {"title": "Naslov", "language": "hr, en", "license": "cc-by-4.0"}
-    make(workspace, folder, container=container, shard_size="100kB", encoding=encoding_of(container), **about)
+    make(
+        workspace,
+        folder,
+        container=container,
+        shard_size="100kB",
+        encoding=encoding_of(container),
+        **about,
+    )
     counts = dict(pl.read_parquet(folder / "segments.parquet")["split"].value_counts().iter_rows())
     builder = datasets.load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache"))
-    files = {split: {path.rpartition("/")[2] for path in paths} for split, paths in builder.config.data_files.items()}
-    assert files == {split: {path.name for path in (folder / split).rglob("*") if path.is_file()} for split in counts}
+    files = {
+        split: {path.rpartition("/")[2] for path in paths}
+        for split, paths in builder.config.data_files.items()
+    }
+    assert files == {
+        split: {path.name for path in (folder / split).rglob("*") if path.is_file()}
+        for split in counts
+    }
     assert {name: split.num_examples for name, split in builder.info.splits.items()} == counts
 
 
@@ -62,7 +81,9 @@ def test_load_dataset_of_the_folder_finds_the_splits(workspace, tmp_path, contai
         for encoding in (("mulaw",) if container.levels_only else ("flac", "opus", "mulaw"))
     ],
 )
-def test_the_first_code_of_the_card_runs_without_torchcodec(workspace, tmp_path, monkeypatch, container, encoding):
+def test_the_first_code_of_the_card_runs_without_torchcodec(
+    workspace, tmp_path, monkeypatch, container, encoding
+):
     import datasets
 
     monkeypatch.setitem(sys.modules, "torchcodec", None)
@@ -71,18 +92,30 @@ def test_the_first_code_of_the_card_runs_without_torchcodec(workspace, tmp_path,
     make(workspace, tmp_path / "c", container=container, encoding=encoding)
     found = run_code(tmp_path / "c", 0)
     rows = found["clips"] if "clips" in found else found["corpus"]["train"]
-    assert len(rows) == (10 if "clips" in found else nbaudio.open_corpus(tmp_path / "c").splits["train"])
+    assert len(rows) == (
+        10 if "clips" in found else nbaudio.open_corpus(tmp_path / "c").splits["train"]
+    )
     if "encoded" in found:
-        assert found["encoded"] in encoded(tmp_path / "c", nbaudio.open_corpus(tmp_path / "c").segments["segment_id"])
+        assert found["encoded"] in encoded(
+            tmp_path / "c", nbaudio.open_corpus(tmp_path / "c").segments["segment_id"]
+        )
 
 
 def test_the_header_says_what_is_known(workspace, tmp_path):
     make(workspace, tmp_path / "c", title="Naslov", language="hr, en", license="cc-by-4.0")
-    about = {"title": "Naslov", "language": "hr, en", "licence": "cc-by-4.0"}  # the key of the first corpora
+    about = {
+        "title": "Naslov",
+        "language": "hr, en",
+        "licence": "cc-by-4.0",
+    }  # the key of the first corpora
     assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["about"] == about
     text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
     found = header(text)
-    assert (found["pretty_name"], found["language"], found["license"]) == ("Naslov", ["hr", "en"], "cc-by-4.0")
+    assert (found["pretty_name"], found["language"], found["license"]) == (
+        "Naslov",
+        ["hr", "en"],
+        "cc-by-4.0",
+    )
     assert found["task_categories"] == ["automatic-speech-recognition"]
     assert found["size_categories"] == ["n<1K"]
     size = sum(path.stat().st_size for path in (tmp_path / "c").glob("*/*.tar"))
@@ -104,17 +137,28 @@ def test_signals_of_what_ships_are_on_the_card_if_they_were_measured(workspace, 
     assert "signals" not in json.loads((tmp_path / "a/corpus.json").read_text(encoding="utf8"))
     assert "Audio signals" not in (tmp_path / "a" / CARD).read_text(encoding="utf8")
     number = pl.int_range(pl.len())
-    columns = {"snr_db": number * 10.0, "cut_end": number < 5, "channel_correlation": pl.lit(None, pl.Float64)}
+    columns = {
+        "snr_db": number * 10.0,
+        "cut_end": number < 5,
+        "channel_correlation": pl.lit(None, pl.Float64),
+    }
     segments = workspace.segments.with_columns(**columns)
     out = segments["segment_id"][0]
-    decided = {"decision": pl.when(pl.col("segment_id") == out).then(pl.lit("reject")).otherwise("decision")}
+    decided = {
+        "decision": pl.when(pl.col("segment_id") == out)
+        .then(pl.lit("reject"))
+        .otherwise("decision")
+    }
     workspace.save(segments=segments.with_columns(**decided))
     make(workspace, tmp_path / "b")
     text = (tmp_path / "b" / CARD).read_text(encoding="utf8")
     ships = nbaudio.open_corpus(tmp_path / "b").segments
     assert out not in ships["segment_id"].to_list()
     values = [ships["snr_db"].quantile(q, "linear") for q in (0.5, 0.05, 0.95)]
-    assert "| " + " | ".join(["snr\\_db", *(f"{value:.4g}" for value in values), "0.0%"]) + " |" in text
+    assert (
+        "| " + " | ".join(["snr\\_db", *(f"{value:.4g}" for value in values), "0.0%"]) + " |"
+        in text
+    )
     assert f"| cut\\_end | {ships['cut_end'].mean():.1%} |  |  | 0.0% |" in text
     assert "channel" not in text[text.index("Audio signals") : text.index("How right")]
     nbaudio.convert(tmp_path / "b", container="zip", out=tmp_path / "c", show_progress=False)
@@ -137,7 +181,9 @@ def test_a_card_that_somebody_edited_stays_and_any_other_is_renewed(workspace, t
     assert "# Drugi" in path.read_text(encoding="utf8")
     path.write_text("Read by hand.", encoding="utf8")
     for _ in range(2):
-        assert make(workspace, tmp_path / "c", title="Treći").warnings == [f"{path} was edited and is not overwritten"]
+        assert make(workspace, tmp_path / "c", title="Treći").warnings == [
+            f"{path} was edited and is not overwritten"
+        ]
         assert path.read_text(encoding="utf8") == "Read by hand."
     path.unlink()
     assert make(workspace, tmp_path / "c", title="Treći").warnings == []
@@ -160,7 +206,9 @@ def test_what_people_supply_is_shown_as_it_is(workspace, tmp_path, text):
     assert "<script" not in body
     assert not re.search(r"(?<!\\)\]\(", body)
     assert not [
-        line for line in body.splitlines() if line.startswith("|") and line.replace("\\|", "").count("|") not in (3, 5, 6)
+        line
+        for line in body.splitlines()
+        if line.startswith("|") and line.replace("\\|", "").count("|") not in (3, 5, 6)
     ]
 
 

@@ -26,7 +26,9 @@ def ingested(request, tmp_path_factory):
     """What was made, and its workspace, selected: `ana` is on the first channel, `ivo` on the second, `both` on both."""
     place = tmp_path_factory.mktemp(request.param)
     made = CALLS[request.param](place / "source")
-    nbaudio.ingest(format_of(request.param), made.source, out=place / "W", jobs=1, options=made.options)
+    nbaudio.ingest(
+        format_of(request.param), made.source, out=place / "W", jobs=1, options=made.options
+    )
     nbaudio.select(place / "W", dev=0, test=0)
     return made, Workspace.open(place / "W")
 
@@ -38,25 +40,42 @@ def wanted(workspace, segment_id, *, whole="mix", rate=RATE):
 
 def test_the_same_window_of_two_channels_is_no_duplicate(ingested):
     made, workspace = ingested
-    assert sorted(workspace.segments.filter(pl.col("decision") == "accept")["segment_id"]) == ["ana", "both", "ivo"]
+    assert sorted(workspace.segments.filter(pl.col("decision") == "accept")["segment_id"]) == [
+        "ana",
+        "both",
+        "ivo",
+    ]
     problems = workspace.table("problems").select("item", "reason").rows()
     for item, reason in made.problems:
         assert [told for told in problems if told[0] == item and reason in told[1]], (item, reason)
     assert len(problems) == len(made.problems)
     failing = check_tables(workspace.recordings, workspace.segments).select("key", "rule").rows()
-    assert sorted(failing) == sorted(pair for pair in made.problems if not pair[0].startswith("line"))
+    assert sorted(failing) == sorted(
+        pair for pair in made.problems if not pair[0].startswith("line")
+    )
 
 
 @pytest.mark.parametrize(("channel", "rate"), [("mix", 16000), ("right", 8000)])
 def test_a_clip_is_cut_from_its_own_channel(ingested, tmp_path, channel, rate):
     _, workspace = ingested
-    options = {"channel": channel, "rate": rate, "jobs": 1, "engine": "threading", "show_progress": False}
+    options = {
+        "channel": channel,
+        "rate": rate,
+        "jobs": 1,
+        "engine": "threading",
+        "show_progress": False,
+    }
     report = nbaudio.materialize(workspace, out=tmp_path / "C", **options)
     assert (report.facts["kept"], report.problems) == (3, [])
-    assert nbaudio.verify(tmp_path / "C", jobs=1, engine="threading", show_progress=False).problems == []
+    assert (
+        nbaudio.verify(tmp_path / "C", jobs=1, engine="threading", show_progress=False).problems
+        == []
+    )
     keys = ("ana", "ivo", "both")
     for key, data in zip(keys, encoded(tmp_path / "C", keys), strict=True):
-        np.testing.assert_array_equal(decode_clip(data)[0], wanted(workspace, key, whole=channel, rate=rate))
+        np.testing.assert_array_equal(
+            decode_clip(data)[0], wanted(workspace, key, whole=channel, rate=rate)
+        )
 
 
 def test_reviewers_and_players_hear_the_same(ingested, tmp_path):
@@ -65,7 +84,9 @@ def test_reviewers_and_players_hear_the_same(ingested, tmp_path):
     for clip in Player(workspace, ["ana", "ivo", "both"]).clips.clips:
         expected = wanted(workspace, clip.segment_id)
         np.testing.assert_array_equal(decode_clip(clip.audio)[0], expected)
-        np.testing.assert_array_equal(sf.read(tmp_path / f"clips/{clip.segment_id}.wav", dtype="int16")[0], expected)
+        np.testing.assert_array_equal(
+            sf.read(tmp_path / f"clips/{clip.segment_id}.wav", dtype="int16")[0], expected
+        )
     segments = load_segments(workspace, ["ana", "ivo", "both"])
     for number, key in enumerate(("ana", "ivo", "both")):
         found = read_sound(segments.audio_root, segments.row(number), even=False).samples
@@ -79,13 +100,18 @@ def test_exported_segments_come_back_with_their_channel(ingested, tmp_path, form
     source = tmp_path / "out/train" if format == "kaldi" else tmp_path / "out"
     nbaudio.ingest(format, source, out=tmp_path / "W", jobs=1)
     back = Workspace.open(tmp_path / "W").segments
-    found = {key.rpartition("-")[2]: channel for key, channel in back.select("segment_id", "source_channel").iter_rows()}
+    found = {
+        key.rpartition("-")[2]: channel
+        for key, channel in back.select("segment_id", "source_channel").iter_rows()
+    }
     assert found == {"ana": "0", "ivo": "1", "both": None}
 
 
 def test_what_cannot_say_a_channel_says_so(ingested, tmp_path):
     _, workspace = ingested
-    assert "train: 2 segments are on some channels" in "\n".join(nbaudio.export(workspace, "nemo", out=tmp_path).warnings)
+    assert "train: 2 segments are on some channels" in "\n".join(
+        nbaudio.export(workspace, "nemo", out=tmp_path).warnings
+    )
 
 
 def test_a_mean_of_some_channels(tmp_path):
@@ -94,20 +120,33 @@ def test_a_mean_of_some_channels(tmp_path):
     some = read_clip(path, 100, 4100, channel="3,1,3")
     assert np.abs(some - (pcm[100:4100, 1] + pcm[100:4100, 3]) / 2).max() <= 0.5
     np.testing.assert_array_equal(read_clip(path, 100, 4100, channel="2"), pcm[100:4100, 2])
-    with pytest.raises(AudioError, match="channel 1,4 does not exist, the recording has 4 channels"):
+    with pytest.raises(
+        AudioError, match="channel 1,4 does not exist, the recording has 4 channels"
+    ):
         read_clip(path, 100, 4100, channel="1,4")
 
 
 def test_where_no_channel_is_named_keys_and_tables_are_as_they_were(make_workspace, tmp_path):
-    known = {"recording_id": ["r"], "path": ["a.wav"], "sha256": ["ab"], "sampling_rate": [8000], "num_samples": [9]}
+    known = {
+        "recording_id": ["r"],
+        "path": ["a.wav"],
+        "sha256": ["ab"],
+        "sampling_rate": [8000],
+        "num_samples": [9],
+    }
     recordings = recording_facts(pl.DataFrame(known | {"codec": ["flac"]}))
     segment = {"recording_id": "r", "start_sample": 3, "end_sample": 8}
     segments = pl.DataFrame([{**segment, "source_channel": channel} for channel in (None, "1")])
-    hashes = [hashlib.sha256(f"ab|3|8|8000|{channel}|flac|3".encode()).hexdigest()[:32] for channel in ("left", "1")]
+    hashes = [
+        hashlib.sha256(f"ab|3|8|8000|{channel}|flac|3".encode()).hexdigest()[:32]
+        for channel in ("left", "1")
+    ]
     assert clip_keys(segments, recordings, ClipFormat(8000, "left", "flac")).to_list() == hashes
     # Windows of Vorbis were wrong: packs from then are not used.
     vorbis = recording_facts(pl.DataFrame(known | {"codec": ["vorbis"]}))
     assert not set(clip_keys(segments, vorbis, ClipFormat(8000, "left", "flac"))) & set(hashes)
     workspace = make_workspace({"a.wav": (6, RATE)})
-    nbaudio.materialize(workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False)
+    nbaudio.materialize(
+        workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False
+    )
     assert "source_channel" not in pl.read_parquet_schema(tmp_path / "C/segments.parquet")

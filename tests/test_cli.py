@@ -57,11 +57,19 @@ def source(tmp_path: Path) -> Path:
     names = ["17 1 2018 - 2. dio [HlauTe_NK6U]", "18 1 2018 - 1. dio [abcdefghij_]"]
     lines = []
     for number, name in enumerate(names):
-        sf.write(audio / f"{name.replace(' - ', ' -  ')}.wav", sweeps(20, 16000, seed=number), 16000)
+        sf.write(
+            audio / f"{name.replace(' - ', ' -  ')}.wav", sweeps(20, 16000, seed=number), 16000
+        )
         for i in range(8):
             words = ["prva", "druga", f"riječ{i}", f"snimka{number}"]
             heard = words if i != 3 else ["sasvim", "nešto", "drugo"]
-            line = {"file": f"{name}.wav", "start": 2.4 * i, "end": 2.4 * i + 2.0, "words": words, "asr": heard}
+            line = {
+                "file": f"{name}.wav",
+                "start": 2.4 * i,
+                "end": 2.4 * i + 2.0,
+                "words": words,
+                "asr": heard,
+            }
             lines.append(json.dumps(line | {"speaker": f"spk{number}{i % 2}"}, ensure_ascii=False))
     (tmp_path / "asr.json").write_text("\n".join(lines), encoding="utf8")
     return tmp_path
@@ -74,7 +82,9 @@ def keys(value: object) -> list[str]:
     return [key for item in value for key in keys(item)] if isinstance(value, list) else []
 
 
-def test_from_ingest_to_verify_without_a_hand(source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_from_ingest_to_verify_without_a_hand(
+    source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     steps = [
         ("ingest", "parlaspeech", "asr.json", "--audio", "audio", "--out", "W"),
         ("score", "W"),
@@ -137,9 +147,14 @@ def test_what_cannot_be_written_is_one_line_and_exit_code_2(
     source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     (source / "f").write_text("a file")
-    assert nbaudio("ingest", "parlaspeech", "asr.json", "--audio", "audio", "--out", "W").returncode == 0
     assert (
-        nbaudio("score", "W").returncode == nbaudio("select", "W", "--dev", "1", "--test", "1", "--group-by", "").returncode == 0
+        nbaudio("ingest", "parlaspeech", "asr.json", "--audio", "audio", "--out", "W").returncode
+        == 0
+    )
+    assert (
+        nbaudio("score", "W").returncode
+        == nbaudio("select", "W", "--dev", "1", "--test", "1", "--group-by", "").returncode
+        == 0
     )
     for words in (
         ("ingest", "parlaspeech", "asr.json", "--out", "f/W"),
@@ -158,7 +173,9 @@ def test_what_cannot_be_written_is_one_line_and_exit_code_2(
         assert "Traceback" not in done.stderr
 
 
-def test_problems_are_listed_and_exit_with_1(source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_problems_are_listed_and_exit_with_1(
+    source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     with (source / "asr.json").open("a") as file:
         file.write('\n{"file": "broken\n')
     np.save(source / "audio/18 1 2018 -  1. dio [abcdefghij_].npy", np.zeros(3))
@@ -190,7 +207,9 @@ def test_problems_are_listed_and_exit_with_1(source: Path, nbaudio: Callable[...
         "stats",
     ],
 )
-def test_every_command_has_help_with_an_example(nbaudio: Callable[..., subprocess.CompletedProcess[str]], command: str) -> None:
+def test_every_command_has_help_with_an_example(
+    nbaudio: Callable[..., subprocess.CompletedProcess[str]], command: str
+) -> None:
     done = nbaudio(*command.split(), "--help")
     assert done.returncode == 0
     assert f"nbaudio {command}" in done.stdout
@@ -198,9 +217,17 @@ def test_every_command_has_help_with_an_example(nbaudio: Callable[..., subproces
 
 
 @pytest.mark.parametrize(
-    "words", [("materialise",), ("select", "W", "--min-similarity", "much"), ("score",), ("verify", "C", "--x")]
+    "words",
+    [
+        ("materialise",),
+        ("select", "W", "--min-similarity", "much"),
+        ("score",),
+        ("verify", "C", "--x"),
+    ],
 )
-def test_wrong_use_is_exit_code_2(nbaudio: Callable[..., subprocess.CompletedProcess[str]], words: tuple[str, ...]) -> None:
+def test_wrong_use_is_exit_code_2(
+    nbaudio: Callable[..., subprocess.CompletedProcess[str]], words: tuple[str, ...]
+) -> None:
     done = nbaudio(*words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert done.stderr.startswith("nbaudio: ")
@@ -224,12 +251,16 @@ def test_version(nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> No
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_script_that_completes(monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+def test_each_shell_gets_a_script_that_completes(
+    monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
     def told(**variables: str) -> str:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         run = "import sys; sys.argv[0] = 'nbaudio'; from nbaudio.cli import main; main()"
-        return subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [sys.executable, "-c", run], capture_output=True, text=True, check=True
+        ).stdout
 
     assert "_NBAUDIO_COMPLETE=complete_" in told(_NBAUDIO_COMPLETE=f"source_{shell}")
     asked = {"_TYPER_COMPLETE_ARGS": "nbaudio mat", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
@@ -244,7 +275,13 @@ def test_completion_installs_itself(tmp_path: Path) -> None:
     command = f'"{sys.executable}" -c "{run}" "$@"; exit $?'
     for option in ("--show-completion", "--install-completion"):
         words = ["bash", "-c", command, "bash", option]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | {"HOME": str(tmp_path)})
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"HOME": str(tmp_path)},
+        )
         assert done.returncode == 0, done.stderr
     assert "complete_bash" in (tmp_path / ".bash_completions" / "nbaudio.sh").read_text()
     assert "nbaudio.sh" in (tmp_path / ".bashrc").read_text()
@@ -265,11 +302,58 @@ FIXED = {
     ("stats", "out"): [*PAGE_SUFFIXES],
 }
 FREE = {
-    *("out", "source", "workspace", "corpus", "path", "manifest", "sheets", "packs", "names", "audio", "address", "beam_options"),
-    *("max_size", "cache", "shard_size", "disk", "dev", "test", "splits", "group_by", "text", "title", "language", "license"),
-    *("reviewers", "reviewer", "adjudicator", "verdicts", "only", "set_", "options", "url", "consent"),
+    *(
+        "out",
+        "source",
+        "workspace",
+        "corpus",
+        "path",
+        "manifest",
+        "sheets",
+        "packs",
+        "names",
+        "audio",
+        "address",
+        "beam_options",
+    ),
+    *(
+        "max_size",
+        "cache",
+        "shard_size",
+        "disk",
+        "dev",
+        "test",
+        "splits",
+        "group_by",
+        "text",
+        "title",
+        "language",
+        "license",
+    ),
+    *(
+        "reviewers",
+        "reviewer",
+        "adjudicator",
+        "verdicts",
+        "only",
+        "set_",
+        "options",
+        "url",
+        "consent",
+    ),
     *("with_", "as_", "table", "on", "hypothesis", "column", "from_", "where", "formatting"),
-    *("hypotheses", "transcripts", "pairs", "base", "why", "speaker", "recording", "segments", "a", "b"),
+    *(
+        "hypotheses",
+        "transcripts",
+        "pairs",
+        "base",
+        "why",
+        "speaker",
+        "recording",
+        "segments",
+        "a",
+        "b",
+    ),
 }
 
 
@@ -294,12 +378,18 @@ def test_help_lists_the_values_of_every_option_with_a_fixed_set() -> None:
             key = (name, parameter.name) if (name, parameter.name) in FIXED else parameter.name
             if key in FIXED:
                 said = f"{parameter.help} {parameter.metavar or ''}"
-                missing = [value for value in FIXED[key] if not re.search(rf"(?<!\w){re.escape(value)}(?!\w)", said)]
+                missing = [
+                    value
+                    for value in FIXED[key]
+                    if not re.search(rf"(?<!\w){re.escape(value)}(?!\w)", said)
+                ]
                 assert missing == [], (name, key)
                 seen.add(key)
             else:
                 is_free = parameter.name in FREE or getattr(parameter, "hidden", False)
-                assert not takes_text(parameter) or is_free, f"{name}: is {parameter.name} a fixed set?"
+                assert not takes_text(parameter) or is_free, (
+                    f"{name}: is {parameter.name} a fixed set?"
+                )
     assert seen == set(FIXED)
 
 
@@ -310,7 +400,13 @@ OF_THE_COMMAND_LINE = {"run": {"set_"}}
 def test_every_option_is_a_parameter_of_the_function_of_the_same_name() -> None:
     for name, command in commands(typer.main.get_command(app)):
         *package, last = name.replace("-", "_").split()
-        function = getattr(package_of.review if package else package_of, "import_" if last == "import" else last)
-        shown = {parameter.name for parameter in command.params if not getattr(parameter, "hidden", False)}
+        function = getattr(
+            package_of.review if package else package_of, "import_" if last == "import" else last
+        )
+        shown = {
+            parameter.name
+            for parameter in command.params
+            if not getattr(parameter, "hidden", False)
+        }
         options = shown - SHARED - OF_THE_COMMAND_LINE.get(name, set())
         assert options <= set(inspect.signature(function).parameters), name

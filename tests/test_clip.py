@@ -30,7 +30,9 @@ def played(element):
 
 @pytest.mark.parametrize(("rate", "channel"), [(16000, "mix"), (8000, "right"), (None, "left")])
 def test_a_clip_is_what_materialize_cuts(workspace, tmp_path, rate, channel):
-    nbaudio.materialize(workspace, out=tmp_path / "corpus", rate=rate, channel=channel, jobs=1, show_progress=False)
+    nbaudio.materialize(
+        workspace, out=tmp_path / "corpus", rate=rate, channel=channel, jobs=1, show_progress=False
+    )
     cut = nbaudio.open_corpus(tmp_path / "corpus").read_many(workspace.segments["segment_id"])
     for there in cut:
         own = nbaudio.clip(workspace, there.segment_id, rate=rate, channel=channel)
@@ -110,7 +112,9 @@ def test_a_clip_is_saved_in_the_format_of_its_suffix(workspace, tmp_path, suffix
     clip = nbaudio.clip(workspace, workspace.segments["segment_id"][0])
     path = clip.save(tmp_path / "new" / f"clip{suffix}")
     samples, rate = sf.read(path, dtype="int16")
-    assert sf.info(path).format == {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}.get(suffix.lower(), "OGG")
+    assert sf.info(path).format == {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}.get(
+        suffix.lower(), "OGG"
+    )
     # Opus is decoded at 48 kHz, whatever it was made of.
     assert abs(len(samples) / rate - len(clip.samples) / clip.rate) < 0.001
     if suffix.lower() in (".wav", ".flac"):
@@ -120,7 +124,9 @@ def test_a_clip_is_saved_in_the_format_of_its_suffix(workspace, tmp_path, suffix
 
 def test_what_cannot_be_saved_says_what_can(workspace, tmp_path):
     clip = nbaudio.clip(workspace, workspace.segments["segment_id"][0], rate=None)
-    with pytest.raises(InputError, match=r"'.m4a' is unknown; known are .wav, .flac, .mp3, .ogg, .opus"):
+    with pytest.raises(
+        InputError, match=r"'.m4a' is unknown; known are .wav, .flac, .mp3, .ogg, .opus"
+    ):
         clip.save(tmp_path / "clip.m4a")
     with pytest.raises(InputError, match="no rate of 44100 Hz"):
         clip.save(tmp_path / "clip.opus")
@@ -128,7 +134,9 @@ def test_what_cannot_be_saved_says_what_can(workspace, tmp_path):
 
 
 def test_clips_of_a_corpus_play_too_unless_they_hold_no_samples(workspace, tmp_path):
-    nbaudio.materialize(workspace, out=tmp_path / "corpus", encoding="mulaw", jobs=1, show_progress=False)
+    nbaudio.materialize(
+        workspace, out=tmp_path / "corpus", encoding="mulaw", jobs=1, show_progress=False
+    )
     corpus, key = nbaudio.open_corpus(tmp_path / "corpus"), workspace.segments["segment_id"][0]
     clip = corpus.read(key)
     np.testing.assert_array_equal(played(clip.to_pydub()._repr_html_())[0], clip.samples)

@@ -40,7 +40,8 @@ RATE = 16000
 every_container = pytest.mark.parametrize("container", list(CONTAINERS))
 DEFAULT = ("webdataset", "parquet", "files")
 some_containers = pytest.mark.parametrize(
-    "container", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in CONTAINERS]
+    "container",
+    [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in CONTAINERS],
 )
 
 
@@ -57,16 +58,38 @@ def build(folder, segments):
         "num_channels": 1,
         "num_samples": probe(path).num_samples,
     }
-    facts |= {"codec": "pcm_s16le", "num_bytes": path.stat().st_size, "mtime_ns": path.stat().st_mtime_ns}
+    facts |= {
+        "codec": "pcm_s16le",
+        "num_bytes": path.stat().st_size,
+        "mtime_ns": path.stat().st_mtime_ns,
+    }
     words = [{"start": 0.0, "end": 0.25}]
     rows = [
-        {"segment_id": key, "recording_id": "r", "start_sample": int(start * RATE), "end_sample": int(end * RATE), "split": split}
-        | {"source_start": str(start), "source_end": str(end), "text": f"čaša „{number}“ \U0001f600", "asr_text": None}
-        | {"speaker_id": f"s{number % 3}", "similarity": 0.1 * number, "decision": "accept", "word_times": words * (number % 3)}
+        {
+            "segment_id": key,
+            "recording_id": "r",
+            "start_sample": int(start * RATE),
+            "end_sample": int(end * RATE),
+            "split": split,
+        }
+        | {
+            "source_start": str(start),
+            "source_end": str(end),
+            "text": f"čaša „{number}“ \U0001f600",
+            "asr_text": None,
+        }
+        | {
+            "speaker_id": f"s{number % 3}",
+            "similarity": 0.1 * number,
+            "decision": "accept",
+            "word_times": words * (number % 3),
+        }
         for number, (key, start, end, split) in enumerate(segments)
     ]
     workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
-    workspace.save(recordings=pl.DataFrame([facts]), segments=pl.DataFrame(rows, infer_schema_length=None))
+    workspace.save(
+        recordings=pl.DataFrame([facts]), segments=pl.DataFrame(rows, infer_schema_length=None)
+    )
     return workspace
 
 
@@ -75,8 +98,15 @@ def encoding_of(container):
 
 
 def made(workspace, out, *, container="webdataset", **options):
-    usual = {"jobs": 1, "engine": "threading", "shard_size": "60kB", "encoding": encoding_of(container)}
-    return materialize(workspace, out=out, container=container, show_progress=False, **usual | options)
+    usual = {
+        "jobs": 1,
+        "engine": "threading",
+        "shard_size": "60kB",
+        "encoding": encoding_of(container),
+    }
+    return materialize(
+        workspace, out=out, container=container, show_progress=False, **usual | options
+    )
 
 
 def converted(corpus, out, container, **options):
@@ -123,14 +153,17 @@ def test_clips_and_metadata_come_back_and_so_does_every_byte(base, tmp_path, con
     converted(corpus, tmp_path / "converted", container, jobs=2)
     assert contents(tmp_path / "made") == contents(tmp_path / "converted")
     check(tmp_path / "made")
-    before, after = (open_corpus(folder).segments.sort("segment_id") for folder in (corpus, tmp_path / "made"))
+    before, after = (
+        open_corpus(folder).segments.sort("segment_id") for folder in (corpus, tmp_path / "made")
+    )
     places = ["shard", "offset", *(["length"] if container == "arrow" else [])]
     assert after.drop(places).equals(before.drop(places))
     ids = before["segment_id"].to_list()
     assert encoded(tmp_path / "made", ids) == encoded(corpus, ids)
     assert after.filter(pl.col("split") == "train")["shard"].n_unique() > 1
     assert all(
-        ".." not in Path(name).parts and name.isascii() and len(Path(name).name) < 200 for name in contents(tmp_path / "made")
+        ".." not in Path(name).parts and name.isascii() and len(Path(name).name) < 200
+        for name in contents(tmp_path / "made")
     )
     # and back again
     converted(tmp_path / "made", tmp_path / "back", "webdataset")
@@ -187,7 +220,12 @@ def test_killed_midway_it_continues(base, killed, tmp_path, container):
 
 @some_containers
 def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
-    segments = [("one", 0, 0.5, "dev"), ("a", 1, 1.5, "train"), ("large", 2, 12, "train"), ("b", 13, 13.5, "train")]
+    segments = [
+        ("one", 0, 0.5, "dev"),
+        ("a", 1, 1.5, "train"),
+        ("large", 2, 12, "train"),
+        ("b", 13, 13.5, "train"),
+    ]
     workspace = build(tmp_path, segments)
     made(workspace, tmp_path / "c", container=container, shard_size="20kB")
     check(tmp_path / "c")
@@ -195,7 +233,10 @@ def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
     manifest = json.loads((tmp_path / "c/corpus.json").read_text())
     for split in ("train", "dev"):
         names = [shard["name"] for shard in manifest["shards"] if shard["split"] == split]
-        assert names == [CONTAINERS[container].shard_name(split, index, len(names)) for index in range(len(names))]
+        assert names == [
+            CONTAINERS[container].shard_name(split, index, len(names))
+            for index in range(len(names))
+        ]
     assert clips.filter(pl.col("segment_id") == "large")["length"].item() > 100_000
     made(workspace, tmp_path / "single", container=container, shard_count=1)
     assert len(json.loads((tmp_path / "single/corpus.json").read_text())["shards"]) == 2
@@ -204,7 +245,11 @@ def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
 def harmed(data):
     """What can happen to a file: one bit another, its last byte gone, or all of it."""
     middle = len(data) // 2
-    return {"flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :], "shortened": data[:-1], "removed": None}
+    return {
+        "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+        "shortened": data[:-1],
+        "removed": None,
+    }
 
 
 def problems_of(corpus):
@@ -218,7 +263,11 @@ def problems_of(corpus):
 def test_harm_to_any_sort_of_file_and_further_shards_are_found(base, tmp_path, container):
     corpus = tmp_path / "c"
     converted(base[1], corpus, container)
-    files = [path for path in corpus.rglob("*") if path.is_file() and path.name not in ("corpus.json", "README.md")]
+    files = [
+        path
+        for path in corpus.rglob("*")
+        if path.is_file() and path.name not in ("corpus.json", "README.md")
+    ]
     for victim in {path.suffix: path for path in sorted(files)}.values():
         data = victim.read_bytes()
         for harm, bad in harmed(data).items():
@@ -242,12 +291,22 @@ def test_windows_are_stored_together_in_order_and_cross_no_recording(base, tmp_p
     assert contents(tmp_path / "made") == contents(tmp_path / "c")
     check(tmp_path / "c")
     clips = open_corpus(tmp_path / "c").segments.sort("shard", "offset")
-    windows = clips.group_by("split", "window", maintain_order=True).agg(pl.len(), "start_sample", pl.col("shard").n_unique())
+    windows = clips.group_by("split", "window", maintain_order=True).agg(
+        pl.len(), "start_sample", pl.col("shard").n_unique()
+    )
     assert windows["shard"].to_list() == [1] * len(windows)
     assert all(starts == sorted(starts) for starts in windows["start_sample"].to_list())
     assert windows.filter(pl.col("len") < 4).height <= 2
-    rows = clips.sort("split", "start_sample").with_columns(number=pl.int_range(pl.len()).over("split") // 4)
-    assert rows.select(pl.struct("split", "window").rank("dense") == pl.struct("split", "number").rank("dense")).to_series().all()
+    rows = clips.sort("split", "start_sample").with_columns(
+        number=pl.int_range(pl.len()).over("split") // 4
+    )
+    assert (
+        rows.select(
+            pl.struct("split", "window").rank("dense") == pl.struct("split", "number").rank("dense")
+        )
+        .to_series()
+        .all()
+    )
     assert encoded(tmp_path / "c", clips["segment_id"]) == encoded(corpus, clips["segment_id"])
 
 
@@ -279,18 +338,25 @@ def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
     made(workspace, tmp_path / "c", container=container, encoding="mulaw")
     check(tmp_path / "c")
     clips = open_corpus(tmp_path / "c").segments
-    for data, samples in zip(encoded(tmp_path / "c", clips["segment_id"]), clips["num_samples"], strict=True):
+    for data, samples in zip(
+        encoded(tmp_path / "c", clips["segment_id"]), clips["num_samples"], strict=True
+    ):
         levels = np.load(io.BytesIO(data), allow_pickle=False)
         assert (levels.dtype, levels.shape) == (np.uint8, (samples,))
     if container == "files":
-        assert np.load(tmp_path / "c" / clips["shard"][0], mmap_mode="r").shape == (clips["num_samples"][0],)
+        assert np.load(tmp_path / "c" / clips["shard"][0], mmap_mode="r").shape == (
+            clips["num_samples"][0],
+        )
 
 
 def test_arrow_is_mapped_and_refuses_other_encodings(base, tmp_path):
     workspace, corpus = base
     made(workspace, tmp_path / "c", container="arrow", encoding="linear")
     clips = open_corpus(tmp_path / "c").segments
-    shards = [pa.ipc.open_file(pa.memory_map(str(tmp_path / "c" / name))).read_all() for name in clips["shard"].unique()]
+    shards = [
+        pa.ipc.open_file(pa.memory_map(str(tmp_path / "c" / name))).read_all()
+        for name in clips["shard"].unique()
+    ]
     assert pa.total_allocated_bytes() < 1_000_000
     rows = [row for shard in shards for row in pl.from_arrow(shard).iter_rows(named=True)]
     assert len(rows) == len(clips)
@@ -304,7 +370,10 @@ def test_arrow_is_mapped_and_refuses_other_encodings(base, tmp_path):
         lambda: made(workspace, tmp_path / "d", container="arrow", encoding="flac"),
         lambda: converted(corpus, tmp_path / "d", "arrow"),
     ):
-        with pytest.raises(InputError, match="container arrow stores levels: encoding must be mulaw or linear, not flac"):
+        with pytest.raises(
+            InputError,
+            match="container arrow stores levels: encoding must be mulaw or linear, not flac",
+        ):
             refused()
     assert not (tmp_path / "d").exists()
 
@@ -314,33 +383,57 @@ def test_tarfile_reads_what_is_written_at_the_offsets_returned(tmp_path, key):
     places = write_tar(tmp_path / "a.tar", [(key, b"audio", b"{}"), ("b", b"", b"{}")], "flac")
     with tarfile.open(tmp_path / "a.tar") as archive:
         members = archive.getmembers()
-    assert [(member.name, member.size) for member in members[:2]] == [(f"{key}.flac", 5), (f"{key}.json", 2)]
-    assert [(member.offset_data, member.size) for member in members[::2]] == [place[:2] for place in places]
-    assert {(member.mode, member.mtime, member.uid, member.uname) for member in members} == {(0o644, 0, 0, "")}
+    assert [(member.name, member.size) for member in members[:2]] == [
+        (f"{key}.flac", 5),
+        (f"{key}.json", 2),
+    ]
+    assert [(member.offset_data, member.size) for member in members[::2]] == [
+        place[:2] for place in places
+    ]
+    assert {(member.mode, member.mtime, member.uid, member.uname) for member in members} == {
+        (0o644, 0, 0, "")
+    }
 
 
 def test_equal_metadata_are_equal_bytes_and_no_number_is_beyond_json():
     assert as_json({"text": "čaša", "cer": None}).decode() == '{"cer":null,"text":"čaša"}'
-    assert as_json({"snr": float("nan"), "all": [1.5, float("-inf")]}).decode() == '{"all":[1.5,null],"snr":null}'
+    assert (
+        as_json({"snr": float("nan"), "all": [1.5, float("-inf")]}).decode()
+        == '{"all":[1.5,null],"snr":null}'
+    )
 
 
 def test_members_of_a_zip_are_named_safely_in_folders(tmp_path):
     metadata = pl.DataFrame({"segment_id": ["HlauTe_NK6U_3207.7-3227.54", "../x"]})
-    CONTAINERS["zip"].write(tmp_path / "shard.zip", metadata, [b"1", b"2"], extension="flac", rate=None)
+    CONTAINERS["zip"].write(
+        tmp_path / "shard.zip", metadata, [b"1", b"2"], extension="flac", rate=None
+    )
     with zipfile.ZipFile(tmp_path / "shard.zip") as archive:
-        assert archive.namelist()[1:] == ["db/HlauTe_NK6U_3207,7-3227,54.flac", "fe/___x-d6b96a97d147daaa.flac"]
+        assert archive.namelist()[1:] == [
+            "db/HlauTe_NK6U_3207,7-3227,54.flac",
+            "fe/___x-d6b96a97d147daaa.flac",
+        ]
 
 
 def test_protocol_buffers_are_as_specified():
-    assert (_varint(300).hex(), len(_varint(-1)), _field(1, b"ab").hex()) == ("ac02", 10, "0a026162")
+    assert (_varint(300).hex(), len(_varint(-1)), _field(1, b"ab").hex()) == (
+        "ac02",
+        10,
+        "0a026162",
+    )
 
 
 def test_how_to_read_a_corpus_depends_on_its_encoding():
-    assert [len(CONTAINERS["parquet"].readers(encoding)) for encoding in ("flac", "mulaw")] == [2, 1]
+    assert [len(CONTAINERS["parquet"].readers(encoding)) for encoding in ("flac", "mulaw")] == [
+        2,
+        1,
+    ]
 
 
 def test_consecutive_segments_of_a_recording_share_a_window():
-    table = pl.DataFrame({"segment_id": ["b", "a", "c"], "start_sample": [9, 0, 12], "end_sample": [12, 9, 20]})
+    table = pl.DataFrame(
+        {"segment_id": ["b", "a", "c"], "start_sample": [9, 0, 12], "end_sample": [12, 9, 20]}
+    )
     windows = assign_windows(table.with_columns(recording_id=pl.lit("r"), split=pl.lit("dev")), 2)
     assert windows["window"].to_list() == ["r 0", "r 0", "r 1"]
 
@@ -358,7 +451,9 @@ def test_advice_on_the_number_of_shards():
 
 
 @given(
-    name=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=300),
+    name=st.text(
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=300
+    ),
     size=st.integers(0, 1 << 40),
 )
 @example(name="a" * 100, size=8**11 - 1)
@@ -371,4 +466,8 @@ def test_a_tar_header_is_what_tarfile_makes_of_it(name, size):
 
 
 def test_a_header_is_one_block_unless_the_name_needs_another():
-    assert [header("a.flac", 4096)[:6], len(header("a.flac", 4096)), len(header("č" * 60, 4096))] == [b"a.flac", 512, 1536]
+    assert [
+        header("a.flac", 4096)[:6],
+        len(header("a.flac", 4096)),
+        len(header("č" * 60, 4096)),
+    ] == [b"a.flac", 512, 1536]

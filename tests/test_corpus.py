@@ -33,11 +33,18 @@ from nbaudio.review.state import Verdict, append_verdicts
 from nbaudio.storage.workspace import Workspace
 
 MakeWorkspace = Callable[..., Workspace]
-RECORDINGS = {"one.wav": (24.0, 48000), "two.mp3": (21.0, 44100), "three.flac": (18.0, 22050), "four.m4a": (12.0, 48000)}
+RECORDINGS = {
+    "one.wav": (24.0, 48000),
+    "two.mp3": (21.0, 44100),
+    "three.flac": (18.0, 22050),
+    "four.m4a": (12.0, 48000),
+}
 
 
 def make(workspace: Workspace, out: Path, **options: Any) -> Any:
-    return materialize(workspace, out=out, show_progress=False, **{"jobs": 1, "shard_size": "200kB"} | options)
+    return materialize(
+        workspace, out=out, show_progress=False, **{"jobs": 1, "shard_size": "200kB"} | options
+    )
 
 
 def check(corpus: Path) -> list[str]:
@@ -46,7 +53,10 @@ def check(corpus: Path) -> list[str]:
 
 def contents(folder: Path) -> dict[str, str]:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 @pytest.fixture
@@ -66,11 +76,15 @@ def test_every_clip_is_its_window_and_is_found_by_its_byte_range(
     assert report.facts["kept"] == kept.height
     facts = {row["recording_id"]: row for row in workspace.recordings.iter_rows(named=True)}
     for row in kept.iter_rows(named=True):
-        data = (tmp_path / "c" / row["shard"]).read_bytes()[row["offset"] : row["offset"] + row["length"]]
+        data = (tmp_path / "c" / row["shard"]).read_bytes()[
+            row["offset"] : row["offset"] + row["length"]
+        ]
         samples, rate = sf.read(io.BytesIO(data), dtype="int16")
         recording = facts[row["recording_id"]]
         path = workspace.audio_root / recording["path"]
-        wanted = read_clip(path, row["start_sample"], row["end_sample"], num_samples=recording["num_samples"])
+        wanted = read_clip(
+            path, row["start_sample"], row["end_sample"], num_samples=recording["num_samples"]
+        )
         np.testing.assert_array_equal(samples, wanted)
         own = recording["sampling_rate"]
         assert rate == row["sampling_rate"] == 16000
@@ -81,24 +95,34 @@ def test_every_clip_is_its_window_and_is_found_by_its_byte_range(
         )
 
 
-def test_a_tar_has_fixed_headers_escaped_keys_and_plain_metadata(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_tar_has_fixed_headers_escaped_keys_and_plain_metadata(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     make(workspace, tmp_path / "c")
     kept = pl.read_parquet(tmp_path / "c/segments.parquet")
     seen = []
     for shard in kept["shard"].unique():
         with tarfile.open(tmp_path / "c" / shard) as tar:
             members = tar.getmembers()
-            assert {(m.mtime, m.uid, m.gid, m.uname, m.gname) for m in members} == {(0, 0, 0, "", "")}
+            assert {(m.mtime, m.uid, m.gid, m.uname, m.gname) for m in members} == {
+                (0, 0, 0, "", "")
+            }
             assert all(m.name.count(".") == 1 for m in members)
             for member in members[1::2]:
                 metadata = json.load(tar.extractfile(member))
                 assert unquote(member.name.removesuffix(".json")) == metadata["segment_id"]
                 seen.append(metadata)
-    by_id = {row["segment_id"]: row for row in kept.drop("shard", "offset", "length", "audio_sha256").iter_rows(named=True)}
+    by_id = {
+        row["segment_id"]: row
+        for row in kept.drop("shard", "offset", "length", "audio_sha256").iter_rows(named=True)
+    }
     assert {row["segment_id"]: row for row in seen} == by_id
 
 
-@pytest.mark.parametrize("key", ["a.b", "../../etc/passwd", "C:\\x", "č ž/š", "x" * 300, "a%2Eb", "\u202eexe", "a\0b", "~"])
+@pytest.mark.parametrize(
+    "key",
+    ["a.b", "../../etc/passwd", "C:\\x", "č ž/š", "x" * 300, "a%2Eb", "\u202eexe", "a\0b", "~"],
+)
 def test_keys_are_plain_ascii_and_come_back(key: str) -> None:
     escaped = escape_key(key)
     assert escaped.isascii()
@@ -106,12 +130,18 @@ def test_keys_are_plain_ascii_and_come_back(key: str) -> None:
     assert unquote(escaped) == key
 
 
-@pytest.mark.parametrize("container", ["webdataset", pytest.param("parquet", marks=pytest.mark.slow)])
-def test_jobs_engine_and_order_do_not_change_a_byte(workspace: Workspace, tmp_path: Path, container: str) -> None:
+@pytest.mark.parametrize(
+    "container", ["webdataset", pytest.param("parquet", marks=pytest.mark.slow)]
+)
+def test_jobs_engine_and_order_do_not_change_a_byte(
+    workspace: Workspace, tmp_path: Path, container: str
+) -> None:
     make(workspace, tmp_path / "a", container=container)
     wanted = contents(tmp_path / "a")
     segments = workspace.segments
-    for number, options in enumerate(({"jobs": 2}, {"jobs": 3, "engine": "threading"}, {"jobs": None, "engine": None})):
+    for number, options in enumerate(
+        ({"jobs": 2}, {"jobs": 3, "engine": "threading"}, {"jobs": None, "engine": None})
+    ):
         shutil.rmtree(workspace.path / "packs")
         workspace.save(segments=segments)
         with joblib.parallel_config("threading", n_jobs=2):
@@ -119,12 +149,18 @@ def test_jobs_engine_and_order_do_not_change_a_byte(workspace: Workspace, tmp_pa
         assert contents(tmp_path / f"b{number}") == wanted
 
 
-def test_nothing_vanishes_and_every_rejected_segment_has_its_reason(workspace: Workspace, tmp_path: Path) -> None:
+def test_nothing_vanishes_and_every_rejected_segment_has_its_reason(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     (workspace.audio_root / "two.mp3").write_bytes(b"no longer audio")
     (workspace.audio_root / "three.flac").unlink()
     segments = workspace.segments.with_columns(
-        decision=pl.when(pl.col("segment_id").str.starts_with("one_0")).then(pl.lit("reject")).otherwise("decision"),
-        reason=pl.when(pl.col("segment_id").str.starts_with("one_0")).then(pl.lit("below_similarity")),
+        decision=pl.when(pl.col("segment_id").str.starts_with("one_0"))
+        .then(pl.lit("reject"))
+        .otherwise("decision"),
+        reason=pl.when(pl.col("segment_id").str.starts_with("one_0")).then(
+            pl.lit("below_similarity")
+        ),
     )
     workspace.save(segments=segments)
     report = make(workspace, tmp_path / "c")
@@ -134,7 +170,11 @@ def test_nothing_vanishes_and_every_rejected_segment_has_its_reason(workspace: W
     assert sorted([*kept["segment_id"], *out["segment_id"]]) == sorted(segments["segment_id"])
     assert set(kept["recording_id"]) == {"one", "four"}
     reasons = dict(out.group_by("recording_id").agg(pl.col("reason").unique().sort()).iter_rows())
-    assert reasons == {"one": ["below_similarity"], "two": ["unreadable_audio"], "three": ["unreadable_audio"]}
+    assert reasons == {
+        "one": ["below_similarity"],
+        "two": ["unreadable_audio"],
+        "three": ["unreadable_audio"],
+    }
     details = out.filter(pl.col("recording_id") == "two")["detail"].unique().to_list()
     assert len(details) == 1
     assert "two.mp3" in details[0]
@@ -142,12 +182,18 @@ def test_nothing_vanishes_and_every_rejected_segment_has_its_reason(workspace: W
     assert any("three.flac" in problem for problem in report.problems)
 
 
-def test_recordings_spread_over_all_shards_and_shards_are_even(make_workspace: MakeWorkspace, tmp_path: Path) -> None:
-    workspace = make_workspace({f"r{i}.wav": (60.0, 16000) for i in range(4)}, every=0.6, length=0.5, channels=1)
+def test_recordings_spread_over_all_shards_and_shards_are_even(
+    make_workspace: MakeWorkspace, tmp_path: Path
+) -> None:
+    workspace = make_workspace(
+        {f"r{i}.wav": (60.0, 16000) for i in range(4)}, every=0.6, length=0.5, channels=1
+    )
     workspace.save(segments=workspace.segments.with_columns(split=pl.lit("train")))
     make(workspace, tmp_path / "c", shard_size="1MB")
     kept = pl.read_parquet(tmp_path / "c/segments.parquet")
-    shards = kept.group_by("shard").agg(pl.len(), pl.col("recording_id").n_unique(), pl.col("length").sum())
+    shards = kept.group_by("shard").agg(
+        pl.len(), pl.col("recording_id").n_unique(), pl.col("length").sum()
+    )
     assert shards.height >= 4
     assert set(shards["recording_id"]) == {4}
     sizes = [(tmp_path / "c" / name).stat().st_size for name in shards["shard"]]
@@ -155,7 +201,9 @@ def test_recordings_spread_over_all_shards_and_shards_are_even(make_workspace: M
     assert max(sizes) <= 1_050_000
 
 
-def test_another_threshold_split_or_container_cuts_nothing_again(workspace: Workspace, tmp_path: Path) -> None:
+def test_another_threshold_split_or_container_cuts_nothing_again(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     assert make(workspace, tmp_path / "a").facts["clips_already_cut"] == 0
     workspace.save(segments=workspace.segments.with_columns(split=pl.lit("train")))
     shutil.move(workspace.audio_root, tmp_path / "away")  # not even opened
@@ -181,7 +229,9 @@ def test_a_recording_is_opened_once_for_all_of_its_windows(
     assert {name: opened[name] for name in RECORDINGS} == dict.fromkeys(RECORDINGS, 1)
 
 
-def test_a_folder_that_holds_something_else_is_refused_and_left_alone(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_folder_that_holds_something_else_is_refused_and_left_alone(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     make(workspace, tmp_path / "c")
     before = contents(tmp_path / "c")
     with pytest.raises(ExistsError, match=r"rate is 16000, not 8000.*choose another --out"):
@@ -197,7 +247,9 @@ def test_a_folder_that_holds_something_else_is_refused_and_left_alone(workspace:
     assert contents(tmp_path / "mine").keys() == {"notes.txt"}
 
 
-def test_the_same_call_again_repairs_what_is_bad_and_keeps_the_rest(workspace: Workspace, tmp_path: Path) -> None:
+def test_the_same_call_again_repairs_what_is_bad_and_keeps_the_rest(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     make(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
     shards = sorted((tmp_path / "c/train").iterdir())
@@ -234,13 +286,35 @@ def _say(corpus: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 HARMS: list[tuple[Callable[[Path], Any], str]] = [
-    (lambda c: shutil.copy(sorted((c / "train").iterdir())[0], c / "train/train-00099-of-00100.tar"), "not listed"),
-    (lambda c: pl.read_parquet(c / "rejected.parquet").head(0).write_parquet(c / "rejected.parquet"), "rejected.parquet"),
+    (
+        lambda c: shutil.copy(
+            sorted((c / "train").iterdir())[0], c / "train/train-00099-of-00100.tar"
+        ),
+        "not listed",
+    ),
+    (
+        lambda c: (
+            pl.read_parquet(c / "rejected.parquet").head(0).write_parquet(c / "rejected.parquet")
+        ),
+        "rejected.parquet",
+    ),
     (lambda c: (c / "vocab.json").write_text("{}"), "vocab.json"),
-    (lambda c: _say(c, lambda said: said["shards"].pop()), "clips are in shards that corpus.json does not list"),
-    (lambda c: _say(c, lambda said: said["shards"].append(said["shards"][0])), "a shard is listed twice"),
-    (lambda c: _say(c, lambda said: said["shards"][0].update(segments=1)), "clips of segments.parquet; corpus.json says 1"),
-    (lambda c: _say(c, lambda said: said["splits"]["train"].update(recordings=99)), "recordings; corpus.json says 99"),
+    (
+        lambda c: _say(c, lambda said: said["shards"].pop()),
+        "clips are in shards that corpus.json does not list",
+    ),
+    (
+        lambda c: _say(c, lambda said: said["shards"].append(said["shards"][0])),
+        "a shard is listed twice",
+    ),
+    (
+        lambda c: _say(c, lambda said: said["shards"][0].update(segments=1)),
+        "clips of segments.parquet; corpus.json says 1",
+    ),
+    (
+        lambda c: _say(c, lambda said: said["splits"]["train"].update(recordings=99)),
+        "recordings; corpus.json says 99",
+    ),
     (
         lambda c: _say(c, lambda said: said.update(rejected={"too_short": 1})),
         "(too_long 1); corpus.json says",
@@ -251,7 +325,9 @@ HARMS: list[tuple[Callable[[Path], Any], str]] = [
 def test_verify_finds_what_was_changed(workspace: Workspace, tmp_path: Path) -> None:
     workspace.save(
         segments=workspace.segments.with_columns(
-            decision=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("reject")).otherwise("decision"),
+            decision=pl.when(pl.int_range(pl.len()) == 0)
+            .then(pl.lit("reject"))
+            .otherwise("decision"),
             reason=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("too_long")),
         )
     )
@@ -269,14 +345,22 @@ def test_what_looks_like_a_pattern_in_a_path_is_none(workspace: Workspace, tmp_p
     make(workspace, tmp_path / "run1", encoding="wav")
     make(Workspace.open(tmp_path / "W [v*]"), tmp_path / "run[1]")
     assert check(tmp_path / "run[1]") == []
-    shards = [open_corpus(tmp_path / name).segments["length"].to_list() for name in ("run1", "run[1]")]
+    shards = [
+        open_corpus(tmp_path / name).segments["length"].to_list() for name in ("run1", "run[1]")
+    ]
     assert shards[0] != shards[1]
-    convert(tmp_path / "run[1]", container="zip", out=tmp_path / "run?", show_progress=False, jobs=1)
+    convert(
+        tmp_path / "run[1]", container="zip", out=tmp_path / "run?", show_progress=False, jobs=1
+    )
     assert check(tmp_path / "run?") == []
 
 
-@pytest.mark.parametrize(("name", "value"), [("audio", "x"), ("file_name", "x"), ("shard", "x"), ("blob", b"\0")])
-def test_columns_that_a_corpus_cannot_have_are_refused(workspace: Workspace, tmp_path: Path, name: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [("audio", "x"), ("file_name", "x"), ("shard", "x"), ("blob", b"\0")]
+)
+def test_columns_that_a_corpus_cannot_have_are_refused(
+    workspace: Workspace, tmp_path: Path, name: str, value: object
+) -> None:
     workspace.save(segments=workspace.segments.with_columns(pl.lit(value).alias(name)))
     with pytest.raises(InputError, match=f"the column '{name}' "):
         make(workspace, tmp_path / "c")
@@ -298,7 +382,9 @@ def test_verify_says_which_folder_is_no_corpus_or_unfinished(tmp_path: Path) -> 
         verify(tmp_path)
 
 
-def test_a_full_disk_stops_cleanly_and_the_rest_is_done_later(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_full_disk_stops_cleanly_and_the_rest_is_done_later(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     make(workspace, tmp_path / "a")
     wanted = contents(tmp_path / "a")
     shutil.rmtree(workspace.path / "packs")
@@ -337,19 +423,33 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
         make(workspace, tmp_path / "c", **options)
 
 
-def test_who_reviews_what_is_in_train_already_is_reported(workspace: Workspace, tmp_path: Path) -> None:
+def test_who_reviews_what_is_in_train_already_is_reported(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     train = workspace.segments.filter(pl.col("split") == "train")
     assert make(workspace, tmp_path / "before").warnings == []
     said = ("", "ok", "", None, "ana", "2026-01-01T00:00:00Z", "panel")
     append_verdicts(workspace, [Verdict(key, *said) for key in train["segment_id"][:2]])
-    assert make(workspace, tmp_path / "judged").warnings[0].startswith("2 clips of train were drawn for review")
+    assert (
+        make(workspace, tmp_path / "judged")
+        .warnings[0]
+        .startswith("2 clips of train were drawn for review")
+    )
     report = review.export(workspace, out=tmp_path / "sheet.xlsx", n=train.height, seed=1)
-    drawn = (set(workspace.reviewed_ids()) & set(train["segment_id"])) | set(train["segment_id"][:2])
+    drawn = (set(workspace.reviewed_ids()) & set(train["segment_id"])) | set(
+        train["segment_id"][:2]
+    )
     assert report.facts["clips"] == len(workspace.reviewed_ids())
-    assert make(workspace, tmp_path / "after").warnings[0].startswith(f"{len(drawn)} clips of train were drawn for review")
+    assert (
+        make(workspace, tmp_path / "after")
+        .warnings[0]
+        .startswith(f"{len(drawn)} clips of train were drawn for review")
+    )
 
 
-def test_what_is_not_ready_is_refused_with_the_step_that_is_missing(workspace: Workspace, tmp_path: Path) -> None:
+def test_what_is_not_ready_is_refused_with_the_step_that_is_missing(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     segments = workspace.segments
     workspace.save(segments=segments.with_columns(decision=pl.lit("pending")))
     with pytest.raises(InputError, match="nbaudio select"):
@@ -380,7 +480,8 @@ def test_verify_compares_sizes_before_it_hashes(workspace: Workspace, tmp_path: 
     make(workspace, tmp_path / "c")
     shard = sorted((tmp_path / "c/train").iterdir())[0]
     sizes = {
-        path: path.stat().st_size for path in (shard, *(tmp_path / "c" / name for name in ("segments.parquet", "vocab.json")))
+        path: path.stat().st_size
+        for path in (shard, *(tmp_path / "c" / name for name in ("segments.parquet", "vocab.json")))
     }
     for path, size in sizes.items():
         os.truncate(path, 1 << 40)
@@ -402,7 +503,9 @@ def test_verify_fetches_no_shard_of_another_size(workspace: Workspace) -> None:
     store = fsspec.filesystem("memory")
     shard = sorted(store.ls("/verify-sizes/c/train", detail=False))[0]
     store.pipe_file(shard, store.cat_file(shard) + b"0")
-    [problem, *others] = verify("memory://verify-sizes/c", jobs=1, engine="threading", show_progress=False).problems
+    [problem, *others] = verify(
+        "memory://verify-sizes/c", jobs=1, engine="threading", show_progress=False
+    ).problems
     assert "its clips are not checked" in " ".join([problem, *others])
     store.rm("/verify-sizes", recursive=True)
 

@@ -40,7 +40,9 @@ def test_the_last_line_holds_and_nothing_is_changed_before_it_is_requested(works
             Correction(ids[0], None, None, *before[0], "ana", WHEN),
         ],
     )
-    assert corrections(workspace).select("segment_id", "start_sample", "reviewer").rows() == [(ids[1], start - rate // 2, "ivo")]
+    assert corrections(workspace).select("segment_id", "start_sample", "reviewer").rows() == [
+        (ids[1], start - rate // 2, "ivo")
+    ]
     assert bounds(workspace) == before
 
     report = correct_bounds(workspace)
@@ -51,13 +53,19 @@ def test_the_last_line_holds_and_nothing_is_changed_before_it_is_requested(works
     assert segments["segment_id"].to_list() == ids.to_list()
     assert segments["source_start"].to_list() == ["0.0", "3.0", "6.0"]
     again = correct_bounds(workspace)
-    assert (again.facts["corrected_now"], again.facts["corrected_before"], again.problems) == (0, 1, [])
+    assert (again.facts["corrected_now"], again.facts["corrected_before"], again.problems) == (
+        0,
+        1,
+        [],
+    )
 
 
 def test_word_times_move_with_the_start(workspace):
     segment = workspace.segments.row(2, named=True)
     start, end = segment["start_sample"], segment["end_sample"]
-    append_corrections(workspace, [Correction(segment["segment_id"], start - 4410, end, start, end, "ana", WHEN)])
+    append_corrections(
+        workspace, [Correction(segment["segment_id"], start - 4410, end, start, end, "ana", WHEN)]
+    )
     correct_bounds(workspace)
     moved = workspace.segments["word_times"].to_list()
     assert moved[:2] == [[{"start": 0.0, "end": 0.5}], None]
@@ -69,9 +77,14 @@ def test_a_verdict_is_about_the_bounds_that_were_played_and_the_first_ones_stay_
     segment = whole.row(2, named=True)
     key, start, end = segment["segment_id"], segment["start_sample"], segment["end_sample"]
     [content] = content_hashes(whole[2])
-    review.append_verdicts(workspace, [review.Verdict(key, content, "ok", "", None, "ana", WHEN, "panel")])
+    review.append_verdicts(
+        workspace, [review.Verdict(key, content, "ok", "", None, "ana", WHEN, "panel")]
+    )
     assert gold_ids(workspace, workspace.segments) == {key}
-    for was, now in (((start, end), (start + 4410, end)), ((start + 4410, end), (start + 4410, end - 99))):
+    for was, now in (
+        ((start, end), (start + 4410, end)),
+        ((start + 4410, end), (start + 4410, end - 99)),
+    ):
         append_corrections(workspace, [Correction(key, *now, *was, "ana", WHEN)])
         correct_bounds(workspace)
     assert gold_ids(workspace, workspace.segments) == set()
@@ -108,23 +121,42 @@ def test_half_a_line_is_dropped_and_a_foreign_one_is_an_error(workspace):
 @pytest.mark.parametrize("size", [1, 3])
 def test_tables_do_not_depend_on_how_many_rows_are_read_at_once(workspace, monkeypatch, size):
     rows = workspace.segments
-    signals = pl.Series("snr_db", range(6), dtype=pl.Float64), pl.Series("source_channel", ["left", "right", None] * 2)
-    rows = pl.concat([rows, rows[[1, 2]], rows[[0]].with_columns(segment_id=pl.lit(None, pl.String))]).with_columns(signals)
+    signals = (
+        pl.Series("snr_db", range(6), dtype=pl.Float64),
+        pl.Series("source_channel", ["left", "right", None] * 2),
+    )
+    rows = pl.concat(
+        [rows, rows[[1, 2]], rows[[0]].with_columns(segment_id=pl.lit(None, pl.String))]
+    ).with_columns(signals)
 
     def changed(size):
         """The table after corrections and a decision, and after the corrections were taken back."""
         monkeypatch.setattr("nbaudio.core.tables.ROWS_A_GROUP", size)
         workspace.save(segments=rows)
-        for path in (workspace.path / "corrected_texts.parquet", workspace.path / "decisions.parquet"):
+        for path in (
+            workspace.path / "corrected_texts.parquet",
+            workspace.path / "decisions.parquet",
+        ):
             path.unlink(missing_ok=True)
-        said = [review.Verdict(row["segment_id"], "", "noise", "", "da", "ana", WHEN, "sheet") for row in rows[1:3].to_dicts()]
-        said = [replace(one, content=key) for one, key in zip(said, content_hashes(rows[1:3]), strict=True)]
+        said = [
+            review.Verdict(row["segment_id"], "", "noise", "", "da", "ana", WHEN, "sheet")
+            for row in rows[1:3].to_dicts()
+        ]
+        said = [
+            replace(one, content=key)
+            for one, key in zip(said, content_hashes(rows[1:3]), strict=True)
+        ]
         start, end = rows["start_sample"][1], rows["end_sample"][1]
         review.append_verdicts(workspace, said)
-        append_corrections(workspace, [Correction(rows["segment_id"][1], start - 4410, end, start, end, "ana", WHEN)])
+        append_corrections(
+            workspace,
+            [Correction(rows["segment_id"][1], start - 4410, end, start, end, "ana", WHEN)],
+        )
         review.correct_texts(workspace)
         correct_bounds(workspace)
-        review.import_decisions(workspace, pl.DataFrame({"segment_id": rows["segment_id"][:1], "decision": ["reject"]}))
+        review.import_decisions(
+            workspace, pl.DataFrame({"segment_id": rows["segment_id"][:1], "decision": ["reject"]})
+        )
         found = workspace.segments
         review.append_verdicts(workspace, [replace(one, verdict=None) for one in said])
         review.correct_texts(workspace)
@@ -136,4 +168,6 @@ def test_tables_do_not_depend_on_how_many_rows_are_read_at_once(workspace, monke
     assert whole["text"].to_list() == [rows["text"][0], *["da"] * 4, rows["text"][5]]
     assert whole["snr_db"].to_list() == [0.0, None, 2.0, None, 4.0, 5.0]
     assert whole["decision"].to_list() == ["reject", *["accept"] * 5]
-    assert_frame_equal(back.select("text", "asr_text", "similarity"), rows.select("text", "asr_text", "similarity"))
+    assert_frame_equal(
+        back.select("text", "asr_text", "similarity"), rows.select("text", "asr_text", "similarity")
+    )

@@ -33,7 +33,10 @@ def measured(tmp_path):
     def make(speech, segments, **columns):
         (tmp_path / "audio").mkdir(exist_ok=True)
         sf.write(tmp_path / "audio/a.wav", spoken(*speech), RATE, subtype="PCM_16")
-        rows = [{"audio_filepath": "a.wav", "offset": a, "duration": b - a, "text": "da"} for a, b in segments]
+        rows = [
+            {"audio_filepath": "a.wav", "offset": a, "duration": b - a, "text": "da"}
+            for a, b in segments
+        ]
         (tmp_path / "m.json").write_text("\n".join(json.dumps(row) for row in rows))
         nbaudio.ingest("nemo", tmp_path / "m.json", audio=tmp_path / "audio", out=tmp_path / "w")
         nbaudio.measure(tmp_path / "w", jobs=1, engine="threading", show_progress=False)
@@ -43,12 +46,18 @@ def measured(tmp_path):
 
 
 def seconds(proposals):
-    return [(a / RATE, b / RATE) for a, b in proposals.select("proposed_start", "proposed_end").iter_rows()]
+    return [
+        (a / RATE, b / RATE)
+        for a, b in proposals.select("proposed_start", "proposed_end").iter_rows()
+    ]
 
 
 def test_a_cut_boundary_moves_outward_into_the_nearest_silence(measured):
     workspace = measured([(1, 3), (4, 5), (5.4, 7), (8, 9)], [(0.5, 3.3), (4.2, 6.8)])
-    assert workspace.segments.select("cut_start", "cut_end").rows() == [(False, False), (True, True)]
+    assert workspace.segments.select("cut_start", "cut_end").rows() == [
+        (False, False),
+        (True, True),
+    ]
     proposals = review.propose_bounds(workspace)
     assert proposals["segment_id"].to_list() == [workspace.segments["segment_id"][1]]
     [(start, end)] = seconds(proposals)
@@ -78,10 +87,16 @@ def test_no_proposal_enters_a_neighbor_or_leaves_the_recording(measured):
     assert seconds(review.propose_bounds(workspace)) == [(0.5, 3.02)]
 
 
-def test_segments_with_equal_windows_are_in_the_order_of_their_ids_whatever_is_read_at_once(measured, monkeypatch):
+def test_segments_with_equal_windows_are_in_the_order_of_their_ids_whatever_is_read_at_once(
+    measured, monkeypatch
+):
     workspace = measured([(1, 3), (4, 7)], [(0.5, 2.8), (4.2, 7.5)])
     rows = workspace.segments
-    workspace.save(segments=pl.concat([rows.with_columns(segment_id=pl.col("segment_id") + end) for end in "cab"]).reverse())
+    workspace.save(
+        segments=pl.concat(
+            [rows.with_columns(segment_id=pl.col("segment_id") + end) for end in "cab"]
+        ).reverse()
+    )
     proposals = review.propose_bounds(workspace, most_s=1.0)
     ids = proposals["segment_id"].to_list()
     assert ids == sorted(ids)
@@ -124,20 +139,35 @@ def test_what_cannot_be_accepted_or_proposed_is_named(measured, make_workspace):
     proposals = review.propose_bounds(workspace)
     with pytest.raises(InputError, match="reviewer: a name is needed"):
         review.accept_bounds(workspace, proposals, reviewer=" ")
-    with pytest.raises(InputError, match="no column proposed_end; expected the columns segment_id, start_sample"):
+    with pytest.raises(
+        InputError, match="no column proposed_end; expected the columns segment_id, start_sample"
+    ):
         review.accept_bounds(workspace, proposals.drop("proposed_end"), reviewer="ana")
-    for change in ({"proposed_end": 10**9}, {"proposed_start": -1}, {"proposed_start": 10**8}, {"segment_id": "x"}):
+    for change in (
+        {"proposed_end": 10**9},
+        {"proposed_start": -1},
+        {"proposed_start": 10**8},
+        {"segment_id": "x"},
+    ):
         with pytest.raises(InputError, match="not inside of its recording"):
-            review.accept_bounds(workspace, proposals.with_columns(**{k: pl.lit(v) for k, v in change.items()}), reviewer="ana")
+            review.accept_bounds(
+                workspace,
+                proposals.with_columns(**{k: pl.lit(v) for k, v in change.items()}),
+                reviewer="ana",
+            )
     assert not (workspace.path / CORRECTION_LOG).exists()
     with pytest.raises(InputError, match="no segment 'x'"):
         review.propose_bounds(workspace, ["x"])
-    assert review.propose_bounds(make_workspace({"b.wav": (6.0, RATE)})).is_empty()  # nothing is measured
+    assert review.propose_bounds(
+        make_workspace({"b.wav": (6.0, RATE)})
+    ).is_empty()  # nothing is measured
 
 
 def test_cut_and_clipped_segments_are_shown_once_they_are_measured(measured, make_workspace):
     workspace = measured([(1, 3), (4, 7)], [(0.5, 2.8), (3.5, 7.5)])
-    assert views.cut_or_clipped(workspace)["segment_id"].to_list() == [workspace.segments["segment_id"][0]]
+    assert views.cut_or_clipped(workspace)["segment_id"].to_list() == [
+        workspace.segments["segment_id"][0]
+    ]
     assert views.cut_or_clipped(make_workspace({"b.wav": (6.0, RATE)})).is_empty()
 
 

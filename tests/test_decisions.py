@@ -36,14 +36,18 @@ def now(workspace):
 
 
 def held(workspace):
-    return {key: (decision, reason) for key, decision, reason in review.decisions(workspace).iter_rows()}
+    return {
+        key: (decision, reason) for key, decision, reason in review.decisions(workspace).iter_rows()
+    }
 
 
 RULE = ("reject", "below_similarity")
 IN = ("accept", None)
 
 
-@pytest.mark.parametrize("form", ["whole", "part", "without split", "id as index", "polars", "categories"])
+@pytest.mark.parametrize(
+    "form", ["whole", "part", "without split", "id as index", "polars", "categories"]
+)
 def test_an_edited_table_is_taken_by_its_differences(workspace, form):
     table = workspace.to_pandas()
     table.loc[table["segment_id"] == "x0000", "decision"] = "accept"
@@ -55,15 +59,28 @@ def test_an_edited_table_is_taken_by_its_differences(workspace, form):
         "without split": lambda: table[["segment_id", "decision", "reason"]],
         "id as index": lambda: table.set_index("segment_id"),
         "polars": lambda: as_frame(table),
-        "categories": lambda: table.astype({"segment_id": "category", "decision": "category", "reason": "category"}),
+        "categories": lambda: table.astype(
+            {"segment_id": "category", "decision": "category", "reason": "category"}
+        ),
     }[form]()
     report = review.import_decisions(workspace, table)
-    assert (report.facts["accepted"], report.facts["rejected"], report.facts["pending"]) == (1, 2, 0)
+    assert (report.facts["accepted"], report.facts["rejected"], report.facts["pending"]) == (
+        1,
+        2,
+        0,
+    )
     assert report.facts["in_force"] == {"accept": 1, "reject": 2}
-    expected = {"x0000": ("accept", None), "x0004": ("reject", "by_hand"), "x0005": ("reject", "applause")}
+    expected = {
+        "x0000": ("accept", None),
+        "x0004": ("reject", "by_hand"),
+        "x0005": ("reject", "applause"),
+    }
     assert held(workspace) == expected
     # What is accepted has no split before the next select.
-    assert now(workspace) == dict.fromkeys(("x0002", "x0003"), IN) | expected | {"x0000": ("pending", None), "x0001": RULE}
+    assert now(workspace) == dict.fromkeys(("x0002", "x0003"), IN) | expected | {
+        "x0000": ("pending", None),
+        "x0001": RULE,
+    }
     assert nbaudio.select(workspace, **ALL).facts["by_hand"] == {"accept": 1, "reject": 2}
     assert now(workspace) == dict.fromkeys(("x0002", "x0003"), IN) | expected | {"x0001": RULE}
     again = review.import_decisions(workspace, workspace.to_pandas())
@@ -97,14 +114,32 @@ def test_decisions_hold_for_every_later_selection_until_they_are_taken_back(work
     [
         (pd.DataFrame(), "no column segment_id; columns are none"),
         (pd.DataFrame({"segment_id": ["x0000"]}), "no column decision; columns are segment_id"),
-        (pd.DataFrame({"segment_id": ["x0000", "y", "z"], "decision": "accept"}), "has no segment 'y', 'z'; nothing imported"),
-        (pd.DataFrame({"segment_id": [*"abcde"], "decision": "accept"}), "has no segment 'a', 'b', 'c' and 2 more"),
+        (
+            pd.DataFrame({"segment_id": ["x0000", "y", "z"], "decision": "accept"}),
+            "has no segment 'y', 'z'; nothing imported",
+        ),
+        (
+            pd.DataFrame({"segment_id": [*"abcde"], "decision": "accept"}),
+            "has no segment 'a', 'b', 'c' and 2 more",
+        ),
         (pd.DataFrame({"segment_id": [7], "decision": "accept"}), "has no segment '7'"),
-        (pd.DataFrame({"segment_id": ["x0000"], "decision": "Yes"}), "pending, accept, reject; unknown are 'Yes'"),
+        (
+            pd.DataFrame({"segment_id": ["x0000"], "decision": "Yes"}),
+            "pending, accept, reject; unknown are 'Yes'",
+        ),
         (pd.DataFrame({"segment_id": ["x0000"], "decision": [True]}), "unknown are 'true'"),
-        (pd.DataFrame({"segment_id": ["x0000", None], "decision": "accept"}), "rows with a decision have no segment_id"),
-        (pd.DataFrame({"segment_id": ["x0000"] * 2, "decision": ["accept", "reject"]}), "given twice, but differently: 'x0000'"),
-        (pd.DataFrame({"segment_id": ["x0003"], "decision": "reject", "reason": "too_long"}), "a rule of select .*'too_long'"),
+        (
+            pd.DataFrame({"segment_id": ["x0000", None], "decision": "accept"}),
+            "rows with a decision have no segment_id",
+        ),
+        (
+            pd.DataFrame({"segment_id": ["x0000"] * 2, "decision": ["accept", "reject"]}),
+            "given twice, but differently: 'x0000'",
+        ),
+        (
+            pd.DataFrame({"segment_id": ["x0003"], "decision": "reject", "reason": "too_long"}),
+            "a rule of select .*'too_long'",
+        ),
         ([("x0000", "accept")], "must be a pandas or polars DataFrame, not list"),
     ],
 )
@@ -119,7 +154,9 @@ def test_what_cannot_be_taken_is_refused_in_one_line_and_nothing_changes(workspa
 
 def test_rows_without_a_decision_and_rows_given_twice_alike_do_no_harm(workspace):
     ids = ["x0005", "x0005", "x0004", "x0003"]
-    table = pd.DataFrame({"segment_id": ids, "decision": ["reject", "reject", np.nan, None], "reason": np.nan})
+    table = pd.DataFrame(
+        {"segment_id": ids, "decision": ["reject", "reject", np.nan, None], "reason": np.nan}
+    )
     review.import_decisions(workspace, table.astype({"decision": object}))
     assert held(workspace) == {"x0005": ("reject", "by_hand")}
     assert review.import_decisions(workspace, table.iloc[:0]).facts["rejected"] == 0
@@ -128,7 +165,12 @@ def test_rows_without_a_decision_and_rows_given_twice_alike_do_no_harm(workspace
 
 def test_accepted_segments_pass_filters_but_not_what_cannot_be_cut(tmp_path):
     broken = {"text": ""}, {"recording": "elsewhere"}, {"start_sample": 5, "end_sample": 10**12}
-    rows = [segment(0, length=30), segment(1, length=0.5), *(segment(n, **more) for n, more in enumerate(broken, 2)), segment(5)]
+    rows = [
+        segment(0, length=30),
+        segment(1, length=0.5),
+        *(segment(n, **more) for n, more in enumerate(broken, 2)),
+        segment(5),
+    ]
     workspace = make(tmp_path, segments_table(rows).drop("start", "end"))
     table = pd.DataFrame({"segment_id": [f"x{n:04d}" for n in range(6)], "decision": "accept"})
     review.import_decisions(workspace, table.iloc[:5])
@@ -144,7 +186,9 @@ def test_leakage_goes_before_an_accepted_segment(tmp_path):
     workspace = make(tmp_path, rows.drop("start", "end"))
     keys = ("speaker_id", "recording_id")
     nbaudio.select(workspace, dev=3, test=3, group_by=keys)
-    everything = workspace.segments.select("segment_id", decision=pl.lit("accept"), reason=pl.lit(None, pl.String))
+    everything = workspace.segments.select(
+        "segment_id", decision=pl.lit("accept"), reason=pl.lit(None, pl.String)
+    )
     review.import_decisions(workspace, everything.head(30))
     nbaudio.select(workspace, dev=3, test=3, group_by=keys)
     kept = workspace.segments.drop_nulls("split")
@@ -157,22 +201,31 @@ def test_a_budget_is_filled_with_accepted_segments_first(tmp_path):
     options = ALL | {"hours": 26 / 3600}  # five of twenty
     nbaudio.select(workspace, **options)
     out = workspace.segments.filter(pl.col("reason") == "over_budget")["segment_id"].head(4)
-    review.import_decisions(workspace, pd.DataFrame({"segment_id": out.to_list(), "decision": "accept"}))
+    review.import_decisions(
+        workspace, pd.DataFrame({"segment_id": out.to_list(), "decision": "accept"})
+    )
     nbaudio.select(workspace, **options)
     kept = workspace.segments.filter(pl.col("decision") == "accept")["segment_id"]
     assert (len(kept), out.is_in(kept.implode()).all()) == (5, True)
 
 
 def test_what_was_accepted_below_the_threshold_is_reported(workspace):
-    review.import_decisions(workspace, pd.DataFrame({"segment_id": ["x0000"], "decision": "accept"}))
+    review.import_decisions(
+        workspace, pd.DataFrame({"segment_id": ["x0000"], "decision": "accept"})
+    )
     warnings = nbaudio.select(workspace, **ALL).warnings
-    assert any("1 segments below min_similarity 0.8 are in, accepted by hand" in warning for warning in warnings)
+    assert any(
+        "1 segments below min_similarity 0.8 are in, accepted by hand" in warning
+        for warning in warnings
+    )
 
 
 def test_an_accepted_segment_that_reviewers_saw_stays_out_of_train(workspace):
     (workspace.path / "reviews").mkdir()
     (workspace.path / "reviews" / "sheet.json").write_text('{"segment_ids": ["x0003"]}')
-    review.import_decisions(workspace, pd.DataFrame({"segment_id": ["x0003"], "decision": "accept"}))
+    review.import_decisions(
+        workspace, pd.DataFrame({"segment_id": ["x0003"], "decision": "accept"})
+    )
     nbaudio.select(workspace, **ALL)
     assert now(workspace)["x0003"] == ("reject", "reviewed")
 
@@ -180,7 +233,9 @@ def test_an_accepted_segment_that_reviewers_saw_stays_out_of_train(workspace):
 def test_materialize_waits_for_select_after_a_segment_was_accepted(make_workspace, tmp_path):
     workspace = make_workspace({"a.wav": (8.0, 16000)})
     first, second, *_ = workspace.segments["segment_id"]
-    review.import_decisions(workspace, pd.DataFrame({"segment_id": [first, second], "decision": "reject"}))
+    review.import_decisions(
+        workspace, pd.DataFrame({"segment_id": [first, second], "decision": "reject"})
+    )
     review.import_decisions(workspace, pd.DataFrame({"segment_id": [second], "decision": "accept"}))
     with pytest.raises(InputError, match="1 of 2 segments are not decided; run 'nbaudio select"):
         nbaudio.materialize(workspace, out=tmp_path / "corpus", show_progress=False)

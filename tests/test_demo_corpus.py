@@ -31,7 +31,12 @@ def reports_and_workspace(tmp_path_factory):
     folder = bundled("data_manifests/demo")
     out = tmp_path_factory.mktemp("demo") / "workspace"
     report = ingest(
-        "parlaspeech", folder / "transcripts.jsonl", audio=folder / "audio", names=folder / "wav.scp", out=out, jobs=1
+        "parlaspeech",
+        folder / "transcripts.jsonl",
+        audio=folder / "audio",
+        names=folder / "wav.scp",
+        out=out,
+        jobs=1,
     )
     score(out)
     select(out, dev=8, test=8)
@@ -47,11 +52,17 @@ def out_of(workspace, recording, reason):
     """Sentences of a recording, from 1, that are out for that reason; a duplicate has the number of its first."""
     segments = workspace.segments.filter(pl.col("recording_id") == IDS[recording])
     times = segments["source_start"].unique(maintain_order=True).to_list()
-    return [times.index(start) + 1 for start in segments.filter(pl.col("reason") == reason)["source_start"]]
+    return [
+        times.index(start) + 1
+        for start in segments.filter(pl.col("reason") == reason)["source_start"]
+    ]
 
 
 def test_every_decision_about_names_is_there(workspace):
-    decisions = {youtube_id(row["name"]): row["decision"] for row in workspace.table("names").iter_rows(named=True)}
+    decisions = {
+        youtube_id(row["name"]): row["decision"]
+        for row in workspace.table("names").iter_rows(named=True)
+    }
     assert decisions == {
         IDS["plenary_one"]: "exact",
         IDS["budget_hearing"]: "extension",
@@ -67,7 +78,11 @@ def test_every_line_is_a_segment_or_a_problem(reports_and_workspace):
     report, workspace = reports_and_workspace
     assert workspace.segments.height == sum(map(len, SENTENCES.values())) + 1  # the duplicate
     assert [line for line in report.problems if re.search(r"\b53\b", line)]
-    assert [line for line in report.problems + report.warnings if "truncated" in line and IDS["plenary_one"] in line]
+    assert [
+        line
+        for line in report.problems + report.warnings
+        if "truncated" in line and IDS["plenary_one"] in line
+    ]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +108,14 @@ def test_problem_is_caught(workspace, recording, reason, sentences):
 
 def test_nothing_else_is_wrong(workspace):
     reasons = Counter(workspace.segments["reason"].drop_nulls())
-    troubles = {"no_audio": 8, "past_the_end": 7, "duplicate": 1, "empty_text": 1, "too_long": 1, "below_similarity": 12}
+    troubles = {
+        "no_audio": 8,
+        "past_the_end": 7,
+        "duplicate": 1,
+        "empty_text": 1,
+        "too_long": 1,
+        "below_similarity": 12,
+    }
     assert {reason: count for reason, count in reasons.items() if reason in troubles} == troubles
     assert not set(reasons) - set(troubles) - {"crosses_splits", "beyond_split_size"}
     kept = workspace.segments.filter(pl.col("decision") == "accept")
@@ -103,5 +125,7 @@ def test_nothing_else_is_wrong(workspace):
 
 def test_odd_texts_are_kept_as_they_are(workspace):
     texts = workspace.segments["text"].to_list()
-    assert [text for text in texts if text.startswith("=")] == ["=2+3 nije proračun nego račun iz početnice"]
+    assert [text for text in texts if text.startswith("=")] == [
+        "=2+3 nije proračun nego račun iz početnice"
+    ]
     assert set("„“”–’") <= set("".join(texts))

@@ -15,13 +15,17 @@ from nbaudio.corpus.withdraw import withdraw
 def history(tmp_path):
     """Two versions: a recording added, one replaced, a speaker withdrawn, a text, bounds and a split changed, one rejected."""
     workspace, recordings, segments = start(tmp_path, 6)
-    segments = [row | ({"speaker_id": "ana"} if row["segment_id"] == "r5-07" else {}) for row in segments]
+    segments = [
+        row | ({"speaker_id": "ana"} if row["segment_id"] == "r5-07" else {}) for row in segments
+    ]
     save(workspace, recordings, segments)
     first(workspace, tmp_path / "c1")
     (tmp_path / "before").mkdir()
     for path in workspace.path.glob("*.parquet"):
         (tmp_path / "before" / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "before/workspace.json").write_bytes((workspace.path / "workspace.json").read_bytes())
+    (tmp_path / "before/workspace.json").write_bytes(
+        (workspace.path / "workspace.json").read_bytes()
+    )
     recordings, segments = grown(tmp_path, workspace, recordings, segments, 6)
     recordings[4] = recording(tmp_path, 4, **kinds(4), seed=77)
     number = {row["segment_id"]: place for place, row in enumerate(segments)}
@@ -51,17 +55,29 @@ def test_two_versions_of_a_corpus(tmp_path):
         "withdrawn: consent withdrawn": ["r5-07"],
     }
     assert facts["moved"]["segments"] == 1
-    assert [(row["reason"], row["examples"]) for row in facts["moved_between"]] == [("train to test", ["r2-02"])]
+    assert [(row["reason"], row["examples"]) for row in facts["moved_between"]] == [
+        ("train to test", ["r2-02"])
+    ]
     changed = facts["changed"]
-    assert (changed["segments"], changed["text"], changed["bounds"], changed["audio"]) == (2 + CLIPS, 1, 1, CLIPS)
+    assert (changed["segments"], changed["text"], changed["bounds"], changed["audio"]) == (
+        2 + CLIPS,
+        1,
+        1,
+        CLIPS,
+    )
     assert facts["speakers"] == {"added": 1, "removed": 1}
     shards = facts["shards"]
     assert shards["equal"] > 0
     assert shards["new"] > 0
     assert shards["rewritten"] > 0
-    assert shards["bytes_equal"] + shards["bytes_other"] == sum(path.stat().st_size for path in (tmp_path / "c2").glob("*/*.tar"))
+    assert shards["bytes_equal"] + shards["bytes_other"] == sum(
+        path.stat().st_size for path in (tmp_path / "c2").glob("*/*.tar")
+    )
     by_split = {row["split"]: row for row in facts["by_split"]}
-    assert (by_split["test"]["before_segments"], by_split["test"]["after_segments"]) == (CLIPS, CLIPS + 1)
+    assert (by_split["test"]["before_segments"], by_split["test"]["after_segments"]) == (
+        CLIPS,
+        CLIPS + 1,
+    )
     back = diff(tmp_path / "c2", tmp_path / "c1").facts
     assert (back["added"], back["removed"]) == (facts["removed"], facts["added"])
 
@@ -71,7 +87,12 @@ def test_equal_corpora_in_other_containers_have_no_differences(tmp_path):
     first(workspace, tmp_path / "c1")
     first(workspace, tmp_path / "c2", container="parquet", encoding="wav")
     facts = diff(tmp_path / "c1", tmp_path / "c2").facts
-    assert [facts[name]["segments"] for name in ("added", "removed", "moved", "changed")] == [0, 0, 0, 0]
+    assert [facts[name]["segments"] for name in ("added", "removed", "moved", "changed")] == [
+        0,
+        0,
+        0,
+        0,
+    ]
     assert "added_because" not in facts
     assert (facts["shards"]["equal"], facts["shards"]["gone"]) == (
         0,
@@ -82,12 +103,19 @@ def test_equal_corpora_in_other_containers_have_no_differences(tmp_path):
 def test_workspaces_compare_as_their_corpora_do(tmp_path):
     workspace = history(tmp_path)
     names = ("added", "removed", "moved", "changed", "removed_because", "speakers")
-    corpora, workspaces = diff(tmp_path / "c1", tmp_path / "c2").facts, diff(tmp_path / "before", workspace.path).facts
+    corpora, workspaces = (
+        diff(tmp_path / "c1", tmp_path / "c2").facts,
+        diff(tmp_path / "before", workspace.path).facts,
+    )
     mixed = diff(tmp_path / "before", tmp_path / "c2").facts
     for facts in (workspaces, mixed):
-        assert {name: facts[name]["segments"] for name in names[:4]} == {name: corpora[name]["segments"] for name in names[:4]}
+        assert {name: facts[name]["segments"] for name in names[:4]} == {
+            name: corpora[name]["segments"] for name in names[:4]
+        }
         assert facts["changed"]["audio"] == CLIPS
-    assert [row["reason"] for row in workspaces["removed_because"]] == [row["reason"] for row in corpora["removed_because"]]
+    assert [row["reason"] for row in workspaces["removed_because"]] == [
+        row["reason"] for row in corpora["removed_because"]
+    ]
     assert "shards" not in mixed
 
 
@@ -106,7 +134,10 @@ def test_clips_show_changed_audio_where_recordings_have_no_hash(tmp_path):
 
 def test_a_workspace_without_a_selection_counts_what_is_not_rejected(tmp_path):
     workspace, recordings, segments = start(tmp_path)
-    pending = [row | {"decision": "pending" if clip else "reject", "split": None} for clip, row in enumerate(segments)]
+    pending = [
+        row | {"decision": "pending" if clip else "reject", "split": None}
+        for clip, row in enumerate(segments)
+    ]
     save(workspace, recordings, pending)
     assert diff(workspace.path, workspace.path).facts["after"]["segments"] == len(segments) - 1
 
@@ -118,7 +149,11 @@ def test_the_report_reads_as_text_and_json(tmp_path):
     with pytest.raises(InputError, match=r"neither a corpus .* nor a workspace"):
         diff(tmp_path, tmp_path / "c1")
     assert (
-        pl.DataFrame(json.loads(json.dumps(nbaudio.diff(tmp_path / "c1", tmp_path / "c2").to_dict()))["facts"]["by_split"]).height
+        pl.DataFrame(
+            json.loads(json.dumps(nbaudio.diff(tmp_path / "c1", tmp_path / "c2").to_dict()))[
+                "facts"
+            ]["by_split"]
+        ).height
         == 3
     )
 

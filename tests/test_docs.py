@@ -26,7 +26,13 @@ from nbaudio.core.bundled_files import bundled
 
 TOP = Path(nbaudio.__file__).parent.parent
 DOCS = sorted((TOP / "docs").glob("*.md"))
-PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", TOP / "data_manifests/demo/README.md", *DOCS]
+PAGES = [
+    TOP / "README.md",
+    TOP / "CONTRIBUTING.md",
+    TOP / "SECURITY.md",
+    TOP / "data_manifests/demo/README.md",
+    *DOCS,
+]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -54,7 +60,9 @@ def commands(path):
     """Every nbaudio command in code: the words of each."""
     code = "\n".join(body for language, body in FENCED.findall(text(path)) if language != "python")
     prose = FENCED.sub("", text(path))
-    lines = [line.strip() for line in (code + prose).splitlines() if line.startswith("    nbaudio ")]
+    lines = [
+        line.strip() for line in (code + prose).splitlines() if line.startswith("    nbaudio ")
+    ]
     spans = re.findall(r"`(nbaudio [^`\n]+)`", prose)
     return [shlex.split(line.replace("\\|", "|"), comments=True) for line in (*lines, *spans)]
 
@@ -101,8 +109,14 @@ def test_commands_and_their_options_exist(page):
         command, rest = root(), words[1:]
         while rest and hasattr(command, "commands") and rest[0] in command.commands:
             command, rest = command.commands[rest[0]], rest[1:]
-        options = {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
-        asked = {word.partition("=")[0].strip("[]") for word in rest if word.strip("[").startswith("-")}
+        options = {
+            option
+            for parameter in command.params
+            for option in parameter.opts + parameter.secondary_opts
+        }
+        asked = {
+            word.partition("=")[0].strip("[]") for word in rest if word.strip("[").startswith("-")
+        }
         if (hasattr(command, "commands") and not asked) or asked - options - {"--help"}:
             unknown.append(" ".join(words))
     assert unknown == []
@@ -111,7 +125,9 @@ def test_commands_and_their_options_exist(page):
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_targets_of_make_exist(page):
     targets = set(re.findall(r"^(\w+):", text(TOP / "Makefile"), re.MULTILINE))
-    assert set(re.findall(r"(?:^    |`)(?:\w+=\w+ )*make (\w+)", text(page), re.MULTILINE)) <= targets
+    assert (
+        set(re.findall(r"(?:^    |`)(?:\w+=\w+ )*make (\w+)", text(page), re.MULTILINE)) <= targets
+    )
 
 
 PREFIXES = ("adapters", "audio", "leakage", "plots", "review", "text", "views", "widgets")
@@ -121,8 +137,15 @@ def public_names(page):
     """Dotted names of nbaudio in code spans and Python blocks, such as `widgets.Player`, with `nbaudio.` before them."""
     code = "\n".join(body for language, body in FENCED.findall(text(page)) if language == "python")
     spans = "\n".join(re.findall(r"`([^`\n]+)`", FENCED.sub("", text(page))))
-    found = re.findall(rf"(?<![\w./-])(?:nbaudio|{'|'.join(PREFIXES)})(?:\.[A-Za-z_]+)+(?![\w/-])", f"{code}\n{spans}")
-    return {each if each.startswith("nbaudio.") else f"nbaudio.{each}" for each in found if not each.endswith(".md")}
+    found = re.findall(
+        rf"(?<![\w./-])(?:nbaudio|{'|'.join(PREFIXES)})(?:\.[A-Za-z_]+)+(?![\w/-])",
+        f"{code}\n{spans}",
+    )
+    return {
+        each if each.startswith("nbaudio.") else f"nbaudio.{each}"
+        for each in found
+        if not each.endswith(".md")
+    }
 
 
 def exists(dotted):
@@ -148,7 +171,9 @@ def test_public_names_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_files_of_the_repository_that_are_named_exist(page):
-    named = re.findall(r"`((?:nbaudio|tests|benchmarks|docs|notebooks|data_manifests)/[\w./-]+)`", text(page))
+    named = re.findall(
+        r"`((?:nbaudio|tests|benchmarks|docs|notebooks|data_manifests)/[\w./-]+)`", text(page)
+    )
     assert [each for each in named if not (TOP / each).exists()] == []
 
 
@@ -265,7 +290,10 @@ def prepared(tmp_path_factory):
         tone(folder / f"songs/{seconds}.wav", seconds, seed=number)
     foreign_layouts(folder)
     sitting = make_sitting(1, 40)
-    for part, file, text_ in (("hypotheses", "21.ctm", sitting.ctm("21")), ("minutes", "21.txt", sitting.text)):
+    for part, file, text_ in (
+        ("hypotheses", "21.ctm", sitting.ctm("21")),
+        ("minutes", "21.txt", sitting.text),
+    ):
         (folder / part).mkdir()
         (folder / part / file).write_text(text_, encoding="utf8")
     (folder / "recordings").symlink_to("songs")
@@ -275,9 +303,15 @@ def prepared(tmp_path_factory):
 
 def foreign_layouts(folder):
     """Make the sources that docs/ingest.md reads."""
-    rows = "name,start,end,sentence,narrator\n21.wav,0,1.5,dobar dan,ana\n12.wav,2,3.5,dobra noć,ben\n"
+    rows = (
+        "name,start,end,sentence,narrator\n21.wav,0,1.5,dobar dan,ana\n12.wav,2,3.5,dobra noć,ben\n"
+    )
     (folder / "segments.csv").write_text(rows, encoding="utf8")
-    for format_, out in (("kaldi", "data"), ("nemo", "nemo-manifests"), ("lhotse", "lhotse-manifests")):
+    for format_, out in (
+        ("kaldi", "data"),
+        ("nemo", "nemo-manifests"),
+        ("lhotse", "lhotse-manifests"),
+    ):
         nbaudio.export(folder / "W", format_, out=folder / out)
     for layout, source in (
         ("subtitles", "talks"),
@@ -290,9 +324,16 @@ def foreign_layouts(folder):
         made.rename(folder / source)
     librispeech_archive(folder / "made").rename(folder / "dev-clean.tar.gz")
     workspace = nbaudio.Workspace.open(folder / "W")
-    rows = workspace.segments.join(workspace.recordings, on="recording_id").filter(pl.col("text").str.contains(r"\w"))
+    rows = workspace.segments.join(workspace.recordings, on="recording_id").filter(
+        pl.col("text").str.contains(r"\w")
+    )
     heard = rows.select(
-        "segment_id", file="path", start="source_start", end="source_end", text=pl.col("text") + "!", snr=pl.lit(9.5)
+        "segment_id",
+        file="path",
+        start="source_start",
+        end="source_end",
+        text=pl.col("text") + "!",
+        snr=pl.lit(9.5),
     )
     heard.select("segment_id", "text").write_csv(folder / "verbatim.tsv", separator="\t")
     heard.select("segment_id", "text").write_csv(folder / "small.csv")
@@ -312,14 +353,20 @@ def run(page, monkeypatch):
             continue
         for line in block.code.splitlines():
             words = shlex.split(line, comments=True)
-            assert call(words, monkeypatch) in ({0, 1} if words[1] in ("align", "ingest", "join") else {0}), (
-                line
-            )  # sources have broken lines
+            assert call(words, monkeypatch) in (
+                {0, 1} if words[1] in ("align", "ingest", "join") else {0}
+            ), line  # sources have broken lines
     return names
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW)) for page in RUN if page not in RESULTS], ids=name
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW))
+        for page in RUN
+        if page not in RESULTS
+    ],
+    ids=name,
 )
 def test_code_blocks_run(page, prepared, tmp_path, monkeypatch):
     shutil.copytree(prepared, tmp_path / "page", symlinks=True)
@@ -342,21 +389,32 @@ def test_the_code_of_readme_makes_a_corpus_that_the_code_of_reading_md_reads(tmp
 
 def test_the_code_of_readme_is_ten_lines():
     (code,) = (block.code for block in blocks(TOP / "README.md") if block.kind == "python")
-    assert len([line for line in code.splitlines() if line and not line.startswith(("import", "from"))]) <= 10
+    assert (
+        len(
+            [line for line in code.splitlines() if line and not line.startswith(("import", "from"))]
+        )
+        <= 10
+    )
 
 
 COPIES = sorted((TOP / "docs/notebooks").glob("*.ipynb"))
 
 
 def test_executed_notebooks_are_those_that_there_are():
-    assert [path.name for path in COPIES] == sorted(path.name for path in (TOP / "notebooks").glob("*.ipynb"))
+    assert [path.name for path in COPIES] == sorted(
+        path.name for path in (TOP / "notebooks").glob("*.ipynb")
+    )
 
 
 @pytest.mark.parametrize("path", COPIES, ids=name)
 def test_executed_notebooks_are_small_and_show_the_cells_with_outputs(path):
-    copy, source = (json.loads(text(each))["cells"] for each in (path, TOP / "notebooks" / path.name))
+    copy, source = (
+        json.loads(text(each))["cells"] for each in (path, TOP / "notebooks" / path.name)
+    )
     assert path.stat().st_size <= 300_000
-    assert [(cell["id"], "".join(cell["source"])) for cell in copy] == [(cell["id"], "".join(cell["source"])) for cell in source]
+    assert [(cell["id"], "".join(cell["source"])) for cell in copy] == [
+        (cell["id"], "".join(cell["source"])) for cell in source
+    ]
     outputs = [output for cell in copy for output in cell.get("outputs", [])]
     kinds = {kind for output in outputs for kind in output.get("data", ())}
     assert kinds <= {"image/png", "text/html", "text/plain"}

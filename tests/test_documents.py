@@ -13,7 +13,11 @@ from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.formats.documents import Document, read_documents
 
-PARAGRAPHS = ["Poštovane kolege,\nnastavljamo sa 7. sjednicom.", "Hvala.", "Riječ ima kolegica Horvat & sin."]
+PARAGRAPHS = [
+    "Poštovane kolege,\nnastavljamo sa 7. sjednicom.",
+    "Hvala.",
+    "Riječ ima kolegica Horvat & sin.",
+]
 
 
 def documents(folder: Path, content: object) -> list[Document]:
@@ -60,7 +64,9 @@ def test_plain_text_keeps_its_offsets(encoding, end, tmp_path):
     data = b"\xfe\xff" + data if encoding == "utf-16-be" else data
     [document] = documents(tmp_path, data)
     assert document.text == text
-    assert document.text == (tmp_path / "transcript").read_text("utf-16" if "16" in encoding else "utf-8-sig")
+    assert document.text == (tmp_path / "transcript").read_text(
+        "utf-16" if "16" in encoding else "utf-8-sig"
+    )
     assert [document.text[each.start : each.end] for each in document.utterances] == PARAGRAPHS
     assert document.recording is None
     assert [each[2:] for each in document.utterances] == [(None, None)] * 3
@@ -71,7 +77,16 @@ def test_text_without_blank_lines_is_one_utterance(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["[Pljesak] Hvala.", "<smijeh> Hvala.", "{ne} Hvala.", "a < b", "<3 Hvala", "f\x0cg", "PK je kratica"]
+    "text",
+    [
+        "[Pljesak] Hvala.",
+        "<smijeh> Hvala.",
+        "{ne} Hvala.",
+        "a < b",
+        "<3 Hvala",
+        "f\x0cg",
+        "PK je kratica",
+    ],
 )
 def test_text_with_signs_of_other_formats_is_plain(text, tmp_path):
     assert read(tmp_path, text) == [text]
@@ -104,7 +119,9 @@ def test_turns_of_tei(tmp_path):
         ("i dalje", None, "u3"),
         ("Nitko.", None, None),
     ]
-    assert document.text.split("\n") == [document.text[each.start : each.end] for each in document.utterances]
+    assert document.text.split("\n") == [
+        document.text[each.start : each.end] for each in document.utterances
+    ]
 
 
 def test_tokens_of_tei(tmp_path):
@@ -117,16 +134,31 @@ def test_tokens_of_tei(tmp_path):
           <w>n't</w></w><pc join="left">…</pc><w>10 000</w><pc join="both">-</pc><w join="right">tak</w><pc>.</pc>
         <linkGrp targFunc="head argument" type="UD-SYN"><link ana="ud-syn:root" target="#s1 #w1"/></linkGrp>
       </s><s><w>Ne</w></s></seg><seg>Bez <gap/> oznaka</seg></u>"""
-    assert read(tmp_path, TEI % tokens) == ["Da, Ana Horvat(abych) don't… 10 000-tak. Ne", "Bez oznaka"]
+    assert read(tmp_path, TEI % tokens) == [
+        "Da, Ana Horvat(abych) don't… 10 000-tak. Ne",
+        "Bez oznaka",
+    ]
 
 
 def test_tei_without_turns_has_paragraphs(tmp_path):
     body = "<p xml:id='p1'>Jedan <hi>dva</hi>.</p><note><p>ne</p></note><p>Tri.</p><ab>Četiri.</ab>"
     assert read(tmp_path, TEI % body) == ["Jedan dva.", "Tri.", "Četiri."]
-    assert read(tmp_path, (TEI % body).replace("UTF-8", "UTF-16").encode("utf-16")) == ["Jedan dva.", "Tri.", "Četiri."]
-    assert read(tmp_path, (TEI % body).replace("UTF-8", "windows-1250").encode("cp1250")) == ["Jedan dva.", "Tri.", "Četiri."]
+    assert read(tmp_path, (TEI % body).replace("UTF-8", "UTF-16").encode("utf-16")) == [
+        "Jedan dva.",
+        "Tri.",
+        "Četiri.",
+    ]
+    assert read(tmp_path, (TEI % body).replace("UTF-8", "windows-1250").encode("cp1250")) == [
+        "Jedan dva.",
+        "Tri.",
+        "Četiri.",
+    ]
     assert read(tmp_path, "<TEI.2><text><p>Jedan.</p></text></TEI.2>") == ["Jedan."]
-    assert read(tmp_path, "\n" + (TEI % body).partition("\n")[2]) == ["Jedan dva.", "Tri.", "Četiri."]
+    assert read(tmp_path, "\n" + (TEI % body).partition("\n")[2]) == [
+        "Jedan dva.",
+        "Tri.",
+        "Četiri.",
+    ]
 
 
 @pytest.mark.parametrize("tag", ["p", "note"])
@@ -152,8 +184,12 @@ def docx(body: str, *, namespace: str = NAMESPACE, name: str = "word/document.xm
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as book:
         book.writestr("[Content_Types].xml", "<Types/>")
-        book.writestr("word/comments.xml", f"<w:comments {space}><w:p>{run('komentar')}</w:p></w:comments>")
-        book.writestr("word/footnotes.xml", f"<w:footnotes {space}><w:p>{run('bilješka')}</w:p></w:footnotes>")
+        book.writestr(
+            "word/comments.xml", f"<w:comments {space}><w:p>{run('komentar')}</w:p></w:comments>"
+        )
+        book.writestr(
+            "word/footnotes.xml", f"<w:footnotes {space}><w:p>{run('bilješka')}</w:p></w:footnotes>"
+        )
         book.writestr(name, xml)
     return file.getvalue()
 
@@ -170,7 +206,15 @@ def test_paragraphs_of_word(namespace, tmp_path):
       <w:p>{run("okvir:")}<mc:AlternateContent><mc:Choice><w:txbxContent><w:p>{run("u okviru")}</w:p></w:txbxContent></mc:Choice>
         <mc:Fallback><w:txbxContent><w:p>{run("u okviru")}</w:p></w:txbxContent></mc:Fallback></mc:AlternateContent>
         {run(" dalje")}</w:p>"""
-    expected = ["Poštovane kolege\tHvala\ne-mail", "novo", "prva", "druga", "veza", "u okviru", "okvir: dalje"]
+    expected = [
+        "Poštovane kolege\tHvala\ne-mail",
+        "novo",
+        "prva",
+        "druga",
+        "veza",
+        "u okviru",
+        "okvir: dalje",
+    ]
     assert read(tmp_path, docx(body, namespace=namespace)) == expected
 
 
@@ -181,7 +225,9 @@ def test_other_zip_files_are_refused(tmp_path):
         )
     whole = docx(f"<w:p>{run('da ' * 999)}</w:p>")
     assert refused(tmp_path, whole[: len(whole) // 2]).startswith(": a damaged .docx (")
-    assert refused(tmp_path, docx("<w:p>")).startswith(", line 1: not well-formed XML (mismatched tag")
+    assert refused(tmp_path, docx("<w:p>")).startswith(
+        ", line 1: not well-formed XML (mismatched tag"
+    )
     assert refused(tmp_path, docx("<w:p/>")) == ": empty, it has no words"
 
 
@@ -225,7 +271,17 @@ PAGE = """<!DOCTYPE html><!-- a > b --><html lang="hr"><head><meta charset="%s">
 <template><p>ne</p></template><table><tr><td>pet<td>šest</table><!-- <p>ne</p> --><?php ne ?></div>
 <SCRIPT src="x">ne</SCRIPT >sedam &#353;&nbsp;&lt;i&gt; a < b &x;
 </body></html>"""
-SAID = ["Sjednica", "Poštovane kolege & drugi", "prvi red", "drugi", "tri", "četiri", "pet", "šest", "sedam š <i> a < b &x;"]
+SAID = [
+    "Sjednica",
+    "Poštovane kolege & drugi",
+    "prvi red",
+    "drugi",
+    "tri",
+    "četiri",
+    "pet",
+    "šest",
+    "sedam š <i> a < b &x;",
+]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "windows-1250", "ISO-8859-2"])
@@ -237,17 +293,40 @@ def test_paragraphs_of_a_page(encoding, tmp_path):
 
 def test_fragments_and_old_pages(tmp_path):
     assert read(tmp_path, "<p>Jedan<p>dva") == ["Jedan", "dva"]
-    assert read(tmp_path, "<?xml version='1.0'?>\n<!DOCTYPE html SYSTEM 'x'>\n<html><script src='a'/><p>da</p></html>") == ["da"]
-    assert read(tmp_path, b'<html><meta http-equiv="Content-Type" content="text/html; charset=iso-8859-1"><p>\x93a\x94') == [
-        "“a”"
-    ]
+    assert read(
+        tmp_path,
+        "<?xml version='1.0'?>\n<!DOCTYPE html SYSTEM 'x'>\n<html><script src='a'/><p>da</p></html>",
+    ) == ["da"]
+    assert read(
+        tmp_path,
+        b'<html><meta http-equiv="Content-Type" content="text/html; charset=iso-8859-1"><p>\x93a\x94',
+    ) == ["“a”"]
     assert read(tmp_path, "<p>&#" + "1" * 5000 + "; da") == ["&#" + "1" * 5000 + "; da"]
-    assert refused(tmp_path, "<html><meta charset=utf-8><p>š".encode("cp1250")) == ": not utf-8 text (byte 30); save it as UTF-8"
+    assert (
+        refused(tmp_path, "<html><meta charset=utf-8><p>š".encode("cp1250"))
+        == ": not utf-8 text (byte 30); save it as UTF-8"
+    )
     assert refused(tmp_path, "<html><script>da</script>") == ": empty, it has no words"
 
 
 @pytest.mark.parametrize(
-    "piece", ["<!--", "<a ", "<a b='", '<a b="', "</", "<?", "<!", "&", "<", "<script>", "<a =", "<br>", "<p ", "&#1"]
+    "piece",
+    [
+        "<!--",
+        "<a ",
+        "<a b='",
+        '<a b="',
+        "</",
+        "<?",
+        "<!",
+        "&",
+        "<",
+        "<script>",
+        "<a =",
+        "<br>",
+        "<p ",
+        "&#1",
+    ],
 )
 def test_pages_take_linear_time(piece, tmp_path):
     (tmp_path / "transcript").write_text("<p>da</p>" + piece * 50_000)
@@ -269,8 +348,20 @@ def test_objects_are_grouped_by_recording(tmp_path):
             "ok": True,
             "tags": ["x"],
         },
-        {"sentence": "Da\nne.", "audio_filepath": "a.wav", "speaker_id": "s1", "segment_id": "x-1", "lang": "hr"},
-        {"words": ["Hvala", "svima"], "orig_file": "b.wav", "utterance_id": "u", "speaker": "Ana", "words_times": [1]},
+        {
+            "sentence": "Da\nne.",
+            "audio_filepath": "a.wav",
+            "speaker_id": "s1",
+            "segment_id": "x-1",
+            "lang": "hr",
+        },
+        {
+            "words": ["Hvala", "svima"],
+            "orig_file": "b.wav",
+            "utterance_id": "u",
+            "speaker": "Ana",
+            "words_times": [1],
+        },
         {"transcript": "", "recording": "c"},
         {"text": None, "content": "Kraj", "recording_id": "b.wav"},
         {"text": "Bez", "words": "ne", "audio": {"path": "x"}},
@@ -278,7 +369,11 @@ def test_objects_are_grouped_by_recording(tmp_path):
     text = "\ufeff" + "\r\n\n".join(json.dumps(row) for row in rows)
     found = documents(tmp_path, text)
     assert [document.recording for document in found] == ["b.wav", "a.wav", None]
-    assert [document.text for document in found] == ["Dobar dan.\nHvala svima\nKraj", "Da\nne.", "Bez"]
+    assert [document.text for document in found] == [
+        "Dobar dan.\nHvala svima\nKraj",
+        "Da\nne.",
+        "Bez",
+    ]
     assert [each[2:] for document in found for each in document.utterances] == [
         ("Ana", "7"),
         ("Ana", "u"),
@@ -287,7 +382,11 @@ def test_objects_are_grouped_by_recording(tmp_path):
         (None, None),
     ]
     assert documents(tmp_path, rows) == documents(tmp_path, json.dumps(rows, indent=1)) == found
-    assert read(tmp_path, '{"text": "da", "start": 1.50}') == read(tmp_path, '{\n"text": "da"\n}') == ["da"]
+    assert (
+        read(tmp_path, '{"text": "da", "start": 1.50}')
+        == read(tmp_path, '{\n"text": "da"\n}')
+        == ["da"]
+    )
 
 
 # Refused files
@@ -303,8 +402,14 @@ def test_objects_are_grouped_by_recording(tmp_path):
         ({"text": ""}, ": empty, it has no words"),
         ([], ": empty, it has no words"),
         (b"%PDF-1.7\n%\xe2\xe3", ": a PDF, which is not read; save it as .docx or as plain text"),
-        (b"{\\rtf1\\ansi da}", ": an RTF file, which is not read; save it as .docx or as plain text"),
-        (bytes.fromhex("D0CF11E0A1B11AE1") + bytes(512), ": an old or encrypted Word file; save it as .docx without a password"),
+        (
+            b"{\\rtf1\\ansi da}",
+            ": an RTF file, which is not read; save it as .docx or as plain text",
+        ),
+        (
+            bytes.fromhex("D0CF11E0A1B11AE1") + bytes(512),
+            ": an old or encrypted Word file; save it as .docx without a password",
+        ),
         (b"RIFF\x00\x00\x00\x00WAVE", ": binary data, not text"),
         ("da".encode("utf-16-le"), ": binary data, not text"),
         ("da\x07", ": not text; it has the control character 0x07"),
@@ -312,16 +417,28 @@ def test_objects_are_grouped_by_recording(tmp_path):
         ({"text": "da\u0001"}, ": not text; it has the control character 0x01"),
         ("kuća".encode("cp1250"), ": not utf-8 text (byte 3); save it as UTF-8"),
         (b"\xff\xfed", ": not utf-16"),
-        ('<?xml version="1.0"?><x:p xmlns:x="y">da</x:p>', ": XML that is not TEI; its root is <p>"),
+        (
+            '<?xml version="1.0"?><x:p xmlns:x="y">da</x:p>',
+            ": XML that is not TEI; its root is <p>",
+        ),
         ((TEI % "<u>da</u>")[:-6], ", line 4: not well-formed XML (no element found"),
         ((TEI % "<u>da</u>")[:-4], ", line 4: not well-formed XML (unclosed token"),
         (TEI % "<u>\n\nda</v>", ", line 5: not well-formed XML (mismatched tag"),
         (TEI % "<u>&nbsp;</u>", ", line 3: not well-formed XML (undefined entity"),
         ('<?xml version="1.0" encoding="nothing"?><TEI/>', ": XML in an encoding that is not read"),
-        ('{"text": "da"}\n{"text" "ne"}', ", line 2: not JSON: Expecting ':' delimiter (character 9 of the line)"),
+        (
+            '{"text": "da"}\n{"text" "ne"}',
+            ", line 2: not JSON: Expecting ':' delimiter (character 9 of the line)",
+        ),
         ('[{"text": "da"},\n{"text": ]', ", line 2: not JSON"),
-        ('[{"text": "da"}, 5]', ", line 1, item 2: expected an object with one of text, transcript, sentence, content, words"),
-        ('{"text": "da"}\n{"title": "ne"}', ", line 2: expected an object with one of text, transcript"),
+        (
+            '[{"text": "da"}, 5]',
+            ", line 1, item 2: expected an object with one of text, transcript, sentence, content, words",
+        ),
+        (
+            '{"text": "da"}\n{"title": "ne"}',
+            ", line 2: expected an object with one of text, transcript",
+        ),
         ('{"text": "\\ud800 da"}', ", line 1: half a surrogate pair, which is not Unicode"),
         ('{"x":' + "[" * 100_000, ", line 1: JSON that is nested too deeply"),
     ],
@@ -332,11 +449,19 @@ def test_bad_files_have_one_reason(content, reason, tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf8", "utf-16"])
 @pytest.mark.parametrize(
-    "subset", ['SYSTEM "x.dtd"', '[<!ENTITY a "da"><!ENTITY b "&a;&a;">]', '[<!ENTITY a SYSTEM "file:///etc/passwd">]']
+    "subset",
+    [
+        'SYSTEM "x.dtd"',
+        '[<!ENTITY a "da"><!ENTITY b "&a;&a;">]',
+        '[<!ENTITY a SYSTEM "file:///etc/passwd">]',
+    ],
 )
 def test_document_types_are_refused(subset, encoding, tmp_path):
     reason = ": XML with a document type or entities, which are not read; remove <!DOCTYPE ...>"
-    assert refused(tmp_path, f"<!DOCTYPE TEI {subset}><TEI><u>&a;</u></TEI>".encode(encoding)) == reason
+    assert (
+        refused(tmp_path, f"<!DOCTYPE TEI {subset}><TEI><u>&a;</u></TEI>".encode(encoding))
+        == reason
+    )
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as book:
         book.writestr("word/document.xml", f"<!DOCTYPE d {subset}><d>&a;</d>".encode(encoding))

@@ -39,7 +39,14 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         web = self.server.web
         with web.lock:
-            web.log.append((self.path, self.headers.get("Range"), self.headers.get("If-Range"), time.monotonic()))
+            web.log.append(
+                (
+                    self.path,
+                    self.headers.get("Range"),
+                    self.headers.get("If-Range"),
+                    time.monotonic(),
+                )
+            )
             web.active[self.path] = 1
             web.most_active = max(web.most_active, web.active.total())
             trick = web.tricks[self.path].pop(0) if web.tricks[self.path] else serve
@@ -80,7 +87,12 @@ def serve(self, body, upto=None, **headers):
         if start >= len(body):
             self.head(416, 0, Content_Range=f"bytes */{len(body)}")
             return
-        self.head(206, len(body) - start, Content_Range=f"bytes {start}-{len(body) - 1}/{len(body)}", **headers)
+        self.head(
+            206,
+            len(body) - start,
+            Content_Range=f"bytes {start}-{len(body) - 1}/{len(body)}",
+            **headers,
+        )
         body = body[start:]
     else:
         self.head(200, len(body), **headers)
@@ -160,7 +172,14 @@ def web():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.01)
-    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -170,7 +189,12 @@ def get(web, tmp_path):
 
     def run(*rows, **options):
         path = tmp_path / "list.jsonl"
-        path.write_text("".join(json.dumps({"url": web.address + row} if isinstance(row, str) else row) + "\n" for row in rows))
+        path.write_text(
+            "".join(
+                json.dumps({"url": web.address + row} if isinstance(row, str) else row) + "\n"
+                for row in rows
+            )
+        )
         return download(path, out=tmp_path / "out", **{"per_second": 1000, "timeout": 5} | options)
 
     return run
@@ -187,14 +211,19 @@ def ledger(out):
 
 
 def left_behind(out):
-    return sorted(path.name for path in out.iterdir() if path.name not in ("downloads.jsonl", ".downloads.jsonl.lock"))
+    return sorted(
+        path.name
+        for path in out.iterdir()
+        if path.name not in ("downloads.jsonl", ".downloads.jsonl.lock")
+    )
 
 
 def test_fetches_a_table_of_addresses_and_checks_it(web, tmp_path, out):
     web.files = {f"/{name}.wav": BODY + name.encode() for name in "abc"}
     sums = [f"sha256:{hashlib.sha256(BODY + b'a').hexdigest()}", md5(BODY + b"b").upper(), ""]
     lines = [
-        f"{web.address}/{name}.wav,{called},{sum_}" for name, called, sum_ in zip("abc", ["", "b 2.wav", ""], sums, strict=True)
+        f"{web.address}/{name}.wav,{called},{sum_}"
+        for name, called, sum_ in zip("abc", ["", "b 2.wav", ""], sums, strict=True)
     ]
     (tmp_path / "list.csv").write_text("\ufeffurl,name,checksum\n" + "\n".join(lines))
     report = download(tmp_path / "list.csv", out=out, per_second=1000)
@@ -206,14 +235,22 @@ def test_fetches_a_table_of_addresses_and_checks_it(web, tmp_path, out):
     assert left_behind(out) == ["a.wav", "b 2.wav", "c.wav"]
     assert (out / "b 2.wav").read_bytes() == BODY + b"b"
     row = ledger(out)["a.wav"]
-    assert (row["state"], row["bytes"], row["sha256"], row["reason"]) == ("done", 300_001, sums[0][7:], None)
+    assert (row["state"], row["bytes"], row["sha256"], row["reason"]) == (
+        "done",
+        300_001,
+        sums[0][7:],
+        None,
+    )
 
 
 @pytest.mark.parametrize("kind", ["sha256", "md5"])
 def test_checksums_may_have_a_column_of_their_kind(web, get, out, kind):
     web.files = {"/a.wav": BODY, "/b.wav": BODY}
     right = hashlib.new(kind, BODY).hexdigest()
-    report = get({"url": f"{web.address}/a.wav", kind: right}, {"url": f"{web.address}/b.wav", kind: "0" * len(right)})
+    report = get(
+        {"url": f"{web.address}/a.wav", kind: right},
+        {"url": f"{web.address}/b.wav", kind: "0" * len(right)},
+    )
     assert (report.facts["fetched"], report.facts["failed"]) == (1, 1)
     assert left_behind(out) == ["a.wav"]
 
@@ -253,13 +290,20 @@ def test_a_part_is_continued_only_when_it_can_be_proven(web, get, out, known, ch
     web.tricks["/a"] = [cut(100_000, **headers), cut(None, **headers)]
     row = {"url": f"{web.address}/a", "checksum": md5(BODY) if checksum else None}
     assert get(row).problems == []
-    assert web.asked("/a") == [None, "bytes=100000-" if checksum or known in ("etag", "date") else None]
+    assert web.asked("/a") == [
+        None,
+        "bytes=100000-" if checksum or known in ("etag", "date") else None,
+    ]
     assert (out / "a").read_bytes() == BODY
 
 
-@pytest.mark.parametrize("trick", ["ignores range", "new version", "new version, no If-Range", "new length, no If-Range"])
+@pytest.mark.parametrize(
+    "trick", ["ignores range", "new version", "new version, no If-Range", "new length, no If-Range"]
+)
 def test_a_file_that_changed_meanwhile_is_begun_anew(web, get, out, trick):
-    new = bytes(reversed(BODY)) + (b"" if "new version" in trick or "ignores" in trick else b"longer")
+    new = bytes(reversed(BODY)) + (
+        b"" if "new version" in trick or "ignores" in trick else b"longer"
+    )
     web.files = {"/a": BODY}
     checksum = {"checksum": hashlib.sha256(new).hexdigest()} if "no If-Range" in trick else {}
 
@@ -306,15 +350,23 @@ def test_a_pause_that_the_server_asks_for_is_kept_by_all_requests_to_it(web, get
 
 def test_pauses_as_seconds_and_dates():
     def pause(**headers):
-        return retry_after(urllib3.HTTPHeaderDict({name.replace("_", "-"): value for name, value in headers.items()}))
+        return retry_after(
+            urllib3.HTTPHeaderDict(
+                {name.replace("_", "-"): value for name, value in headers.items()}
+            )
+        )
 
     assert pause(Retry_After=" 120 ") == 120
     date = "Sat, 21 Nov 2026 01:00:30 GMT"
-    assert pause(Retry_After=date, Date="Sat, 21 Nov 2026 01:00:00 GMT") == 30  # by the server's clock
+    assert (
+        pause(Retry_After=date, Date="Sat, 21 Nov 2026 01:00:00 GMT") == 30
+    )  # by the server's clock
     assert pause(Retry_After=date, Date="Sat, 21 Nov 2026 02:00:00 GMT") == 0
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert 50 < pause(Retry_After=soon) <= 60
-    assert [pause(Retry_After=text) for text in ("", "soon", "-1", "Sat, 99 Nov 2026 01:00:00 GMT")] == [None] * 4
+    assert [
+        pause(Retry_After=text) for text in ("", "soon", "-1", "Sat, 99 Nov 2026 01:00:00 GMT")
+    ] == [None] * 4
     assert pause() is None
 
 
@@ -346,7 +398,9 @@ def test_transient_failures_are_retried_and_permanent_ones_reported(web, get, ou
 
 
 def test_pauses_grow_and_differ():
-    assert all(network.backoff_seconds(n) < 1.001 * network.backoff_seconds(n + 1) for n in range(1, 7))
+    assert all(
+        network.backoff_seconds(n) < 1.001 * network.backoff_seconds(n + 1) for n in range(1, 7)
+    )
     assert len({network.backoff_seconds(1) for _ in range(50)}) == 50
     assert network.backoff_seconds(1000) <= 60
 
@@ -365,7 +419,9 @@ def test_nobody_answers(tmp_path, out):
 def test_what_cannot_be_known_to_be_complete_gets_no_final_name(web, get, out, trick, checksum):
     web.files = {"/a": BODY}
     web.tricks["/a"] = [trick] * 9
-    report = get({"url": f"{web.address}/a", **({"checksum": md5(BODY)} if checksum else {})}, tries=2)
+    report = get(
+        {"url": f"{web.address}/a", **({"checksum": md5(BODY)} if checksum else {})}, tries=2
+    )
     if trick is chunked or (trick is no_length and checksum):
         assert report.problems == []
         assert (out / "a").read_bytes() == BODY
@@ -386,7 +442,10 @@ def test_broken_chunks_are_noticed(web, get, out):
 def test_a_wrong_checksum_is_in_the_ledger_and_leaves_nothing(web, get, out):
     web.files = {"/a": BODY, "/b": BODY}
     right, wrong = md5(BODY), "0" * 32
-    report = get({"url": f"{web.address}/a", "checksum": wrong}, {"url": f"{web.address}/b", "checksum": right})
+    report = get(
+        {"url": f"{web.address}/a", "checksum": wrong},
+        {"url": f"{web.address}/b", "checksum": right},
+    )
     assert report.problems == [f"a: it has md5:{right}, not md5:{wrong}; removed"]
     assert left_behind(out) == ["b"]
     assert ledger(out)["a"]["state"] == "failed"
@@ -397,7 +456,9 @@ def test_compressed_against_our_wish(web, get, out):
     web.files = {"/a.wav": BODY, "/b.tar.gz": BODY}
     for path in web.files:
         web.tricks[path] = [cut(None, Content_Encoding="x-gzip")]
-    assert get("/a.wav", "/b.tar.gz").problems == ["a.wav: the server sends it compressed (x-gzip), which was not requested"]
+    assert get("/a.wav", "/b.tar.gz").problems == [
+        "a.wav: the server sends it compressed (x-gzip), which was not requested"
+    ]
     assert (out / "b.tar.gz").read_bytes() == BODY  # as sent: some servers call archives so
 
 
@@ -467,7 +528,11 @@ def test_answers_that_are_none_stop_nothing(web, get, out):
     report = get(*paths, {"url": f"{web.other_name}/good"}, tries=2, connections=1)
     assert left_behind(out) == ["good"]
     assert [line.split(":")[0] for line in report.problems] == [path[1:] for path in paths]
-    assert all(row["reason"] and row["reason"].isprintable() for name, row in ledger(out).items() if name != "good")
+    assert all(
+        row["reason"] and row["reason"].isprintable()
+        for name, row in ledger(out).items()
+        if name != "good"
+    )
 
 
 def test_a_proxy_of_the_environment_is_used(web, get, out, monkeypatch):
@@ -553,7 +618,10 @@ def test_names_in_addresses_neither(web, get, out, end):
         ({"url": "http://example.org/a", "checksum": "sha1:" + "0" * 40}, "64 hex digits"),
         ({"url": "http://example.org/a", "checksum": "md5:" + "0" * 64}, "64 hex digits"),
         ({"url": "http://example.org/a", "sha256": "0" * 32}, "64 hex digits"),
-        ({"url": "http://example.org/a", "sha256": "0" * 64, "checksum": "md5:" + "0" * 32}, "two checksums that differ"),
+        (
+            {"url": "http://example.org/a", "sha256": "0" * 64, "checksum": "md5:" + "0" * 32},
+            "two checksums that differ",
+        ),
         ({"name": "a"}, "only http:// and https://"),
         (["http://example.org/a"], "not a JSON object"),
         ({"url": 5}, "is not a string"),
@@ -581,9 +649,15 @@ def test_two_urls_of_one_name_are_distinguished(web, get, out):
     report = get("/1/a.wav", "/2/A.wav", "/1/a.wav")
     assert len(report.problems) == 1
     assert "its name 'A.wav' is also that of line 1; give each another name" in report.problems[0]
-    rows = [{"url": f"{web.address}/1/a.wav"}, {"url": f"{web.address}/2/A.wav", "name": "other.wav"}]
+    rows = [
+        {"url": f"{web.address}/1/a.wav"},
+        {"url": f"{web.address}/2/A.wav", "name": "other.wav"},
+    ]
     assert get(*rows).problems == []
-    assert {path.name: path.read_bytes() for path in out.glob("*.wav")} == {"a.wav": b"1", "other.wav": b"2"}
+    assert {path.name: path.read_bytes() for path in out.glob("*.wav")} == {
+        "a.wav": b"1",
+        "other.wav": b"2",
+    }
 
 
 def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
@@ -595,7 +669,9 @@ def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
     report = get(*({"url": f"{web.address}/{name}", "checksum": checksum} for name in "ab"))
     assert web.log == []
     assert report.facts["there_before"] == 1
-    assert report.problems == ["b: another file has its name and is not overwritten; move it away, or give another name"]
+    assert report.problems == [
+        "b: another file has its name and is not overwritten; move it away, or give another name"
+    ]
     assert (out / "b").read_text() == "mine"
 
 
@@ -621,7 +697,14 @@ def test_unreadable_lists_are_errors(tmp_path, out, name, text, says):
 
 
 @pytest.mark.parametrize(
-    "options", [{"connections": 0}, {"per_second": 0}, {"tries": 0}, {"timeout": -1}, {"per_second": float("nan")}]
+    "options",
+    [
+        {"connections": 0},
+        {"per_second": 0},
+        {"tries": 0},
+        {"timeout": -1},
+        {"per_second": float("nan")},
+    ],
 )
 def test_parameters_that_cannot_be(get, options):
     with pytest.raises(InputError):
@@ -632,7 +715,9 @@ def test_archives_by_name():
     parts = "dev-clean,dev-other,test-clean,test-other,train-clean-100,train-clean-360,train-other-500,intro-disclaimers"
     wanted, refused = read_list(f"openslr:librispeech:{parts}")
     assert refused == []
-    assert [one.url for one in wanted] == [f"https://www.openslr.org/resources/12/{part}.tar.gz" for part in parts.split(",")]
+    assert [one.url for one in wanted] == [
+        f"https://www.openslr.org/resources/12/{part}.tar.gz" for part in parts.split(",")
+    ]
     assert len({one.checksum for one in wanted}) == 8
     assert all(one.checksum.startswith("md5:") for one in wanted)
 
@@ -653,7 +738,9 @@ def test_one_download_at_a_time(web, get, out):
 
     web.tricks["/a"] = [meanwhile]
     assert get("/a").problems == []
-    assert refused == [f"{out}: another download is active there; wait for it, or choose another folder"]
+    assert refused == [
+        f"{out}: another download is active there; wait for it, or choose another folder"
+    ]
 
 
 def test_a_ledger_that_a_power_cut_cut_off(web, get, out):
@@ -672,9 +759,18 @@ def test_ingest_reads_straight_from_the_folder(web, get, out, tmp_path, recorded
     web.files = {"/audio": recorded(".wav", 3, 16000).read_bytes()}
     get({"url": f"{web.address}/audio", "name": name})
     (out / ".rest.wav.partial").write_bytes(b"half")
-    line = {"file": name, "start": 0.5, "end": 2, "words": ["dobar", "dan"], "asr": ["dobar", "dan"]}
+    line = {
+        "file": name,
+        "start": 0.5,
+        "end": 2,
+        "words": ["dobar", "dan"],
+        "asr": ["dobar", "dan"],
+    }
     (tmp_path / "asr.json").write_text(json.dumps(line))
-    assert nbaudio.ingest("parlaspeech", tmp_path / "asr.json", audio=out, out=tmp_path / "W").problems == []
+    assert (
+        nbaudio.ingest("parlaspeech", tmp_path / "asr.json", audio=out, out=tmp_path / "W").problems
+        == []
+    )
     assert Workspace.open(tmp_path / "W").segments.select("end_sample").item() == 32000
     assert Workspace.open(tmp_path / "W").recordings.filter(pl.col("path") == name).height == 1
 
@@ -690,7 +786,11 @@ def test_stopped_by_hand_it_ends_at_once_and_continues_later(web, get, out):
         self.close_connection = True
 
     def interrupt():
-        while not ((out / ".a.partial").exists() and (out / ".a.partial").stat().st_size > 100_000 and (out / "b").exists()):
+        while not (
+            (out / ".a.partial").exists()
+            and (out / ".a.partial").stat().st_size > 100_000
+            and (out / "b").exists()
+        ):
             time.sleep(0.01)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
@@ -781,7 +881,12 @@ def test_killed_and_run_again_asks_for_the_rest_only(web, tmp_path, out):
 def test_exit_codes_and_progress(web, tmp_path, out):
     web.files = {"/a": BODY}
     path = tmp_path / "list.jsonl"
-    path.write_text(json.dumps({"url": f"{web.address}/a"}) + "\n" + json.dumps({"url": f"{web.address}/b"}) + "\n")
+    path.write_text(
+        json.dumps({"url": f"{web.address}/a"})
+        + "\n"
+        + json.dumps({"url": f"{web.address}/b"})
+        + "\n"
+    )
     some = CliRunner().invoke(app, ["download", str(path), "--out", str(out)])
     assert some.exit_code == 1
     assert "problem: b: the server responded with 404 Not Found" in some.stdout

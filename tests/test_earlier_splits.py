@@ -24,12 +24,20 @@ def after_growth(chosen, columns, earlier=None):
     What was held out keeps its earlier words and values in rows of their own.
     """
     kept = chosen.drop_nulls("split").select(
-        "segment_id", "split", *(pl.col(name).cast(pl.String) for name in columns), sentence=sentences(pl.col("text"))
+        "segment_id",
+        "split",
+        *(pl.col(name).cast(pl.String) for name in columns),
+        sentence=sentences(pl.col("text")),
     )
     if earlier is None:
         return kept
     held_out = pl.col("split").is_in([*filter(is_held_out, earlier["split"].unique())])
-    before = pl.concat([earlier.filter(held_out), earlier.filter(~held_out).join(kept, on="segment_id", how="anti")])
+    before = pl.concat(
+        [
+            earlier.filter(held_out),
+            earlier.filter(~held_out).join(kept, on="segment_id", how="anti"),
+        ]
+    )
     return pl.concat([before, kept], how="diagonal").unique(maintain_order=True)
 
 
@@ -37,7 +45,11 @@ def rows_of(speakers, *, start=0, each=6, text="segment", **more):
     """Segments of speakers, each in a recording of their own unless another is given."""
     return segments_table(
         [
-            segment(start + n * each + k, speaker=name, **{"recording": f"r-{name}", "text": f"{text} {name} {k}", **more})
+            segment(
+                start + n * each + k,
+                speaker=name,
+                **{"recording": f"r-{name}", "text": f"{text} {name} {k}", **more},
+            )
             for n, name in enumerate(speakers)
             for k in range(each)
         ]
@@ -48,7 +60,10 @@ def rows_of(speakers, *, start=0, each=6, text="segment", **more):
 def workspace(tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="asr.json", audio=None)
     segments = rows_of([f"s{n}" for n in range(20)])
-    workspace.save(recordings=recordings_table(segments["recording_id"].unique(maintain_order=True)), segments=segments)
+    workspace.save(
+        recordings=recordings_table(segments["recording_id"].unique(maintain_order=True)),
+        segments=segments,
+    )
     return workspace
 
 
@@ -65,7 +80,10 @@ def grow(workspace, *new):
 
 
 def outcome(workspace):
-    return {row["segment_id"]: (row["split"], row["reason"]) for row in workspace.segments.iter_rows(named=True)}
+    return {
+        row["segment_id"]: (row["split"], row["reason"])
+        for row in workspace.segments.iter_rows(named=True)
+    }
 
 
 def test_what_was_held_out_and_trained_on_stays_where_it_was(workspace):
@@ -81,7 +99,9 @@ def test_what_was_held_out_and_trained_on_stays_where_it_was(workspace):
     assert report.warnings == []
 
 
-def test_new_segments_that_share_a_speaker_or_sentence_with_what_is_held_out_are_not_trained_on(workspace):
+def test_new_segments_that_share_a_speaker_or_sentence_with_what_is_held_out_are_not_trained_on(
+    workspace,
+):
     select(workspace, dev=6, test=6, group_by=["speaker_id"])
     held = workspace.segments.filter(pl.col("split") == "dev")
     trained = workspace.segments.filter(pl.col("split") == "train")
@@ -102,17 +122,27 @@ def test_new_segments_that_share_a_speaker_or_sentence_with_what_is_held_out_are
     assert report.facts["parameters"]["group_by"] == ["speaker_id"]
     # They bar what shares a value also where others are requested.
     select(workspace, dev=6, test=6, group_by=["recording_id"])
-    assert {outcome(workspace)[f"x{number:04d}"] for number in range(200, 206)} == {(None, "crosses_splits")}
+    assert {outcome(workspace)[f"x{number:04d}"] for number in range(200, 206)} == {
+        (None, "crosses_splits")
+    }
 
 
 def test_new_held_out_segments_share_neither_speaker_nor_sentence_with_the_earlier_train(workspace):
     select(workspace, dev=0, test=0)
     said = workspace.segments["text"][0]
-    new = pl.concat([rows_of(["n1"], start=200), rows_of(["n2"], start=300, text="x").with_columns(text=pl.lit(said))])
+    new = pl.concat(
+        [
+            rows_of(["n1"], start=200),
+            rows_of(["n2"], start=300, text="x").with_columns(text=pl.lit(said)),
+        ]
+    )
     grow(workspace, new, rows_of(["s3"], start=400, recording="r-new"))
     select(workspace, dev=4, test=0)
     assert set(workspace.segments.filter(pl.col("split") == "dev")["speaker_id"]) == {"n1"}
-    with pytest.raises(InputError, match=r"dev: 7 segments requested beside those whose split is fixed, but of the 6 "):
+    with pytest.raises(
+        InputError,
+        match=r"dev: 7 segments requested beside those whose split is fixed, but of the 6 ",
+    ):
         select(workspace, dev=7, test=0)
 
 
@@ -120,8 +150,16 @@ def test_what_is_filtered_out_of_a_held_out_split_is_lost_and_counted(workspace)
     select(workspace, dev=6, test=6)
     dev = workspace.segments.filter(pl.col("split") == "dev")
     grow(workspace, rows_of([dev["speaker_id"][0]], start=200))
-    low = pl.when(pl.col("segment_id").is_in(dev["segment_id"].to_list())).then(0.1).otherwise("similarity")
-    workspace.save(segments=workspace.segments.with_columns(similarity=low).filter(pl.col("segment_id") != dev["segment_id"][0]))
+    low = (
+        pl.when(pl.col("segment_id").is_in(dev["segment_id"].to_list()))
+        .then(0.1)
+        .otherwise("similarity")
+    )
+    workspace.save(
+        segments=workspace.segments.with_columns(similarity=low).filter(
+            pl.col("segment_id") != dev["segment_id"][0]
+        )
+    )
     report = select(workspace, dev=0, test=6)
     after = outcome(workspace)
     assert {after[key] for key in dev["segment_id"][1:]} == {(None, "below_similarity")}
@@ -136,7 +174,11 @@ def test_what_is_filtered_out_of_a_held_out_split_is_lost_and_counted(workspace)
 def test_a_stricter_grouping_says_which_old_train_segments_it_rejects(workspace):
     rows = workspace.segments
     # Two of a session of s0 are by others.
-    session = pl.when(pl.col("speaker_id") == "s0").then(pl.lit("a")).when(pl.col("segment_id").is_in(["x0030", "x0060"]))
+    session = (
+        pl.when(pl.col("speaker_id") == "s0")
+        .then(pl.lit("a"))
+        .when(pl.col("segment_id").is_in(["x0030", "x0060"]))
+    )
     rows = rows.with_columns(session=session.then(pl.lit("a")).otherwise("recording_id"))
     fixed = pl.DataFrame({"speaker_id": ["s0"], "split": ["dev"]})
     workspace.save(segments=rows)
@@ -159,7 +201,9 @@ def test_given_splits_that_contradict_earlier_ones_are_refused(workspace, now, b
     message = f"splits: segment {ids[0]} is given as {now}, but is {before} in an earlier version"
     with pytest.raises(InputError, match=message):
         select(workspace, splits=pl.DataFrame({"segment_id": ids[:2], "split": [now] * 2}))
-    both = pl.DataFrame({"segment_id": ids[:1], "split": [before if before != "train" else "train_2"]})
+    both = pl.DataFrame(
+        {"segment_id": ids[:1], "split": [before if before != "train" else "train_2"]}
+    )
     assert select(workspace, splits=both).facts["kept"] == 120
 
 
@@ -167,9 +211,13 @@ def test_a_changed_text_moves_nothing_and_the_old_one_is_still_not_trained_on(wo
     select(workspace, dev=6, test=6)
     dev = workspace.segments.filter(pl.col("split") == "dev").row(0, named=True)
     train = workspace.segments.filter(pl.col("split") == "train")["segment_id"][0]
-    new = rows_of(["n1"], start=200, each=2).with_columns(text=pl.Series([dev["text"], "changed text"]))
+    new = rows_of(["n1"], start=200, each=2).with_columns(
+        text=pl.Series([dev["text"], "changed text"])
+    )
     grow(workspace, new)
-    text = pl.col("segment_id").replace_strict({dev["segment_id"]: "Changed text", train: dev["text"]}, default=None)
+    text = pl.col("segment_id").replace_strict(
+        {dev["segment_id"]: "Changed text", train: dev["text"]}, default=None
+    )
     workspace.save(segments=workspace.segments.with_columns(text=pl.coalesce(text, "text")))
     select(workspace, dev=6, test=6)
     after = outcome(workspace)
@@ -201,7 +249,12 @@ sessions = st.sampled_from(["u", "v", "w", None])
 texts = st.integers(0, 12).map(lambda n: f"Text {n}")
 some_rows = st.lists(
     st.tuples(
-        speakers, recordings, st.sampled_from(["u", "v", "w", None]), texts, st.sampled_from([0.3, 0.9]), st.integers(1, 9)
+        speakers,
+        recordings,
+        st.sampled_from(["u", "v", "w", None]),
+        texts,
+        st.sampled_from([0.3, 0.9]),
+        st.integers(1, 9),
     ),
     min_size=1,
     max_size=25,
@@ -210,7 +263,9 @@ parameters = st.fixed_dictionaries(
     {
         "seed": st.integers(0, 5),
         "min_similarity": st.sampled_from([0.2, 0.8]),
-        "group_by": st.sets(st.sampled_from([*KEYS, "session"])).map(lambda keys: tuple(sorted(keys))),
+        "group_by": st.sets(st.sampled_from([*KEYS, "session"])).map(
+            lambda keys: tuple(sorted(keys))
+        ),
         "dev": st.sampled_from([None, 0, 1, 4, "0.003h"]),
         "test": st.sampled_from([None, 0, 2, "0.002h"]),
         "hours": st.sampled_from([None, None, 0.02]),
@@ -222,7 +277,13 @@ def table(rows, start=0):
     return segments_table(
         [
             segment(
-                start + n, recording=recording, speaker=speaker, session=session, text=text, similarity=similarity, length=length
+                start + n,
+                recording=recording,
+                speaker=speaker,
+                session=session,
+                text=text,
+                similarity=similarity,
+                length=length,
             )
             for n, (speaker, recording, session, text, similarity, length) in enumerate(rows)
         ]
@@ -240,14 +301,17 @@ def check_guarantee(chosen, columns, versions):
     now = {row["segment_id"]: row for row in chosen.iter_rows(named=True)}
     train = [row for row in now.values() if row["split"] == "train"]
     said = {
-        row["segment_id"]: row["sentence"] for row in chosen.select("segment_id", sentence=sentences(pl.col("text"))).to_dicts()
+        row["segment_id"]: row["sentence"]
+        for row in chosen.select("segment_id", sentence=sentences(pl.col("text"))).to_dicts()
     }
     trained, held_out = {}, {}
     for rows, _ in versions:
         for row in rows:
             (held_out if is_held_out(row["split"]) else trained)[row["segment_id"]] = row
     for key, row in held_out.items():
-        assert now[key]["split"] == row["split"] or (now[key]["split"] is None and now[key]["reason"] not in GROUPING_RULES), key
+        assert now[key]["split"] == row["split"] or (
+            now[key]["split"] is None and now[key]["reason"] not in GROUPING_RULES
+        ), key
     for key in trained.keys() - held_out.keys():
         assert now[key]["split"] in ("train", None), key
     for rows, version_columns in versions:
@@ -258,7 +322,9 @@ def check_guarantee(chosen, columns, versions):
         sentences_held = {row["sentence"] for row in held}
         for row in train:
             key = row["segment_id"]
-            assert said[key] not in sentences_held or (key in trained and trained[key]["sentence"] == said[key])
+            assert said[key] not in sentences_held or (
+                key in trained and trained[key]["sentence"] == said[key]
+            )
     sentences_trained = {row["sentence"] for row in trained.values()}
     splits = defaultdict(set)
     for key, row in now.items():
@@ -266,10 +332,14 @@ def check_guarantee(chosen, columns, versions):
             assert row["split"] == "train" or said[key] not in sentences_trained
             for column in columns:
                 splits[column, row[column]].add(row["split"])
-    assert not [value for (_, value), names in splits.items() if value is not None and len(names) > 1]
+    assert not [
+        value for (_, value), names in splits.items() if value is not None and len(names) > 1
+    ]
 
 
-@given(st.lists(st.tuples(some_rows, parameters, st.integers(0, 3)), min_size=2, max_size=4), st.data())
+@given(
+    st.lists(st.tuples(some_rows, parameters, st.integers(0, 3)), min_size=2, max_size=4), st.data()
+)
 @settings(max_examples=40, deadline=None)
 def test_guarantees_hold_after_any_history(history, data):
     segments, earlier, versions = None, None, []
@@ -278,8 +348,16 @@ def test_guarantees_hold_after_any_history(history, data):
         segments = new if segments is None else pl.concat([segments, new])
         if step and number:
             # Texts of some segments changed under their ids.
-            changed = data.draw(st.lists(st.sampled_from(segments["segment_id"].to_list()), max_size=number, unique=True))
-            text = pl.when(pl.col("segment_id").is_in(changed)).then(pl.lit(data.draw(texts))).otherwise("text")
+            changed = data.draw(
+                st.lists(
+                    st.sampled_from(segments["segment_id"].to_list()), max_size=number, unique=True
+                )
+            )
+            text = (
+                pl.when(pl.col("segment_id").is_in(changed))
+                .then(pl.lit(data.draw(texts)))
+                .otherwise("text")
+            )
             segments = segments.with_columns(text=text)
         reviewed = set(segments["segment_id"][step::7].to_list()) if number == 2 else ()
         try:
@@ -304,7 +382,12 @@ def test_selecting_again_without_new_rows_changes_nothing(rows, changes, number,
     except InputError:
         return
     earlier = after_growth(chosen, changes["group_by"])
-    again = divided(segments, earlier.sample(fraction=1, shuffle=True, seed=random.randint(0, 9)), reviewed, **changes)
+    again = divided(
+        segments,
+        earlier.sample(fraction=1, shuffle=True, seed=random.randint(0, 9)),
+        reviewed,
+        **changes,
+    )
     assert again["split"].to_list() == chosen["split"].to_list()
     if changes["hours"] is None:
         assert again["reason"].to_list() == chosen["reason"].to_list()
@@ -312,10 +395,18 @@ def test_selecting_again_without_new_rows_changes_nothing(rows, changes, number,
 
 @given(some_rows, some_rows, parameters, st.data())
 @settings(max_examples=40, deadline=None)
-def test_with_given_splits_adding_recordings_and_removing_them_again_changes_nothing(rows, more, changes, data):
+def test_with_given_splits_adding_recordings_and_removing_them_again_changes_nothing(
+    rows, more, changes, data
+):
     changes = {**changes, "hours": None, "dev": None, "test": None}
     segments = table(rows)
-    names = data.draw(st.lists(st.sampled_from(["train", "dev", "test", "test_2"]), min_size=len(rows), max_size=len(rows)))
+    names = data.draw(
+        st.lists(
+            st.sampled_from(["train", "dev", "test", "test_2"]),
+            min_size=len(rows),
+            max_size=len(rows),
+        )
+    )
     splits = pl.Series("given", names)
     ids = recordings_table([f"r{n}" for n in range(6)])
 

@@ -34,7 +34,10 @@ def test_every_length_at_every_rate_comes_back_without_delay(encoding, samples):
         found, own_rate = decode_clip(encode_clip(clip, rate, encoding), encoding)
         assert (len(found), own_rate) == (samples, rate)
         if samples >= 5000:
-            near = {lag: np.corrcoef(clip[50:-50], found[50 + lag : len(found) - 50 + lag])[0, 1] for lag in range(-8, 9)}
+            near = {
+                lag: np.corrcoef(clip[50:-50], found[50 + lag : len(found) - 50 + lag])[0, 1]
+                for lag in range(-8, 9)
+            }
             assert abs(max(near, key=near.__getitem__)) <= SHIFT_S[encoding] * rate
             assert max(near.values()) > 0.98
 
@@ -45,7 +48,9 @@ def test_the_same_samples_give_the_same_bytes_in_another_process(encoding):
         "import hashlib, numpy as np; from nbaudio.audio import encode_clip\n"
         f"print(hashlib.sha256(encode_clip((np.arange(9000) % 377 * 50).astype(np.int16), 16000, {encoding!r})).hexdigest())"
     )
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    other = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
     clip = (np.arange(9000) % 377 * 50).astype(np.int16)
     assert hashlib.sha256(encode_clip(clip, 16000, encoding)).hexdigest() == other
 
@@ -56,18 +61,30 @@ def test_a_corpus_of_them_is_complete_and_small(make_workspace, tmp_path, encodi
     sizes = {}
     for name in (encoding, "flac"):
         materialize(
-            workspace, out=tmp_path / name, encoding=name, container="zip", jobs=1, engine="threading", show_progress=False
+            workspace,
+            out=tmp_path / name,
+            encoding=name,
+            container="zip",
+            jobs=1,
+            engine="threading",
+            show_progress=False,
         )
-        assert verify(tmp_path / name, jobs=1, engine="threading", show_progress=False).problems == []
+        assert (
+            verify(tmp_path / name, jobs=1, engine="threading", show_progress=False).problems == []
+        )
         sizes[name] = open_corpus(tmp_path / name).segments["length"].sum()
     assert sizes[encoding] < sizes["flac"] / 2
 
 
-def test_a_rate_that_an_encoding_has_not_is_refused_before_anything_is_cut(make_workspace, tmp_path):
+def test_a_rate_that_an_encoding_has_not_is_refused_before_anything_is_cut(
+    make_workspace, tmp_path
+):
     workspace = make_workspace({"a.wav": (6.0, 16000)}, channels=1)
     for encoding, rate in (("opus", 22050), ("mp3", 96000)):
         with pytest.raises(InputError, match=rf"{encoding} has no rate of {rate} Hz; it has 8000"):
-            materialize(workspace, out=tmp_path / "c", encoding=encoding, rate=rate, show_progress=False)
+            materialize(
+                workspace, out=tmp_path / "c", encoding=encoding, rate=rate, show_progress=False
+            )
     assert not (tmp_path / "c").exists()
 
 
@@ -78,7 +95,13 @@ def test_a_rate_that_an_encoding_has_not_is_refused_before_anything_is_cut(make_
 def test_lossless_clips_decode_as_libsndfile_decodes_them(container, subtype, channels, rate):
     samples = np.random.default_rng(rate).integers(-32768, 32768, (5001, channels), dtype=np.int16)
     file = io.BytesIO()
-    sf.write(file, samples, rate, format=container, subtype="PCM_U8" if (container, subtype) == ("WAV", "PCM_S8") else subtype)
+    sf.write(
+        file,
+        samples,
+        rate,
+        format=container,
+        subtype="PCM_U8" if (container, subtype) == ("WAV", "PCM_S8") else subtype,
+    )
     file.seek(0)
     wanted = sf.read(file, dtype="int16")[0]
     for data in (file.getvalue(), memoryview(file.getvalue())):
@@ -97,5 +120,9 @@ def test_a_lossless_clip_that_is_cut_off_is_no_clip_or_a_shorter_one(encoding):
             assert f"an encoded clip of {length} bytes cannot be decoded" in str(error)  # noqa: PT017
     claims = bytearray(data)
     claims[21:26] = b"\xff" * 5  # of FLAC: as many samples as a header can claim
-    with pytest.raises(AudioError, match="cannot be decoded") if encoding == "flac" else nullcontext():
+    with (
+        pytest.raises(AudioError, match="cannot be decoded")
+        if encoding == "flac"
+        else nullcontext()
+    ):
         decode_clip(claims if encoding == "flac" else data)

@@ -37,11 +37,15 @@ def test_sites_that_an_engine_does_not_have_are_refused(engine, site, said):
 
 
 @pytest.mark.parametrize(
-    ("engine", "module"), {"dask": "distributed", "ray": "ray", "spark": "pyspark", "beam": "apache_beam"}.items()
+    ("engine", "module"),
+    {"dask": "distributed", "ray": "ray", "spark": "pyspark", "beam": "apache_beam"}.items(),
 )
 def test_missing_package_is_named_with_its_extra(monkeypatch, engine, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"^{module}\S* is not installed: pip install 'nbaudio\[{engine}\]'$"):
+    with pytest.raises(
+        MissingExtraError,
+        match=rf"^{module}\S* is not installed: pip install 'nbaudio\[{engine}\]'$",
+    ):
         list(run_tasks(abs, [1], engine=engine))
     assert engine in ENGINES
 
@@ -62,7 +66,10 @@ class ListsOnly(joblib._parallel_backends.ThreadingBackend):
 def test_backends_that_give_lists_only_are_given_few_tasks_at_once(monkeypatch):
     joblib.register_parallel_backend("ordered", ListsOnly)
     taken = []
-    with joblib.parallel_config(backend="ordered", n_jobs=2), worker_pool(EngineLocation(None)) as run:
+    with (
+        joblib.parallel_config(backend="ordered", n_jobs=2),
+        worker_pool(EngineLocation(None)) as run,
+    ):
         results = run(abs, (taken.append(number) or -number for number in range(1000)))
         next(results)
         assert 2 <= len(taken) <= 100
@@ -127,7 +134,9 @@ def test_relative_paths_are_those_of_the_driver(elsewhere, make_workspace, tmp_p
     monkeypatch.chdir(tmp_path)
     shutil.move(audio, "audio")
     shutil.make_archive("all", "zip", "audio")
-    (tmp_path / "t.csv").write_text("path,start,end,text\n" + "".join(f"r.wav,{i},{i}.5,da {i}\n" for i in range(9)))
+    (tmp_path / "t.csv").write_text(
+        "path,start,end,text\n" + "".join(f"r.wav,{i},{i}.5,da {i}\n" for i in range(9))
+    )
     columns = {"name": "path", "start": "start", "end": "end", "text": "text"}
     expected = None
     for engine, root in (("spark", "audio"), ("loky", "audio"), ("loky", "zip://::all.zip")):
@@ -136,17 +145,23 @@ def test_relative_paths_are_those_of_the_driver(elsewhere, make_workspace, tmp_p
         nbaudio.ingest("table", "t.csv", audio=root, out=workspace, options=columns)
         nbaudio.select(workspace, dev=0, test=0, min_similarity=-1)
         packs = "packs" if "://" not in root else None
-        report = nbaudio.materialize(workspace, out=out, engine=engine, packs=packs, shard_size="50kB", show_progress=False)
+        report = nbaudio.materialize(
+            workspace, out=out, engine=engine, packs=packs, shard_size="50kB", show_progress=False
+        )
         assert (report.facts["kept"], report.problems) == (9, [])
         assert nbaudio.verify(out, engine=engine, show_progress=False).problems == []
-        nbaudio.convert(out, out=f"zip of {out}", container="zip", engine=engine, show_progress=False)
+        nbaudio.convert(
+            out, out=f"zip of {out}", container="zip", engine=engine, show_progress=False
+        )
         assert nbaudio.verify(f"zip of {out}", engine=engine, show_progress=False).problems == []
         shards = {path.name: path.read_bytes() for path in (tmp_path / out / "train").iterdir()}
         assert shards == (expected := expected or shards)
     assert list((tmp_path / "worker").iterdir()) == []
 
 
-def test_what_is_opened_stays_where_it_is_when_the_process_goes_elsewhere(make_workspace, tmp_path, monkeypatch):
+def test_what_is_opened_stays_where_it_is_when_the_process_goes_elsewhere(
+    make_workspace, tmp_path, monkeypatch
+):
     made = make_workspace({"r.wav": (18.0, 8000)}, channels=1)
     monkeypatch.chdir(tmp_path)
     workspace = nbaudio.storage.workspace.Workspace.open(made.path.name)
@@ -157,7 +172,9 @@ def test_what_is_opened_stays_where_it_is_when_the_process_goes_elsewhere(make_w
     assert len(corpus.read_many(corpus.segments["segment_id"].to_list())) == len(corpus.segments)
     assert nbaudio.verify(tmp_path / "c", jobs=1, show_progress=False).problems == []
     nbaudio.materialize(workspace, out="d", jobs=1, show_progress=False)
-    assert (tmp_path / "other/d/corpus.json").read_bytes() == (tmp_path / "c/corpus.json").read_bytes()
+    assert (tmp_path / "other/d/corpus.json").read_bytes() == (
+        tmp_path / "c/corpus.json"
+    ).read_bytes()
 
 
 JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
@@ -175,7 +192,11 @@ ConnectionError: the head is gone
 
 @pytest.mark.parametrize(
     ("text", "cause"),
-    [(JAVA, "java.io.IOException: No space left on device"), (REMOTE, "ConnectionError: the head is gone"), ("", "ValueError")],
+    [
+        (JAVA, "java.io.IOException: No space left on device"),
+        (REMOTE, "ConnectionError: the head is gone"),
+        ("", "ValueError"),
+    ],
 )
 @pytest.mark.parametrize("moment", ["begins", "runs"])
 def test_a_failing_engine_is_one_line_with_the_cause(monkeypatch, text, cause, moment):

@@ -30,7 +30,11 @@ GRID = (np.arange(-100, 101) / 100).tolist()
 
 def frame_of(strata, weights=(1.0,), valid=None):
     strata = np.asarray(strata)
-    return Frame(strata, strata >= 0 if valid is None else np.asarray(valid), np.asarray(weights, dtype=float))
+    return Frame(
+        strata,
+        strata >= 0 if valid is None else np.asarray(valid),
+        np.asarray(weights, dtype=float),
+    )
 
 
 def draws_of(frames, rounds, items, wrong, *, unsure=(), replaced=(), known=(), known_wrong=()):
@@ -52,10 +56,16 @@ def draws_of(frames, rounds, items, wrong, *, unsure=(), replaced=(), known=(), 
 
 def random_draws(rng, strata, weights, count):
     """Items drawn row by row as `review.sampling` does."""
-    left = [rng.permutation(np.flatnonzero(strata == number)).tolist() for number in range(len(weights))]
+    left = [
+        rng.permutation(np.flatnonzero(strata == number)).tolist() for number in range(len(weights))
+    ]
     items, count = [], min(count, len(strata))
-    while len(items) < count:  # a stratum that is exhausted is passed over, which leaves the others their proportions
-        numbers = rng.choice(len(weights), size=count, p=np.array(weights) / np.sum(weights)).tolist()
+    while (
+        len(items) < count
+    ):  # a stratum that is exhausted is passed over, which leaves the others their proportions
+        numbers = rng.choice(
+            len(weights), size=count, p=np.array(weights) / np.sum(weights)
+        ).tolist()
         items += [left[number].pop() for number in numbers if left[number]]
     return items[:count]
 
@@ -86,21 +96,34 @@ def test_over_all_orders_the_capital_of_a_true_null_is_one_at_most(case, upper, 
     number = 4 if less else 5
     for order in itertools.permutations(drawable.tolist(), number):
         draws = draws_of([frame], [0] * number, order, wrong)
-        expected += math.exp(bet(draws, value, np.array([null]), upper=upper).capital[0]) / np.prod(draws.inverse)
+        expected += math.exp(bet(draws, value, np.array([null]), upper=upper).capital[0]) / np.prod(
+            draws.inverse
+        )
     assert expected <= 1 + 1e-9
     # Bets are made: a null that is far off loses.
-    far = bet(draws_of([frame], [0] * len(drawable), drawable, set()), value, np.array([value.sum() * 0.9]))
+    far = bet(
+        draws_of([frame], [0] * len(drawable), drawable, set()),
+        value,
+        np.array([value.sum() * 0.9]),
+    )
     assert far.peak[0] > 0
 
 
 TURNS = [(0, 0, 1, 1), (1, 1, 0, 0), (1, 0, 1, 0)]
 
 
-@pytest.mark.parametrize("turns", [(0, 1, 0, 1), *(pytest.param(turns, marks=pytest.mark.slow) for turns in TURNS)])
-def test_the_capital_of_a_true_null_is_one_at_most_with_two_sheets_of_other_strata_side_by_side(turns):
+@pytest.mark.parametrize(
+    "turns", [(0, 1, 0, 1), *(pytest.param(turns, marks=pytest.mark.slow) for turns in TURNS)]
+)
+def test_the_capital_of_a_true_null_is_one_at_most_with_two_sheets_of_other_strata_side_by_side(
+    turns,
+):
     """Each sheet is a random order of its own; what one has reached, the other passes over."""
     strata, weights, wrong = np.array([0, 0, 1, 1]), [0.7, 0.3], {0, 3}
-    frames, value = [frame_of(np.zeros(4, dtype=np.int64)), frame_of(strata, weights)], np.array([1.0, 2.0, 1.0, 0.5])
+    frames, value = (
+        [frame_of(np.zeros(4, dtype=np.int64)), frame_of(strata, weights)],
+        np.array([1.0, 2.0, 1.0, 0.5]),
+    )
     orders = list(itertools.permutations(range(4)))
     chances = [np.prod(1 / draws_of([frames[1]], [0] * 4, order, ()).inverse) for order in orders]
     assert sum(chances) == pytest.approx(1)
@@ -112,7 +135,9 @@ def test_the_capital_of_a_true_null_is_one_at_most_with_two_sheets_of_other_stra
                 items.append((one, two)[turn][places[turn]])
                 places[turn] += 1
             draws = draws_of(frames, turns, items, wrong)
-            expected += chance / len(orders) * math.exp(bet(draws, value, np.array([1.5])).capital[0])
+            expected += (
+                chance / len(orders) * math.exp(bet(draws, value, np.array([1.5])).capital[0])
+            )
     assert expected <= 1 + 1e-9
 
 
@@ -120,20 +145,31 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param("uniform", marks=SLOW), "worst stratum is the rarest", pytest.param("hours", marks=SLOW)]
+    "name",
+    [
+        pytest.param("uniform", marks=SLOW),
+        "worst stratum is the rarest",
+        pytest.param("hours", marks=SLOW),
+    ],
 )
 def test_looking_after_every_verdict_proves_what_is_false_in_few_corpora(name):
     """The least favourable case: one wrong segment more than is allowed."""
     rng, false, corpora, count = np.random.default_rng(5), 0, 150, 2000
     strata = (
-        np.zeros(count, dtype=np.int64) if name != "worst stratum is the rarest" else (np.arange(count) < 300).astype(np.int64)
+        np.zeros(count, dtype=np.int64)
+        if name != "worst stratum is the rarest"
+        else (np.arange(count) < 300).astype(np.int64)
     )
     weights = [1.0] if strata.max() == 0 else [0.95, 0.05]
     value = rng.exponential(5, count) if name == "hours" else np.ones(count)
     for _ in range(corpora):
         allowed, items = 0.05 * value.sum(), rng.permutation(count if strata.max() == 0 else 300)
-        wrong = set(items[: np.searchsorted(np.cumsum(value[items]), allowed, "right") + 1].tolist())
-        draws = draws_of([frame_of(strata, weights)], [0] * 600, random_draws(rng, strata, weights, 600), wrong)
+        wrong = set(
+            items[: np.searchsorted(np.cumsum(value[items]), allowed, "right") + 1].tolist()
+        )
+        draws = draws_of(
+            [frame_of(strata, weights)], [0] * 600, random_draws(rng, strata, weights, 600), wrong
+        )
         null = allowed * (1 + 1e-9) if name == "hours" else np.floor(allowed) + 1
         false += bet(draws, value, np.array([null])).peak[0] >= math.log(10)
     # 10 % are allowed; three standard deviations more would be 0.17.
@@ -145,23 +181,41 @@ def test_bounds_do_not_depend_on_how_many_items_are_summed_at_once(monkeypatch, 
     rng = np.random.default_rng(3)
     strata, value = rng.integers(-1, 3, 100), rng.exponential(5, 100)
     weights = [0.2, 0.5, 0.3]
-    draws = draws_of([frame_of(strata, weights)], [0] * 40, random_draws(rng, strata, weights, 40), {1, 5, 8, 60})
+    draws = draws_of(
+        [frame_of(strata, weights)], [0] * 40, random_draws(rng, strata, weights, 40), {1, 5, 8, 60}
+    )
     wanted = most(draws, value, 0.05), fewest(draws, value, 0.05)
     monkeypatch.setattr("nbaudio.proof.betting._ITEMS", at_once)
-    assert (most(draws, value, 0.05), fewest(draws, value, 0.05)) == pytest.approx(wanted, rel=1e-12)
+    assert (most(draws, value, 0.05), fewest(draws, value, 0.05)) == pytest.approx(
+        wanted, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("at_once", [3, 1000])
 def test_values_that_are_computed_in_blocks_give_the_bounds_of_an_array(monkeypatch, at_once):
     monkeypatch.setattr("nbaudio.proof.betting._ITEMS", at_once)
     rng = np.random.default_rng(4)
-    strata, seconds, inside, further = rng.integers(-1, 3, 103), rng.integers(1, 90, 100), rng.random(100) < 0.7, rng.random(3)
+    strata, seconds, inside, further = (
+        rng.integers(-1, 3, 103),
+        rng.integers(1, 90, 100),
+        rng.random(100) < 0.7,
+        rng.random(3),
+    )
     weights, known = [0.2, 0.5, 0.3], np.flatnonzero(strata[:100] < 0)[:4]
     items = random_draws(rng, strata, weights, 60)
     draws = draws_of(
-        [frame_of(strata, weights)], [0] * 60, items, items[:9], replaced=items[9:12], known=known, known_wrong=known[:2]
+        [frame_of(strata, weights)],
+        [0] * 60,
+        items,
+        items[:9],
+        replaced=items[9:12],
+        known=known,
+        known_wrong=known[:2],
     )
-    blocks, array = Values(seconds, inside, 3600.0, further), np.append(seconds / 3600 * inside, further)
+    blocks, array = (
+        Values(seconds, inside, 3600.0, further),
+        np.append(seconds / 3600 * inside, further),
+    )
     assert blocks.total == pytest.approx(array.sum())
     for bound in (most, fewest):
         assert bound(draws, blocks, 0.05) == pytest.approx(bound(draws, array, 0.05))
@@ -177,7 +231,9 @@ def test_bounds_hold_less_than_an_array_of_all_values(monkeypatch):
     draws = draws_of([frame_of(strata)], [0] * 50, list(range(50)), {3}, known=[count - 1])
     tracemalloc.start()
     try:
-        assert most(draws, Values(words, strata == 0), 0.05) > fewest(draws, Values(words, strata == 0), 0.05)
+        assert most(draws, Values(words, strata == 0), 0.05) > fewest(
+            draws, Values(words, strata == 0), 0.05
+        )
         assert tracemalloc.get_traced_memory()[1] < 6 * count
     finally:
         tracemalloc.stop()
@@ -255,7 +311,11 @@ def test_weights_give_an_estimate_of_the_share():
     shares = []
     for _ in range(60):
         items = random_draws(rng, strata, [0.5, 0.5], 200)
-        shares.append(draws_of([frame_of(strata, [0.5, 0.5])], [0] * 200, items, wrong).faulty_share(np.ones(count)))
+        shares.append(
+            draws_of([frame_of(strata, [0.5, 0.5])], [0] * 200, items, wrong).faulty_share(
+                np.ones(count)
+            )
+        )
     estimates, errors = np.transpose(shares)
     assert estimates.mean() == pytest.approx(0.05, abs=4 * estimates.std() / 60**0.5)
     assert 0.5 < errors.mean() / estimates.std() < 2
@@ -265,7 +325,9 @@ def test_without_a_fault_a_precision_takes_the_rule_of_three():
     assert min_sample_size(precision=0.98, confidence=0.95) == 149
 
 
-@pytest.mark.parametrize("options", [{"precision": 1}, {"precision": 0}, {"confidence": 1.0}, {"confidence": True}])
+@pytest.mark.parametrize(
+    "options", [{"precision": 1}, {"precision": 0}, {"confidence": 1.0}, {"confidence": True}]
+)
 def test_shares_that_are_none_are_refused(options, workspace):
     name = next(iter(options))
     with pytest.raises(InputError, match=f"{name} must be between 0 and 1, not"):
@@ -282,8 +344,15 @@ def workspace(tmp_path):
     scores = np.where(rng.random(2000) < 0.1, rng.uniform(0, 0.6, 2000), rng.uniform(0.6, 1, 2000))
     made = Workspace.create(tmp_path / "w", audio=None)
     ids = [f"s{number}" for number in range(2000)]
-    segments = {"segment_id": ids, "recording_id": "r", "source_start": [str(20 * n) for n in range(2000)]}
-    segments |= {"source_end": [str(20 * n + 10) for n in range(2000)], "text": [f"riječ {n}" for n in range(2000)]}
+    segments = {
+        "segment_id": ids,
+        "recording_id": "r",
+        "source_start": [str(20 * n) for n in range(2000)],
+    }
+    segments |= {
+        "source_end": [str(20 * n + 10) for n in range(2000)],
+        "text": [f"riječ {n}" for n in range(2000)],
+    }
     frame = pl.DataFrame({**segments, "similarity": scores})
     made.save(
         recordings=conform(pl.DataFrame({"recording_id": ["r"]}), RECORDINGS, "recordings"),
@@ -299,7 +368,11 @@ def say(workspace, name, verdict_of, *, reviewer="ana", rows=None):
     words = [(key, content, verdict_of(key)) for key, content in pairs]
     append_verdicts(
         workspace,
-        [Verdict(key, content, word, "", None, reviewer, "2026-11-21T03:00:00Z", name) for key, content, word in words if word],
+        [
+            Verdict(key, content, word, "", None, reviewer, "2026-11-21T03:00:00Z", name)
+            for key, content, word in words
+            if word
+        ],
     )
 
 
@@ -312,7 +385,12 @@ def test_before_any_verdict_the_report_claims_nothing_and_says_what_to_review(wo
     report = evidence(workspace)
     assert report.facts["lowest_proven"] is None
     claim = report.facts["selection"]
-    assert (claim["precision"], claim["low"], claim["high"], claim["proven"]) == (None, 0.0, 1.0, False)
+    assert (claim["precision"], claim["low"], claim["high"], claim["proven"]) == (
+        None,
+        0.0,
+        1.0,
+        False,
+    )
     assert "none was reviewed: how many are right is not known" in report.facts["how_right"]
     assert report.warnings == ["nothing has been judged yet: the quality of the labels is unknown"]
     assert "review export" in report.facts["review_next"]
@@ -324,7 +402,9 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     verdict_of = judge(workspace)
     plan = [("random", 100), ("near", 60), ("suspicious", 40), ("stratified", 200)]
     for strategy, n in plan:
-        review.export(workspace, out=tmp_path / f"{strategy}.csv", strategy=strategy, n=n, threshold=0.6)
+        review.export(
+            workspace, out=tmp_path / f"{strategy}.csv", strategy=strategy, n=n, threshold=0.6
+        )
         say(workspace, strategy, verdict_of)
     state = ProofState.load(workspace)
     assert [(one.name, state.records[one.name].after) for one in state.rounds] == [
@@ -333,11 +413,18 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     report = evidence(workspace, precision=0.95)
     found = curve(ProofState.load(workspace), GRID, precision=0.95)
     truth = [
-        np.mean([verdict_of(key) == "ok" for key in workspace.segments.filter(pl.col("similarity") >= t)["segment_id"]])
+        np.mean(
+            [
+                verdict_of(key) == "ok"
+                for key in workspace.segments.filter(pl.col("similarity") >= t)["segment_id"]
+            ]
+        )
         for t in found.filter(pl.col("segments") > 0)["threshold"]
     ]
     kept = found.filter(pl.col("segments") > 0).with_columns(truth=pl.Series(truth))
-    assert kept.filter((pl.col("low") > pl.col("truth") + 1e-9) | (pl.col("high") < pl.col("truth") - 1e-9)).is_empty()
+    assert kept.filter(
+        (pl.col("low") > pl.col("truth") + 1e-9) | (pl.col("high") < pl.col("truth") - 1e-9)
+    ).is_empty()
     lowest = report.facts["lowest_proven"]
     assert lowest is not None
     assert lowest <= 0.6
@@ -346,7 +433,9 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     assert report.facts["reviewed"]["right"] + report.facts["reviewed"]["wrong"] == 400
     saved = json.loads((workspace.path / "reports" / "evidence.json").read_text())
     assert saved["facts"]["curve"] == report.facts["curve"]
-    given = {key for record in ReviewState.load(workspace).records.values() for key in record.segment_ids}
+    given = {
+        key for record in ReviewState.load(workspace).records.values() for key in record.segment_ids
+    }
     assert saved["next"]
     assert not given & set(saved["next"])
 
@@ -366,9 +455,17 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
         ("fay ok, ana noise, ben noise", "wrong", "wrong"),
     ],
 )
-def test_the_label_is_what_most_reviewers_say_or_the_last_word_of_an_adjudicator(said, label, adjudicated):
+def test_the_label_is_what_most_reviewers_say_or_the_last_word_of_an_adjudicator(
+    said, label, adjudicated
+):
     words = [one.split(" ", 1) for one in said.split(", ")]
-    votes = pl.DataFrame({"segment_id": "a", "reviewer": [who for who, _ in words], "verdict": [word for _, word in words]})
+    votes = pl.DataFrame(
+        {
+            "segment_id": "a",
+            "reviewer": [who for who, _ in words],
+            "verdict": [word for _, word in words],
+        }
+    )
     assert consensus(votes, [])["verdict"].to_list() == [label]
     assert consensus(votes, ["ben", "fay"])["verdict"].to_list() == [adjudicated]
 
@@ -377,7 +474,10 @@ def test_what_to_review_next_is_what_export_draws(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=50)
     say(workspace, "one", judge(workspace))
     words = evidence(workspace).facts["review_next"].split()
-    asked = {"n": int(words[words.index("--n") + 1]), "threshold": float(words[words.index("--threshold") + 1])}
+    asked = {
+        "n": int(words[words.index("--n") + 1]),
+        "threshold": float(words[words.index("--threshold") + 1]),
+    }
     expected = workspace.report("evidence")["next"]
     review.export(workspace, out=tmp_path / "two.csv", strategy="stratified", **asked)
     assert ReviewState.load(workspace).records["two"].segment_ids == expected
@@ -397,13 +497,17 @@ def verdicts_of(workspace):
     return one.rows["verdict"].to_list()
 
 
-def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it_are_unsure(workspace, tmp_path):
+def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it_are_unsure(
+    workspace, tmp_path
+):
     review.export(workspace, out=tmp_path / "one.csv", n=20)
     skipped = ReviewState.load(workspace).records["one"].segment_ids[3]
     say(workspace, "one", lambda key: None if key == skipped else "ok", rows=10)
     assert verdicts_of(workspace) == ["right"] * 3 + ["unsure"] + ["right"] * 6 + [None] * 10
     [warning] = evidence(workspace).warnings
-    assert warning.startswith("one: 1 rows before the last judged one were skipped; they count as unsure until they are judged.")
+    assert warning.startswith(
+        "one: 1 rows before the last judged one were skipped; they count as unsure until they are judged."
+    )
     assert "1.000 of the rows before them, 0.900 of all rows" in warning
 
 
@@ -426,7 +530,9 @@ def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(works
     assert one.rows["verdict"].null_count() == 15
 
 
-def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(workspace, tmp_path):
+def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(
+    workspace, tmp_path
+):
     review.export(workspace, out=tmp_path / "one.csv", n=20, reviewers=["ana", "ben"], overlap=4)
     shares = ReviewState.load(workspace).records["one"].shares()
     say(workspace, "one", lambda key: "ok" if key in shares["ana"] else None, reviewer="Ana K.")
@@ -442,9 +548,13 @@ def test_a_review_may_be_called_as_the_panel_calls_what_is_in_no_review(workspac
     review.export(workspace, out=tmp_path / "panel.csv", n=20)
     drawn = ReviewState.load(workspace).records["panel"].segment_ids
     [other] = workspace.segments.filter(~pl.col("segment_id").is_in(drawn))["segment_id"].head(1)
-    ReviewPanel(workspace, [drawn[1], other], reviewer="ana")._give(number=1, verdict="ok", comment="", corrected_text=None)
+    ReviewPanel(workspace, [drawn[1], other], reviewer="ana")._give(
+        number=1, verdict="ok", comment="", corrected_text=None
+    )
     assert verdicts_of(workspace) == [None] * 20
-    ReviewPanel(workspace, [drawn[1], other], reviewer="ana")._give(number=0, verdict="ok", comment="", corrected_text=None)
+    ReviewPanel(workspace, [drawn[1], other], reviewer="ana")._give(
+        number=0, verdict="ok", comment="", corrected_text=None
+    )
     assert verdicts_of(workspace) == ["unsure", "right", *[None] * 18]
 
 
@@ -455,11 +565,15 @@ def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspa
     elsewhere = [(record.segment_ids[place], record.contents[place]) for place in (2, 19)]
     append_verdicts(
         workspace,
-        [Verdict(key, content, "noise", "", None, "ben", "2026-11-21T03:00:00Z", "panel") for key, content in elsewhere],
+        [
+            Verdict(key, content, "noise", "", None, "ben", "2026-11-21T03:00:00Z", "panel")
+            for key, content in elsewhere
+        ],
     )
     assert verdicts_of(workspace) == ["right", "right", "unsure", "right", "right", *[None] * 15]
     assert any(
-        line.startswith("1 judged segments were not drawn by a review, or are beyond") for line in evidence(workspace).warnings
+        line.startswith("1 judged segments were not drawn by a review, or are beyond")
+        for line in evidence(workspace).warnings
     )
 
 
@@ -471,7 +585,10 @@ def test_what_has_other_words_now_is_unsure_until_it_is_judged_anew(workspace, t
     assert verdicts_of(workspace) == ["right"] * 5
     workspace.save(segments=as_it_was.with_columns(text=pl.lit("sasvim ") + pl.col("text")))
     assert verdicts_of(workspace) == ["unsure"] * 5
-    assert any(line.startswith("one: 5 judged rows have other words") for line in evidence(workspace).warnings)
+    assert any(
+        line.startswith("one: 5 judged rows have other words")
+        for line in evidence(workspace).warnings
+    )
     panel = ReviewPanel(workspace, reviewer="ana", review="one")
     assert panel.progress["done"] == 0
     for number, word in enumerate(["ok", "noise", "ok"]):
@@ -503,19 +620,36 @@ def test_verdicts_on_what_was_not_drawn_or_has_changed_are_not_counted(workspace
     drawn = ReviewState.load(workspace).records["one"].segment_ids
     other = next(key for key in workspace.segments["segment_id"] if key not in drawn)
     append_verdicts(
-        workspace, [Verdict(key, "0", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel") for key in (drawn[0], other)]
+        workspace,
+        [
+            Verdict(key, "0", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")
+            for key in (drawn[0], other)
+        ],
     )
     report = evidence(workspace)
     assert report.facts["reviewed"] == {"right": 0, "wrong": 0, "unsure": 0}
-    assert any(line.startswith("2 judged segments were not drawn by a review, or") for line in report.warnings)
+    assert any(
+        line.startswith("2 judged segments were not drawn by a review, or")
+        for line in report.warnings
+    )
 
 
 def grown(workspace, count, first=0):
     """Add segments that nobody has drawn."""
     numbers = range(first, first + count)
-    more = {"segment_id": [f"new{n}" for n in numbers], "recording_id": "r", "text": "novo", "similarity": 0.9}
-    more |= {"source_start": [str(90000 + 20 * n) for n in numbers], "source_end": [str(90010 + 20 * n) for n in numbers]}
-    workspace.save(segments=pl.concat([workspace.segments, conform(pl.DataFrame(more), SEGMENTS, "segments")]))
+    more = {
+        "segment_id": [f"new{n}" for n in numbers],
+        "recording_id": "r",
+        "text": "novo",
+        "similarity": 0.9,
+    }
+    more |= {
+        "source_start": [str(90000 + 20 * n) for n in numbers],
+        "source_end": [str(90010 + 20 * n) for n in numbers],
+    }
+    workspace.save(
+        segments=pl.concat([workspace.segments, conform(pl.DataFrame(more), SEGMENTS, "segments")])
+    )
 
 
 def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
@@ -523,13 +657,18 @@ def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=200)
     say(workspace, "one", lambda key: "noise" if key in bad else "ok")
     report = evidence(workspace)
-    assert report.facts["reviewers"].startswith("taken as perfect: no segment was judged by two of them")
+    assert report.facts["reviewers"].startswith(
+        "taken as perfect: no segment was judged by two of them"
+    )
     assert not [line for line in report.warnings if "blind" in line]
     review.export(workspace, out=tmp_path / "two.csv", n=200, blind=False)
     say(workspace, "two", lambda _: "ok")
     say(workspace, "two", lambda _: "ok", reviewer="ben", rows=3)
     report = evidence(workspace)
-    assert report.facts["reviewers"] == "3 segments were judged by two or more: nbaudio.review.agreement(W)"
+    assert (
+        report.facts["reviewers"]
+        == "3 segments were judged by two or more: nbaudio.review.agreement(W)"
+    )
     [line] = [line for line in report.warnings if "blind" in line]
     assert line.startswith("right are 0.7")
     assert "and 1.000 by reviews that showed the hypothesis: a difference of +0.2" in line
@@ -546,7 +685,11 @@ def test_mended_and_removed_faults_do_not_become_a_proof(workspace, tmp_path):
     found = bad & set(ReviewState.load(workspace).records["one"].segment_ids)
     mended, removed = sorted(found)[::2], sorted(found)[1::2]
     text = pl.when(pl.col("segment_id").is_in(mended)).then(pl.lit("drugo")).otherwise("text")
-    workspace.save(segments=workspace.segments.with_columns(text=text).filter(~pl.col("segment_id").is_in(removed)))
+    workspace.save(
+        segments=workspace.segments.with_columns(text=text).filter(
+            ~pl.col("segment_id").is_in(removed)
+        )
+    )
     after = evidence(workspace).facts["selection"]
     ships = workspace.segments.filter(decision="accept")["segment_id"]
     truth = 1 - ships.is_in(list(bad - set(mended))).mean()
@@ -568,7 +711,9 @@ def test_growth_and_removal_lose_no_verdict(workspace, tmp_path):
     assert any(line.startswith("1 of ") and "could not be drawn" in line for line in after.warnings)
     drawn = ReviewState.load(workspace).records["one"].segment_ids
     gone = next(key for key in workspace.segments["segment_id"] if key not in drawn)
-    workspace.save(segments=workspace.segments.filter(~pl.col("segment_id").is_in([gone, drawn[0]])))
+    workspace.save(
+        segments=workspace.segments.filter(~pl.col("segment_id").is_in([gone, drawn[0]]))
+    )
     fewer = evidence(workspace).facts["selection"]
     assert fewer["proven"]
     assert fewer["reviewed"] in (before["reviewed"], before["reviewed"] - 1)
@@ -592,7 +737,9 @@ def test_a_stratified_round_of_which_all_rows_above_the_threshold_are_judged(wor
     few = workspace.segments.head(60).with_columns(similarity=pl.int_range(60) / 60)
     workspace.save(segments=few)
     review.export(workspace, out=tmp_path / "one.csv", n=1)
-    workspace.save(segments=few.filter(~pl.col("segment_id").is_in(few["segment_id"][[0, 51]].implode())))
+    workspace.save(
+        segments=few.filter(~pl.col("segment_id").is_in(few["segment_id"][[0, 51]].implode()))
+    )
     review.export(workspace, out=tmp_path / "two.csv", n=13, strategy="stratified")
     say(workspace, "two", lambda _: "ok")
     for claim in evidence(workspace).facts["curve"]:
@@ -611,19 +758,30 @@ def test_shares_lie_between_0_and_1_whatever_was_edited(data, tmp_path_factory):
         "text": "da",
         "similarity": [n / 60 for n in range(60)],
     }
-    rows |= {"source_start": [str(9 * n) for n in range(60)], "source_end": [str(9 * n + 5) for n in range(60)]}
+    rows |= {
+        "source_start": [str(9 * n) for n in range(60)],
+        "source_end": [str(9 * n + 5) for n in range(60)],
+    }
     made.save(
         recordings=conform(pl.DataFrame({"recording_id": ["r"]}), RECORDINGS, "recordings"),
         segments=conform(pl.DataFrame(rows), SEGMENTS, "segments"),
     )
-    steps = data.draw(st.lists(st.sampled_from(["draw", "judge", "add", "remove", "change", "select"]), min_size=2, max_size=7))
+    steps = data.draw(
+        st.lists(
+            st.sampled_from(["draw", "judge", "add", "remove", "change", "select"]),
+            min_size=2,
+            max_size=7,
+        )
+    )
     for number, step in enumerate(steps):
         segments = made.segments
         some = data.draw(st.integers(0, len(segments) - 2))
         records = list(ReviewState.load(made).records)
         if step == "draw" and len(made.reviewed_ids()) < len(segments) - 5:
             how = data.draw(st.sampled_from(["random", "stratified"]))
-            review.export(made, out=folder / f"{number}.csv", n=data.draw(st.integers(1, 20)), strategy=how)
+            review.export(
+                made, out=folder / f"{number}.csv", n=data.draw(st.integers(1, 20)), strategy=how
+            )
         elif step == "judge" and records:
             say(made, records[-1], lambda _: data.draw(WORDS))
         elif step == "add":
@@ -632,12 +790,20 @@ def test_shares_lie_between_0_and_1_whatever_was_edited(data, tmp_path_factory):
             made.save(segments=segments.filter(pl.int_range(pl.len()) != some))
         elif step == "change":
             made.save(
-                segments=segments.with_columns(text=pl.when(pl.int_range(pl.len()) == some).then(pl.lit("ne")).otherwise("text"))
+                segments=segments.with_columns(
+                    text=pl.when(pl.int_range(pl.len()) == some)
+                    .then(pl.lit("ne"))
+                    .otherwise("text")
+                )
             )
         elif step == "select":
             select(made, min_similarity=data.draw(st.sampled_from([0.0, 0.5])), dev=0, test=0)
         facts = evidence(made).facts
-        claims = [facts["selection"], *facts["curve"], *([facts["train"]] if "train" in facts else [])]
+        claims = [
+            facts["selection"],
+            *facts["curve"],
+            *([facts["train"]] if "train" in facts else []),
+        ]
         claims += [claim[by] for claim in claims for by in ("by_hours", "by_words") if by in claim]
         for claim in claims:
             low, high, precision = (claim[name] for name in ("low", "high", "precision"))
@@ -682,17 +848,34 @@ def test_a_claim_is_about_what_ships_and_of_the_verdicts_there_are_now(workspace
 def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_path):
     """Eight large clean speakers, 150 small ones with 30 % wrong; 1,000 random reviews; four hours, spread over speakers."""
     rng = np.random.default_rng(0)
-    names = [f"B{n}" for n in range(8) for _ in range(1500)] + [f"S{n}" for n in range(150) for _ in range(20)]
+    names = [f"B{n}" for n in range(8) for _ in range(1500)] + [
+        f"S{n}" for n in range(150) for _ in range(20)
+    ]
     rows = pl.DataFrame(
-        {"segment_id": [f"x{n}" for n in range(len(names))], "speaker_id": names, "similarity": 0.9, "text": "da"}
+        {
+            "segment_id": [f"x{n}" for n in range(len(names))],
+            "speaker_id": names,
+            "similarity": 0.9,
+            "text": "da",
+        }
     )
-    rows = rows.with_columns(recording_id="speaker_id", place=pl.int_range(pl.len()).over("speaker_id") * 6)
-    rows = rows.with_columns(source_start=pl.col("place").cast(pl.String), source_end=(pl.col("place") + 5).cast(pl.String))
-    wrong = {key for key, who in rows.select("segment_id", "speaker_id").iter_rows() if who[0] == "S" and rng.random() < 0.3}
+    rows = rows.with_columns(
+        recording_id="speaker_id", place=pl.int_range(pl.len()).over("speaker_id") * 6
+    )
+    rows = rows.with_columns(
+        source_start=pl.col("place").cast(pl.String),
+        source_end=(pl.col("place") + 5).cast(pl.String),
+    )
+    wrong = {
+        key
+        for key, who in rows.select("segment_id", "speaker_id").iter_rows()
+        if who[0] == "S" and rng.random() < 0.3
+    }
     made = Workspace.create(tmp_path / "w", audio=None)
     recordings = pl.DataFrame({"recording_id": rows["recording_id"].unique().sort()})
     made.save(
-        recordings=conform(recordings, RECORDINGS, "recordings"), segments=conform(rows.drop("place"), SEGMENTS, "segments")
+        recordings=conform(recordings, RECORDINGS, "recordings"),
+        segments=conform(rows.drop("place"), SEGMENTS, "segments"),
     )
     review.export(made, out=tmp_path / "one.csv", n=1000)
     say(made, "one", lambda key: "noise" if key in wrong else "ok")
@@ -712,12 +895,16 @@ def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_pat
 def test_each_rule_spends_a_part_of_the_errors_and_keeps_it(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=300)
     say(workspace, "one", lambda _: "ok")
-    assert evidence(workspace).facts["selection"]["rule"]["number"] == 1  # nothing is selected: this is no rule yet
+    assert (
+        evidence(workspace).facts["selection"]["rule"]["number"] == 1
+    )  # nothing is selected: this is no rule yet
     errors = []
     for least in (0.5, 0.7, 0.8, 0.7):
         select(workspace, min_similarity=least, dev=0, test=0)
         claim = evidence(workspace).facts["selection"]
-        errors.append((claim["rule"]["number"], claim["rule"]["of"], round(claim["rule"]["error"], 5)))
+        errors.append(
+            (claim["rule"]["number"], claim["rule"]["of"], round(claim["rule"]["error"], 5))
+        )
     assert errors == [(1, 1, 0.0304), (2, 2, 0.0076), (3, 3, 0.00338), (2, 3, 0.0076)]
     assert evidence(workspace, precision=0.9).facts["selection"]["rule"]["of"] == 3
 
@@ -749,15 +936,22 @@ def test_curve_between_the_thresholds_that_are_computed_is_cautious(workspace, t
 def test_command_line(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=400)
     say(workspace, "one", judge(workspace))
-    done = CliRunner().invoke(app, ["evidence", str(workspace.path), "--precision", "0.9", "--json"])
+    done = CliRunner().invoke(
+        app, ["evidence", str(workspace.path), "--precision", "0.9", "--json"]
+    )
     assert done.exit_code == 0
     assert json.loads(done.stdout) == evidence(workspace, precision=0.9).to_dict()
-    assert CliRunner().invoke(app, ["evidence", str(workspace.path), "--precision", "98"]).exit_code == 2
+    assert (
+        CliRunner().invoke(app, ["evidence", str(workspace.path), "--precision", "98"]).exit_code
+        == 2
+    )
 
 
 @pytest.mark.parametrize("n", [0, 6, 40, 400])
 @pytest.mark.parametrize("asked", [0.98, pytest.param(0.5, marks=pytest.mark.slow)])
-def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_missing(workspace, tmp_path, n, asked):
+def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_missing(
+    workspace, tmp_path, n, asked
+):
     if n:
         review.export(workspace, out=tmp_path / "one.csv", n=n)
         say(workspace, "one", judge(workspace))
@@ -777,11 +971,17 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
         assert "No segment has been reviewed yet: the quality of the labels is unknown." in words
     elif n == 6 and asked == 0.98:
         assert "6 segments have been reviewed: no threshold is proven to keep" in words
-        assert f"needs at least {min_sample_size(precision=asked, confidence=0.95)} reviewed segments" in words
+        assert (
+            f"needs at least {min_sample_size(precision=asked, confidence=0.95)} reviewed segments"
+            in words
+        )
 
 
 def test_the_plot_marks_what_is_proven(workspace, tmp_path):
-    assert plots.evidence(workspace).axes[0].get_title(loc="left") == "Precision of all segments above each threshold, 0 reviewed"
+    assert (
+        plots.evidence(workspace).axes[0].get_title(loc="left")
+        == "Precision of all segments above each threshold, 0 reviewed"
+    )
     review.export(workspace, out=tmp_path / "one.csv", n=500)
     say(workspace, "one", judge(workspace))
     lowest = evidence(workspace, precision=0.95).facts["lowest_proven"]

@@ -45,14 +45,18 @@ def test_seconds_are_exact_where_decimals_are_finite(rate):
 @pytest.fixture
 def workspace(make_workspace):
     """Recordings of two rates and one and two channels; train, dev and test."""
-    made = make_workspace({"a.wav": (20.0, 16000), "b  c.flac": (12.5, 44100), "d.wav": (9.0, 48000)}, every=1.3)
+    made = make_workspace(
+        {"a.wav": (20.0, 16000), "b  c.flac": (12.5, 44100), "d.wav": (9.0, 48000)}, every=1.3
+    )
     recordings, segments = made.recordings, made.segments
     shifted = segments.with_columns(
         pl.col("start_sample") + 1,
         pl.col("end_sample") + 2,
         speaker_id=pl.when(pl.int_range(pl.len()) % 4 > 0).then("speaker_id"),
         asr_text=pl.when(pl.int_range(pl.len()) % 3 > 0).then("asr_text"),
-        text=pl.when(pl.int_range(pl.len()) == 1).then(pl.lit('"=1+1"\n<b> \\ č')).otherwise("text"),
+        text=pl.when(pl.int_range(pl.len()) == 1)
+        .then(pl.lit('"=1+1"\n<b> \\ č'))
+        .otherwise("text"),
     )
     made.save(recordings=recordings, segments=shifted)
     return made
@@ -60,7 +64,11 @@ def workspace(make_workspace):
 
 def content(folder):
     """Bytes by path below a folder."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def again(format, out, target, workspace):
@@ -68,12 +76,16 @@ def again(format, out, target, workspace):
     sources = [out / split for split in ("train", "dev", "test")] if format == "kaldi" else [out]
     frames = []
     for number, source in enumerate(sources):
-        report = nbaudio.ingest(format, source, audio=workspace.audio_root, out=target / str(number), jobs=1)
+        report = nbaudio.ingest(
+            format, source, audio=workspace.audio_root, out=target / str(number), jobs=1
+        )
         assert report.problems == []
         made = Workspace.open(target / str(number))
         paths = made.recordings.select("recording_id", "path")
         frame = made.segments.join(paths, on="recording_id", how="left", maintain_order="left")
-        frames.append(frame.with_columns(source_split=pl.lit(source.name)) if format == "kaldi" else frame)
+        frames.append(
+            frame.with_columns(source_split=pl.lit(source.name)) if format == "kaldi" else frame
+        )
     return pl.concat(frames, how="diagonal")
 
 
@@ -84,12 +96,18 @@ def test_an_export_read_again_has_the_same_samples(format, workspace, tmp_path):
     paths = workspace.recordings.select("recording_id", "path")
     wanted = workspace.segments.join(paths, on="recording_id", how="left", maintain_order="left")
     key = ["path", "start_sample", "end_sample", "source_split"]
-    assert found.select(key).sort(key).rows() == wanted.select(*key[:3], pl.col("split").cast(pl.String)).sort(key[:3]).rows()
+    assert (
+        found.select(key).sort(key).rows()
+        == wanted.select(*key[:3], pl.col("split").cast(pl.String)).sort(key[:3]).rows()
+    )
     texts = wanted["text"].str.replace_all(r"\s+", " ") if format == "kaldi" else wanted["text"]
     assert sorted(found["text"]) == sorted(texts)
     if format != "kaldi":
         same = ["segment_id", "asr_text", "speaker_id"]
-        assert found.select(same).sort("segment_id").rows() == wanted.select(same).sort("segment_id").rows()
+        assert (
+            found.select(same).sort("segment_id").rows()
+            == wanted.select(same).sort("segment_id").rows()
+        )
     assert report.facts["segments"] == len(wanted)
     assert report.facts["splits"] == dict(wanted["split"].value_counts().sort("split").iter_rows())
     assert report.problems == []
@@ -103,13 +121,25 @@ def test_paths_lead_to_the_recordings(format, paths, workspace, tmp_path):
     nbaudio.export(workspace, format, out=out, paths=paths)
     match format:
         case "nemo":
-            named = {json.loads(line)["audio_filepath"] for line in (out / "train.jsonl").read_text("utf8").splitlines()}
+            named = {
+                json.loads(line)["audio_filepath"]
+                for line in (out / "train.jsonl").read_text("utf8").splitlines()
+            }
         case "lhotse":
-            lines = gzip.decompress((out / "recordings_train.jsonl.gz").read_bytes()).decode().splitlines()
+            lines = (
+                gzip.decompress((out / "recordings_train.jsonl.gz").read_bytes())
+                .decode()
+                .splitlines()
+            )
             named = {json.loads(line)["sources"][0]["source"] for line in lines}
         case _:
-            named = {line.split(" ", 1)[1] for line in (out / "train/wav.scp").read_text("utf8").splitlines()}
-    assert {os.path.normpath(out / name) for name in named} == {str(path) for path in workspace.audio_root.iterdir()}
+            named = {
+                line.split(" ", 1)[1]
+                for line in (out / "train/wav.scp").read_text("utf8").splitlines()
+            }
+    assert {os.path.normpath(out / name) for name in named} == {
+        str(path) for path in workspace.audio_root.iterdir()
+    }
     assert {Path(name).is_absolute() for name in named} == {paths == "absolute"}
 
 
@@ -128,7 +158,9 @@ def test_an_earlier_export_is_replaced_and_nothing_else_is(format, workspace, tm
     workspace.save(segments=workspace.segments.with_columns(split=None))
     (out / "notes.txt").write_text("mine")
     without = nbaudio.export(workspace, format, out=out)
-    assert sorted(without.facts["files"]) == sorted(set(content(out)) - {".nbaudio-export.json", "notes.txt"})
+    assert sorted(without.facts["files"]) == sorted(
+        set(content(out)) - {".nbaudio-export.json", "notes.txt"}
+    )
     assert not set(without.facts["files"]) & set(report.facts["files"])
     for full in (workspace.path, workspace.audio_root, workspace.path / "workspace.json"):
         before = content(full) if full.is_dir() else full.read_bytes()
@@ -188,7 +220,10 @@ def test_what_has_no_audio_is_reported_and_left_out(workspace, tmp_path):
         nbaudio.export(workspace, "lhotse", out=tmp_path / "none")
 
 
-@pytest.mark.parametrize(("format", "paths", "said"), [("nemmo", "absolute", "nemo, lhotse, kaldi"), ("nemo", "rel", "relative")])
+@pytest.mark.parametrize(
+    ("format", "paths", "said"),
+    [("nemmo", "absolute", "nemo, lhotse, kaldi"), ("nemo", "rel", "relative")],
+)
 def test_unknown_choices_name_the_known_ones(format, paths, said, workspace, tmp_path):
     with pytest.raises(InputError, match=said):
         nbaudio.export(workspace, format, out=tmp_path / "out", paths=paths)
@@ -201,14 +236,21 @@ def kaldi(workspace, folder, **columns):
     """An export of one split with other columns of the segments; the tables, by name."""
     workspace.save(segments=workspace.segments.with_columns(split=None, **columns))
     report = nbaudio.export(workspace, "kaldi", out=folder)
-    rows = {path.name: path.read_text("utf8").splitlines() for path in folder.iterdir() if path.suffix != ".json"}
-    return report, {name: dict(line.split(" ", 1) for line in lines) for name, lines in rows.items()}
+    rows = {
+        path.name: path.read_text("utf8").splitlines()
+        for path in folder.iterdir()
+        if path.suffix != ".json"
+    }
+    return report, {
+        name: dict(line.split(" ", 1) for line in lines) for name, lines in rows.items()
+    }
 
 
 @given(
     st.lists(
         st.tuples(
-            st.text(st.sampled_from("ab-=_ č,!\u00a0\n"), min_size=1, max_size=4) | st.none(), st.text(min_size=1, max_size=3)
+            st.text(st.sampled_from("ab-=_ č,!\u00a0\n"), min_size=1, max_size=4) | st.none(),
+            st.text(min_size=1, max_size=3),
         ),
         min_size=1,
         max_size=8,
@@ -219,17 +261,35 @@ def kaldi(workspace, folder, **columns):
 def test_kaldi_keys_are_words_that_sort_by_speaker_and_never_meet(tmp_path_factory, pairs):
     out = tmp_path_factory.mktemp("kaldi")
     speakers, keys = zip(*pairs, strict=True)
-    segments = pl.DataFrame({"segment_id": keys, "speaker_id": pl.Series(speakers, dtype=pl.String)}).with_columns(
-        recording_id=pl.lit("r 1"), start_sample=0, end_sample=8, text=pl.lit("a b"), asr_text=None, similarity=None
+    segments = pl.DataFrame(
+        {"segment_id": keys, "speaker_id": pl.Series(speakers, dtype=pl.String)}
+    ).with_columns(
+        recording_id=pl.lit("r 1"),
+        start_sample=0,
+        end_sample=8,
+        text=pl.lit("a b"),
+        asr_text=None,
+        similarity=None,
     )
-    facts = {"recording_id": ["r 1"], "file": ["a.wav"], "sampling_rate": [8], "num_channels": [1], "num_samples": [8]}
+    facts = {
+        "recording_id": ["r 1"],
+        "file": ["a.wav"],
+        "sampling_rate": [8],
+        "num_channels": [1],
+        "num_samples": [8],
+    }
     files, notes = KALDI.write(lambda: [segments], pl.DataFrame(facts), out, None)
     tables = {file.name: file.read_bytes().decode().split("\n")[:-1] for file in files}
-    assert all(lines == sorted(lines, key=lambda line: line.split(" ")[0].encode()) for lines in tables.values())
+    assert all(
+        lines == sorted(lines, key=lambda line: line.split(" ")[0].encode())
+        for lines in tables.values()
+    )
     pairs = [line.split(" ") for line in tables["utt2spk"]]
     assert all(len(pair) == 2 for pair in pairs)
     assert len({key for key, _ in pairs}) == len(keys)
-    assert len({speaker for _, speaker in pairs}) == len(set(speakers) - {None}) + speakers.count(None)
+    assert len({speaker for _, speaker in pairs}) == len(set(speakers) - {None}) + speakers.count(
+        None
+    )
     if None not in speakers:
         assert notes == []
         assert [speaker for _, speaker in pairs] == sorted(speaker for _, speaker in pairs)
@@ -250,15 +310,22 @@ def test_kaldi_is_given_no_name_that_it_would_run(workspace, tmp_path, recorded)
         (workspace.audio_root / name).write_bytes(recorded(".wav", 20.0, 16000).read_bytes())
     names = ["|touch PWNED.wav", "line\nfeed.wav", "blank.wav ", "x |.wav"]
     row = workspace.recordings.row(0, named=True)
-    others = pl.DataFrame([row | {"recording_id": name, "path": name} for name in names], schema=workspace.recordings.schema)
+    others = pl.DataFrame(
+        [row | {"recording_id": name, "path": name} for name in names],
+        schema=workspace.recordings.schema,
+    )
     segment = workspace.segments.row(0, named=True)
     more = [segment | {"recording_id": name, "segment_id": f"{name}_1"} for name in names]
     workspace.save(
         recordings=pl.concat([workspace.recordings, others]),
-        segments=pl.concat([workspace.segments, pl.DataFrame(more, schema=workspace.segments.schema)]),
+        segments=pl.concat(
+            [workspace.segments, pl.DataFrame(more, schema=workspace.segments.schema)]
+        ),
     )
     workspace.save(segments=workspace.segments.with_columns(split=None))
-    relative = nbaudio.export(workspace, "kaldi", out=workspace.audio_root / "out", paths="relative")
+    relative = nbaudio.export(
+        workspace, "kaldi", out=workspace.audio_root / "out", paths="relative"
+    )
     assert sum("Kaldi would misread" in line for line in relative.problems) == 2
     report = nbaudio.export(workspace, "kaldi", out=tmp_path / "out")
     assert [line.split(":")[0] for line in report.problems] == ["blank.wav ", "line\nfeed.wav"]
@@ -285,7 +352,11 @@ def test_recordings_of_several_channels_are_cuts_of_several(make_workspace, tmp_
     nbaudio.export(workspace, "lhotse", out=tmp_path / "out")
     [line, *_] = gzip.decompress((tmp_path / "out/cuts_train.jsonl.gz").read_bytes()).splitlines()
     cut = json.loads(line)
-    assert (cut["type"], cut["channel"], cut["supervisions"][0]["channel"]) == ("MultiCut", [0, 1], [0, 1])
+    assert (cut["type"], cut["channel"], cut["supervisions"][0]["channel"]) == (
+        "MultiCut",
+        [0, 1],
+        [0, 1],
+    )
     assert cut["recording"]["channel_ids"] == cut["recording"]["sources"][0]["channels"] == [0, 1]
 
 
@@ -318,10 +389,15 @@ def elsewhere(workspace, tmp_path):
 def test_recordings_elsewhere_are_named_by_their_urls(workspace, elsewhere, tmp_path, name, paths):
     report = nbaudio.export(workspace, name, out=tmp_path / "out", paths=paths)
     assert report.problems == []
-    written = b"".join(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data for data in content(tmp_path / "out").values())
+    written = b"".join(
+        gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        for data in content(tmp_path / "out").values()
+    )
     assert f"{elsewhere}/b%20%20c.flac".encode() in written
     assert str(tmp_path).encode() not in written
-    assert any("reads no URLs; 3 recordings" in note for note in report.warnings) == (name == "kaldi")
+    assert any("reads no URLs; 3 recordings" in note for note in report.warnings) == (
+        name == "kaldi"
+    )
 
 
 @pytest.mark.parametrize("name", ["nemo", "lhotse"])
@@ -334,13 +410,17 @@ def test_addresses_in_manifests_are_read_back_to_the_sample(workspace, elsewhere
         Workspace.open(tmp_path / "again")
         .segments.select(key)
         .sort("segment_id")
-        .equals(workspace.segments.filter(pl.col("decision") == "accept").select(key).sort("segment_id"))
+        .equals(
+            workspace.segments.filter(pl.col("decision") == "accept").select(key).sort("segment_id")
+        )
     )
 
 
 def test_recordings_in_archives_are_left_out_and_reported(workspace, tmp_path):
     with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
         archive.add(workspace.audio_root, ".")
-    Workspace.create(workspace.path, **workspace.settings | {"audio": f"tar://::{tmp_path}/all.tar.gz"})
+    Workspace.create(
+        workspace.path, **workspace.settings | {"audio": f"tar://::{tmp_path}/all.tar.gz"}
+    )
     with pytest.raises(InputError, match=r"a: is in an archive, which these toolkits do not read"):
         nbaudio.export(workspace, "nemo", out=tmp_path / "out")

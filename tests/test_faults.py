@@ -45,7 +45,9 @@ def workspace(make_workspace):
 
 
 def made(workspace, out, **options):
-    return materialize(workspace, out=out, show_progress=False, **{"jobs": 1, "shard_size": SIZE} | options)
+    return materialize(
+        workspace, out=out, show_progress=False, **{"jobs": 1, "shard_size": SIZE} | options
+    )
 
 
 def whole(corpus):
@@ -79,7 +81,9 @@ class Meanwhile:
 # recordings
 
 
-def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_rest_is_processed(workspace, tmp_path):
+def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_rest_is_processed(
+    workspace, tmp_path
+):
     audio = workspace.audio_root
     kept_bytes = (audio / NAMES[4]).read_bytes()
 
@@ -103,7 +107,9 @@ def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_res
     assert "run the same command again" in report.facts["next"]
 
 
-def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(workspace, tmp_path, monkeypatch):
+def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
+    workspace, tmp_path, monkeypatch
+):
     made(workspace, tmp_path / "whole")
     shutil.rmtree(workspace.path / "packs")
     path, encode, seen = workspace.audio_root / NAMES[0], packs.encode_clip, []
@@ -116,16 +122,26 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(works
 
     monkeypatch.setattr(packs, "encode_clip", encode_and_change)
     made(workspace, tmp_path / "c")
-    assert rejected(tmp_path / "c") == {"r0": ["r0.flac: the file changed since it was ingested; run ingest again"]}
+    assert rejected(tmp_path / "c") == {
+        "r0": ["r0.flac: the file changed since it was ingested; run ingest again"]
+    }
     assert whole(tmp_path / "c")
-    sounds = dict(pl.read_parquet(tmp_path / "whole/segments.parquet").select("segment_id", "audio_sha256").iter_rows())
-    kept = pl.read_parquet(tmp_path / "c/segments.parquet").select("segment_id", "audio_sha256").rows()
+    sounds = dict(
+        pl.read_parquet(tmp_path / "whole/segments.parquet")
+        .select("segment_id", "audio_sha256")
+        .iter_rows()
+    )
+    kept = (
+        pl.read_parquet(tmp_path / "c/segments.parquet").select("segment_id", "audio_sha256").rows()
+    )
     assert all(sounds[key] == sha256 for key, sha256 in kept)
     held = packed_clips(workspace.path / "packs")
     assert len(list(packs.read_clips(held))) == len(kept) == 4 * 8
 
 
-def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(workspace, tmp_path, monkeypatch):
+def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(
+    workspace, tmp_path, monkeypatch
+):
     read = recordings.SoundfileRecording.read
 
     def failing(self, start, stop):
@@ -152,7 +168,10 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
     with serving(workspace.audio_root) as web:
         versions = [remote(f"{web.url}/{name}").status().version for name in NAMES]
         there = Workspace.create(tmp_path / "there", source="made", audio=web.url)
-        there.save(recordings=workspace.recordings.with_columns(version=pl.Series(versions)), segments=workspace.segments)
+        there.save(
+            recordings=workspace.recordings.with_columns(version=pl.Series(versions)),
+            segments=workspace.segments,
+        )
 
         def turn():
             web.says[NAMES[1]] = 500
@@ -172,11 +191,16 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
         web.hangs.clear()
         web.cut.clear()
         assert made(there, tmp_path / "c").facts["clips_cut_now"] == 3 * 8
-    tars = [{name: data for name, data in contents(tmp_path / each).items() if name.endswith(".tar")} for each in ("c", "quiet")]
+    tars = [
+        {name: data for name, data in contents(tmp_path / each).items() if name.endswith(".tar")}
+        for each in ("c", "quiet")
+    ]
     assert tars[0] == tars[1]
 
 
-def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_cut(workspace, tmp_path, monkeypatch):
+def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_cut(
+    workspace, tmp_path, monkeypatch
+):
     monkeypatch.setattr(plan, "_TASK_SECONDS", 30.0)  # several recordings in a task
     run_joblib, lost = engine._run_joblib, []
 
@@ -211,7 +235,10 @@ def little_room():
 def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
     table = pl.DataFrame({"a": list(range(100_000))})
     little_room(10_000)
-    with pytest.raises(DiskFullError, match="free some space and run"), atomic_write(tmp_path / "a.parquet") as partial:
+    with (
+        pytest.raises(DiskFullError, match="free some space and run"),
+        atomic_write(tmp_path / "a.parquet") as partial,
+    ):
         table.write_parquet(partial)  # polars has an error of its own for that
     assert not list(tmp_path.iterdir())
 
@@ -241,7 +268,10 @@ def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "mkdir", full)
-    with pytest.raises(DiskFullError, match="run the command again"), run_log.run_log(tmp_path / "w/log.jsonl", "x", {}, of="c"):
+    with (
+        pytest.raises(DiskFullError, match="run the command again"),
+        run_log.run_log(tmp_path / "w/log.jsonl", "x", {}, of="c"),
+    ):
         pass
 
 
@@ -249,10 +279,17 @@ def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
     made(workspace, tmp_path / "quiet")
     watcher = Meanwhile("", lambda: None)
     watcher.stage = lambda what, total, unit: little_room(5_000) if what == "publish" else None
-    with listen_to_progress(watcher), pytest.raises(DiskFullError, match=r"segments\.parquet: File too large"):
+    with (
+        listen_to_progress(watcher),
+        pytest.raises(DiskFullError, match=r"segments\.parquet: File too large"),
+    ):
         made(workspace, tmp_path / "c")
     told = status(tmp_path / "c")
-    assert (told.facts["state"], told.facts["stage"], told.facts["alive"]) == ("failed", "publish", False)
+    assert (told.facts["state"], told.facts["stage"], told.facts["alive"]) == (
+        "failed",
+        "publish",
+        False,
+    )
     assert "DiskFullError" in told.problems[0]
     little_room(resource.RLIM_INFINITY)
     report = made(workspace, tmp_path / "c")
@@ -267,12 +304,27 @@ def test_only_what_is_damaged_is_rewritten(workspace, tmp_path):
     table = pl.read_parquet(tmp_path / "c/segments.parquet")
     clip = table.filter(pl.col("shard") == f"train/{shard.name}").row(0, named=True)
     flip(shard, 3000)
-    [place] = packed_clips(workspace.path / "packs").filter(pl.col("clip_sha256") == clip["audio_sha256"]).rows(named=True)
+    [place] = (
+        packed_clips(workspace.path / "packs")
+        .filter(pl.col("clip_sha256") == clip["audio_sha256"])
+        .rows(named=True)
+    )
     flip(Path(place["pack"]), place["offset"] + 10)
-    assert any(shard.name in problem for problem in verify(tmp_path / "c", jobs=1, show_progress=False).problems)
+    assert any(
+        shard.name in problem
+        for problem in verify(tmp_path / "c", jobs=1, show_progress=False).problems
+    )
 
-    good = [path for folder in (tmp_path / "c", workspace.path / "packs") for path in folder.rglob("*.*")]
-    good = [path for path in good if path.suffix in (".tar", ".pack") and path not in (shard, Path(place["pack"]))]
+    good = [
+        path
+        for folder in (tmp_path / "c", workspace.path / "packs")
+        for path in folder.rglob("*.*")
+    ]
+    good = [
+        path
+        for path in good
+        if path.suffix in (".tar", ".pack") and path not in (shard, Path(place["pack"]))
+    ]
     before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in good}
     report = made(workspace, tmp_path / "c")
     assert contents(tmp_path / "c") == wanted
@@ -290,14 +342,24 @@ def flip(path, at):
 def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
     made(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
-    files = [path for folder in (tmp_path / "c", workspace.path) for path in sorted(folder.rglob("*")) if path.is_file()]
+    files = [
+        path
+        for folder in (tmp_path / "c", workspace.path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    ]
     for number, path in enumerate(files):
-        os.utime(path, (4e9 - 1e8 * number, 4e9 - 1e8 * number))  # to come, long ago, and in no order
+        os.utime(
+            path, (4e9 - 1e8 * number, 4e9 - 1e8 * number)
+        )  # to come, long ago, and in no order
     backwards = iter(range(2_000_000_000, 0, -1000))
     monkeypatch.setattr("time.time", lambda: float(next(backwards)))
     next((tmp_path / "c/train").iterdir()).unlink()
     report = made(workspace, tmp_path / "c")
-    assert (report.facts["clips_cut_now"], report.facts["shards_kept_from_before"]) == (0, report.facts["shards"] - 1)
+    assert (report.facts["clips_cut_now"], report.facts["shards_kept_from_before"]) == (
+        0,
+        report.facts["shards"] - 1,
+    )
     assert contents(tmp_path / "c") == wanted
     shutil.rmtree(workspace.path / "packs")
     made(workspace, tmp_path / "again")
@@ -317,7 +379,9 @@ def test_a_corpus_that_is_moved_elsewhere_is_complete(workspace, tmp_path):
 
 
 @pytest.mark.parametrize("stage", ["cut", "pack"])
-def test_an_interrupted_run_leaves_nothing_incomplete_and_is_finished_by_the_next(workspace, tmp_path, stage):
+def test_an_interrupted_run_leaves_nothing_incomplete_and_is_finished_by_the_next(
+    workspace, tmp_path, stage
+):
     def interrupt():
         raise KeyboardInterrupt
 
@@ -334,11 +398,16 @@ def test_an_interrupted_run_leaves_nothing_incomplete_and_is_finished_by_the_nex
 
 def test_two_runs_into_one_folder(workspace, tmp_path):
     def meet():
-        with pytest.raises(ExistsError, match=rf"c: another run is active there \(process {os.getpid()} on .*, since 20"):
+        with pytest.raises(
+            ExistsError,
+            match=rf"c: another run is active there \(process {os.getpid()} on .*, since 20",
+        ):
             made(workspace, tmp_path / "c")
         told = status(tmp_path / "c")
         assert (told.facts["state"], told.facts["stage"], told.problems) == ("running", "cut", [])
-        partial = next((workspace.path / "packs").glob("*.pack")).rename(workspace.path / "packs/.x.pack.1.partial")
+        partial = next((workspace.path / "packs").glob("*.pack")).rename(
+            workspace.path / "packs/.x.pack.1.partial"
+        )
         made(workspace, tmp_path / "other")  # another corpus of the same workspace
         assert partial.exists()  # it could be of the run that goes on
 
@@ -351,7 +420,9 @@ def test_two_runs_into_one_folder(workspace, tmp_path):
 
 def test_two_conversions_into_one_folder(workspace, tmp_path):
     made(workspace, tmp_path / "c")
-    again = partial(convert, tmp_path / "c", container="zip", out=tmp_path / "z", jobs=1, show_progress=False)
+    again = partial(
+        convert, tmp_path / "c", container="zip", out=tmp_path / "z", jobs=1, show_progress=False
+    )
 
     def meet():
         with pytest.raises(ExistsError, match="another run is active there"):
@@ -399,7 +470,11 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, little_room):
             progress_note(f"{number}")
         little_room(resource.RLIM_INFINITY)
         progress_note("room again")
-    assert [line["detail"] for line in run_log.read(tmp_path / "kept.jsonl") if line["event"] == "failure"] == ["room again"]
+    assert [
+        line["detail"]
+        for line in run_log.read(tmp_path / "kept.jsonl")
+        if line["event"] == "failure"
+    ] == ["room again"]
 
 
 # status
@@ -420,10 +495,16 @@ def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_p
     assert (facts["failures"], len(running.problems)) == (8, 1)
     assert "r1.flac" in running.problems[0]
     assert facts["next"] == f"wait, then check again: nbaudio status '{corpus}'"
-    lines = [line for line in run_log.read(Path(report.facts["log"])) if line["event"] == "progress"]
+    lines = [
+        line for line in run_log.read(Path(report.facts["log"])) if line["event"] == "progress"
+    ]
     assert lines[0]["failures"] in (0, 8)
     finished = status(corpus)
-    assert (finished.facts["state"], finished.facts["kept"], finished.problems) == ("finished", 32, [])
+    assert (finished.facts["state"], finished.facts["kept"], finished.problems) == (
+        "finished",
+        32,
+        [],
+    )
     assert finished.facts["next"].endswith(f"nbaudio verify '{corpus}'")
     assert finished.facts["next"] == report.facts["next"]
 
@@ -432,15 +513,37 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
     log = tmp_path / ".work/log.jsonl"
     log.parent.mkdir()
     lines = [
-        {"at": "2026-01-01T00:00:00.000Z", "event": "began", "step": "materialize", "pid": 1, "host": "far"},
-        {"at": "2026-01-01T00:00:01.000Z", "event": "stage", "stage": "cut", "total": 100.0, "unit": "h of audio"},
-        {"at": "2026-01-01T01:00:01.000Z", "event": "progress", "done": 40.0, "seconds": 3600.0, "failures": 3},
+        {
+            "at": "2026-01-01T00:00:00.000Z",
+            "event": "began",
+            "step": "materialize",
+            "pid": 1,
+            "host": "far",
+        },
+        {
+            "at": "2026-01-01T00:00:01.000Z",
+            "event": "stage",
+            "stage": "cut",
+            "total": 100.0,
+            "unit": "h of audio",
+        },
+        {
+            "at": "2026-01-01T01:00:01.000Z",
+            "event": "progress",
+            "done": 40.0,
+            "seconds": 3600.0,
+            "failures": 3,
+        },
     ]
     log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     report = status(tmp_path)
     assert report.facts["time_left"] == "1:30:00"
     assert report.facts["rate"] == pytest.approx(40 / 3600, rel=1e-3)
-    assert (report.facts["state"], report.facts["failures"], report.facts["process"]) == ("killed", 3, "1 on far")
+    assert (report.facts["state"], report.facts["failures"], report.facts["process"]) == (
+        "killed",
+        3,
+        "1 on far",
+    )
     assert report.problems == ["the run was killed, not before 2026-01-01T01:00:01.000Z"]
     assert report.facts["next"] == "run the same command again: finished work is kept"
 
@@ -449,7 +552,8 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
     "lines",
     [
         ["[" * 100_000, '{"event": "failure"}'],
-        ['{"event": "stage", "stage": 1, "total": "x", "unit": []}'] * 2 + ['{"event": "progress", "done": "y", "seconds": 1}'],
+        ['{"event": "stage", "stage": 1, "total": "x", "unit": []}'] * 2
+        + ['{"event": "progress", "done": "y", "seconds": 1}'],
         [
             '{"event": "began"}',
             '{"event": "stage", "stage": 1, "total": 1e300, "unit": 1}',

@@ -101,7 +101,12 @@ def test_every_croatian_number_is_read_as_it_is_said():
 
 def test_numbers_that_num2words_cannot_say_in_a_language_are_left_out():
     # In Polish, Catalan and Korean it raises errors of lookups for some ordinals; in Serbian it has none.
-    for language, written, spoken in (("pl", "0", "zero"), ("ca", "30", "trenta"), ("ko", "10", "십"), ("sr", "5:6", "pet šest")):
+    for language, written, spoken in (
+        ("pl", "0", "zero"),
+        ("ca", "30", "trenta"),
+        ("ko", "10", "십"),
+        ("sr", "5:6", "pet šest"),
+    ):
         rules = Formatting(language)
         assert rules.edits(written, spoken) == 0
         assert all(rules.alternatives(written))
@@ -110,7 +115,10 @@ def test_numbers_that_num2words_cannot_say_in_a_language_are_left_out():
 
 def test_words_are_only_equal_to_their_own_number():
     rules = Formatting("hr")
-    spoken = {number: " ".join(min(words) for words in rules.alternatives(str(number))[0]) for number in range(1, 400)}
+    spoken = {
+        number: " ".join(min(words) for words in rules.alternatives(str(number))[0])
+        for number in range(1, 400)
+    }
     draw = random.Random(5)
     for _ in range(300):
         one, other = draw.sample(sorted(spoken), 2)
@@ -120,7 +128,9 @@ def test_words_are_only_equal_to_their_own_number():
 
 def test_the_diff_tells_formatting_from_errors_and_keeps_the_words():
     rules = Formatting("hr")
-    parts = text.word_diff("Prvo, 25 % – od 26 kuna.", "prvo dvadeset i pet posto od dvadeset kuna e", formatting=rules)
+    parts = text.word_diff(
+        "Prvo, 25 % – od 26 kuna.", "prvo dvadeset i pet posto od dvadeset kuna e", formatting=rules
+    )
     found = [(part.kind, part.reference, part.hypothesis) for part in parts]
     assert found == [
         ("formatting", ("Prvo,", "25", "%"), ("prvo", "dvadeset", "i", "pet", "posto")),
@@ -132,7 +142,9 @@ def test_the_diff_tells_formatting_from_errors_and_keeps_the_words():
     ]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
+)
 def test_the_diff_has_all_words_in_order_and_no_more_edits_than_without_formatting(seed):
     draw = random.Random(seed)
     some = [
@@ -166,7 +178,10 @@ def test_the_diff_has_all_words_in_order_and_no_more_edits_than_without_formatti
         for name in ("edits", "word_edits", "inner_edits"):
             assert spoken[name][0] <= plain[name][0]
         folded = [" ".join(filter(None, map(fold, words(side)))) for side in (one, other)]
-        assert rules.edits(one, other) <= edit_counts(pl.Series([folded[0]]), pl.Series([folded[1]]))["word_edits"][0]
+        assert (
+            rules.edits(one, other)
+            <= edit_counts(pl.Series([folded[0]]), pl.Series([folded[1]]))["word_edits"][0]
+        )
 
 
 def test_a_table_of_the_user_extends_the_rules(tmp_path):
@@ -181,7 +196,9 @@ def test_a_table_of_the_user_extends_the_rules(tmp_path):
     table.write_text("sr\t1000\thiljadu\n", encoding="utf8")
     assert Formatting("sr", table).has_numbers
     table.write_text("hr\tRH\n", encoding="utf8")
-    with pytest.raises(InputError, match=r"own\.tsv: line 1: expected language, written and spoken"):
+    with pytest.raises(
+        InputError, match=r"own\.tsv: line 1: expected language, written and spoken"
+    ):
         Formatting("hr", table)
     table.write_bytes(b"hr\t\xff\tda\n")
     with pytest.raises(InputError, match=r"own\.tsv: cannot be read as a table of formatting"):
@@ -206,4 +223,6 @@ def test_a_language_without_numbers_is_told():
 def test_columns_with_nulls_keep_them():
     frame = pl.DataFrame({"text": ["25", None, "da"], "asr_text": ["dvadeset pet", "da", None]})
     plain = edit_counts(frame["text"], frame["asr_text"])
-    assert spoken_counts(frame["text"], frame["asr_text"], Formatting("hr"), plain)["word_edits"].to_list() == [0, None, None]
+    assert spoken_counts(frame["text"], frame["asr_text"], Formatting("hr"), plain)[
+        "word_edits"
+    ].to_list() == [0, None, None]

@@ -10,7 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from specimens import librispeech_tree, lines
 from test_earlier_splits import grow, parameters, some_rows, table
-from test_select import corpus, crossing, judge, recordings_table, segment, segments_table, with_decisions
+from test_select import (
+    corpus,
+    crossing,
+    judge,
+    recordings_table,
+    segment,
+    segments_table,
+    with_decisions,
+)
 from typer.testing import CliRunner
 
 import nbaudio
@@ -30,7 +38,9 @@ from nbaudio.storage.workspace import Workspace
 def workspace(tmp_path):
     """Twenty speakers with a recording each and six segments in it; of every segment a sentence of its own."""
     workspace = Workspace.create(tmp_path / "w", source="asr.json", audio=None)
-    words = [" ".join(np.random.default_rng(n).choice([*"abcdefghijklmnopqrst"], 30)) for n in range(120)]
+    words = [
+        " ".join(np.random.default_rng(n).choice([*"abcdefghijklmnopqrst"], 30)) for n in range(120)
+    ]
     segments = corpus(speakers=20, recordings=20, each=6).with_columns(text=pl.Series(words))
     workspace.save(recordings=recordings_table([f"r{i}" for i in range(20)]), segments=segments)
     return workspace
@@ -38,14 +48,20 @@ def workspace(tmp_path):
 
 def of_source(workspace, **names):
     """Give the speakers these splits of the source: `dev_clean="s1 s2"` is dev-clean."""
-    split = {speaker: name.replace("_", "-") for name, speakers in names.items() for speaker in speakers.split()}
+    split = {
+        speaker: name.replace("_", "-")
+        for name, speakers in names.items()
+        for speaker in speakers.split()
+    }
     named = pl.col("speaker_id").replace_strict(split, default=None, return_dtype=pl.String)
     workspace.save(segments=workspace.segments.with_columns(source_split=named))
 
 
 def speakers(workspace):
     """The speakers of each split."""
-    kept = workspace.segments.drop_nulls("split").group_by("split").agg(pl.col("speaker_id").unique())
+    kept = (
+        workspace.segments.drop_nulls("split").group_by("split").agg(pl.col("speaker_id").unique())
+    )
     return {split: set(names) for split, names in kept.iter_rows()}
 
 
@@ -53,7 +69,14 @@ OTHERS = " ".join(f"s{n}" for n in range(4, 20))
 
 
 def test_two_held_out_sets_of_a_kind_keep_their_names_and_one_becomes_the_role(workspace):
-    of_source(workspace, dev_clean="s0", dev_other="s1", test_clean="s2", train_clean_100="s3 s4", train_other_500=OTHERS[3:])
+    of_source(
+        workspace,
+        dev_clean="s0",
+        dev_other="s1",
+        test_clean="s2",
+        train_clean_100="s3 s4",
+        train_other_500=OTHERS[3:],
+    )
     before = workspace.segments["source_split"]
     report = select(workspace, splits="source")
     found = speakers(workspace)
@@ -77,7 +100,9 @@ def test_without_the_option_the_remedy_is_named(workspace):
 
 
 def test_names_that_are_not_known_are_divided_as_usual_around_the_others(workspace):
-    of_source(workspace, test="s0 s1", validated="s2 s3 s4", other=" ".join(f"s{n}" for n in range(5, 20)))
+    of_source(
+        workspace, test="s0 s1", validated="s2 s3 s4", other=" ".join(f"s{n}" for n in range(5, 20))
+    )
     report = select(workspace, splits="source", dev=6)
     assert report.warnings[0] == (
         "splits=source: no split is known by these names, and their segments are divided as usual: 'other' 90, 'validated' 18"
@@ -140,9 +165,15 @@ def test_a_table_at_a_url_gives_splits(workspace):
     [
         (["speaker_id,split", "s1,test", "s2,"], "splits.csv: row 3: split is empty"),
         (["speaker_id,split", ",test"], "splits.csv: row 2: speaker_id is empty"),
-        (["speaker_id,split", "s1,test-clean"], "row 2: split 'test-clean': a name has letters, digits and _"),
+        (
+            ["speaker_id,split", "s1,test-clean"],
+            "row 2: split 'test-clean': a name has letters, digits and _",
+        ),
         (["speaker_id,split", "s1,../x"], "row 2: split '../x': a name has letters, digits and _"),
-        (["speaker_id,split", "s1,dev", "s2,train", "s1,test"], "row 4: speaker_id 's1' is given as test, in row 2 as dev"),
+        (
+            ["speaker_id,split", "s1,dev", "s2,train", "s1,test"],
+            "row 4: speaker_id 's1' is given as test, in row 2 as dev",
+        ),
         (["speaker_id,split", "s1,Dev", "s2,dev"], "the splits Dev and dev differ only in case"),
         (
             ["speaker_id,recording_id,split", "s1,r1,dev"],
@@ -150,7 +181,10 @@ def test_a_table_at_a_url_gives_splits(workspace):
         ),
         (["speaker,split", "s1,dev"], "it has speaker, split"),
         (["speaker_id,part", "s1,dev"], "it has speaker_id, part"),
-        (["speaker_id,split", "s1"], "splits.csv: no readable rows; line 2: 1 fields, the header has 2"),
+        (
+            ["speaker_id,split", "s1"],
+            "splits.csv: no readable rows; line 2: 1 fields, the header has 2",
+        ),
         (["speaker_id,split", "S1,dev"], "none of its 1 values of speaker_id is in the workspace"),
         (["speaker_id,split"], "splits.csv: no readable rows"),
     ],
@@ -175,9 +209,14 @@ def test_splits_that_cannot_be_read_are_named(workspace, tmp_path, name):
 
 
 def test_an_equal_row_may_be_repeated_and_unknown_keys_are_counted(workspace, tmp_path):
-    path = lines(tmp_path / "splits.csv", "speaker_id,split", "s1,test", "s1, test ", "x1,dev", "x2,dev")
+    path = lines(
+        tmp_path / "splits.csv", "speaker_id,split", "s1,test", "s1, test ", "x1,dev", "x2,dev"
+    )
     report = select(workspace, splits=str(path))
-    assert report.warnings[0] == f"{path}: 2 of 3 values of speaker_id are not in the workspace, such as 'x1'"
+    assert (
+        report.warnings[0]
+        == f"{path}: 2 of 3 values of speaker_id are not in the workspace, such as 'x1'"
+    )
     assert speakers(workspace)["test"] == {"s1"}
 
 
@@ -187,21 +226,42 @@ def test_filters_reject_given_segments_too(workspace, tmp_path):
     lines(workspace.path / "reviews/sheet.json", json.dumps({"segment_ids": ["x0012", "x0006"]}))
     path = lines(tmp_path / "splits.csv", "speaker_id,split", "s1,test", "s2,train_extra")
     select(workspace, splits=path, dev=0)
-    reasons = dict(workspace.segments.drop_nulls("reason").select("segment_id", "reason").iter_rows())
+    reasons = dict(
+        workspace.segments.drop_nulls("reason").select("segment_id", "reason").iter_rows()
+    )
     assert reasons == {"x0006": "below_similarity", "x0012": "reviewed"}
-    assert workspace.segments.filter(pl.col("speaker_id") == "s1")["split"].to_list() == [None, *["test"] * 5]
-    assert workspace.segments.filter(pl.col("speaker_id") == "s2")["split"].to_list() == [None, *["train_extra"] * 5]
+    assert workspace.segments.filter(pl.col("speaker_id") == "s1")["split"].to_list() == [
+        None,
+        *["test"] * 5,
+    ]
+    assert workspace.segments.filter(pl.col("speaker_id") == "s2")["split"].to_list() == [
+        None,
+        *["train_extra"] * 5,
+    ]
 
 
 def test_given_splits_that_share_a_speaker_stay_as_they_are_and_are_reported(workspace, tmp_path):
     # s1 in two held-out splits, s2 in train and test, s3 in two splits for training: nothing else may go where s1 and s2 are.
-    rows = ["x0006,dev", "x0007,test", "x0012,train", "x0013,test", "x0018,train", "x0019,train_extra"]
+    rows = [
+        "x0006,dev",
+        "x0007,test",
+        "x0012,train",
+        "x0013,test",
+        "x0018,train",
+        "x0019,train_extra",
+    ]
     report = select(workspace, splits=lines(tmp_path / "splits.csv", "segment_id,split", *rows))
     saved = {row["segment_id"]: row for row in workspace.segments.iter_rows(named=True)}
     assert [f"{row[:5]},{saved[row[:5]]['split']}" for row in rows] == rows
-    for speaker, outcome in (("s1", (None, "crosses_splits")), ("s2", (None, "crosses_splits")), ("s3", ("train", None))):
+    for speaker, outcome in (
+        ("s1", (None, "crosses_splits")),
+        ("s2", (None, "crosses_splits")),
+        ("s3", ("train", None)),
+    ):
         rest = [
-            row for row in saved.values() if row["speaker_id"] == speaker and f"{row['segment_id']},{row['split']}" not in rows
+            row
+            for row in saved.values()
+            if row["speaker_id"] == speaker and f"{row['segment_id']},{row['split']}" not in rows
         ]
         assert {(row["split"], row["reason"]) for row in rest} == {outcome}
     assert report.facts["shared_by_fixed_splits"] == [
@@ -219,13 +279,23 @@ def test_a_split_of_its_own_name_is_closed_and_a_given_test_is_not_added_to(work
     given = pl.DataFrame({"segment_id": ["x0000", "x0006"], "split": ["challenge", "test"]})
     select(workspace, splits=given, dev=0)
     rows = workspace.segments
-    outcome = dict(rows.group_by("speaker_id").agg(pl.struct("split", "reason").unique().sort()).iter_rows())
-    assert outcome["s0"] == [{"split": None, "reason": "crosses_splits"}, {"split": "challenge", "reason": None}]
-    assert outcome["s1"] == [{"split": None, "reason": "beyond_split_size"}, {"split": "test", "reason": None}]
+    outcome = dict(
+        rows.group_by("speaker_id").agg(pl.struct("split", "reason").unique().sort()).iter_rows()
+    )
+    assert outcome["s0"] == [
+        {"split": None, "reason": "crosses_splits"},
+        {"split": "challenge", "reason": None},
+    ]
+    assert outcome["s1"] == [
+        {"split": None, "reason": "beyond_split_size"},
+        {"split": "test", "reason": None},
+    ]
     assert rows.filter(pl.col("split") == "train").height == 120 - 12
 
 
-@pytest.mark.parametrize(("test", "size"), [(None, 6), (6, 6), (2, 6), (20, 20), ("0.01h", 7), (0, 6)])
+@pytest.mark.parametrize(
+    ("test", "size"), [(None, 6), (6, 6), (2, 6), (20, 20), ("0.01h", 7), (0, 6)]
+)
 def test_a_requested_size_counts_what_is_given(workspace, test, size):
     given = pl.DataFrame({"speaker_id": ["s1"], "split": ["test_clean"]})
     report = select(workspace, splits=given, test=test, dev=0)
@@ -235,12 +305,18 @@ def test_a_requested_size_counts_what_is_given(workspace, test, size):
     assert crossing(kept, "speaker_id") == 0
     notes = [line for line in report.warnings if "requested" in line]
     assert len(notes) == (test in (2, 0))
-    assert all(note.startswith(f"test: {test} segments requested, but 6 segments are fixed") for note in notes)
+    assert all(
+        note.startswith(f"test: {test} segments requested, but 6 segments are fixed")
+        for note in notes
+    )
 
 
 def test_more_than_is_left_beside_given_segments_is_refused(workspace):
     given = pl.DataFrame({"speaker_id": [f"s{n}" for n in range(19)], "split": ["train"] * 19})
-    with pytest.raises(InputError, match=r"dev: 7 segments requested beside those whose split is fixed, but of the 6 segments"):
+    with pytest.raises(
+        InputError,
+        match=r"dev: 7 segments requested beside those whose split is fixed, but of the 6 segments",
+    ):
         select(workspace, splits=given, dev=7, test=0)
     # By default nothing is asked of what is not there.
     assert select(workspace, splits=given, dev=0).facts["test"]["segments"] == 6
@@ -256,22 +332,43 @@ def test_an_earlier_test_that_is_not_gold_stays_beside_gold(workspace):
     select(workspace, dev=0, test=6)
     grow(workspace, workspace.segments.head(0))
     test = workspace.segments.filter(pl.col("split") == "test")["segment_id"].to_list()
-    new = segments_table([segment(500 + n, recording=f"n{n // 2}", speaker=f"n{n // 2}", text=f"other {n}") for n in range(8)])
+    new = segments_table(
+        [
+            segment(500 + n, recording=f"n{n // 2}", speaker=f"n{n // 2}", text=f"other {n}")
+            for n in range(8)
+        ]
+    )
     judge_right = new["segment_id"][:3].to_list()
     workspace.save(segments=pl.concat([workspace.segments, new], how="diagonal_relaxed"))
-    workspace.save(recordings=recordings_table(workspace.segments["recording_id"].unique(maintain_order=True)))
+    workspace.save(
+        recordings=recordings_table(workspace.segments["recording_id"].unique(maintain_order=True))
+    )
     judge(workspace, *((one, "ok", "me") for one in judge_right))
     select(workspace, dev=0, gold=True)
     rows = workspace.segments
-    assert rows.filter(pl.col("split") == "test")["segment_id"].to_list() == sorted([*test, *judge_right])
-    assert rows.filter(pl.col("segment_id") == new["segment_id"][3])["reason"].to_list() == ["not_gold"]
+    assert rows.filter(pl.col("split") == "test")["segment_id"].to_list() == sorted(
+        [*test, *judge_right]
+    )
+    assert rows.filter(pl.col("segment_id") == new["segment_id"][3])["reason"].to_list() == [
+        "not_gold"
+    ]
 
 
 @pytest.fixture
 def librispeech(tmp_path):
-    parts = {"dev-clean": (1, 2), "dev-other": (3,), "test-clean": (4,), "train-clean-100": (5, 6, 7), "train-other-500": (2, 8)}
+    parts = {
+        "dev-clean": (1, 2),
+        "dev-other": (3,),
+        "test-clean": (4,),
+        "train-clean-100": (5, 6, 7),
+        "train-other-500": (2, 8),
+    }
     for chapter, (part, readers) in enumerate(parts.items()):
-        said = {f"{r}-{chapter}-{n:04d}": f"{part} SAYS {r * 'X'} {n * 'Y'}" for r in readers for n in range(2)}
+        said = {
+            f"{r}-{chapter}-{n:04d}": f"{part} SAYS {r * 'X'} {n * 'Y'}"
+            for r in readers
+            for n in range(2)
+        }
         librispeech_tree(tmp_path / "LibriSpeech" / part, said)
     return tmp_path / "LibriSpeech"
 
@@ -282,7 +379,9 @@ def test_splits_of_a_source_ship_under_their_names(librispeech, tmp_path, contai
     nbaudio.ingest("librispeech", librispeech, out=where)
     report = nbaudio.select(where, splits="source")
     # Reader 2 is in dev-clean and in train.
-    assert report.facts["shared_by_fixed_splits"] == [{"check": "speaker_id", "splits": "train and dev_clean", "shared": 1}]
+    assert report.facts["shared_by_fixed_splits"] == [
+        {"check": "speaker_id", "splits": "train and dev_clean", "shared": 1}
+    ]
     nbaudio.materialize(where, out=out, container=container, rate=8000, jobs=1, engine="threading")
     assert nbaudio.verify(out, jobs=1, engine="threading").problems == []
     info = read_corpus_info(folder_at(out))
@@ -292,8 +391,19 @@ def test_splits_of_a_source_ship_under_their_names(librispeech, tmp_path, contai
     card = (out / "README.md").read_text(encoding="utf8")
     assert all(f"| {name} | {count} |" in card.replace("\\", "") for name, count in sizes.items())
     opened = nbaudio.open_corpus(out)
-    assert sorted(clip.segment_id[0] for clip in opened.stream("dev_clean", seed=1)) == ["1", "1", "2", "2"]
-    assert set(opened.segments["source_split"]) == {"dev-clean", "dev-other", "test-clean", "train-clean-100", "train-other-500"}
+    assert sorted(clip.segment_id[0] for clip in opened.stream("dev_clean", seed=1)) == [
+        "1",
+        "1",
+        "2",
+        "2",
+    ]
+    assert set(opened.segments["source_split"]) == {
+        "dev-clean",
+        "dev-other",
+        "test-clean",
+        "train-clean-100",
+        "train-other-500",
+    }
 
 
 def test_an_earlier_corpus_gives_its_splits_and_bars_its_sentences(librispeech, tmp_path):
@@ -302,11 +412,20 @@ def test_an_earlier_corpus_gives_its_splits_and_bars_its_sentences(librispeech, 
     nbaudio.select(old, splits="source")
     nbaudio.materialize(old, out=out, rate=8000, jobs=1, engine="threading")
     said = nbaudio.open_corpus(out).segments.filter(pl.col("split") == "test")["text"][0]
-    librispeech_tree(librispeech / "train-clean-360", {"9-90-0001": said.lower(), "9-90-0002": "NEW WORDS", "4-90-0003": "MORE"})
+    librispeech_tree(
+        librispeech / "train-clean-360",
+        {"9-90-0001": said.lower(), "9-90-0002": "NEW WORDS", "4-90-0003": "MORE"},
+    )
     nbaudio.ingest("librispeech", librispeech, out=new)
     report = nbaudio.select(new, splits=out)
-    before = {row["segment_id"]: row["split"] for row in nbaudio.open_corpus(out).segments.iter_rows(named=True)}
-    after = {row["segment_id"]: (row["split"], row["reason"]) for row in Workspace(new).segments.iter_rows(named=True)}
+    before = {
+        row["segment_id"]: row["split"]
+        for row in nbaudio.open_corpus(out).segments.iter_rows(named=True)
+    }
+    after = {
+        row["segment_id"]: (row["split"], row["reason"])
+        for row in Workspace(new).segments.iter_rows(named=True)
+    }
     assert {key: after[key][0] for key in before} == before
     assert after["9-90-0001"] == (None, "held_out_sentence")
     assert after["9-90-0002"] == ("train", None)
@@ -319,16 +438,25 @@ def test_an_earlier_corpus_gives_its_splits_and_bars_its_sentences(librispeech, 
 
 def test_the_sets_of_a_grown_source_keep_the_name_of_the_earlier_version(workspace):
     of_source(workspace, dev_clean="s0", dev_other="s1", train=OTHERS)
-    earlier = pl.DataFrame({"segment_id": ["x0000", "x0030"], "split": ["dev", "train"], "sentence": ["a", "b"]})
+    earlier = pl.DataFrame(
+        {"segment_id": ["x0000", "x0030"], "split": ["dev", "train"], "sentence": ["a", "b"]}
+    )
     names = given_splits(workspace.segments, "source", earlier=earlier).split
     assert names.to_list()[0:12:6] == ["dev", "dev_other"]
-    assert given_splits(workspace.segments, "source").split.to_list()[0:12:6] == ["dev_clean", "dev_other"]
+    assert given_splits(workspace.segments, "source").split.to_list()[0:12:6] == [
+        "dev_clean",
+        "dev_other",
+    ]
 
 
 @given_rows(
     some_rows,
     parameters,
-    st.lists(st.sampled_from([None, None, "train", "train_2", "dev", "test", "test_2", "x"]), min_size=25, max_size=25),
+    st.lists(
+        st.sampled_from([None, None, "train", "train_2", "dev", "test", "test_2", "x"]),
+        min_size=25,
+        max_size=25,
+    ),
 )
 @settings(max_examples=40, deadline=None)
 def test_given_segments_stay_and_others_keep_away_from_them(rows, changes, names):
@@ -346,7 +474,11 @@ def test_given_segments_stay_and_others_keep_away_from_them(rows, changes, names
     for row, name in zip(chosen.iter_rows(named=True), names, strict=False):
         assert (row["split"] is None) == (row["reason"] is not None)
         if name is not None:
-            assert row["split"] == name or (row["split"] is None and row["reason"] not in GROUPING_RULES)
+            assert row["split"] == name or (
+                row["split"] is None and row["reason"] not in GROUPING_RULES
+            )
         elif row["split"] is not None:
             assert row["split"] in ("train", "dev", "test")
-            assert all(claimed[key, row[key]] <= {row["split"]} for key in keys if row[key] is not None)
+            assert all(
+                claimed[key, row[key]] <= {row["split"]} for key in keys if row[key] is not None
+            )

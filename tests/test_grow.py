@@ -38,7 +38,14 @@ TABLES = ("recordings", "segments", "names", "problems")
 
 
 def seg(file, start, end, text="dobar dan", asr=None, **more):
-    return {"file": file, "start": start, "end": end, "words": text.split(), "asr": (asr or text).split(), **more}
+    return {
+        "file": file,
+        "start": start,
+        "end": end,
+        "words": text.split(),
+        "asr": (asr or text).split(),
+        **more,
+    }
 
 
 def write(path, rows):
@@ -46,7 +53,10 @@ def write(path, rows):
 
 
 def sentences(file, count, *, words="rečenica"):
-    return [seg(file, n, n + 1, f"{words} {n} iz {Path(file).stem}", speaker=Path(file).stem) for n in range(count)]
+    return [
+        seg(file, n, n + 1, f"{words} {n} iz {Path(file).stem}", speaker=Path(file).stem)
+        for n in range(count)
+    ]
 
 
 def contents(workspace):
@@ -56,7 +66,8 @@ def contents(workspace):
 
 def by_id(workspace, *columns):
     return {
-        row[0]: row[1] if len(columns) == 1 else row[1:] for row in workspace.segments.select("segment_id", *columns).iter_rows()
+        row[0]: row[1] if len(columns) == 1 else row[1:]
+        for row in workspace.segments.select("segment_id", *columns).iter_rows()
     }
 
 
@@ -102,7 +113,9 @@ def probed(monkeypatch):
     found = []
     for module, name in ((probing, "probe"), (probing.atomic, "sha256_file")):
         real = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda path, real=real: found.append(path.name) or real(path))
+        monkeypatch.setattr(
+            module, name, lambda path, real=real: found.append(path.name) or real(path)
+        )
     return found
 
 
@@ -111,7 +124,10 @@ def probed(monkeypatch):
 
 def test_new_segments_come_behind_the_old_ones_which_keep_everything(sittings, chosen, bring):
     before = chosen.segments
-    write(sittings / "asr.json", [*sentences("s2.wav", 3), *sentences("s1.wav", 6), *sentences("s0.wav", 5)])
+    write(
+        sittings / "asr.json",
+        [*sentences("s2.wav", 3), *sentences("s1.wav", 6), *sentences("s0.wav", 5)],
+    )
     report = bring()
     after = chosen.segments
     assert after.head(10).equals(before)
@@ -123,7 +139,13 @@ def test_new_segments_come_behind_the_old_ones_which_keep_everything(sittings, c
     assert {name: report.facts[name] for name in ("segments", "new", "changed", "unchanged", "removed")} == {
         "segments": 14, "new": 4, "changed": 0, "unchanged": 10, "removed": 0,
     }  # fmt: skip
-    assert report.facts["recordings_by_status"] == {"new": 1, "changed": 0, "arrived": 0, "lost": 0, "unchanged": 2}
+    assert report.facts["recordings_by_status"] == {
+        "new": 1,
+        "changed": 0,
+        "arrived": 0,
+        "lost": 0,
+        "unchanged": 2,
+    }
     assert "score and select again: 4 new or changed segments have no score" in report.warnings
     assert not [line for line in report.warnings if "is new" in line or "changed under" in line]
     assert chosen.recordings["recording_id"].to_list() == ["s0", "s1", "s2"]
@@ -131,7 +153,10 @@ def test_new_segments_come_behind_the_old_ones_which_keep_everything(sittings, c
 
 def test_the_selection_before_is_kept(sittings, chosen, bring):
     before = chosen.segments.filter(pl.col("split").is_not_null())
-    write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 3)])
+    write(
+        sittings / "asr.json",
+        [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 3)],
+    )
     bring()
     kept = chosen.table(EARLIER_SPLITS)
     assert kept.select("segment_id", "split").equals(before.select("segment_id", "split"))
@@ -139,14 +164,24 @@ def test_the_selection_before_is_kept(sittings, chosen, bring):
     assert kept.columns == ["segment_id", "split", "sentence"]
 
 
-def test_the_columns_of_the_grouping_are_kept_with_it_and_held_out_segments_stay_held_out(sittings, bring):
+def test_the_columns_of_the_grouping_are_kept_with_it_and_held_out_segments_stay_held_out(
+    sittings, bring
+):
     workspace = Workspace(sittings / "W")
-    write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 5)])
+    write(
+        sittings / "asr.json",
+        [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 5)],
+    )
     bring()
     assert not (workspace.path / "earlier_splits.parquet").exists()
     select(workspace, dev=1, test=1, group_by="speaker_id")
     held_out = {key for key, split in by_id(workspace, "split").items() if split in ("dev", "test")}
-    more = [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 5), seg("s0.wav", 5, 6, "novo")]
+    more = [
+        *sentences("s0.wav", 5),
+        *sentences("s1.wav", 5),
+        *sentences("s2.wav", 5),
+        seg("s0.wav", 5, 6, "novo"),
+    ]
     write(sittings / "asr.json", more)
     bring()
     first = workspace.table(EARLIER_SPLITS)
@@ -161,7 +196,9 @@ def test_the_columns_of_the_grouping_are_kept_with_it_and_held_out_segments_stay
     second = workspace.table(EARLIER_SPLITS)
     assert second.columns == ["segment_id", "split", "sentence", "speaker_id", "recording_id"]
     assert second.filter(pl.col("segment_id").is_in(held_out)).equals(
-        first.filter(pl.col("segment_id").is_in(held_out)).with_columns(recording_id=pl.lit(None, pl.String))
+        first.filter(pl.col("segment_id").is_in(held_out)).with_columns(
+            recording_id=pl.lit(None, pl.String)
+        )
     )
     others = second.filter(~pl.col("segment_id").is_in(held_out))
     assert len(second) == 16
@@ -202,7 +239,9 @@ def test_unchanged_recordings_are_not_read_again(sittings, bring, probed):
     assert probed == ["s0.wav", "s0.wav"]
     assert report.facts["recordings_by_status"]["unchanged"] == 2
     after = contents(Workspace(sittings / "W"))
-    assert {name for name in before if before[name] != after[name]} == {"recordings.parquet"}  # its time
+    assert {name for name in before if before[name] != after[name]} == {
+        "recordings.parquet"
+    }  # its time
     probed.clear()
     bring()
     assert probed == []
@@ -220,16 +259,26 @@ def test_without_hashes_the_time_tells_what_changed(sittings, bring, probed):
     assert report.facts["changed_by"] == {"audio": 5}
 
 
-def test_other_words_times_or_hypotheses_under_the_same_id_are_changed_segments(sittings, chosen, bring):
+def test_other_words_times_or_hypotheses_under_the_same_id_are_changed_segments(
+    sittings, chosen, bring
+):
     names = {f"u{n}": row for n, row in enumerate(sentences("s0.wav", 5))}
 
     def table(rows):
         columns = ("id", "file", "start", "end", "text", "asr", "speaker")
         made = [
-            [key, *(row[c] for c in ("file", "start", "end")), " ".join(row["words"]), " ".join(row["asr"]), row["speaker"]]
+            [
+                key,
+                *(row[c] for c in ("file", "start", "end")),
+                " ".join(row["words"]),
+                " ".join(row["asr"]),
+                row["speaker"],
+            ]
             for key, row in rows.items()
         ]
-        return lines(sittings / "t.csv", ",".join(columns), *(",".join(map(str, row)) for row in made))
+        return lines(
+            sittings / "t.csv", ",".join(columns), *(",".join(map(str, row)) for row in made)
+        )
 
     out = sittings / "V"
     options = {"audio": sittings / "audio", "out": out, "add": True, "options": {"asr_text": "asr"}}
@@ -244,9 +293,15 @@ def test_other_words_times_or_hypotheses_under_the_same_id_are_changed_segments(
     names["u3"] = {**names["u3"], "speaker": "druga"}
     report = ingest("table", table(names), **options)
     assert report.facts["changed_by"] == {"text": 1, "times": 1, "hypothesis": 1, "metadata": 1}
-    assert [line for line in report.warnings if "changed under the same id: 2 segments (u0, u1);" in line]
+    assert [
+        line
+        for line in report.warnings
+        if "changed under the same id: 2 segments (u0, u1);" in line
+    ]
     assert "score and select again: 3 new or changed segments have no score" in report.warnings
-    after = by_id(workspace, "text", "end_sample", "asr_text", "speaker_id", "similarity", "split", "decision")
+    after = by_id(
+        workspace, "text", "end_sample", "asr_text", "speaker_id", "similarity", "split", "decision"
+    )
     texts = dict(before.select("segment_id", "text").iter_rows())
     assert after["u0"] == ("drugo", 8000, texts["u0"], "s0", None, None, "pending")
     assert after["u1"] == (texts["u1"], 14000, texts["u1"], "s0", None, None, "pending")
@@ -259,7 +314,9 @@ def test_other_words_times_or_hypotheses_under_the_same_id_are_changed_segments(
 
 
 @pytest.mark.parametrize("rows", [1, 3, 4])
-def test_tables_of_many_row_groups_are_merged_row_by_row(sittings, chosen, bring, monkeypatch, rows):
+def test_tables_of_many_row_groups_are_merged_row_by_row(
+    sittings, chosen, bring, monkeypatch, rows
+):
     before = chosen.segments
     monkeypatch.setattr("nbaudio.core.tables.ROWS_A_GROUP", rows)
     some = [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 5)]
@@ -269,19 +326,40 @@ def test_tables_of_many_row_groups_are_merged_row_by_row(sittings, chosen, bring
     bring()
     after = chosen.segments
     assert after["segment_id"].to_list()[:10] == before["segment_id"].to_list()
-    texts = ["promjena 0", *before["text"][1:3], "promjena 3", "promjena 4", *before["text"][5:9], "promjena 9"]
+    texts = [
+        "promjena 0",
+        *before["text"][1:3],
+        "promjena 3",
+        "promjena 4",
+        *before["text"][5:9],
+        "promjena 9",
+    ]
     assert after["text"].to_list()[:10] == texts
-    assert [row is None for row in after["similarity"]] == [n in (0, 3, 4, 9) or n > 9 for n in range(15)]
+    assert [row is None for row in after["similarity"]] == [
+        n in (0, 3, 4, 9) or n > 9 for n in range(15)
+    ]
 
 
 def test_the_audio_folder_of_a_source_may_be_left_out(sittings, chosen, bring):
     write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s2.wav", 1)])
     report = bring(audio=None)
-    assert report.facts["recordings_by_status"] == {"new": 1, "changed": 0, "arrived": 0, "lost": 0, "unchanged": 1}
-    assert chosen.settings["audio"] == chosen.settings["sources"][0]["audio"] == str(sittings / "audio")
+    assert report.facts["recordings_by_status"] == {
+        "new": 1,
+        "changed": 0,
+        "arrived": 0,
+        "lost": 0,
+        "unchanged": 1,
+    }
+    assert (
+        chosen.settings["audio"]
+        == chosen.settings["sources"][0]["audio"]
+        == str(sittings / "audio")
+    )
 
 
-def test_audio_that_was_replaced_changes_its_segments_also_those_that_the_source_no_longer_has(sittings, chosen, bring):
+def test_audio_that_was_replaced_changes_its_segments_also_those_that_the_source_no_longer_has(
+    sittings, chosen, bring
+):
     before = chosen.segments
     file = sittings / "audio/s1.wav"
     size = file.stat().st_size
@@ -324,11 +402,18 @@ def test_what_the_source_no_longer_has_is_listed_and_kept(sittings, chosen, brin
         if line.startswith("removed from the source: 6 segments (s0_4-5, s1_0-1, s1_1-2, ...) of 2")
     ]
     assert len(chosen.recordings) == 2
-    gone = chosen.table("problems").filter(pl.col("reason").str.starts_with("no longer in the source"))
-    assert gone["item"].to_list() == ["s0_4-5", *(f"s1_{second}-{second + 1}" for second in range(5))]
+    gone = chosen.table("problems").filter(
+        pl.col("reason").str.starts_with("no longer in the source")
+    )
+    assert gone["item"].to_list() == [
+        "s0_4-5",
+        *(f"s1_{second}-{second + 1}" for second in range(5)),
+    ]
 
 
-def test_recordings_that_are_not_found_or_broken_keep_what_is_known_of_them(sittings, chosen, bring):
+def test_recordings_that_are_not_found_or_broken_keep_what_is_known_of_them(
+    sittings, chosen, bring
+):
     before = chosen.segments
     facts = chosen.recordings
     (sittings / "audio/s0.wav").unlink()
@@ -338,11 +423,16 @@ def test_recordings_that_are_not_found_or_broken_keep_what_is_known_of_them(sitt
     assert chosen.recordings.equals(facts)
     assert report.facts["recordings_by_status"]["lost"] == 2
     assert [line for line in report.problems if "no such recording" in line]
-    assert [line for line in report.problems if "s1.wav" in line and "no such recording" not in line]
+    assert [
+        line for line in report.problems if "s1.wav" in line and "no such recording" not in line
+    ]
 
 
 def test_a_new_row_with_the_times_of_an_old_one_is_a_duplicate(sittings, chosen, bring):
-    write(sittings / "asr.json", [seg("s0.wav", "0.0", 1, "isto vrijeme"), *sentences("s0.wav", 5), *sentences("s1.wav", 5)])
+    write(
+        sittings / "asr.json",
+        [seg("s0.wav", "0.0", 1, "isto vrijeme"), *sentences("s0.wav", 5), *sentences("s1.wav", 5)],
+    )
     bring()
     assert by_id(chosen, "decision", "reason")["s0_0.0-1"] == ("reject", "duplicate")
     assert by_id(chosen, "decision")["s0_0-1"] == "accept"
@@ -374,7 +464,10 @@ def test_audio_may_arrive_later(sittings, bring):
 def test_ids_stay_when_a_later_file_has_the_same_name(sittings, bring):
     bring()
     tone(sittings / "audio/s0.flac", 3, rate=16000)
-    write(sittings / "asr.json", [*sentences("s0.flac", 2), *sentences("s0.wav", 5), *sentences("s1.wav", 5)])
+    write(
+        sittings / "asr.json",
+        [*sentences("s0.flac", 2), *sentences("s0.wav", 5), *sentences("s1.wav", 5)],
+    )
     bring()
     workspace = Workspace.open(sittings / "W")
     assert dict(workspace.recordings.select("recording_id", "path").iter_rows()) == {
@@ -406,7 +499,13 @@ def test_windows_of_a_folder_grow_with_it(tmp_path):
     report = ingest("folder", tmp_path / "a", **options)
     assert report.facts["new"] == 2
     workspace = Workspace.open(tmp_path / "W")
-    assert workspace.segments["segment_id"].to_list() == ["x_0-1", "x_1-2", "x_2-2.5", "sub/y_0-1", "sub/y_1-1.5"]
+    assert workspace.segments["segment_id"].to_list() == [
+        "x_0-1",
+        "x_1-2",
+        "x_2-2.5",
+        "sub/y_0-1",
+        "sub/y_1-1.5",
+    ]
 
 
 def test_kaldi_and_librispeech_grow(tmp_path):
@@ -436,15 +535,27 @@ def test_kaldi_and_librispeech_grow(tmp_path):
 def correct(workspace, segment_id, text):
     rows = workspace.segments.filter(segment_id=segment_id)
     [content] = content_hashes(rows)
-    append_verdicts(workspace, [Verdict(segment_id, content, "wrong words", "", text, "ana", "2026-11-21T03:00:00Z", "panel")])
+    append_verdicts(
+        workspace,
+        [
+            Verdict(
+                segment_id, content, "wrong words", "", text, "ana", "2026-11-21T03:00:00Z", "panel"
+            )
+        ],
+    )
     correct_texts(workspace)
 
 
 def move_bounds(workspace, segment_id, start, end):
     _, was_start, was_end = (
-        workspace.segments.filter(segment_id=segment_id).select("segment_id", "start_sample", "end_sample").row(0)
+        workspace.segments.filter(segment_id=segment_id)
+        .select("segment_id", "start_sample", "end_sample")
+        .row(0)
     )
-    append_corrections(workspace, [Correction(segment_id, start, end, was_start, was_end, "ana", "2026-11-21T03:00:00Z")])
+    append_corrections(
+        workspace,
+        [Correction(segment_id, start, end, was_start, was_end, "ana", "2026-11-21T03:00:00Z")],
+    )
     correct_bounds(workspace)
 
 
@@ -466,7 +577,15 @@ def test_corrections_hold_while_the_source_says_what_it_said(sittings, chosen, b
     write(sittings / "asr.json", rows)
     report = bring()
     assert report.facts["changed_by"] == {"text": 1}
-    columns = ("text", "text_raw", "text_corrected", "text_origin", "start_sample", "end_sample", "corrected_by")
+    columns = (
+        "text",
+        "text_raw",
+        "text_corrected",
+        "text_origin",
+        "start_sample",
+        "end_sample",
+        "corrected_by",
+    )
     after = by_id(chosen, *columns)
     assert after["s0_0-1"][:3] == ("ispravljeno", "rečenica 0 iz s0", "ispravljeno")
     assert after["s0_1-2"] == ("sasvim drugo", None, None, None, 8100, 15900, "ana")
@@ -483,7 +602,9 @@ def test_other_audio_voids_corrections_and_verdicts(sittings, chosen, bring):
     move_bounds(chosen, "s1_2-3", 32100, 47900)
     for key in ("s0_0-1", "s1_1-2"):
         [content] = content_hashes(chosen.segments.filter(segment_id=key))
-        append_verdicts(chosen, [Verdict(key, content, "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")])
+        append_verdicts(
+            chosen, [Verdict(key, content, "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")]
+        )
     assert gold_ids(chosen, chosen.segments) == {"s0_0-1", "s1_1-2"}
     sf.write(sittings / "audio/s1.wav", np.zeros((6 * 16000, 2)), 16000)
     bring()
@@ -493,14 +614,21 @@ def test_other_audio_voids_corrections_and_verdicts(sittings, chosen, bring):
     assert len(chosen.table(CORRECTED_TEXTS)) == 0
     correct_texts(chosen)
     correct_bounds(chosen)
-    assert by_id(chosen, "text", "text_corrected", "start_sample", "end_sample", "corrected_by") == after
+    assert (
+        by_id(chosen, "text", "text_corrected", "start_sample", "end_sample", "corrected_by")
+        == after
+    )
     assert gold_ids(chosen, chosen.segments) == {"s0_0-1"}
     [content] = content_hashes(chosen.segments.filter(segment_id="s1_1-2"))
-    append_verdicts(chosen, [Verdict("s1_1-2", content, "ok", "", None, "ana", "2026-11-23T03:00:00Z", "panel")])
+    append_verdicts(
+        chosen, [Verdict("s1_1-2", content, "ok", "", None, "ana", "2026-11-23T03:00:00Z", "panel")]
+    )
     assert gold_ids(chosen, chosen.segments) == {"s0_0-1", "s1_1-2"}
 
 
-def test_a_sheet_that_returns_after_the_audio_was_replaced_says_nothing_about_the_new_audio(sittings, chosen, bring):
+def test_a_sheet_that_returns_after_the_audio_was_replaced_says_nothing_about_the_new_audio(
+    sittings, chosen, bring
+):
     review.export(chosen, out=sittings / "one.csv", n=10)
     record = ReviewState.load(chosen).records["one"]
     said = [
@@ -518,16 +646,25 @@ def test_columns_of_other_types_are_one_clear_error(sittings, chosen, bring):
     chosen.save(segments=chosen.segments.with_columns(speaker_note=pl.lit([1], pl.List(pl.Int64))))
     rows = lines(sittings / "t.csv", "file,start,end,text,speaker_note", "s2.wav,0,1,da,x")
     before = contents(chosen)
-    with pytest.raises(InputError, match=r"segments\.parquet: column speaker_note is List\(Int64\) and cannot be read as String"):
+    with pytest.raises(
+        InputError,
+        match=r"segments\.parquet: column speaker_note is List\(Int64\) and cannot be read as String",
+    ):
         ingest("table", rows, audio=sittings / "audio", out=chosen.path, add=True)
     assert contents(chosen) == before
     assert not (chosen.path / "saving").exists()
 
 
 def test_decisions_and_the_threshold_stay(sittings, chosen, bring):
-    import_decisions(chosen, pl.DataFrame({"segment_id": ["s0_3-4"], "decision": ["reject"], "reason": ["aplauz"]}))
+    import_decisions(
+        chosen,
+        pl.DataFrame({"segment_id": ["s0_3-4"], "decision": ["reject"], "reason": ["aplauz"]}),
+    )
     chosen.choose_threshold(0.5)
-    write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 2)])
+    write(
+        sittings / "asr.json",
+        [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 2)],
+    )
     bring()
     assert by_id(chosen, "decision", "reason")["s0_3-4"] == ("reject", "aplauz")
     score(chosen)
@@ -548,7 +685,11 @@ def reviewed(tmp_path):
     record = ReviewState.load(workspace).records["one"]
     said = zip(record.segment_ids, record.contents, strict=True)
     append_verdicts(
-        workspace, [Verdict(key, content, "ok", "", None, "ana", "2026-11-21T03:00:00Z", "one") for key, content in said]
+        workspace,
+        [
+            Verdict(key, content, "ok", "", None, "ana", "2026-11-21T03:00:00Z", "one")
+            for key, content in said
+        ],
     )
     return workspace, rows, record
 
@@ -556,12 +697,16 @@ def reviewed(tmp_path):
 def least(workspace):
     """The lower bound of precision of all segments, and what is counted."""
     report = evidence(workspace, precision=0.9)
-    [row] = [row for row in workspace.report("evidence")["facts"]["curve"] if row["threshold"] == -1.0]
+    [row] = [
+        row for row in workspace.report("evidence")["facts"]["curve"] if row["threshold"] == -1.0
+    ]
     return row, report
 
 
 def grow(workspace, rows):
-    report = ingest("parlaspeech", write(workspace.path.parent / "asr.json", rows), out=workspace.path, add=True)
+    report = ingest(
+        "parlaspeech", write(workspace.path.parent / "asr.json", rows), out=workspace.path, add=True
+    )
     score(workspace)
     return report
 
@@ -574,7 +719,11 @@ def test_verdicts_prove_after_growth_what_they_proved_of_the_segments_that_could
     assert (row["segments"], row["reviewed"], row["wrong"]) == (250, 80, 0)
     assert row["low"] == pytest.approx(alone["low"] * 200 / 250)
     assert row["precision"] == 1
-    assert [line for line in report.warnings if "50 of 250 segments could not be drawn by any round" in line]
+    assert [
+        line
+        for line in report.warnings
+        if "50 of 250 segments could not be drawn by any round" in line
+    ]
     assert not [line for line in report.warnings if "replaced" in line]
     grow(workspace, [*rows, *(seg("b.wav", n, n + 1, f"nova {n}") for n in range(60))])
     assert least(workspace)[0]["low"] == pytest.approx(alone["low"] * 200 / 260)
@@ -589,34 +738,51 @@ def test_a_round_after_growth_covers_all_and_joins_the_earlier_one(reviewed, tmp
     said = list(zip(record.segment_ids, record.contents, strict=True))
     word = {key: "wrong words" if key.startswith("b") else "ok" for key, _ in said}
     append_verdicts(
-        workspace, [Verdict(key, content, word[key], "", None, "ana", "2026-11-22T03:00:00Z", "two") for key, content in said]
+        workspace,
+        [
+            Verdict(key, content, word[key], "", None, "ana", "2026-11-22T03:00:00Z", "two")
+            for key, content in said
+        ],
     )
     row, report = least(workspace)
     assert not [line for line in report.warnings if "could not be drawn" in line]
     assert row["low"] <= 200 / 250 <= row["high"]
     draws = ProofState.load(workspace).draws
-    assert draws.inverse[80:].tolist() == pytest.approx([170 - n for n in range(60)])  # 170 were left to draw from
+    assert draws.inverse[80:].tolist() == pytest.approx(
+        [170 - n for n in range(60)]
+    )  # 170 were left to draw from
     # A second export writes the same sheet; the first one still holds as well.
     for name, n in (("one", 80), ("two", 60)):
         assert review.export(workspace, out=tmp_path / f"{name}.csv", n=n).facts["drawn"] == n
 
 
-def test_what_changed_after_the_draw_counts_as_wrong_whatever_is_said_of_it_later(reviewed, tmp_path):
+def test_what_changed_after_the_draw_counts_as_wrong_whatever_is_said_of_it_later(
+    reviewed, tmp_path
+):
     workspace, rows, record = reviewed
     drawn, spared = (
-        next(n for n in range(200) if (f"a_{n}-{n + 1}" in record.segment_ids) is wanted) for wanted in (True, False)
+        next(n for n in range(200) if (f"a_{n}-{n + 1}" in record.segment_ids) is wanted)
+        for wanted in (True, False)
     )
     rows = list(rows)
-    rows[drawn], rows[spared] = ({**rows[n], "words": ["promijenjeno"], "asr": ["promijenjeno"]} for n in (drawn, spared))
+    rows[drawn], rows[spared] = (
+        {**rows[n], "words": ["promijenjeno"], "asr": ["promijenjeno"]} for n in (drawn, spared)
+    )
     assert grow(workspace, rows).facts["changed_by"] == {"text": 2, "hypothesis": 2}
     row, report = least(workspace)
     assert (row["segments"], row["reviewed"], row["unsure"]) == (200, 80, 1)
     assert [line for line in report.warnings if "1 of 200 segments could not be drawn" in line]
-    assert [line for line in report.warnings if "one: 1 judged rows have other words or times now" in line]
+    assert [
+        line
+        for line in report.warnings
+        if "one: 1 judged rows have other words or times now" in line
+    ]
     state = ReviewState.load(workspace)
     changed = f"a_{drawn}-{drawn + 1}"
     [content] = content_hashes(workspace.segments.filter(segment_id=changed))
-    append_verdicts(workspace, [Verdict(changed, content, "ok", "", None, "ana", "2026-11-23T03:00:00Z", "one")])
+    append_verdicts(
+        workspace, [Verdict(changed, content, "ok", "", None, "ana", "2026-11-23T03:00:00Z", "one")]
+    )
     again, _ = least(workspace)
     assert again["low"] == row["low"]
     with pytest.raises(ExistsError, match="changed since"):
@@ -645,10 +811,21 @@ def test_a_further_source_brings_its_own_audio_folder(sittings, chosen, bring):
     report = bring(source=other, audio=sittings / "more")
     assert (report.facts["new"], report.facts["removed"], report.facts["segments"]) == (3, 0, 13)
     assert chosen.segments.head(10).equals(before)
-    assert chosen.recordings["path"].to_list() == ["s0.wav", "s1.wav", str(sittings / "more/m.flac")]
-    assert [one["source"] for one in chosen.settings["sources"]] == [str(sittings / "asr.json"), str(other)]
+    assert chosen.recordings["path"].to_list() == [
+        "s0.wav",
+        "s1.wav",
+        str(sittings / "more/m.flac"),
+    ]
+    assert [one["source"] for one in chosen.settings["sources"]] == [
+        str(sittings / "asr.json"),
+        str(other),
+    ]
     assert chosen.settings["source"] == str(sittings / "asr.json")
-    assert chosen.table("names").select("name", "source_number").rows() == [("s0.wav", 0), ("s1.wav", 0), ("m.wav", 1)]
+    assert chosen.table("names").select("name", "source_number").rows() == [
+        ("s0.wav", 0),
+        ("s1.wav", 0),
+        ("m.wav", 1),
+    ]
     with pytest.raises(ExistsError, match="--add"):
         bring(add=False)
 
@@ -658,7 +835,9 @@ def test_a_further_source_brings_its_own_audio_folder(sittings, chosen, bring):
     assert materialize(chosen, out=sittings / "C", jobs=1, show_progress=False).facts["kept"] == 13
     exported = nbaudio.export(chosen, "kaldi", out=sittings / "K")
     assert exported.problems == []
-    assert f"{sittings}/more/m.flac" in "".join(path.read_text() for path in (sittings / "K").rglob("wav.scp"))
+    assert f"{sittings}/more/m.flac" in "".join(
+        path.read_text() for path in (sittings / "K").rglob("wav.scp")
+    )
 
     # Each source grows by itself.
     tables = contents(chosen)
@@ -666,7 +845,10 @@ def test_a_further_source_brings_its_own_audio_folder(sittings, chosen, bring):
         assert bring(source=source, audio=sittings / audio).facts["removed"] == 0
         assert contents(chosen) == tables
     write(other, sentences("m.wav", 2, words="druga"))
-    write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s1.wav", 4), *sentences("s2.wav", 1)])
+    write(
+        sittings / "asr.json",
+        [*sentences("s0.wav", 5), *sentences("s1.wav", 4), *sentences("s2.wav", 1)],
+    )
     assert bring(source=other, audio=sittings / "more").facts["removed"] == 1
     report = bring()
     assert (report.facts["new"], report.facts["removed"]) == (1, 1)
@@ -675,7 +857,9 @@ def test_a_further_source_brings_its_own_audio_folder(sittings, chosen, bring):
     ]  # fmt: skip
 
 
-def test_the_same_recording_in_two_sources_is_one_and_another_of_its_name_gets_a_number(sittings, chosen, bring):
+def test_the_same_recording_in_two_sources_is_one_and_another_of_its_name_gets_a_number(
+    sittings, chosen, bring
+):
     (sittings / "more").mkdir()
     shutil.copy(sittings / "audio/s0.wav", sittings / "more/s0.wav")
     tone(sittings / "more/s1.wav", 4, rate=22050, seed=7)
@@ -705,7 +889,9 @@ def test_sources_of_several_layouts_share_a_workspace(tmp_path):
     counts = []
     for name in ("kaldi", "table", "librispeech", "hf", "folder"):
         made = LAYOUTS[name](tmp_path / name)
-        ingest(format_of(name), made.source, audio=made.audio, options=made.options, out=out, add=True)
+        ingest(
+            format_of(name), made.source, audio=made.audio, options=made.options, out=out, add=True
+        )
         counts.append(len(Workspace.open(out).segments))
     workspace = Workspace.open(out)
     assert counts == sorted(set(counts))
@@ -730,7 +916,9 @@ def test_remote_and_local_folders_together(sittings, chosen, bring, probed, tmp_
         assert (probed, web.asked["GET", "m.wav"]) == ([], asked)
         score(chosen)
         select(chosen, dev=1, test=1, group_by="")
-        assert materialize(chosen, out=sittings / "C", jobs=1, show_progress=False).facts["kept"] == 13
+        assert (
+            materialize(chosen, out=sittings / "C", jobs=1, show_progress=False).facts["kept"] == 13
+        )
         assert nbaudio.clip(chosen, "m_0-1", rate=None).samples.shape == (11025,)
 
         # The other way round, the folder on this machine becomes the one that paths are relative to.
@@ -739,7 +927,11 @@ def test_remote_and_local_folders_together(sittings, chosen, bring, probed, tmp_
         assert Workspace.open(out).recordings["path"].to_list() == ["m.wav"]
         bring(out=out)
         workspace = Workspace.open(out)
-        assert workspace.recordings["path"].to_list() == [f"{web.url}/far/m.wav", "s0.wav", "s1.wav"]
+        assert workspace.recordings["path"].to_list() == [
+            f"{web.url}/far/m.wav",
+            "s0.wav",
+            "s1.wav",
+        ]
         assert workspace.audio_root == sittings / "audio"
         tone(tmp_path / "www/far/n.wav", 2, rate=8000)
         write(other, [*sentences("m.wav", 3, words="druga"), *sentences("n.wav", 2)])
@@ -770,7 +962,9 @@ def test_a_remote_source_grows(sittings, tmp_path, probed):
         unregister()
 
 
-def test_relative_paths_and_another_order_of_the_source_make_no_difference(sittings, chosen, bring, monkeypatch):
+def test_relative_paths_and_another_order_of_the_source_make_no_difference(
+    sittings, chosen, bring, monkeypatch
+):
     before = contents(chosen)
     monkeypatch.chdir(sittings)
     rows = [*sentences("s0.wav", 5), *sentences("s1.wav", 5)]
@@ -785,7 +979,9 @@ def test_relative_paths_and_another_order_of_the_source_make_no_difference(sitti
 
 def withdraw(workspace, *pairs):
     """Tombstones, as `withdraw` leaves them, and tables without these rows."""
-    stones = [{"kind": kind, "sha256": tombstone(kind, key), "reason": "opoziv"} for kind, key in pairs]
+    stones = [
+        {"kind": kind, "sha256": tombstone(kind, key), "reason": "opoziv"} for kind, key in pairs
+    ]
     workspace.save(**{WITHDRAWN: pl.DataFrame(stones, schema=TOMBSTONES)})
 
 
@@ -793,11 +989,23 @@ def withdraw(workspace, *pairs):
 def test_what_was_withdrawn_does_not_come_back(sittings, bring, probed, add):
     write(
         sittings / "asr.json",
-        [*sentences("s0.wav", 3), *sentences("s1.wav", 3), *sentences("s2.wav", 3), seg("s0.wav", 3, 4, "ana", speaker="ana")],
+        [
+            *sentences("s0.wav", 3),
+            *sentences("s1.wav", 3),
+            *sentences("s2.wav", 3),
+            seg("s0.wav", 3, 4, "ana", speaker="ana"),
+        ],
     )
     workspace = Workspace(sittings / "W")
-    bring(source=write(sittings / "first.json", [seg("s0.wav", 5, 6, "prvo")]) if add else sittings / "asr.json", add=add)
-    withdraw(workspace, ("recording", "s1"), ("segment", "s0_1-2"), ("speaker", "s2"), ("speaker", "ana"))
+    bring(
+        source=write(sittings / "first.json", [seg("s0.wav", 5, 6, "prvo")])
+        if add
+        else sittings / "asr.json",
+        add=add,
+    )
+    withdraw(
+        workspace, ("recording", "s1"), ("segment", "s0_1-2"), ("speaker", "s2"), ("speaker", "ana")
+    )
     probed.clear()
     report = bring(add=add)
     assert report.facts["withdrawn"] == 8
@@ -839,10 +1047,16 @@ def kill_at(monkeypatch):
 
 
 @pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_killed_anywhere_and_run_again_the_tables_are_those_of_one_run(sittings, chosen, bring, kill_at, after):
+def test_killed_anywhere_and_run_again_the_tables_are_those_of_one_run(
+    sittings, chosen, bring, kill_at, after
+):
     correct(chosen, "s0_0-1", "ispravljeno")
     review.export(chosen, out=sittings / "one.csv", n=3)
-    rows = [*sentences("s0.wav", 5, words="promjena"), *sentences("s1.wav", 4), *sentences("s2.wav", 3)]
+    rows = [
+        *sentences("s0.wav", 5, words="promjena"),
+        *sentences("s1.wav", 4),
+        *sentences("s2.wav", 3),
+    ]
     write(sittings / "asr.json", rows)
     sf.write(sittings / "audio/s1.wav", np.zeros((6 * 16000, 2)), 16000)
     shutil.copytree(sittings / "W", sittings / "start")
@@ -860,7 +1074,10 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_one_run(sittings,
         except Killed:
             kill_at(-1, after=False)
             bring()
-        assert contents(chosen) | {"workspace.json": (chosen.path / "workspace.json").read_bytes()} == wanted, number
+        assert (
+            contents(chosen) | {"workspace.json": (chosen.path / "workspace.json").read_bytes()}
+            == wanted
+        ), number
         assert not [path for path in chosen.path.iterdir() if path.name in ("saved", "saving")]
         number += 1
     assert number > 12
@@ -868,18 +1085,32 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_one_run(sittings,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["saving/segments.parquet", "saving", "saved", "probes.jsonl"])
-def test_a_killed_process_is_finished_by_another_with_the_same_tables(sittings, chosen, bring, moment):
-    write(sittings / "asr.json", [*sentences("s0.wav", 5, words="promjena"), *sentences("s1.wav", 4), *sentences("s2.wav", 3)])
+def test_a_killed_process_is_finished_by_another_with_the_same_tables(
+    sittings, chosen, bring, moment
+):
+    write(
+        sittings / "asr.json",
+        [
+            *sentences("s0.wav", 5, words="promjena"),
+            *sentences("s1.wav", 4),
+            *sentences("s2.wav", 3),
+        ],
+    )
     shutil.copytree(sittings / "W", sittings / "start")
     bring()
     wanted = contents(chosen)
-    code = (
-        "import sys; from nbaudio import ingest; ingest('parlaspeech', sys.argv[1], audio=sys.argv[2], out=sys.argv[3], add=True)"
-    )
+    code = "import sys; from nbaudio import ingest; ingest('parlaspeech', sys.argv[1], audio=sys.argv[2], out=sys.argv[3], add=True)"
     for _ in range(3):
         shutil.rmtree(sittings / "W")
         shutil.copytree(sittings / "start", sittings / "W")
-        call = [sys.executable, "-c", code, sittings / "asr.json", sittings / "audio", sittings / "W"]
+        call = [
+            sys.executable,
+            "-c",
+            code,
+            sittings / "asr.json",
+            sittings / "audio",
+            sittings / "W",
+        ]
         run = subprocess.Popen(call, start_new_session=True, stderr=subprocess.DEVNULL)
         while run.poll() is None and not (chosen.path / moment).exists():
             time.sleep(0.0002)
@@ -891,7 +1122,10 @@ def test_a_killed_process_is_finished_by_another_with_the_same_tables(sittings, 
 
 
 def test_a_step_after_a_kill_finishes_what_was_saved(sittings, chosen, bring, kill_at):
-    write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 3)])
+    write(
+        sittings / "asr.json",
+        [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 3)],
+    )
     for number in range(30):
         kill_at(number, after=True)
         with suppress(Killed):

@@ -33,7 +33,13 @@ LOCATION = ("audio_sha256", "shard", "offset", "length")
 SHARED = [f"hvala lijepa {n}" for n in range(4)]
 SPEAKERS = [f"speaker-{n}-" for n in range(7)]
 GROUPINGS = ["auto", "speaker_id", "recording_id", "speaker_id,recording_id", "", "topic"]
-TOLD = {"speaker": "speaker_id", "text": "text", "topic": "topic", "start": "source_start", "end": "source_end"}
+TOLD = {
+    "speaker": "speaker_id",
+    "text": "text",
+    "topic": "topic",
+    "start": "source_start",
+    "end": "source_end",
+}
 
 
 class Killed(BaseException):
@@ -58,11 +64,19 @@ def killed_at(number: int) -> Iterator[None]:
 class Archive:
     """A table of segments and the audio that it names, which change; and what a workspace of it has to hold."""
 
-    def __init__(self, folder: Path, *, splits: tuple[str | None, ...] = (None,), endings: tuple[str, ...] = (".wav", ".flac")):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        splits: tuple[str | None, ...] = (None,),
+        endings: tuple[str, ...] = (".wav", ".flac"),
+    ):
         self.folder, self.splits, self.endings = folder, splits, endings
         self.workspace = Workspace(folder / "W")
         self.rows: dict[str, dict] = {}  # the source
-        self.told: dict[str, dict] = {}  # what the workspace has to hold: rows of the source when they were last there
+        self.told: dict[
+            str, dict
+        ] = {}  # what the workspace has to hold: rows of the source when they were last there
         self.replaced: set[str] = set()  # since the last ingest
         self.judged: dict[str, str] = {}  # the verdicts in force
         self.marks: set[tuple[str, str]] = set()  # withdrawn: kind and id
@@ -74,12 +88,18 @@ class Archive:
     def record(self, file: str, random: Random) -> None:
         """Write noise of a random rate, number of channels and length."""
         rate, channels = random.choice([8000, 8000, 11025]), random.choice([1, 2])
-        noise = np.random.default_rng(random.getrandbits(32)).normal(size=(int(rate * 2.2), channels))
+        noise = np.random.default_rng(random.getrandbits(32)).normal(
+            size=(int(rate * 2.2), channels)
+        )
         sf.write(self.folder / "audio" / file, 0.1 * noise, rate)
 
     def words(self, random: Random) -> str:
         self.sentences += 1
-        return random.choice(SHARED) if random.random() < 0.25 else f"rečenica broj {self.sentences} {random.getrandbits(30):x}"
+        return (
+            random.choice(SHARED)
+            if random.random() < 0.25
+            else f"rečenica broj {self.sentences} {random.getrandbits(30):x}"
+        )
 
     def add(self, random: Random) -> None:
         """Add a recording of three to six segments."""
@@ -90,9 +110,21 @@ class Archive:
         split, speaker = random.choice(self.splits), random.choice(SPEAKERS)
         for n in range(random.randint(3, 6)):
             text = self.words(random)
-            row = {"id": f"seg-{number}-{n}-", "file": file, "start": f"{n * 0.3:.2f}", "end": f"{n * 0.3 + 0.25:.2f}"}
-            row |= {"text": text, "asr": text if random.random() < 0.8 else text[::-1], "topic": f"t{n % 3}", "split": split}
-            self.rows[row["id"]] = row | {"speaker": random.choice(SPEAKERS) if random.random() < 0.1 else speaker}
+            row = {
+                "id": f"seg-{number}-{n}-",
+                "file": file,
+                "start": f"{n * 0.3:.2f}",
+                "end": f"{n * 0.3 + 0.25:.2f}",
+            }
+            row |= {
+                "text": text,
+                "asr": text if random.random() < 0.8 else text[::-1],
+                "topic": f"t{n % 3}",
+                "split": split,
+            }
+            self.rows[row["id"]] = row | {
+                "speaker": random.choice(SPEAKERS) if random.random() < 0.1 else speaker
+            }
 
     def some(self, random: Random, most: int = 2) -> list[str]:
         """Return ids of some segments of the source."""
@@ -107,7 +139,9 @@ class Archive:
         """Move ends of segments; sometimes past the end of the recording."""
         for key in self.some(random):
             start = float(self.rows[key]["start"])
-            self.rows[key] = self.rows[key] | {"end": f"{start + random.choice([0.2, 0.21, 0.27, 9.0]):.2f}"}
+            self.rows[key] = self.rows[key] | {
+                "end": f"{start + random.choice([0.2, 0.21, 0.27, 9.0]):.2f}"
+            }
 
     def change_metadata(self, random: Random) -> None:
         for key in self.some(random):
@@ -116,14 +150,20 @@ class Archive:
     def replace_audio(self, random: Random) -> None:
         file = self.rows[self.some(random, 1)[0]]["file"]
         self.record(file, random)
-        self.replaced |= {key for key, row in (self.told | self.rows).items() if row["file"] == file}
+        self.replaced |= {
+            key for key, row in (self.told | self.rows).items() if row["file"] == file
+        }
 
     def remove_rows(self, random: Random) -> None:
         """Remove segments from the source, or a recording; the workspace keeps them."""
         keys = self.some(random)
         files = {self.rows[key]["file"] for key in keys[:1]} if random.random() < 0.3 else set()
         if len(self.rows) > 12:
-            self.rows = {key: row for key, row in self.rows.items() if key not in keys and row["file"] not in files}
+            self.rows = {
+                key: row
+                for key, row in self.rows.items()
+                if key not in keys and row["file"] not in files
+            }
 
     # --- steps of nbaudio
 
@@ -140,16 +180,34 @@ class Archive:
 
     def bring(self, path: Path, *, add: bool):
         options = {"segment_id": "id", "asr_text": "asr", "speaker_id": "speaker"}
-        return self.run(ingest, "table", path, audio=self.folder / "audio", options=options, out=self.workspace.path, add=add)
+        return self.run(
+            ingest,
+            "table",
+            path,
+            audio=self.folder / "audio",
+            options=options,
+            out=self.workspace.path,
+            add=add,
+        )
 
     def ingest(self) -> None:
         """Bring the source in, and check what the workspace holds then."""
         is_first = not self.told
         before = {} if is_first else _by_id(self.workspace.segments)
         report = self.bring(self.write(self.folder / "source.jsonl", self.rows), add=not is_first)
-        now = {key: row for key, row in self.rows.items() if key not in self.gone and not self.is_marked(key, row)}
-        unchanged = {key for key, row in self.told.items() if now.get(key, row) == row and key not in self.replaced}
-        other = self.replaced | {key for key, row in self.told.items() if _judged(now.get(key, row)) != _judged(row)}
+        now = {
+            key: row
+            for key, row in self.rows.items()
+            if key not in self.gone and not self.is_marked(key, row)
+        }
+        unchanged = {
+            key
+            for key, row in self.told.items()
+            if now.get(key, row) == row and key not in self.replaced
+        }
+        other = self.replaced | {
+            key for key, row in self.told.items() if _judged(now.get(key, row)) != _judged(row)
+        }
         self.judged = {key: word for key, word in self.judged.items() if key not in other}
         new = now.keys() - self.told.keys()
         self.told |= now
@@ -158,11 +216,18 @@ class Archive:
         assert list(after) == [*before, *sorted(new, key=list(self.rows).index)]
         assert all(after[key] == before[key] for key in unchanged)
         if not is_first and not self.kills:
-            assert (report.facts["new"], report.facts["unchanged"]) == (len(new), len(unchanged & now.keys()))
+            assert (report.facts["new"], report.facts["unchanged"]) == (
+                len(new),
+                len(unchanged & now.keys()),
+            )
         self.run(score, self.workspace)
 
     def is_marked(self, key: str, row: dict) -> bool:
-        ids = {("segment", key), ("recording", row["file"].partition(".")[0]), ("speaker", row["speaker"])}
+        ids = {
+            ("segment", key),
+            ("recording", row["file"].partition(".")[0]),
+            ("speaker", row["speaker"]),
+        }
         return not ids.isdisjoint(self.marks)
 
     def withdraw(self, random: Random) -> None:
@@ -170,28 +235,53 @@ class Archive:
         key = random.choice(sorted(self.told))
         row = self.told[key]
         kind = random.choice(["speaker", "recording", "segment"])
-        ids = {"speaker": row["speaker"], "recording": row["file"].partition(".")[0], "segment": key}
-        gone = {other for other, held in self.told.items() if _named(other, held)[kind] == ids[kind]}
+        ids = {
+            "speaker": row["speaker"],
+            "recording": row["file"].partition(".")[0],
+            "segment": key,
+        }
+        gone = {
+            other for other, held in self.told.items() if _named(other, held)[kind] == ids[kind]
+        }
         if len(self.told) - len(gone) < 8:
             return
         before = _by_id(self.workspace.segments)
-        self.run(withdraw, self.workspace, **{"segments" if kind == "segment" else kind: [ids[kind]]}, why="consent withdrawn")
+        self.run(
+            withdraw,
+            self.workspace,
+            **{"segments" if kind == "segment" else kind: [ids[kind]]},
+            why="consent withdrawn",
+        )
         self.marks.add((kind, ids[kind]))
         self.gone |= gone
         self.told = {other: held for other, held in self.told.items() if other not in gone}
         self.judged = {other: word for other, word in self.judged.items() if other not in gone}
-        assert _by_id(self.workspace.segments) == {other: held for other, held in before.items() if other not in gone}
+        assert _by_id(self.workspace.segments) == {
+            other: held for other, held in before.items() if other not in gone
+        }
 
     def review(self, random: Random) -> None:
         """Draw a few segments and judge them."""
         self.reviews += 1
         name = f"round{self.reviews}"
-        self.run(review.export, self.workspace, out=self.folder / f"sheets/{name}.csv", n=3, seed=random.randint(0, 99))
+        self.run(
+            review.export,
+            self.workspace,
+            out=self.folder / f"sheets/{name}.csv",
+            n=3,
+            seed=random.randint(0, 99),
+        )
         record = ReviewState.load(self.workspace).records[name]
         said = {key: random.choice(["ok", "ok", "wrong words"]) for key in record.segment_ids}
         time = f"2026-11-21T03:00:{self.reviews:02d}Z"
         rows = zip(record.segment_ids, record.contents, strict=True)
-        append_verdicts(self.workspace, [Verdict(key, content, said[key], "", None, "ana", time, name) for key, content in rows])
+        append_verdicts(
+            self.workspace,
+            [
+                Verdict(key, content, said[key], "", None, "ana", time, name)
+                for key, content in rows
+            ],
+        )
         self.judged |= said
 
     def check_workspace(self) -> None:
@@ -226,12 +316,20 @@ def _named(key: str, row: dict) -> dict[str, str]:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and ".work" not in path.parts)
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    files = (
+        path for path in sorted(folder.rglob("*")) if path.is_file() and ".work" not in path.parts
+    )
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def shards(folder: Path) -> dict[str, str]:
-    return {shard["name"]: shard["sha256"] for shard in json.loads((folder / "corpus.json").read_text())["shards"]}
+    return {
+        shard["name"]: shard["sha256"]
+        for shard in json.loads((folder / "corpus.json").read_text())["shards"]
+    }
 
 
 class Version:
@@ -247,11 +345,21 @@ class Version:
 
     def metadata(self, key: str) -> dict:
         """The row of a segment without the location of its clip."""
-        return {name: value for name, value in self.rows[key].items() if name not in LOCATION or name == "audio_sha256"}
+        return {
+            name: value
+            for name, value in self.rows[key].items()
+            if name not in LOCATION or name == "audio_sha256"
+        }
 
     def clips(self) -> dict[str, bytes]:
         ids = sorted(self.rows)
-        return dict(zip(ids, (clip.encoded for clip in open_corpus(self.folder).read_many(ids, give="encoded")), strict=True))
+        return dict(
+            zip(
+                ids,
+                (clip.encoded for clip in open_corpus(self.folder).read_many(ids, give="encoded")),
+                strict=True,
+            )
+        )
 
 
 def does(action: Callable[[], object], *, unless: str | None) -> bool:
@@ -271,7 +379,9 @@ class History:
     def __init__(self, folder: Path, *, given_splits: bool, kills: bool, number: int):
         random = Random(number)
         self.given = given_splits
-        splits = ("train", "train", "dev-clean", "test", "validated", None) if given_splits else (None,)
+        splits = (
+            ("train", "train", "dev-clean", "test", "validated", None) if given_splits else (None,)
+        )
         self.archive = Archive(folder, splits=splits)
         self.archive.kills = Random(number) if kills else None
         self.versions: list[Version] = []
@@ -300,11 +410,19 @@ class History:
         self.archive.check_workspace()
 
     def select(self, random: Random) -> None:
-        options = {"group_by": self.group_by or random.choice(GROUPINGS), "seed": random.randint(0, 9)}
-        options |= {"min_similarity": random.choice([0.5, 0.8, 0.95])} | ({"splits": "source"} if self.given else {})
+        options = {
+            "group_by": self.group_by or random.choice(GROUPINGS),
+            "seed": random.randint(0, 9),
+        }
+        options |= {"min_similarity": random.choice([0.5, 0.8, 0.95])} | (
+            {"splits": "source"} if self.given else {}
+        )
         sizes = {name: random.choice([None, 0, 1, 2, 3]) for name in ("dev", "test")}
         workspace, run = self.archive.workspace, self.archive.run
-        if not does(lambda: run(select, workspace, **options, **sizes), unless="are available|leave nothing for train"):
+        if not does(
+            lambda: run(select, workspace, **options, **sizes),
+            unless="are available|leave nothing for train",
+        ):
             run(select, workspace, **options, dev=0, test=0)
         self.is_stale = False
 
@@ -314,7 +432,10 @@ class History:
             self.select(random)
         workspace, number = self.archive.workspace, len(self.versions) + 1
         base = self.versions[-1] if self.versions else None
-        out, usual = self.archive.folder / f"c{number}", {"container": self.container, "shard_size": self.size}
+        out, usual = (
+            self.archive.folder / f"c{number}",
+            {"container": self.container, "shard_size": self.size},
+        )
         options = {"base": base.folder} if base else usual
 
         def make() -> None:
@@ -324,7 +445,9 @@ class History:
         # unless the workspace grew with such a selection, and has its splits.
         if not does(make, unless="which is in|which has" if base else None):
             assert not (out / "corpus.json").exists()
-            if not does(lambda: select(workspace, splits=base.folder), unless="in an earlier version"):
+            if not does(
+                lambda: select(workspace, splits=base.folder), unless="in an earlier version"
+            ):
                 return
             make()
         report = workspace.report("materialize")
@@ -353,23 +476,37 @@ class History:
         assert len(version.rows) + len(version.rejected) == len(told)
         assert all(row["reason"] for row in version.rejected.values())
         for name in ("segments", "rejected"):
-            self.archive.check_nothing_withdrawn(pl.read_parquet(version.folder / f"{name}.parquet"))
+            self.archive.check_nothing_withdrawn(
+                pl.read_parquet(version.folder / f"{name}.parquet")
+            )
         past = {key for key, row in told.items() if float(row["end"]) > 2.2}
         assert all(version.rejected[key]["reason"] == "past_the_end" for key in past)
         judged = self.archive.judged
-        assert not [key for key in judged if key in version.rows and version.rows[key]["split"] == "train"]
+        assert not [
+            key for key in judged if key in version.rows and version.rows[key]["split"] == "train"
+        ]
 
     def check_source(self, version: Version) -> None:
         """Guarantee 9: the columns of the source are what it said last."""
         for key, row in {**version.rejected, **version.rows}.items():
             told = self.archive.told[key]
-            assert {name: row[column] for name, column in TOLD.items()} == {name: told[name] for name in TOLD}
+            assert {name: row[column] for name, column in TOLD.items()} == {
+                name: told[name] for name in TOLD
+            }
             assert row.get("source_split") == told["split"]
 
     def check_clips(self, version: Version, rebuilt: Version) -> None:
         assert version.clips() == rebuilt.clips()
-        columns = [name for name in version.table.columns if name not in LOCATION and name in rebuilt.table.columns]
-        assert version.table.select(columns).sort("segment_id").equals(rebuilt.table.select(columns).sort("segment_id"))
+        columns = [
+            name
+            for name in version.table.columns
+            if name not in LOCATION and name in rebuilt.table.columns
+        ]
+        assert (
+            version.table.select(columns)
+            .sort("segment_id")
+            .equals(rebuilt.table.select(columns).sort("segment_id"))
+        )
 
     def check_shards(self, base: Version, version: Version) -> None:
         """Shards of the base keep name and bytes if none of their clips changed."""
@@ -380,7 +517,11 @@ class History:
             if all(base.rows[key][name] == version.rows[key][name] for name in columns)
         }
         for name, digest in base.shards.items():
-            inside = {key for key, row in base.rows.items() if row["shard"] == name or row["shard"].startswith(f"{name}/")}
+            inside = {
+                key
+                for key, row in base.rows.items()
+                if row["shard"] == name or row["shard"].startswith(f"{name}/")
+            }
             assert inside
             if inside <= same:
                 assert version.shards[name] == digest
@@ -389,10 +530,14 @@ class History:
 
     def check_diff(self, base: Version, version: Version) -> None:
         facts = diff(base.folder, version.folder).facts
-        both = [(base.rows[key], version.rows[key]) for key in base.rows.keys() & version.rows.keys()]
+        both = [
+            (base.rows[key], version.rows[key]) for key in base.rows.keys() & version.rows.keys()
+        ]
         assert facts["added"]["segments"] == len(version.rows.keys() - base.rows.keys())
         assert facts["removed"]["segments"] == len(base.rows.keys() - version.rows.keys())
-        assert facts["moved"]["segments"] == sum(one["split"] != other["split"] for one, other in both)
+        assert facts["moved"]["segments"] == sum(
+            one["split"] != other["split"] for one, other in both
+        )
         assert facts["changed"]["text"] == sum(one["text"] != other["text"] for one, other in both)
         assert facts["shards"]["equal"] == len(base.shards.items() & version.shards.items())
 
@@ -404,7 +549,11 @@ class History:
             if is_held_out(row["split"])
             and key not in self.archive.gone
             and self.archive.marks.isdisjoint(
-                {("segment", key), ("recording", row["recording_id"]), ("speaker", row["speaker_id"])}
+                {
+                    ("segment", key),
+                    ("recording", row["recording_id"]),
+                    ("speaker", row["speaker_id"]),
+                }
             )
         }
         train = {key: row for key, row in version.rows.items() if not is_held_out(row["split"])}
@@ -418,7 +567,9 @@ class History:
                 assert row["sentence"] not in {other["sentence"] for other in held.values()}
             if not is_old:
                 for column in earlier.group_by:
-                    assert row[column] is None or row[column] not in {other[column] for other in held.values()}
+                    assert row[column] is None or row[column] not in {
+                        other[column] for other in held.values()
+                    }
 
 
 STEPS = [
@@ -437,9 +588,21 @@ def run_history(steps: list[tuple[str, int]], **options) -> int:
         return len(history.versions)
 
 
-@pytest.mark.parametrize(("given_splits", "kills"), [pytest.param(False, False, marks=pytest.mark.slow), (True, True)])
+@pytest.mark.parametrize(
+    ("given_splits", "kills"), [pytest.param(False, False, marks=pytest.mark.slow), (True, True)]
+)
 def test_a_history_of_all_steps(given_splits, kills):
-    steps = ["review", "withdraw", "add", "change_text", "materialize", "replace_audio", "shift_bounds", "materialize", "add"]
+    steps = [
+        "review",
+        "withdraw",
+        "add",
+        "change_text",
+        "materialize",
+        "replace_audio",
+        "shift_bounds",
+        "materialize",
+        "add",
+    ]
     steps = [(name, number) for number, name in enumerate(steps)]
     assert run_history(steps, given_splits=given_splits, kills=kills, number=1) == 4
 
@@ -462,10 +625,16 @@ def test_random_histories(steps, given_splits, kills, number):
 def tables(workspace: Workspace) -> dict[str, pl.DataFrame]:
     """The tables without those of the history: what was withdrawn, and when what was added."""
     history = ("withdrawn", "growth", "earlier_splits")
-    return {path.stem: pl.read_parquet(path) for path in workspace.path.glob("*.parquet") if path.stem not in history}
+    return {
+        path.stem: pl.read_parquet(path)
+        for path in workspace.path.glob("*.parquet")
+        if path.stem not in history
+    }
 
 
-def grow_and_withdraw(folder: Path, random: Random, *, way: str, further: bool, again: bool) -> None:
+def grow_and_withdraw(
+    folder: Path, random: Random, *, way: str, further: bool, again: bool
+) -> None:
     """Make a corpus, grow the workspace, make a version, withdraw what came; all is then as it was before.
 
     `again` selects after the withdrawal; only then may segments without a given split be divided among the others.
@@ -481,7 +650,11 @@ def grow_and_withdraw(folder: Path, random: Random, *, way: str, further: bool, 
         archive.add(random)
     new = {key: row for key, row in archive.rows.items() if key not in mine}
     workspace, source = archive.workspace, archive.write(folder / "source.jsonl", mine)
-    named = [{"segment_id": key, "split": row["split"]} for key, row in archive.rows.items() if row["split"]]
+    named = [
+        {"segment_id": key, "split": row["split"]}
+        for key, row in archive.rows.items()
+        if row["split"]
+    ]
     pl.DataFrame(named).write_csv(folder / "splits.csv")
     grouping = random.choice(GROUPINGS)
     threshold = random.choice([0.5, 0.8])
@@ -509,27 +682,45 @@ def grow_and_withdraw(folder: Path, random: Random, *, way: str, further: bool, 
     choose()
     grown = corpus("grown", "alone")
     assert grown.rows.keys() - alone.rows.keys()
-    withdraw(workspace, recording=sorted({row["file"].partition(".")[0] for row in new.values()}), why="consent withdrawn")
+    withdraw(
+        workspace,
+        recording=sorted({row["file"].partition(".")[0] for row in new.values()}),
+        why="consent withdrawn",
+    )
     if again:
         choose()
     for name, base in (("again", None), ("after1", "alone"), ("after2", "grown")):
         version = corpus(name, base)
         assert version.shards == alone.shards or not alone.shards.items() <= grown.shards.items()
         assert version.clips() == alone.clips()
-        place = [name for name in alone.table.columns if base != "grown" or name not in ("shard", "offset", "length")]
+        place = [
+            name
+            for name in alone.table.columns
+            if base != "grown" or name not in ("shard", "offset", "length")
+        ]
         assert version.table.columns == alone.table.columns
-        assert version.table.select(place).sort("segment_id").equals(alone.table.select(place).sort("segment_id"))
+        assert (
+            version.table.select(place)
+            .sort("segment_id")
+            .equals(alone.table.select(place).sort("segment_id"))
+        )
         assert version.rejected == alone.rejected
     after = tables(workspace)
     assert after.keys() == before.keys()
     for name, table in before.items():
         assert after[name].drop("source_number", strict=False).equals(table), name
     differences = diff(alone.folder, folder / "after2").facts
-    assert [differences[name]["segments"] for name in ("added", "removed", "moved", "changed")] == [0, 0, 0, 0]
+    assert [differences[name]["segments"] for name in ("added", "removed", "moved", "changed")] == [
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
-    ("way", "further", "again"), [pytest.param("source", False, False, marks=pytest.mark.slow), ("table", True, True)]
+    ("way", "further", "again"),
+    [pytest.param("source", False, False, marks=pytest.mark.slow), ("table", True, True)],
 )
 def test_growing_and_withdrawing_the_same_recordings_changes_nothing(tmp_path, way, further, again):
     grow_and_withdraw(tmp_path, Random(3), way=way, further=further, again=again)
@@ -551,13 +742,19 @@ def test_what_a_version_before_the_base_held_out_and_the_base_lost_is_not_in_tra
     workspace = archive.workspace
     select(workspace, group_by="", dev=2, test=2, seed=1, min_similarity=-1)
     materialize(workspace, out=tmp_path / "c1", container="files", **QUIET)
-    held_out = workspace.segments.filter(pl.col("split").is_in(["dev", "test"]))["segment_id"].to_list()
+    held_out = workspace.segments.filter(pl.col("split").is_in(["dev", "test"]))[
+        "segment_id"
+    ].to_list()
     decided = pl.DataFrame({"segment_id": held_out, "decision": "reject", "reason": "noise"})
     workspace.save(decisions=decided)
     select(workspace, splits=tmp_path / "c1", group_by="", min_similarity=-1)
     materialize(workspace, out=tmp_path / "c2", base=tmp_path / "c1", **QUIET)
     workspace.save(decisions=decided.clear())
     select(workspace, group_by="", min_similarity=-1)
-    assert workspace.segments.filter(pl.col("segment_id").is_in(held_out))["split"].is_in(["dev", "test"]).all()
+    assert (
+        workspace.segments.filter(pl.col("segment_id").is_in(held_out))["split"]
+        .is_in(["dev", "test"])
+        .all()
+    )
     materialize(workspace, out=tmp_path / "c3", base=tmp_path / "c2", **QUIET)
     assert set(held_out) <= Version(tmp_path / "c3").rows.keys()

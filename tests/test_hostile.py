@@ -44,8 +44,25 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import widgets
 
 # What runs something, or reads what may run something.
-_RUNS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.startfile", "pty.spawn", "pickle.find_class")
-_OPENS = ("open", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink")
+_RUNS = (
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.startfile",
+    "pty.spawn",
+    "pickle.find_class",
+)
+_OPENS = (
+    "open",
+    "os.scandir",
+    "os.mkdir",
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+)
 
 
 class Watch:
@@ -58,7 +75,9 @@ class Watch:
     def _note(self, event, arguments):
         if self.on and event in _OPENS:
             self.opened += [
-                str(each) for each in arguments[: 2 if event in ("os.rename", "os.link") else 1] if isinstance(each, str)
+                str(each)
+                for each in arguments[: 2 if event in ("os.rename", "os.link") else 1]
+                if isinstance(each, str)
             ]
         elif self.on and event in _RUNS:
             self.ran.append((event, *map(str, arguments)))
@@ -76,8 +95,14 @@ def kept_inside(place, *roots):
     finally:
         WATCH.on = False
     assert WATCH.ran == []
-    touched = {Path(path).resolve() for path in WATCH.opened if PWNED in path or Path(path).is_relative_to(place)}
-    assert [path for path in touched if not any(path.is_relative_to(root.resolve()) for root in roots)] == []
+    touched = {
+        Path(path).resolve()
+        for path in WATCH.opened
+        if PWNED in path or Path(path).is_relative_to(place)
+    }
+    assert [
+        path for path in touched if not any(path.is_relative_to(root.resolve()) for root in roots)
+    ] == []
 
 
 # One text is nothing but blanks, and out for that.
@@ -93,7 +118,9 @@ def one_line(text):
 
 def collapsed(text):
     """A cue without its tags, which `text_raw` keeps."""
-    return None if {"\n", "\r"} & set(text) or "<" in text or "{" in text else " ".join(text.split())
+    return (
+        None if {"\n", "\r"} & set(text) or "<" in text or "{" in text else " ".join(text.split())
+    )
 
 
 # What a format holds of a text; all others hold all of it.
@@ -129,7 +156,11 @@ def test_names_stay_below_the_audio_folder(place, format):
     workspace = Workspace.open(place / "W")
     found = workspace.recordings["path"].drop_nulls().to_list()
     assert set(found) <= {"a.wav"}
-    told = workspace.table("problems").filter(pl.col("reason").str.contains("no such recording|could mean"))["item"].to_list()
+    told = (
+        workspace.table("problems")
+        .filter(pl.col("reason").str.contains("no such recording|could mean"))["item"]
+        .to_list()
+    )
     assert set(told) == set(workspace.table("names").filter(pl.col("path").is_null())["name"])
     ids = workspace.segments["segment_id"]
     assert ids.is_unique().all()
@@ -143,7 +174,11 @@ def test_texts_come_back_as_they_are_or_are_reported(place, format):
         report = nbaudio.ingest(format, source, audio=place / "audio", out=place / "W", jobs=1)
     segments = Workspace.open(place / "W").segments
     held = {HELD.get(format, str)(text) for text in TEXTS} - {None}
-    wanted = {unicodedata.normalize("NFC", text) for text in held if text.strip() or format not in ("textgrid",)}
+    wanted = {
+        unicodedata.normalize("NFC", text)
+        for text in held
+        if text.strip() or format not in ("textgrid",)
+    }
     assert wanted - set(segments["text"]) == set()
     lost = len(TEXTS) - len(segments) - len(Workspace.open(place / "W").table("problems"))
     assert lost <= 0 or format == "folder", report
@@ -154,8 +189,17 @@ def test_names_in_archives_stay_in_them(place, format):
     """A source in a zip, among members that would lie elsewhere, and links."""
     source = SOURCES[format](place / "source", [("a.wav", "da"), ("b.wav", "ne")])
     root = source if source.is_dir() else source.parent
-    held = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    harm = {f"{name}{ending}": b"x" for name in NAMES for ending in (".wav", source.suffix) if "\0" not in name}
+    held = {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+    harm = {
+        f"{name}{ending}": b"x"
+        for name in NAMES
+        for ending in (".wav", source.suffix)
+        if "\0" not in name
+    }
     zip_of(place / "s.zip", harm | held)
     address = f"zip://{'' if source.is_dir() else source.name}::{place / 's.zip'}"
     with kept_inside(place.parents[2], place / "s.zip", place / "audio", place / "W"):
@@ -172,15 +216,24 @@ def test_names_in_archives_stay_in_them(place, format):
 def test_members_links_and_devices_of_a_tar_stay_in_it(place, name, elsewhere):
     data = (place / "audio/a.wav").read_bytes()
     harm = {f"{each}.wav": data for each in NAMES if "\0" not in each}
-    archive = tar_of(place / name, {"a.wav": data} | harm, links=elsewhere).rename(place / name.replace(".gz", ".tar.gz"))
+    archive = tar_of(place / name, {"a.wav": data} | harm, links=elsewhere).rename(
+        place / name.replace(".gz", ".tar.gz")
+    )
     with kept_inside(place.parents[2], archive, place / "W", place / "V"):
         report = nbaudio.ingest("folder", f"tar://::{archive}", out=place / "W", jobs=1)
         with pytest.raises(InputError, match="no usable item"):
             nbaudio.ingest("librispeech", archive, out=place / "V")
-    found = Workspace.open(place / "W").recordings.filter(pl.col("num_samples").is_not_null())["path"].to_list()
+    found = (
+        Workspace.open(place / "W")
+        .recordings.filter(pl.col("num_samples").is_not_null())["path"]
+        .to_list()
+    )
     assert "a.wav" in found
     assert not [
-        path for path in found if path.startswith(("/", "symlink", "hardlink", "fifo", "device")) or ".." in path.split("/")
+        path
+        for path in found
+        if path.startswith(("/", "symlink", "hardlink", "fifo", "device"))
+        or ".." in path.split("/")
     ]
     assert [line for line in report.problems if "points outside the audio folder" in line]
 
@@ -214,7 +267,12 @@ def test_links_out_of_a_source_are_not_followed(place, format):
         nbaudio.ingest(format, source, audio=place / "audio", out=place / "W")
 
 
-PIPES = {"nemo": "dev.json", "hf": "b.parquet", "librispeech": "dev/1/3/1-3.trans.txt", "subtitles": "b.srt"}
+PIPES = {
+    "nemo": "dev.json",
+    "hf": "b.parquet",
+    "librispeech": "dev/1/3/1-3.trans.txt",
+    "subtitles": "b.srt",
+}
 
 
 @pytest.mark.parametrize(("format", "name"), PIPES.items())
@@ -224,10 +282,14 @@ def test_nobody_waits_for_a_pipe(place, format, name):
     pipe.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(pipe)
     try:
-        told = nbaudio.ingest(format, place / "source", audio=place / "audio", out=place / "W").problems
+        told = nbaudio.ingest(
+            format, place / "source", audio=place / "audio", out=place / "W"
+        ).problems
     except InputError as error:
         told = [str(error)]
-    assert format == "subtitles" or [line for line in told if "a pipe" in line]  # it takes files alone
+    assert format == "subtitles" or [
+        line for line in told if "a pipe" in line
+    ]  # it takes files alone
 
 
 def test_recordings_that_a_link_brings_are_not_taken_unless_they_are_named(place):
@@ -235,8 +297,15 @@ def test_recordings_that_a_link_brings_are_not_taken_unless_they_are_named(place
     (source / "clips").symlink_to(place / "audio")
     report = nbaudio.ingest("commonvoice", source, out=place / "W")
     assert report.facts["recordings_with_audio"] == 0
-    assert [line for line in report.problems if "clips as a whole: a link that points outside" in line]
-    assert nbaudio.ingest("commonvoice", source, audio=place / "audio", out=place / "W").facts["recordings_with_audio"] == 1
+    assert [
+        line for line in report.problems if "clips as a whole: a link that points outside" in line
+    ]
+    assert (
+        nbaudio.ingest("commonvoice", source, audio=place / "audio", out=place / "W").facts[
+            "recordings_with_audio"
+        ]
+        == 1
+    )
 
 
 def test_a_snapshot_of_hugging_faces_cache_is_read(place):
@@ -253,7 +322,8 @@ def test_a_list_may_name_recordings_anywhere(place, format):
     """Whoever writes the list chooses its recordings; they are looked at as audio, and nothing else."""
     (place.parent / "secret.txt").write_text(PWNED)
     source = SOURCES[format](
-        place / "source", [(str(place.parent / f"{PWNED}.wav"), "da"), (str(place.parent / "secret.txt"), "ne")]
+        place / "source",
+        [(str(place.parent / f"{PWNED}.wav"), "da"), (str(place.parent / "secret.txt"), "ne")],
     )
     nbaudio.ingest(format, source, out=place / "W")
     assert Workspace.open(place / "W").recordings["path"].drop_nulls().to_list() == [f"{PWNED}.wav"]
@@ -269,7 +339,9 @@ def full(tmp_path_factory):
     data = tone(folder / "a.wav", 1).read_bytes()
     for name in NAMES:
         put(folder / "audio", f"{name}.wav".encode(), data)
-    names = sorted(path.relative_to(folder / "audio").as_posix() for path in (folder / "audio").rglob("*.wav"))
+    names = sorted(
+        path.relative_to(folder / "audio").as_posix() for path in (folder / "audio").rglob("*.wav")
+    )
     visible = [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
     rows = {
         "name": [visible[i % len(visible)] for i in range(len(SAID))],
@@ -281,18 +353,31 @@ def full(tmp_path_factory):
     }
     pq.write_table(pa.table(rows | {"text": SAID}), folder / "table.parquet")
     assert (
-        nbaudio.ingest("table", folder / "table.parquet", audio=folder / "audio", out=folder / "W", jobs=1).facts["rejected"]
+        nbaudio.ingest(
+            "table", folder / "table.parquet", audio=folder / "audio", out=folder / "W", jobs=1
+        ).facts["rejected"]
         == {}
     )
     nbaudio.score(folder / "W")
     nbaudio.select(folder / "W", dev=5, test=5, group_by="", min_similarity=-1)
-    nbaudio.materialize(folder / "W", out=folder / "C", encoding="mulaw", jobs=1, engine="threading", show_progress=False)
+    nbaudio.materialize(
+        folder / "W",
+        out=folder / "C",
+        encoding="mulaw",
+        jobs=1,
+        engine="threading",
+        show_progress=False,
+    )
     return Workspace.open(folder / "W")
 
 
 def kept(workspace):
     """Id and text of all that is accepted."""
-    return dict(workspace.segments.filter(pl.col("decision") == "accept").select("segment_id", "text").iter_rows())
+    return dict(
+        workspace.segments.filter(pl.col("decision") == "accept")
+        .select("segment_id", "text")
+        .iter_rows()
+    )
 
 
 def test_names_on_the_disk_are_names_and_nothing_else(full):
@@ -316,11 +401,23 @@ def stored(corpus, container):
     """All text that the files of a container hold, as far as no library of the field's is needed."""
     files = [path for path in sorted(corpus.rglob("*")) if path.is_file() and path.parent != corpus]
     if container == "parquet":
-        return [text for path in files for text in pq.read_table(path, columns=["text"])["text"].to_pylist()]
+        return [
+            text
+            for path in files
+            for text in pq.read_table(path, columns=["text"])["text"].to_pylist()
+        ]
     if container == "files":
         tables = [path.read_bytes().decode() for path in files if path.name == "metadata.csv"]
-        return [row["text"] for table in tables for row in csv.DictReader(io.StringIO(table, newline=""))]
-    held = b"".join(gzip.decompress(data) if path.suffix == ".gz" else data for path in files for data in [path.read_bytes()])
+        return [
+            row["text"]
+            for table in tables
+            for row in csv.DictReader(io.StringIO(table, newline=""))
+        ]
+    held = b"".join(
+        gzip.decompress(data) if path.suffix == ".gz" else data
+        for path in files
+        for data in [path.read_bytes()]
+    )
     forms = {text: unicodedata.normalize("NFC", text) for text in SAID}
     return [
         text
@@ -333,15 +430,26 @@ def stored(corpus, container):
 def test_containers_hold_ids_and_texts_as_they_are(full, tmp_path, container):
     with kept_inside(full.path.parent, full.path.parent / "C", tmp_path / "C"):
         nbaudio.convert(
-            full.path.parent / "C", container=container, out=tmp_path / "C", engine="threading", jobs=1, show_progress=False
+            full.path.parent / "C",
+            container=container,
+            out=tmp_path / "C",
+            engine="threading",
+            jobs=1,
+            show_progress=False,
         )
     corpus = nbaudio.open_corpus(tmp_path / "C")
     assert dict(corpus.segments.select("segment_id", "text").iter_rows()) == kept(full)
-    assert {unicodedata.normalize("NFC", text) for text in stored(tmp_path / "C", container)} == set(kept(full).values())
+    assert {
+        unicodedata.normalize("NFC", text) for text in stored(tmp_path / "C", container)
+    } == set(kept(full).values())
     for path in tmp_path.rglob("*"):
         assert path.name.isascii()
         assert len(path.name) < 200
-        assert not [name for name in (path.name, *members(path)) if RESERVED_DEVICE_NAMES.fullmatch(name.rpartition("/")[2])]
+        assert not [
+            name
+            for name in (path.name, *members(path))
+            if RESERVED_DEVICE_NAMES.fullmatch(name.rpartition("/")[2])
+        ]
         assert not [
             name
             for name in members(path)
@@ -355,9 +463,15 @@ def test_manifests_come_back_as_they_went(full, tmp_path, format):
         report = export(full, format, out=tmp_path / "out")
     texts = {}
     for split in report.facts["splits"]:
-        source = tmp_path / "out" / (f"{split}.jsonl" if format == "nemo" else split if format == "kaldi" else "")
+        source = (
+            tmp_path
+            / "out"
+            / (f"{split}.jsonl" if format == "nemo" else split if format == "kaldi" else "")
+        )
         nbaudio.ingest(format, source, audio=full.path.parent / "audio", out=tmp_path / split)
-        texts |= dict(Workspace.open(tmp_path / split).segments.select("segment_id", "text").iter_rows())
+        texts |= dict(
+            Workspace.open(tmp_path / split).segments.select("segment_id", "text").iter_rows()
+        )
     left_out = {line.partition(":")[0] for line in report.problems}
     rows = full.segments.filter(~pl.col("recording_id").is_in(list(left_out)))
     wanted = rows["text"].to_list()
@@ -370,11 +484,19 @@ def test_manifests_come_back_as_they_went(full, tmp_path, format):
 
 def test_sheets_hold_strings_and_come_back(full, tmp_path):
     workspace = Workspace.create(tmp_path / "W", audio=None)
-    workspace.save(segments=full.segments.with_columns(start_sample=None, end_sample=None), recordings=full.recordings)
+    workspace.save(
+        segments=full.segments.with_columns(start_sample=None, end_sample=None),
+        recordings=full.recordings,
+    )
     for ending in ("xlsx", "csv", "tsv"):
         review.export(workspace, out=tmp_path / f"s.{ending}", n=len(SAID))
     book = openpyxl.load_workbook(tmp_path / "s.xlsx")
-    assert {cell.data_type for row in book["review"].iter_rows() for cell in row if cell.value is not None} <= {"s", "n"}
+    assert {
+        cell.data_type
+        for row in book["review"].iter_rows()
+        for cell in row
+        if cell.value is not None
+    } <= {"s", "n"}
     assert not [cell for row in book["review"].iter_rows() for cell in row if cell.hyperlink]
     for ending, delimiter in (("csv", ","), ("tsv", "\t")):
         data = io.StringIO((tmp_path / f"s.{ending}").read_bytes().decode("utf-8-sig"), newline="")
@@ -401,10 +523,16 @@ class Page(HTMLParser):
         self.attributes += attrs
 
     def check_harmless(self, *allowed):
-        assert not {"script", "iframe", "object", "embed", "form", "link", "base", "b", "i"} - set(allowed) & self.tags
+        assert (
+            not {"script", "iframe", "object", "embed", "form", "link", "base", "b", "i"}
+            - set(allowed)
+            & self.tags
+        )
         assert not [name for name, _ in self.attributes if name.startswith("on")]
         addresses = [
-            value for name, value in self.attributes if name in ("src", "href", "action", "formaction", "srcdoc", "data")
+            value
+            for name, value in self.attributes
+            if name in ("src", "href", "action", "formaction", "srcdoc", "data")
         ]
         assert all(value.startswith(("data:audio/", "data:image/png;", "#")) for value in addresses)
 
@@ -420,7 +548,10 @@ def test_pages_show_it_and_do_nothing(full, tmp_path):
 def test_cards_quote_what_people_supply(full):
     manifest = read_json(full.path.parent / "C/corpus.json")
     for text in SAID:
-        manifest |= {"about": {"title": text, "licence": text}, "selection": {"parameters": {text: text}}}
+        manifest |= {
+            "about": {"title": text, "licence": text},
+            "selection": {"parameters": {text: text}},
+        }
         written = card(manifest, transcribed=True)
         header, _, body = written.removeprefix("---\n").partition("\n---\n\n")
         assert yaml.safe_load(header)["pretty_name"] == text if text else True
@@ -445,7 +576,9 @@ def test_widgets_hold_it_as_text(full, name):
         "Vocabulary": lambda: widgets.Vocabulary(full),
     }[name]
     made = make()
-    Page(made.static_html() if hasattr(made, "static_html") else made._repr_html_()).check_harmless()
+    Page(
+        made.static_html() if hasattr(made, "static_html") else made._repr_html_()
+    ).check_harmless()
 
 
 # a stranger's corpus
@@ -457,23 +590,38 @@ def test_a_corpus_that_names_places_elsewhere_is_refused(full, tmp_path, shard, 
     corpus = tmp_path / "C"
     corpus.mkdir()
     (tmp_path / PWNED).write_bytes(b"x" * 1000)
-    clips = nbaudio.open_corpus(full.path.parent / "C").segments.with_columns(shard=pl.lit(shard), split=pl.lit(split), offset=0)
+    clips = nbaudio.open_corpus(full.path.parent / "C").segments.with_columns(
+        shard=pl.lit(shard), split=pl.lit(split), offset=0
+    )
     clips.write_parquet(corpus / "segments.parquet")
     for name in ("rejected.parquet", "vocab.json"):
         (corpus / name).write_bytes((full.path.parent / "C" / name).read_bytes())
     manifest = read_json(full.path.parent / "C/corpus.json")
-    manifest["tables"] = {name: sha256_file(corpus / name) for name in ("segments.parquet", "rejected.parquet", "vocab.json")}
+    manifest["tables"] = {
+        name: sha256_file(corpus / name)
+        for name in ("segments.parquet", "rejected.parquet", "vocab.json")
+    }
     manifest["shards"] = [each | {"name": shard} for each in manifest["shards"]]
     write_json(corpus / "corpus.json", manifest)
     with kept_inside(tmp_path, corpus, tmp_path / "out"):
         with pytest.raises(NbaudioError):
-            nbaudio.convert(corpus, container="files", out=tmp_path / "out", engine="threading", jobs=1, show_progress=False)
+            nbaudio.convert(
+                corpus,
+                container="files",
+                out=tmp_path / "out",
+                engine="threading",
+                jobs=1,
+                show_progress=False,
+            )
         with pytest.raises(NbaudioError):
             nbaudio.open_corpus(corpus).read(clips["segment_id"][0])
         assert nbaudio.verify(corpus, jobs=1, engine="threading", show_progress=False).problems
 
 
-@pytest.mark.parametrize("key", ["parameters", "shards", "splits", "tables", "identity", "selection", "leakage", "rejected"])
+@pytest.mark.parametrize(
+    "key",
+    ["parameters", "shards", "splits", "tables", "identity", "selection", "leakage", "rejected"],
+)
 @pytest.mark.parametrize("value", [None, 1, "x", [1]])
 def test_a_corpus_without_info_is_one_error(full, tmp_path, key, value):
     corpus = tmp_path / "C"
@@ -481,7 +629,11 @@ def test_a_corpus_without_info_is_one_error(full, tmp_path, key, value):
     for name in ("segments.parquet", "rejected.parquet", "vocab.json"):
         (corpus / name).symlink_to(full.path.parent / "C" / name)
     write_json(corpus / "corpus.json", read_json(full.path.parent / "C/corpus.json") | {key: value})
-    for use in (nbaudio.verify, nbaudio.open_corpus, lambda where: nbaudio.convert(where, container="zip", out=tmp_path / "out")):
+    for use in (
+        nbaudio.verify,
+        nbaudio.open_corpus,
+        lambda where: nbaudio.convert(where, container="zip", out=tmp_path / "out"),
+    ):
         with pytest.raises(InputError, match=r"corpus\.json: "):
             use(corpus)
 
@@ -531,7 +683,10 @@ def test_reports_steer_no_terminal():
 
 def test_no_module_unpickles_runs_or_evaluates():
     """But for the engine, which hands its own tasks to workers, and the command of a recognizer, which the caller names."""
-    modules, names = {"pickle", "marshal", "shelve", "subprocess"}, {"eval", "exec", "compile", "__import__"}
+    modules, names = (
+        {"pickle", "marshal", "shelve", "subprocess"},
+        {"eval", "exec", "compile", "__import__"},
+    )
     attributes = {"system", "popen", "unsafe_load", "full_load", "read_pickle"}
     found = set()
     for path in Path(nbaudio.__file__).parent.rglob("*.py"):
@@ -585,7 +740,10 @@ def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
     book.active.append(["name", "text"])
     book.save(tmp_path / "a.xlsx")
     with zipfile.ZipFile(tmp_path / "a.xlsx") as old:
-        members = {name: old.read(name).replace(b"</sheetData>", f"{rows}</sheetData>".encode()) for name in old.namelist()}
+        members = {
+            name: old.read(name).replace(b"</sheetData>", f"{rows}</sheetData>".encode())
+            for name in old.namelist()
+        }
     if bomb:
         with pytest.raises(InputError, match="a bomb"):
             input_guards.check_workbook(zip_of(tmp_path / "b.xlsx", members))
@@ -597,5 +755,7 @@ def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):
     monkeypatch.setattr("nbaudio.audio.recordings.MOST_SAMPLES", 1000)
     with open_recording(place / "audio/a.wav") as recording:
         assert len(resample_window(recording, 0, 1000, rate=None)) == 1000
-        with pytest.raises(AudioError, match="samples 0 to 1001 are 0 minutes, too many for one clip"):
+        with pytest.raises(
+            AudioError, match="samples 0 to 1001 are 0 minutes, too many for one clip"
+        ):
             resample_window(recording, 0, 1001)

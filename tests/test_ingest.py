@@ -23,13 +23,22 @@ from nbaudio.sources.recordings import list_audio, probe_recordings
 from nbaudio.storage.workspace import Workspace
 
 ID = "HlauTe_NK6U"
-LINE = {"file": "a.wav", "start": 0.5, "end": 1.5, "words": ["dobar", "dan"], "asr": ["dobar", "don"]}
+LINE = {
+    "file": "a.wav",
+    "start": 0.5,
+    "end": 1.5,
+    "words": ["dobar", "dan"],
+    "asr": ["dobar", "don"],
+}
 
 
 def write(path, *lines):
     """Lines into a file: objects as JSON, text and bytes as they are."""
     whole = [
-        line if isinstance(line, bytes) else (line if isinstance(line, str) else json.dumps(line)).encode() for line in lines
+        line
+        if isinstance(line, bytes)
+        else (line if isinstance(line, str) else json.dumps(line)).encode()
+        for line in lines
     ]
     path.write_bytes(b"\n".join(whole))
     return path
@@ -41,7 +50,12 @@ def read(path, *lines):
 
 def tone(path, seconds, rate=16000, channels=1):
     path.parent.mkdir(parents=True, exist_ok=True)
-    sf.write(path, np.full((int(seconds * rate), channels), 0.1), rate, format="WAV" if path.suffix == "" else None)
+    sf.write(
+        path,
+        np.full((int(seconds * rate), channels), 0.1),
+        rate,
+        format="WAV" if path.suffix == "" else None,
+    )
 
 
 # the reader
@@ -64,7 +78,12 @@ def test_shape_with_file(tmp_path):
 
 
 def test_shape_of_v1_0(tmp_path):
-    speaker = {"Speaker_role": "Regular", "Speaker_name": "Maras, Gordan", "Speaker_gender": "M", "Speaker_birth": "1974"}
+    speaker = {
+        "Speaker_role": "Regular",
+        "Speaker_name": "Maras, Gordan",
+        "Speaker_gender": "M",
+        "Speaker_birth": "1974",
+    }
     line = {
         "path": "seg.HlauTe_NK6U_1.0-2.5.flac",
         "orig_file": f"sjednica [{ID}].wav",
@@ -79,7 +98,9 @@ def test_shape_of_v1_0(tmp_path):
         "speaker_info": speaker,
         "split": "train",
     }
-    one, many = read(tmp_path, line, line | {"speaker_info": None, "split": "null"}).frame.rows(named=True)
+    one, many = read(tmp_path, line, line | {"speaker_info": None, "split": "null"}).frame.rows(
+        named=True
+    )
     assert one == {
         "name": f"sjednica [{ID}].wav",
         "segment_id": None,
@@ -101,17 +122,32 @@ def test_shape_of_v1_0(tmp_path):
 
 
 def test_a_file_may_mix_both_shapes(tmp_path):
-    other = {"orig_file": "b.wav", "start": 1, "end": 2, "words": ["Da!"], "norm_words": ["da"], "norm_words_start_times": [0]}
-    frame = read(tmp_path, LINE | {"word_start_times": [0, 1], "word_end_times": [1, 2]}, other).frame
+    other = {
+        "orig_file": "b.wav",
+        "start": 1,
+        "end": 2,
+        "words": ["Da!"],
+        "norm_words": ["da"],
+        "norm_words_start_times": [0],
+    }
+    frame = read(
+        tmp_path, LINE | {"word_start_times": [0, 1], "word_end_times": [1, 2]}, other
+    ).frame
     assert frame["name"].to_list() == ["a.wav", "b.wav"]
     assert frame["text"].to_list() == ["dobar dan", "da"]
     assert frame["word_times"].list.len().to_list() == [2, 1]
 
 
-@pytest.mark.parametrize("written", ["3207.70", "3207", "0.1", "1e-3", "-1.50", "100000000000000000000.000000000000000000001"])
+@pytest.mark.parametrize(
+    "written",
+    ["3207.70", "3207", "0.1", "1e-3", "-1.50", "100000000000000000000.000000000000000000001"],
+)
 def test_times_keep_the_characters_of_the_source(tmp_path, written):
     line = f'{{"file": "a.wav", "start": {written} , "end":"{written}", "words": ["a"]}}'
-    assert read(tmp_path, line).frame.select("source_start", "source_end").row(0) == (written, written)
+    assert read(tmp_path, line).frame.select("source_start", "source_end").row(0) == (
+        written,
+        written,
+    )
 
 
 def test_nan_and_null_are_segments_not_lost_lines(tmp_path):
@@ -121,16 +157,23 @@ def test_nan_and_null_are_segments_not_lost_lines(tmp_path):
     assert found.frame["source_start"].to_list() == ["NaN", "NaN"]
     assert found.frame["source_end"].to_list() == ["null", "null"]
     assert found.frame["text"].to_list() == ["č b", "č b"]
-    assert found.frame["word_times"].list.last().struct.field("start").to_list() == pytest.approx([3.2, 3.2])
+    assert found.frame["word_times"].list.last().struct.field("start").to_list() == pytest.approx(
+        [3.2, 3.2]
+    )
 
 
 def test_no_hypothesis_is_not_an_empty_one(tmp_path):
     without = {key: value for key, value in LINE.items() if key != "asr"}
-    assert read(tmp_path, without, LINE | {"asr": []}, LINE | {"asr": None}).frame["asr_text"].to_list() == [None, "", None]
+    assert read(tmp_path, without, LINE | {"asr": []}, LINE | {"asr": None}).frame[
+        "asr_text"
+    ].to_list() == [None, "", None]
 
 
 def test_text_is_composed(tmp_path):
-    lines = [LINE | {"words": ["c\u030cas"], "asr": ["s\u030cto"]}, json.dumps(LINE | {"words": ["c\u030c"]}, ensure_ascii=False)]
+    lines = [
+        LINE | {"words": ["c\u030cas"], "asr": ["s\u030cto"]},
+        json.dumps(LINE | {"words": ["c\u030c"]}, ensure_ascii=False),
+    ]
     frame = read(tmp_path, *lines).frame
     assert frame["text"].to_list() == ["čas", "č"]
     assert frame["text_raw"].to_list() == ["c\u030cas", "c\u030c"]
@@ -150,11 +193,20 @@ def test_unreadable_lines_are_reported_and_the_rest_is_processed(tmp_path):
         11: (b'{"file": "a.wav", "start": 1, "end": 2, "words": ["a", 3]}', "words: "),
         12: (b'{"file": "a.wav", "start": 1, "end": 2, "words": ["\\ud800"]}', "not Unicode"),
         13: (b'{"file": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
-        14: (b'{"file": "a.wav", "start": 1, "end": 2, "words": ["a"], "speaker_info": [1]}', "speaker_info: "),
+        14: (
+            b'{"file": "a.wav", "start": 1, "end": 2, "words": ["a"], "speaker_info": [1]}',
+            "speaker_info: ",
+        ),
     }
-    lines = {1: json.dumps(LINE).encode(), 6: b"  ", **{number: line for number, (line, _) in bad.items()}}
+    lines = {
+        1: json.dumps(LINE).encode(),
+        6: b"  ",
+        **{number: line for number, (line, _) in bad.items()},
+    }
     found = read(
-        tmp_path, *(lines[number] for number in sorted(lines)), b'{"file": "b.wav", "start": 1, "end": 2, "words": ["a"]}\r'
+        tmp_path,
+        *(lines[number] for number in sorted(lines)),
+        b'{"file": "b.wav", "start": 1, "end": 2, "words": ["a"]}\r',
     )
     assert found.frame["name"].to_list() == ["a.wav", "b.wav"]
     assert found.problems["line"].to_list() == sorted(bad)
@@ -165,9 +217,13 @@ def test_unreadable_lines_are_reported_and_the_rest_is_processed(tmp_path):
 
 def test_line_numbers_hold_across_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(jsonlines, "_BLOCK_BYTES", 200)
-    lines = [json.dumps(LINE | {"start": number}) if number % 7 else "broken" for number in range(1, 101)]
+    lines = [
+        json.dumps(LINE | {"start": number}) if number % 7 else "broken" for number in range(1, 101)
+    ]
     found = read(tmp_path, *lines)
-    assert found.frame["source_start"].to_list() == [str(number) for number in range(1, 101) if number % 7]
+    assert found.frame["source_start"].to_list() == [
+        str(number) for number in range(1, 101) if number % 7
+    ]
     assert found.problems["line"].to_list() == list(range(7, 101, 7))
 
 
@@ -202,9 +258,16 @@ def test_byte_order_mark_is_no_problem(tmp_path):
 TEXTS = st.text(st.characters(codec="utf8"), max_size=6) | st.sampled_from(
     ['"', "\\", '", "', "a, b", "č", "c\u030c", "[", "", "\n"]
 )
-FLOATS = st.lists(st.floats(0, 30, width=32).map(lambda value: round(value, 2)) | st.integers(0, 30), max_size=4)
+FLOATS = st.lists(
+    st.floats(0, 30, width=32).map(lambda value: round(value, 2)) | st.integers(0, 30), max_size=4
+)
 RECORDS = st.fixed_dictionaries(
-    {"file": TEXTS, "start": st.integers(0, 99) | st.floats(0, 99), "end": st.just(1.5), "words": st.lists(TEXTS, max_size=4)},
+    {
+        "file": TEXTS,
+        "start": st.integers(0, 99) | st.floats(0, 99),
+        "end": st.just(1.5),
+        "words": st.lists(TEXTS, max_size=4),
+    },
     optional={
         "asr": st.lists(TEXTS, max_size=4) | st.none(),
         "speaker": TEXTS | st.none(),
@@ -214,7 +277,10 @@ RECORDS = st.fixed_dictionaries(
     },
 )
 WRITERS = st.fixed_dictionaries(
-    {"ensure_ascii": st.booleans(), "separators": st.sampled_from([None, (",", ":"), (" , ", " : ")])}
+    {
+        "ensure_ascii": st.booleans(),
+        "separators": st.sampled_from([None, (",", ":"), (" , ", " : ")]),
+    }
 )
 
 
@@ -225,7 +291,10 @@ def plainly(record):
     ends = record.get("word_end_times", [None] * len(starts or []))
     times = None
     if starts is not None and len(starts) == len(ends):
-        times = [{"start": np.float32(a), "end": None if b is None else np.float32(b)} for a, b in zip(starts, ends, strict=True)]
+        times = [
+            {"start": np.float32(a), "end": None if b is None else np.float32(b)}
+            for a, b in zip(starts, ends, strict=True)
+        ]
     text = unicodedata.normalize("NFC", raw)
     return {
         "name": record["file"],
@@ -254,7 +323,10 @@ def test_columns_equal_one_record_at_a_time(tmp_path_factory, written):
 
 def test_scp_keeps_the_blanks_of_names(tmp_path):
     text = "reco1 a  b - c.wav\n\nreco2\t d\u00a0e.wav \r\nreco1 a  b - c.wav\n"
-    assert read_mapping(write(tmp_path / "wav.scp", text)) == {"reco1": "a  b - c.wav", "reco2": "d\u00a0e.wav"}
+    assert read_mapping(write(tmp_path / "wav.scp", text)) == {
+        "reco1": "a  b - c.wav",
+        "reco2": "d\u00a0e.wav",
+    }
 
 
 @pytest.mark.parametrize(
@@ -281,7 +353,9 @@ def test_unusable_lists_of_names(tmp_path, name, text, message):
 
 
 def test_tables_of_names(tmp_path):
-    assert read_mapping(write(tmp_path / "a.csv", 'path,name,why\n"b, c.wav",a.wav,x\n')) == {"a.wav": "b, c.wav"}
+    assert read_mapping(write(tmp_path / "a.csv", 'path,name,why\n"b, c.wav",a.wav,x\n')) == {
+        "a.wav": "b, c.wav"
+    }
     assert read_mapping(write(tmp_path / "a.TSV", "\ufeffname\tpath\na  b\tc d")) == {"a  b": "c d"}
 
 
@@ -290,7 +364,15 @@ def test_tables_of_names(tmp_path):
 
 def test_audio_files_are_listed_by_relative_path(tmp_path):
     root = tmp_path / "audio"
-    for name in ("b.wav", "a/x.MP3", "a/x  y.flac", ".hidden.wav", ".cache/z.wav", "notes.txt", "b.wav.part"):
+    for name in (
+        "b.wav",
+        "a/x.MP3",
+        "a/x  y.flac",
+        ".hidden.wav",
+        ".cache/z.wav",
+        "notes.txt",
+        "b.wav.part",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
     paths, refused = list_audio(root)
@@ -323,8 +405,13 @@ def test_what_is_not_taken_from_the_audio_folder_is_reported(tmp_path):
 
 
 def test_a_blank_speaker_is_no_speaker():
-    frame = clean_columns(Rows.collect([pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})])).frame()
-    assert frame.to_dict(as_series=False) == {"speaker_id": ["ana", None], "source_audio": ["x", "y"]}
+    frame = clean_columns(
+        Rows.collect([pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})])
+    ).frame()
+    assert frame.to_dict(as_series=False) == {
+        "speaker_id": ["ana", None],
+        "source_audio": ["x", "y"],
+    }
 
 
 def test_look_at_keeps_going_past_what_is_no_audio(tmp_path):
@@ -338,8 +425,13 @@ def test_look_at_keeps_going_past_what_is_no_audio(tmp_path):
     row = facts.row(1, named=True)
     assert (row["sampling_rate"], row["num_channels"], row["codec"]) == (22050, 2, "pcm_16")
     assert row["sha256"] == sha256_file(tmp_path / "a.wav")
-    assert (row["num_bytes"], row["mtime_ns"]) == ((tmp_path / "a.wav").stat().st_size, (tmp_path / "a.wav").stat().st_mtime_ns)
-    assert probe_recordings(tmp_path, ["a.wav"], sha256=False, keep=tmp_path)["sha256"].to_list() == [None]
+    assert (row["num_bytes"], row["mtime_ns"]) == (
+        (tmp_path / "a.wav").stat().st_size,
+        (tmp_path / "a.wav").stat().st_mtime_ns,
+    )
+    assert probe_recordings(tmp_path, ["a.wav"], sha256=False, keep=tmp_path)[
+        "sha256"
+    ].to_list() == [None]
     assert "gone.wav" in probe_recordings(tmp_path, ["gone.wav"], keep=tmp_path)["error"].item()
 
 
@@ -432,7 +524,14 @@ def test_every_line_becomes_a_segment_or_a_problem(archive, tmp_path):
     assert problems["line 15"].startswith("not JSON")
     assert "broken.wav" in problems["broken"]
     assert problems["a_2-1"] == "end_before_start"
-    for telling in ("twice.wav: could mean", "gone.wav: no such", "asr.json line 15", "broken", "past_the_end: 3", "no_times: 1"):
+    for telling in (
+        "twice.wav: could mean",
+        "gone.wav: no such",
+        "asr.json line 15",
+        "broken",
+        "past_the_end: 3",
+        "no_times: 1",
+    ):
         assert [line for line in report.problems if telling in line], telling
     assert workspace.report("ingest") == report.to_dict()
     assert report.facts["segments"] == 14
@@ -463,12 +562,19 @@ def test_nothing_in_the_tables_breaks_a_rule_but_what_is_rejected(archive, tmp_p
         ("0.5", 8000, 4000),
     ],
 )
-def test_an_end_that_was_rounded_past_the_recording_means_its_end(tmp_path, end, num_samples, end_sample):
+def test_an_end_that_was_rounded_past_the_recording_means_its_end(
+    tmp_path, end, num_samples, end_sample
+):
     tone(tmp_path / "audio/a.wav", num_samples / 8000, rate=8000)
-    source = write(tmp_path / "asr.json", f'{{"file": "a.wav", "start": 0.1, "end": {end}, "words": ["a"]}}')
+    source = write(
+        tmp_path / "asr.json", f'{{"file": "a.wav", "start": 0.1, "end": {end}, "words": ["a"]}}'
+    )
     ingest("parlaspeech", source, audio=tmp_path / "audio", out=tmp_path / "W")
     [row] = Workspace.open(tmp_path / "W").segments.rows(named=True)
-    assert (row["end_sample"], row["reason"]) == (end_sample, "past_the_end" if end_sample > num_samples else None)
+    assert (row["end_sample"], row["reason"]) == (
+        end_sample,
+        "past_the_end" if end_sample > num_samples else None,
+    )
     assert row["source_end"] == end
 
 
@@ -477,7 +583,10 @@ def test_the_size_to_come_is_reported_up_front(tmp_path):
     tone(tmp_path / "audio/b.wav", 3, rate=16000)
     source = write(tmp_path / "asr.json", segment(0, 25), segment(0, 2, file="b.wav"))
     [warning] = ingest("parlaspeech", source, audio=tmp_path / "audio", out=tmp_path / "W").warnings
-    assert "1 of 2 recordings are 48,000 Hz with 2 channels; 1 of 2 recordings are 16,000 Hz with 1 channel" in warning
+    assert (
+        "1 of 2 recordings are 48,000 Hz with 2 channels; 1 of 2 recordings are 16,000 Hz with 1 channel"
+        in warning
+    )
     # 25 s of 48,000 * 2 * 2 bytes and 2 s of 16,000 * 2; 27 s of 16,000 * 2
     assert "4.9 MB as they are, 864 kB as 16,000 Hz mono WAV, about 492 kB as FLAC" in warning
 
@@ -493,8 +602,17 @@ def test_columns_that_corpora_have_of_their_own_are_kept_under_another_name(tmp_
     source.write_text("name,start,end,text,audio,source_audio,shard,snr\na.wav,0,1,da,x,y,z,3\n")
     ingest("table", source, out=tmp_path / "W")
     row = Workspace.open(tmp_path / "W").segments.row(0, named=True)
-    kept = {name: row.get(name) for name in ("audio", "source_source_audio", "source_audio", "source_shard", "snr")}
-    assert kept == {"audio": None, "source_source_audio": "x", "source_audio": "y", "source_shard": "z", "snr": "3"}
+    kept = {
+        name: row.get(name)
+        for name in ("audio", "source_source_audio", "source_audio", "source_shard", "snr")
+    }
+    assert kept == {
+        "audio": None,
+        "source_source_audio": "x",
+        "source_audio": "y",
+        "source_shard": "z",
+        "snr": "3",
+    }
 
 
 def test_a_wrong_header_is_a_warning(tmp_path):
@@ -511,11 +629,18 @@ def test_transcripts_come_before_the_audio(archive, tmp_path):
     report = ingest("parlaspeech", archive, out=tmp_path / "W")
     workspace = Workspace.open(tmp_path / "W")
     before = workspace.segments
-    assert before["start_sample"].null_count() == before["end_sample"].null_count() == len(before) == 14
+    assert (
+        before["start_sample"].null_count()
+        == before["end_sample"].null_count()
+        == len(before)
+        == 14
+    )
     reasons = before["reason"].drop_nulls().to_list()
     assert reasons == ["end_before_start", "negative_start", "no_times", "duplicate", "empty_text"]
     assert workspace.audio_root is None
-    assert [line for line in report.warnings if "5 recordings are missing" in line and "--audio" in line]
+    assert [
+        line for line in report.warnings if "5 recordings are missing" in line and "--audio" in line
+    ]
     assert not [line for line in report.problems if "no such recording" in line]
     (workspace.path / "reviews").mkdir()
     (workspace.path / "reviews/sheet.json").write_text('{"segment_ids": ["a_0.5-1.5"]}')
@@ -531,14 +656,21 @@ def test_transcripts_come_before_the_audio(archive, tmp_path):
 def test_a_names_file_settles_what_is_ambiguous(archive, tmp_path):
     names = write(tmp_path / "names.csv", "name,path\ntwice.wav,twice.ogg\n")
     ingest("parlaspeech", archive, audio=tmp_path / "audio", names=names, out=tmp_path / "W")
-    assert Workspace.open(tmp_path / "W").recordings.filter(pl.col("recording_id") == "twice")["path"].item() == "twice.ogg"
+    assert (
+        Workspace.open(tmp_path / "W")
+        .recordings.filter(pl.col("recording_id") == "twice")["path"]
+        .item()
+        == "twice.ogg"
+    )
 
 
 def test_two_ingests_give_the_same_tables(archive, tmp_path):
     for out, jobs in (("W", 1), ("V", 4)):
         ingest("parlaspeech", archive, audio=tmp_path / "audio", out=tmp_path / out, jobs=jobs)
     for name in ("recordings", "segments", "names", "problems"):
-        assert (tmp_path / f"W/{name}.parquet").read_bytes() == (tmp_path / f"V/{name}.parquet").read_bytes()
+        assert (tmp_path / f"W/{name}.parquet").read_bytes() == (
+            tmp_path / f"V/{name}.parquet"
+        ).read_bytes()
 
 
 def test_many_problems_are_cut_short(tmp_path):

@@ -18,8 +18,12 @@ from nbaudio.core.tables import hypothesis_names, text_names
 @pytest.fixture
 def workspace(tmp_path):
     made = Workspace.create(tmp_path / "w", source="x")
-    recordings = pl.DataFrame({"recording_id": ["one", "two"], "path": ["a b/Sitting 1.wav", "a b/Sitting 2.mp3"]})
-    names = pl.DataFrame({"name": ["raw/first.flac", "raw/second.flac"], "recording_id": ["one", "two"]})
+    recordings = pl.DataFrame(
+        {"recording_id": ["one", "two"], "path": ["a b/Sitting 1.wav", "a b/Sitting 2.mp3"]}
+    )
+    names = pl.DataFrame(
+        {"name": ["raw/first.flac", "raw/second.flac"], "recording_id": ["one", "two"]}
+    )
     segments = pl.DataFrame(
         {
             "segment_id": ["s1", "s2", "s3", "s4"],
@@ -50,14 +54,27 @@ def write(path, frame):
     return path
 
 
-@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", "polars", "pandas"])
+@pytest.mark.parametrize(
+    "ending", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", "polars", "pandas"]
+)
 def test_a_table_of_any_kind_is_joined_by_id(workspace, tmp_path, ending):
-    frame = pl.DataFrame({"segment_id": ["s4", "s1", "s2"], "text": ["Ne!", "Evo Blic.", "Dobar dan"]})
+    frame = pl.DataFrame(
+        {"segment_id": ["s4", "s1", "s2"], "text": ["Ne!", "Evo Blic.", "Dobar dan"]}
+    )
     table = {"polars": frame, "pandas": frame.to_pandas()}.get(ending)
-    report = nbaudio.join(workspace, write(tmp_path / f"t{ending}", frame) if table is None else table, text="verbatim")
+    report = nbaudio.join(
+        workspace,
+        write(tmp_path / f"t{ending}", frame) if table is None else table,
+        text="verbatim",
+    )
     assert workspace.segments["text_verbatim"].to_list() == ["Evo Blic.", "Dobar dan", None, "Ne!"]
     assert workspace.segments["text"].to_list() == ["evo blic", "dobar dan", "da", "ne"]
-    assert (report.facts["matched"], report.facts["new"], report.facts["without"], report.problems) == (3, 3, 1, [])
+    assert (
+        report.facts["matched"],
+        report.facts["new"],
+        report.facts["without"],
+        report.problems,
+    ) == (3, 3, 1, [])
     assert text_names(workspace.segments.columns) == {"verbatim": "text_verbatim"}
 
 
@@ -77,7 +94,9 @@ def test_times_match_as_decimals_in_any_writing(workspace, names):
         (names[0], 0.0, 1.5, "evo"),
         (names[1], "7.2500001", "9", "no"),
     ]
-    frame = pl.DataFrame([tuple(map(str, row)) for row in rows], schema=["file", "start", "end", "asr"], orient="row")
+    frame = pl.DataFrame(
+        [tuple(map(str, row)) for row in rows], schema=["file", "start", "end", "asr"], orient="row"
+    )
     report = nbaudio.join(workspace, frame, on="file,start,end", hypothesis="big")
     assert workspace.segments["asr_text_big"].to_list() == ["evo", "dobar dan", "da", None]
     assert report.problems == [f"row 4: {names[1]} 7.2500001 9: matches no segment"]
@@ -87,7 +106,12 @@ def test_times_match_as_decimals_in_any_writing(workspace, names):
 
 def test_floats_and_durations_match_too(workspace):
     frame = pd.DataFrame(
-        {"audio_filepath": ["one", "two"], "offset": [1.5, 7.25], "duration": [1.7, 1.75], "pred_text": ["dd", "n"]}
+        {
+            "audio_filepath": ["one", "two"],
+            "offset": [1.5, 7.25],
+            "duration": [1.7, 1.75],
+            "pred_text": ["dd", "n"],
+        }
     )
     nbaudio.join(workspace, frame, on=("file", "start", "end"), hypothesis="nemo")
     assert workspace.segments["asr_text_nemo"].to_list() == [None, "dd", None, "n"]
@@ -95,9 +119,19 @@ def test_floats_and_durations_match_too(workspace):
 
 def test_a_tolerance_never_chooses_between_two(workspace):
     near = pl.DataFrame(
-        {"file": ["one", "two", "two"], "start": ["1.49", "0.02", "7.2"], "end": ["3.21", "2.0", "9.1"], "text": ["a", "b", "c"]}
+        {
+            "file": ["one", "two", "two"],
+            "start": ["1.49", "0.02", "7.2"],
+            "end": ["3.21", "2.0", "9.1"],
+            "text": ["a", "b", "c"],
+        }
     )
-    assert nbaudio.join(workspace, near, on="file,start,end", text="near", tolerance=Decimal("0.02")).facts["matched"] == 2
+    assert (
+        nbaudio.join(
+            workspace, near, on="file,start,end", text="near", tolerance=Decimal("0.02")
+        ).facts["matched"]
+        == 2
+    )
     assert workspace.segments["text_near"].to_list() == [None, "a", "b", None]
     wide = nbaudio.join(workspace, near, on="file,start,end", text="near", tolerance=1.72)
     assert workspace.segments["text_near"].to_list() == [None, None, "b", "c"]
@@ -106,7 +140,9 @@ def test_a_tolerance_never_chooses_between_two(workspace):
 
 
 def test_two_rows_of_one_segment_are_listed_and_not_used(workspace, tmp_path):
-    frame = pl.DataFrame({"id": ["s1", "s2", "s1", "zz", ""], "asr_text": ["x", "y", "z", "q", "r"]})
+    frame = pl.DataFrame(
+        {"id": ["s1", "s2", "s1", "zz", ""], "asr_text": ["x", "y", "z", "q", "r"]}
+    )
     report = nbaudio.join(workspace, write(tmp_path / "t.csv", frame), hypothesis="b")
     assert workspace.segments["asr_text_b"].to_list() == [None, "y", None, None]
     assert report.problems == [
@@ -119,9 +155,18 @@ def test_two_rows_of_one_segment_are_listed_and_not_used(workspace, tmp_path):
 
 
 def test_a_recording_with_an_ambiguous_or_unknown_name_is_listed(workspace):
-    workspace.save(recordings=pl.DataFrame({"recording_id": ["one", "two"], "path": ["x/same.wav", "y/same.wav"]}))
+    workspace.save(
+        recordings=pl.DataFrame(
+            {"recording_id": ["one", "two"], "path": ["x/same.wav", "y/same.wav"]}
+        )
+    )
     frame = pl.DataFrame(
-        {"file": ["same.wav", "other", "x/same.wav"], "start": ["0"] * 3, "end": ["1.5"] * 3, "text": list("abc")}
+        {
+            "file": ["same.wav", "other", "x/same.wav"],
+            "start": ["0"] * 3,
+            "end": ["1.5"] * 3,
+            "text": list("abc"),
+        }
     )
     report = nbaudio.join(workspace, frame, on="file,start,end", text="t")
     assert workspace.segments["text_t"].to_list() == ["c", None, None, None]
@@ -136,7 +181,11 @@ def test_joining_again_replaces_and_says_what_changed(workspace):
     nbaudio.join(workspace, first, hypothesis="m")
     nbaudio.score(workspace, hypothesis="m")
     assert "wer_m" in workspace.segments.columns
-    again = nbaudio.join(workspace, pl.DataFrame({"segment_id": ["s1", "s2", "s4"], "text": ["a", "B", "d"]}), hypothesis="m")
+    again = nbaudio.join(
+        workspace,
+        pl.DataFrame({"segment_id": ["s1", "s2", "s4"], "text": ["a", "B", "d"]}),
+        hypothesis="m",
+    )
     assert {name: again.facts[name] for name in ("new", "changed", "gone", "unchanged")} == {
         "new": 1,
         "changed": 1,
@@ -150,7 +199,10 @@ def test_joining_again_replaces_and_says_what_changed(workspace):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"column": "own"}, "the source has a column own, which stays; choose another name, such as own_2"),
+        (
+            {"column": "own"},
+            "the source has a column own, which stays; choose another name, such as own_2",
+        ),
         ({"column": "text"}, "other steps write such a column"),
         ({"column": "similarity"}, "other steps write such a column"),
         ({"column": "asr_text_x"}, "other steps write such a column"),
@@ -179,13 +231,19 @@ def test_what_cannot_be_joined_is_refused_in_one_line(workspace, given, message)
 def test_names_of_texts_and_hypotheses_are_one_namespace(workspace):
     frame = pl.DataFrame({"segment_id": ["s1"], "text": ["x"]})
     nbaudio.join(workspace, frame, hypothesis="big")
-    with pytest.raises(InputError, match="another text has this name; choose another name, such as big_2"):
+    with pytest.raises(
+        InputError, match="another text has this name; choose another name, such as big_2"
+    ):
         nbaudio.join(workspace, frame, text="big")
 
 
 def test_a_table_of_another_corpus_is_refused(workspace, tmp_path):
-    other = write(tmp_path / "other.csv", pl.DataFrame({"segment_id": ["q1", "q2"], "text": ["x", "y"]}))
-    with pytest.raises(InputError, match=r"other\.csv: none of its 2 rows can be joined; 'q1' matches no segment"):
+    other = write(
+        tmp_path / "other.csv", pl.DataFrame({"segment_id": ["q1", "q2"], "text": ["x", "y"]})
+    )
+    with pytest.raises(
+        InputError, match=r"other\.csv: none of its 2 rows can be joined; 'q1' matches no segment"
+    ):
         nbaudio.join(workspace, other, text="t")
     assert "text_t" not in workspace.segments.columns
 
@@ -204,7 +262,9 @@ def test_lines_in_another_encoding_are_listed(workspace, tmp_path, encoding):
 
 
 def test_empty_texts_are_listed_and_empty_hypotheses_are_kept(workspace, tmp_path):
-    path = write(tmp_path / "t.csv", pl.DataFrame({"segment_id": ["s1", "s2"], "text": ["", "dobar"]}))
+    path = write(
+        tmp_path / "t.csv", pl.DataFrame({"segment_id": ["s1", "s2"], "text": ["", "dobar"]})
+    )
     report = nbaudio.join(workspace, path, text="t")
     assert report.problems == ["line 2: s1: the text is empty"]
     assert workspace.segments["text_t"].to_list() == [None, "dobar", None, None]
@@ -216,7 +276,9 @@ def test_empty_texts_are_listed_and_empty_hypotheses_are_kept(workspace, tmp_pat
 
 def test_values_of_a_column_keep_their_kind(workspace, tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("segment_id,snr,ok,ward,count\ns1,3.5,True,007,1\ns2,,false,012,2\n", encoding="utf8")
+    path.write_text(
+        "segment_id,snr,ok,ward,count\ns1,3.5,True,007,1\ns2,,false,012,2\n", encoding="utf8"
+    )
     for name in ("snr", "ok", "ward", "count"):
         nbaudio.join(workspace, path, column=name)
     found = workspace.segments.select("snr", "ok", "ward", "count")
@@ -226,7 +288,9 @@ def test_values_of_a_column_keep_their_kind(workspace, tmp_path):
 
 def test_lists_of_words_are_joined(workspace, tmp_path):
     path = tmp_path / "t.jsonl"
-    path.write_text('{"id": "s1", "words": ["Evo", "čaj"]}\n{"id": "s2", "words": "[a"}\n', encoding="utf8")
+    path.write_text(
+        '{"id": "s1", "words": ["Evo", "čaj"]}\n{"id": "s2", "words": "[a"}\n', encoding="utf8"
+    )
     nbaudio.join(workspace, path, text="t")
     assert workspace.segments["text_t"].to_list() == ["Evo čaj", "[a", None, None]
 
@@ -234,16 +298,28 @@ def test_lists_of_words_are_joined(workspace, tmp_path):
 def test_a_source_keeps_its_own_hypothesis_column_which_can_be_scored(workspace):
     workspace.save(segments=workspace.segments.with_columns(asr_text_theirs=pl.lit("da")))
     with pytest.raises(InputError, match="the source has a column asr_text_theirs, which stays"):
-        nbaudio.join(workspace, pl.DataFrame({"segment_id": ["s1"], "text": ["x"]}), hypothesis="theirs")
+        nbaudio.join(
+            workspace, pl.DataFrame({"segment_id": ["s1"], "text": ["x"]}), hypothesis="theirs"
+        )
     nbaudio.score(workspace, hypothesis="theirs")
     assert workspace.segments["similarity_theirs"].to_list()[2] == 1.0
-    assert hypothesis_names(workspace.segments.columns) == {"asr": "asr_text", "theirs": "asr_text_theirs"}
+    assert hypothesis_names(workspace.segments.columns) == {
+        "asr": "asr_text",
+        "theirs": "asr_text_theirs",
+    }
 
 
 def test_scores_of_pairs_and_agreement(workspace):
-    heard = {"a": ["evo blitz", "dobar dan", "da", "ne"], "b": ["Evo blitz!", "dobar van", "da", "na"]}
+    heard = {
+        "a": ["evo blitz", "dobar dan", "da", "ne"],
+        "b": ["Evo blitz!", "dobar van", "da", "na"],
+    }
     for name, said in heard.items():
-        nbaudio.join(workspace, pl.DataFrame({"segment_id": ["s1", "s2", "s3", "s4"], "text": said}), hypothesis=name)
+        nbaudio.join(
+            workspace,
+            pl.DataFrame({"segment_id": ["s1", "s2", "s3", "s4"], "text": said}),
+            hypothesis=name,
+        )
     nbaudio.join(workspace, pl.DataFrame({"segment_id": ["s1"], "text": ["Evo blic"]}), text="v")
     assert "agreement" not in workspace.segments.columns
     nbaudio.score(workspace)
@@ -276,7 +352,9 @@ def test_scores_that_were_dropped_are_not_missed(workspace):
     assert "agreement" not in workspace.segments.columns
     nbaudio.score(workspace, hypothesis="a")
     assert workspace.segments["agreement"][0] < 0
-    workspace.save(segments=workspace.segments.drop("asr_text_a", "similarity_a"))  # as withdraw does with emptied columns
+    workspace.save(
+        segments=workspace.segments.drop("asr_text_a", "similarity_a")
+    )  # as withdraw does with emptied columns
     nbaudio.score(workspace)
     assert "agreement" not in workspace.segments.columns
 
@@ -304,13 +382,18 @@ def test_a_score_never_replaces_a_column_of_the_source_or_of_another_pair(worksp
 
 
 def test_the_command_joins_scores_and_lists(workspace, tmp_path):
-    path = write(tmp_path / "t.csv", pl.DataFrame({"segment_id": ["s1", "q"], "text": ["evo 2", "x"]}))
+    path = write(
+        tmp_path / "t.csv", pl.DataFrame({"segment_id": ["s1", "q"], "text": ["evo 2", "x"]})
+    )
     result = CliRunner().invoke(
-        common.app, ["join", str(workspace.path), str(path), "--on", "segment_id", "--text", "v", "--json"]
+        common.app,
+        ["join", str(workspace.path), str(path), "--on", "segment_id", "--text", "v", "--json"],
     )
     assert result.exit_code == 1, result.output
     assert json.loads(result.output)["problems"] == ["line 3: q: matches no segment"]
-    result = CliRunner().invoke(common.app, ["score", str(workspace.path), "--text", "v", "--language", "hr", "--json"])
+    result = CliRunner().invoke(
+        common.app, ["score", str(workspace.path), "--text", "v", "--language", "hr", "--json"]
+    )
     assert result.exit_code == 0, result.output
     assert json.loads(result.output)["facts"]["language"] == "hr"
     assert "spoken_wer_v" in workspace.segments.columns

@@ -56,10 +56,19 @@ def wanted_of(workspace: Workspace, out: Path) -> dict[str, str]:
 DEFAULT = {"half of the shards"}
 
 
-@pytest.mark.parametrize("moment", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in MOMENTS])
-def test_a_killed_run_is_finished_by_another_with_the_same_bytes(workspace: Workspace, tmp_path: Path, moment: str) -> None:
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in MOMENTS],
+)
+def test_a_killed_run_is_finished_by_another_with_the_same_bytes(
+    workspace: Workspace, tmp_path: Path, moment: str
+) -> None:
     packs, corpus = workspace.path / "packs", tmp_path / "killed"
-    run = subprocess.Popen([sys.executable, "-c", RUN, workspace.path, corpus], start_new_session=True, stderr=subprocess.DEVNULL)
+    run = subprocess.Popen(
+        [sys.executable, "-c", RUN, workspace.path, corpus],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 60
     while run.poll() is None and not MOMENTS[moment](packs, corpus):
         assert time.monotonic() < deadline

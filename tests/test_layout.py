@@ -13,13 +13,26 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "nbaudio"
 MODULES = {
-    ".".join(("nbaudio", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
+    ".".join(("nbaudio", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
     for path in sorted(PACKAGE.rglob("*.py"))
 }
 
 # A room imports from itself and from rooms before it.
 ROOMS = (
-    *("core", "storage", "audio", "text", "engine", "formats", "sources", "review", "proof", "selection"),
+    *(
+        "core",
+        "storage",
+        "audio",
+        "text",
+        "engine",
+        "formats",
+        "sources",
+        "review",
+        "proof",
+        "selection",
+    ),
     *("corpus", "recognition", "reading", "ui", "runs", "cli"),
 )
 MOST_ROOMS = 16
@@ -49,7 +62,11 @@ def _room(module: str) -> str:
 
 
 def test_there_are_few_rooms() -> None:
-    names = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    names = {
+        path.stem
+        for path in PACKAGE.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
     assert names - {"__init__", "__main__"} == set(ROOMS)
     assert len(ROOMS) <= MOST_ROOMS
 
@@ -61,10 +78,16 @@ def test_imports_between_rooms_go_downward() -> None:
         if module.count(".") and _room(module) in ROOMS
         for name in _imports(module)
         # The command line calls the functions of the top.
-        if name.startswith("nbaudio.") and _room(name) in ROOMS and ROOMS.index(_room(name)) > ROOMS.index(_room(module))
+        if name.startswith("nbaudio.")
+        and _room(name) in ROOMS
+        and ROOMS.index(_room(name)) > ROOMS.index(_room(module))
     ]
     assert not upward
-    top = [module for module in MODULES if module.count(".") and _room(module) != "cli" and "nbaudio" in _imports(module)]
+    top = [
+        module
+        for module in MODULES
+        if module.count(".") and _room(module) != "cli" and "nbaudio" in _imports(module)
+    ]
     assert not top
 
 
@@ -91,7 +114,11 @@ def _packages() -> list[str]:
 
 
 def test_only_the_top_and_review_export_commands() -> None:
-    commands = {name for name in import_module("nbaudio").__all__ if name.islower() and not name.startswith("_")} - {"review"}
+    commands = {
+        name
+        for name in import_module("nbaudio").__all__
+        if name.islower() and not name.startswith("_")
+    } - {"review"}
     commands -= {"clip", "open_corpus"}
     found = {
         f"{package}.{name}"
@@ -105,17 +132,31 @@ def test_only_the_top_and_review_export_commands() -> None:
 def _shadowed(package: str) -> Iterator[str]:
     """Names of other things that a package binds or exports although it has a submodule of that name."""
     path, module = MODULES[package], import_module(package)
-    inner = {each.stem for each in path.parent.glob("*.py")} | {each.parent.name for each in path.parent.glob("*/__init__.py")}
+    inner = {each.stem for each in path.parent.glob("*.py")} | {
+        each.parent.name for each in path.parent.glob("*/__init__.py")
+    }
     for node in ast.walk(ast.parse(path.read_text("utf8"))):
         match node:
             case ast.Import():
-                yield from inner & {each.asname or each.name.partition(".")[0] for each in node.names}
+                yield from inner & {
+                    each.asname or each.name.partition(".")[0] for each in node.names
+                }
             case ast.ImportFrom() if node.module != package:
                 yield from inner & {each.asname or each.name for each in node.names}
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()) if name in inner:
+            case (
+                ast.FunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.Name(id=name, ctx=ast.Store())
+            ) if name in inner:
                 yield name
-    lazily = inner & set(getattr(module, "__all__", ())) if hasattr(module, "__getattr__") else set()
-    yield from (name for name in lazily if module.__getattr__(name) is not import_module(f"{package}.{name}"))
+    lazily = (
+        inner & set(getattr(module, "__all__", ())) if hasattr(module, "__getattr__") else set()
+    )
+    yield from (
+        name
+        for name in lazily
+        if module.__getattr__(name) is not import_module(f"{package}.{name}")
+    )
 
 
 @pytest.mark.parametrize("package", _packages())
@@ -142,7 +183,9 @@ SHADOWS = {
 
 
 @pytest.mark.parametrize("name", SHADOWS)
-def test_a_shadowed_submodule_is_noticed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shadowed_submodule_is_noticed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, is_shadowed = SHADOWS[name]
     folder = tmp_path / "shadows" / name
     folder.mkdir(parents=True)
@@ -155,15 +198,35 @@ def test_a_shadowed_submodule_is_noticed(name: str, tmp_path: Path, monkeypatch:
 
 
 def test_files_are_short_and_so_is_the_package() -> None:
-    lengths = {path: path.read_text("utf8").count("\n") for path in chain(PACKAGE.rglob("*.py"), PACKAGE.rglob("*.js"))}
-    long = [f"{path.relative_to(PACKAGE)}: {lines}" for path, lines in lengths.items() if lines > MOST_LINES]
+    lengths = {
+        path: path.read_text("utf8").count("\n")
+        for path in chain(PACKAGE.rglob("*.py"), PACKAGE.rglob("*.js"))
+    }
+    long = [
+        f"{path.relative_to(PACKAGE)}: {lines}"
+        for path, lines in lengths.items()
+        if lines > MOST_LINES
+    ]
     assert not long
-    assert sum(lines for path, lines in lengths.items() if path.suffix == ".py") <= MOST_LINES_OF_PYTHON
-    assert sum(lines for path, lines in lengths.items() if path.suffix == ".js") <= MOST_LINES_OF_JAVASCRIPT
+    assert (
+        sum(lines for path, lines in lengths.items() if path.suffix == ".py")
+        <= MOST_LINES_OF_PYTHON
+    )
+    assert (
+        sum(lines for path, lines in lengths.items() if path.suffix == ".js")
+        <= MOST_LINES_OF_JAVASCRIPT
+    )
 
 
 # What opens Parquet files: tables of corpora and their shards, and foreign datasets. Tables of a workspace have one door.
-PARQUET_FUNCTIONS = {"ParquetFile", "ParquetWriter", "read_metadata", "read_parquet", "read_schema", "scan_parquet"}
+PARQUET_FUNCTIONS = {
+    "ParquetFile",
+    "ParquetWriter",
+    "read_metadata",
+    "read_parquet",
+    "read_schema",
+    "scan_parquet",
+}
 PARQUET_FUNCTIONS |= {"sink_parquet", "parquet_slices", "reading_parquet", "write_parquet"}
 OPEN_PARQUET = {
     *(
@@ -174,7 +237,10 @@ OPEN_PARQUET = {
         "nbaudio.selection.given_splits",
         "nbaudio.ui.segment_rows",
     ),
-    *(f"nbaudio.corpus.{name}" for name in ("corpus_tables", "diff", "partitions", "shards", "verify", "versions")),
+    *(
+        f"nbaudio.corpus.{name}"
+        for name in ("corpus_tables", "diff", "partitions", "shards", "verify", "versions")
+    ),
     *(f"nbaudio.corpus.containers.{name}" for name in ("base", "parquet", "tfrecord")),
 }
 
@@ -183,9 +249,21 @@ def test_tables_of_a_workspace_are_opened_in_one_place() -> None:
     paths, calls = [], []
     for module, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text("utf8"))):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and "workspace" in ast.unparse(node.left).lower():
-                paths += [f"{module}:{node.lineno}"] if ".parquet" in ast.unparse(node.right) else []
-            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+            if (
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Div)
+                and "workspace" in ast.unparse(node.left).lower()
+            ):
+                paths += (
+                    [f"{module}:{node.lineno}"] if ".parquet" in ast.unparse(node.right) else []
+                )
+            name = (
+                node.id
+                if isinstance(node, ast.Name)
+                else node.attr
+                if isinstance(node, ast.Attribute)
+                else ""
+            )
             if name in PARQUET_FUNCTIONS and module not in OPEN_PARQUET:
                 calls.append(f"{module}:{node.lineno} {name}")
     assert [each for each in paths if not each.startswith("nbaudio.core.tables:")] == []

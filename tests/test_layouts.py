@@ -43,10 +43,17 @@ def ingested(tmp_path_factory):
 
     def ingest(name: str) -> tuple[Made, nbaudio.Report, Workspace]:
         if name not in done:
-            fill_times = tmp_path_factory.mktemp(name) / "place"  # what is beside it is this test's own
+            fill_times = (
+                tmp_path_factory.mktemp(name) / "place"
+            )  # what is beside it is this test's own
             made = LAYOUTS[name](fill_times / "source")
             report = nbaudio.ingest(
-                format_of(name), made.source, audio=made.audio, out=fill_times / "W", jobs=1, options=made.options
+                format_of(name),
+                made.source,
+                audio=made.audio,
+                out=fill_times / "W",
+                jobs=1,
+                options=made.options,
             )
             done[name] = made, report, Workspace.open(fill_times / "W")
         return done[name]
@@ -61,9 +68,13 @@ def test_every_reader_has_a_source_to_be_tested_with():
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
 def test_segments_are_there_to_the_sample(ingested, name):
     made, _, workspace = ingested(name)
-    segments = workspace.segments.join(workspace.recordings.select("recording_id", "path"), on="recording_id", how="left")
+    segments = workspace.segments.join(
+        workspace.recordings.select("recording_id", "path"), on="recording_id", how="left"
+    )
     kept = segments.filter((pl.col("decision") == "pending") & pl.col("end_sample").is_not_null())
-    found = kept.select("segment_id", "path", "start_sample", "end_sample", "text", "speaker_id").rows()
+    found = kept.select(
+        "segment_id", "path", "start_sample", "end_sample", "text", "speaker_id"
+    ).rows()
     assert {key: tuple(values) for key, *values in found} == made.segments
     first = segments.filter(pl.col("segment_id") == next(iter(made.segments))).row(0, named=True)
     assert {column: first[column] for column in made.further} == made.further
@@ -103,17 +114,25 @@ def test_a_corpus_comes_out_of_it(ingested, name, tmp_path):
     scored = nbaudio.score(workspace)
     assert workspace.segments["similarity"].null_count() == len(workspace.segments)
     silent = all(text is None for *_, text, _ in made.segments.values())
-    said = "no segment has a transcript" if silent else "no segment has both a transcript and a hypothesis"
+    said = (
+        "no segment has a transcript"
+        if silent
+        else "no segment has both a transcript and a hypothesis"
+    )
     assert [line for line in scored.warnings if line.startswith(said)]
     selected = nbaudio.select(workspace, dev=0, test=0)
     assert selected.facts["kept"] == len(made.segments)
-    report = nbaudio.materialize(workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False)
+    report = nbaudio.materialize(
+        workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False
+    )
     assert report.problems == []
     verified = nbaudio.verify(tmp_path / "C", jobs=1, engine="threading", show_progress=False)
     assert verified.problems == []
     assert verified.facts["clips_decoded"] == len(made.segments)
     corpus = pl.read_parquet(tmp_path / "C/segments.parquet")
-    assert dict(corpus.select("segment_id", "text").iter_rows()) == {key: row[3] for key, row in made.segments.items()}
+    assert dict(corpus.select("segment_id", "text").iter_rows()) == {
+        key: row[3] for key, row in made.segments.items()
+    }
     assert nbaudio.stats(tmp_path / "C").facts["segments_kept"] == len(made.segments)
     assert {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*")} == {"C"}
 
@@ -129,13 +148,24 @@ def test_nothing_leaves_its_place(ingested, name):
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
 def test_ingest_twice_gives_the_same_tables(ingested, name, tmp_path):
     made, report, workspace = ingested(name)
-    before = {path.name: path.read_bytes() for path in workspace.path.glob("*.parquet") if path.name != "segments.parquet"}
-    again = nbaudio.ingest(format_of(name), made.source, audio=made.audio, out=workspace.path, jobs=2, options=made.options)
+    before = {
+        path.name: path.read_bytes()
+        for path in workspace.path.glob("*.parquet")
+        if path.name != "segments.parquet"
+    }
+    again = nbaudio.ingest(
+        format_of(name),
+        made.source,
+        audio=made.audio,
+        out=workspace.path,
+        jobs=2,
+        options=made.options,
+    )
     assert {path: (workspace.path / path).read_bytes() for path in before} == before
     assert again.facts == report.facts
-    assert workspace.segments["decision"].to_list().count("pending") == report.facts["segments"] - len(
-        workspace.segments.filter(pl.col("reason").is_not_null())
-    )
+    assert workspace.segments["decision"].to_list().count("pending") == report.facts[
+        "segments"
+    ] - len(workspace.segments.filter(pl.col("reason").is_not_null()))
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
@@ -180,7 +210,10 @@ class CountedRow(dict):
 
 
 def test_few_rows_are_objects_at_once(tmp_path):
-    rows = (CountedRow(name=f"{number}.wav", text="c\u030c", source_split="x") for number in range(35_000))
+    rows = (
+        CountedRow(name=f"{number}.wav", text="c\u030c", source_split="x")
+        for number in range(35_000)
+    )
     found = collect_rows(tmp_path, rows, further=("source_split", "language"), expected="rows")
     assert found.frame["name"].to_list() == [f"{number}.wav" for number in range(35_000)]
     assert found.frame.columns == [*TRANSCRIPTS, "source_split"]
@@ -204,7 +237,12 @@ def test_a_whole_recording_ends_at_its_last_sample(tmp_path, rate, num_samples):
     tone(tmp_path / "audio/a.wav", Fraction(num_samples, rate), rate=rate)
     nbaudio.ingest("folder", tmp_path / "audio", out=tmp_path / "W")
     [row] = Workspace.open(tmp_path / "W").segments.rows(named=True)
-    assert (row["segment_id"], row["start_sample"], row["end_sample"], row["source_start"]) == ("a", 0, num_samples, "0")
+    assert (row["segment_id"], row["start_sample"], row["end_sample"], row["source_start"]) == (
+        "a",
+        0,
+        num_samples,
+        "0",
+    )
     assert to_samples(row["source_end"], rate) == num_samples
     assert row["reason"] is None
 
@@ -220,13 +258,18 @@ def test_windows_cover_a_recording_without_gap_or_overlap(tenths, rate, seconds,
     num_samples = max(1, tenths * rate // 100)
     frame = pl.DataFrame([{"name": "a.wav"}], schema=TRANSCRIPTS)
     audit = pl.DataFrame({"name": ["a.wav"], "recording_id": ["a"]})
-    recordings = pl.DataFrame({"recording_id": ["a"], "sampling_rate": [rate], "num_samples": [num_samples]})
+    recordings = pl.DataFrame(
+        {"recording_id": ["a"], "sampling_rate": [rate], "num_samples": [num_samples]}
+    )
     placed = fill_times(frame, audit, recordings, (seconds, partial))
     found = [
         (to_samples(start, rate), min(to_samples(end, rate), num_samples))
         for start, end in placed.select("source_start", "source_end").iter_rows()
     ]
-    cuts = [to_samples(str(seconds * number), rate) for number in range(int(num_samples / rate / float(seconds)) + 3)]
+    cuts = [
+        to_samples(str(seconds * number), rate)
+        for number in range(int(num_samples / rate / float(seconds)) + 3)
+    ]
     expected = [(one, min(two, num_samples)) for one, two in pairwise(cuts) if one < num_samples]
     if not partial and expected and seconds * len(expected) * rate > num_samples:
         expected = expected[:-1]
@@ -234,13 +277,23 @@ def test_windows_cover_a_recording_without_gap_or_overlap(tenths, rate, seconds,
 
 
 def test_windows_of_a_folder(tmp_path):
-    assert whole(tmp_path, 2.5, 8000, window="1")["segment_id"].to_list() == ["a_0-1", "a_1-2", "a_2-2.5"]
-    assert whole(tmp_path, 2.5, 8000, window=1, partial="drop")["segment_id"].to_list() == ["a_0-1", "a_1-2"]
+    assert whole(tmp_path, 2.5, 8000, window="1")["segment_id"].to_list() == [
+        "a_0-1",
+        "a_1-2",
+        "a_2-2.5",
+    ]
+    assert whole(tmp_path, 2.5, 8000, window=1, partial="drop")["segment_id"].to_list() == [
+        "a_0-1",
+        "a_1-2",
+    ]
     assert whole(tmp_path, 3, 8000, window="1.50")["source_end"].to_list() == ["1.5", "3"]
     assert whole(tmp_path, 3, 8000, window="0.1", partial="drop").height == 30
 
 
-@pytest.mark.parametrize("options", [{"window": "0"}, {"window": "1e1"}, {"window": "-1"}, {"window": "ten"}, {"partial": "no"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"window": "0"}, {"window": "1e1"}, {"window": "-1"}, {"window": "ten"}, {"partial": "no"}],
+)
 def test_unusable_options_of_a_folder(tmp_path, options):
     tone(tmp_path / "a.wav", 1)
     [name] = options
@@ -252,14 +305,20 @@ def test_whole_recordings_before_their_audio(tmp_path):
     made = LAYOUTS["librispeech"](tmp_path)
     source = tmp_path / "transcripts.tar.gz"
     with tarfile.open(source, "w:gz") as archive:
-        archive.add(made.source, "LibriSpeech", filter=lambda entry: None if entry.name.endswith(".flac") else entry)
+        archive.add(
+            made.source,
+            "LibriSpeech",
+            filter=lambda entry: None if entry.name.endswith(".flac") else entry,
+        )
     nbaudio.ingest("librispeech", source, out=tmp_path / "W")
     before = Workspace.open(tmp_path / "W").segments
     assert before["source_end"].null_count() == len(before)
     assert before["reason"].null_count() == len(before)
     assert set(made.segments) < set(before["segment_id"])
     nbaudio.score(tmp_path / "W")
-    assert nbaudio.select(tmp_path / "W", dev=0, test=0).facts["rejected"] == {"no_audio": len(before)}
+    assert nbaudio.select(tmp_path / "W", dev=0, test=0).facts["rejected"] == {
+        "no_audio": len(before)
+    }
     nbaudio.ingest("librispeech", source, audio=made.source, out=tmp_path / "W")
     after = Workspace.open(tmp_path / "W").segments
     assert after["segment_id"].to_list() == before["segment_id"].to_list()
@@ -305,19 +364,30 @@ def corpus_of(source, out, **options):
     first = nbaudio.ingest("librispeech", source, out=out / "W", jobs=2)
     nbaudio.select(out / "W", dev=0, test=0, group_by=())
     report = nbaudio.materialize(out / "W", out=out / "C", show_progress=False, **options)
-    return first, report, {path.name: path.read_bytes() for path in (out / "C").rglob("*") if path.is_file()}
+    return (
+        first,
+        report,
+        {path.name: path.read_bytes() for path in (out / "C").rglob("*") if path.is_file()},
+    )
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_corpus_out_of_an_archive_is_that_of_its_folder(tmp_path, monkeypatch, jobs):
     archive = librispeech_archive(tmp_path)
     first, report, made = corpus_of(archive, tmp_path / "archive", jobs=jobs)
-    folder_first, folder_report, wanted = corpus_of(tmp_path / "LibriSpeech", tmp_path / "folder", jobs=1)
+    folder_first, folder_report, wanted = corpus_of(
+        tmp_path / "LibriSpeech", tmp_path / "folder", jobs=1
+    )
     assert made == wanted
     assert len(first.problems) == len(folder_first.problems) == 4
     assert first.facts == folder_first.facts
     assert report.facts["kept"] == folder_report.facts["kept"] == 3
-    held = {path.suffix for out in ("archive", "folder") for path in (tmp_path / out / "W").rglob("*") if path.is_file()}
+    held = {
+        path.suffix
+        for out in ("archive", "folder")
+        for path in (tmp_path / out / "W").rglob("*")
+        if path.is_file()
+    }
     assert held == {".json", ".jsonl", ".parquet", ".pack"}
 
 
@@ -345,7 +415,9 @@ def test_an_archive_is_read_once_to_cut_and_no_further_than_it_must(tmp_path, mo
     assert len(opened) == 1
     assert names[-1].endswith(".flac")
     opened.clear()
-    nbaudio.materialize(tmp_path / "W", out=tmp_path / "D", jobs=1, container="parquet", show_progress=False)
+    nbaudio.materialize(
+        tmp_path / "W", out=tmp_path / "D", jobs=1, container="parquet", show_progress=False
+    )
     assert not opened
 
 
@@ -361,7 +433,9 @@ def test_an_archive_that_changes_after_ingest_gives_no_wrong_sample(tmp_path, ha
     else:
         archive.write_bytes(archive.read_bytes()[:20_000])
     report = nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
-    lost = pl.read_parquet(tmp_path / "C/rejected.parquet").filter(pl.col("reason") == "unreadable_audio")
+    lost = pl.read_parquet(tmp_path / "C/rejected.parquet").filter(
+        pl.col("reason") == "unreadable_audio"
+    )
     assert (len(report.problems), lost["segment_id"].to_list()) == (1, ["84-121123-0001"])
     assert "changed since it was ingested" in lost["detail"][0]
 
@@ -371,15 +445,23 @@ def test_an_archive_that_has_disappeared_is_reported_in_one_line(tmp_path):
     nbaudio.ingest("librispeech", archive, out=tmp_path / "W")
     nbaudio.select(tmp_path / "W", dev=0, test=0, group_by=())
     archive.unlink()
-    with pytest.raises(InputError, match=r"none of the 3 accepted segments can be cut; tar://.*changed since it was ingested"):
+    with pytest.raises(
+        InputError,
+        match=r"none of the 3 accepted segments can be cut; tar://.*changed since it was ingested",
+    ):
         nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
 
 
 def test_clips_of_an_archive_are_played(tmp_path):
     nbaudio.ingest("librispeech", librispeech_archive(tmp_path), out=tmp_path / "W")
     root = Workspace.open(tmp_path / "W").audio_root
-    for name in ("dev-clean/84/121123/84-121123-0001.flac", "dev-clean/84/121123/84-121123-0000.flac"):
-        assert np.array_equal(read_clip(root / name, 100, 7000), read_clip(tmp_path / "LibriSpeech" / name, 100, 7000))
+    for name in (
+        "dev-clean/84/121123/84-121123-0001.flac",
+        "dev-clean/84/121123/84-121123-0000.flac",
+    ):
+        assert np.array_equal(
+            read_clip(root / name, 100, 7000), read_clip(tmp_path / "LibriSpeech" / name, 100, 7000)
+        )
 
 
 def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
@@ -397,7 +479,13 @@ def test_an_archive_with_names_that_lead_out_writes_nothing(tmp_path):
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-        recordings = ("../../../../1-2-0000.flac", "/dev/1/2/1-2-0000.flac", "d/2.flac", "d/2.flac/x.flac", f"{'x' * 300}.flac")
+        recordings = (
+            "../../../../1-2-0000.flac",
+            "/dev/1/2/1-2-0000.flac",
+            "d/2.flac",
+            "d/2.flac/x.flac",
+            f"{'x' * 300}.flac",
+        )
         for name in recordings:
             archive.addfile(tarfile.TarInfo(name))
     nbaudio.ingest("librispeech", tmp_path / "x.tar.gz", out=tmp_path / "W")
@@ -417,7 +505,11 @@ def test_names_that_are_no_unicode_are_reported_and_the_rest_is_processed(tmp_pa
         archive.add(made.source, "LibriSpeech")
     for source in (made.source, tmp_path / "x.tar"):
         found = READERS["librispeech"](source)
-        assert ("dev-clean/84/121123/\\xff.flac", None, "its name is not Unicode; rename it") in found.problems.rows()
+        assert (
+            "dev-clean/84/121123/\\xff.flac",
+            None,
+            "its name is not Unicode; rename it",
+        ) in found.problems.rows()
         assert not found.frame["text"].str.contains("x:0:0").any()
         assert set(made.segments) < set(found.frame["segment_id"])
 
@@ -439,7 +531,9 @@ def test_kaldi_without_segments_has_an_utterance_a_recording(tmp_path):
     lines(tmp_path / "data/text", "u1 da", "u2 ne")
     lines(tmp_path / "data/hyp", "u1 da")
     options = {"asr": "hyp"}
-    nbaudio.ingest("kaldi", tmp_path / "data", audio=tmp_path / "audio", out=tmp_path / "W", options=options)
+    nbaudio.ingest(
+        "kaldi", tmp_path / "data", audio=tmp_path / "audio", out=tmp_path / "W", options=options
+    )
     nbaudio.score(tmp_path / "W")
     segments = Workspace.open(tmp_path / "W").segments
     assert segments.select("segment_id", "end_sample", "text", "similarity").rows() == [
@@ -456,7 +550,12 @@ def test_kaldi_finds_its_recordings_by_their_paths(tmp_path, above):
     tone(audio / "x/a.wav", 1)
     tone(audio / "y/b.wav", 2)
     named = audio if above else Path("audio")
-    lines(tmp_path / "data/wav.scp", f"u1 {named}/x/a.wav", f"u2 {named}/y/b.wav", f"u3 {named}/gone.wav")
+    lines(
+        tmp_path / "data/wav.scp",
+        f"u1 {named}/x/a.wav",
+        f"u2 {named}/y/b.wav",
+        f"u3 {named}/gone.wav",
+    )
     lines(tmp_path / "data/text", "u1 da", "u2 ne", "u3 možda")
     report = nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W")
     workspace = Workspace.open(tmp_path / "W")
@@ -471,7 +570,10 @@ def test_an_id_that_is_there_twice_is_reported_and_its_first_text_is_taken(tmp_p
     lines(tmp_path / "data/segments", "u r 0 1", "u r 2 3")
     lines(tmp_path / "data/text", "u prvi", "u drugi")
     report = nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W")
-    assert Workspace.open(tmp_path / "W").segments.select("segment_id", "text").rows() == [("u", "prvi"), ("u#2", "prvi")]
+    assert Workspace.open(tmp_path / "W").segments.select("segment_id", "text").rows() == [
+        ("u", "prvi"),
+        ("u#2", "prvi"),
+    ]
     assert report.problems == [
         "text line 2: 'u' was 'prvi' before, which is kept",
         "u: an id of 2 segments: all but the first get a number, #2 and so on",
@@ -480,7 +582,9 @@ def test_an_id_that_is_there_twice_is_reported_and_its_first_text_is_taken(tmp_p
 
 def test_kaldi_with_commands_alone_says_so(tmp_path):
     lines(tmp_path / "data/wav.scp", f"u1 touch {tmp_path}/PWNED |")
-    with pytest.raises(InputError, match=r"wav\.scp, line 1: 'u1' is a command; commands are not executed"):
+    with pytest.raises(
+        InputError, match=r"wav\.scp, line 1: 'u1' is a command; commands are not executed"
+    ):
         nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W")
     assert not (tmp_path / "PWNED").exists()
 
@@ -490,11 +594,23 @@ def test_kaldi_with_commands_alone_says_so(tmp_path):
 
 def test_a_cue_of_two_voices_is_nobodys(tmp_path):
     tone(tmp_path / "a/a.wav", 9)
-    cues = ["<v Ana>Da.", "<v Ana>Da.</v> <v Ivo>Ne.</v>", "<v.loud Ana>Da.</v> <v Ana>Da.</v>", "Da."]
-    timed = [f"00:0{number}.000 --> 00:0{number + 1}.000\n{cue}\n" for number, cue in enumerate(cues)]
+    cues = [
+        "<v Ana>Da.",
+        "<v Ana>Da.</v> <v Ivo>Ne.</v>",
+        "<v.loud Ana>Da.</v> <v Ana>Da.</v>",
+        "Da.",
+    ]
+    timed = [
+        f"00:0{number}.000 --> 00:0{number + 1}.000\n{cue}\n" for number, cue in enumerate(cues)
+    ]
     lines(tmp_path / "a/a.vtt", "WEBVTT", "", *timed)
     nbaudio.ingest("subtitles", tmp_path / "a", out=tmp_path / "W")
-    assert Workspace.open(tmp_path / "W").segments["speaker_id"].to_list() == ["Ana", None, "Ana", None]
+    assert Workspace.open(tmp_path / "W").segments["speaker_id"].to_list() == [
+        "Ana",
+        None,
+        "Ana",
+        None,
+    ]
 
 
 # commonvoice
@@ -502,7 +618,9 @@ def test_a_cue_of_two_voices_is_nobodys(tmp_path):
 
 def test_a_table_without_a_needed_column(tmp_path):
     lines(tmp_path / "train.tsv", "client_id\tpath", "c\ta.mp3")
-    with pytest.raises(InputError, match=r"train\.tsv: the column sentence is missing; it has client_id, path"):
+    with pytest.raises(
+        InputError, match=r"train\.tsv: the column sentence is missing; it has client_id, path"
+    ):
         nbaudio.ingest("commonvoice", tmp_path, out=tmp_path / "W")
 
 
@@ -518,11 +636,17 @@ def parquet(path, audio, **columns):
 
 def test_a_dataset_with_paths_alone_needs_no_copy(tmp_path):
     tone(tmp_path / "set/clips/a.wav", 1)
-    parquet(tmp_path / "set/train.parquet", [{"bytes": None, "path": "clips/a.wav"}, None], text=["da", "ne"])
+    parquet(
+        tmp_path / "set/train.parquet",
+        [{"bytes": None, "path": "clips/a.wav"}, None],
+        text=["da", "ne"],
+    )
     report = nbaudio.ingest("hf", tmp_path / "set", out=tmp_path / "W")
     workspace = Workspace.open(tmp_path / "W")
     assert workspace.audio_root == tmp_path / "set"
-    assert workspace.segments.select("segment_id", "end_sample", "text").rows() == [("clips/a", 8000, "da")]
+    assert workspace.segments.select("segment_id", "end_sample", "text").rows() == [
+        ("clips/a", 8000, "da")
+    ]
     assert report.problems == ["train.parquet line 2: neither bytes nor a path"]
     assert not (tmp_path / "W/audio").exists()
 
@@ -534,8 +658,15 @@ def test_columns_of_a_dataset_are_requested_by_name(tmp_path):
     options = {"text": "words", "asr": "guess", "speaker": "who"}
     nbaudio.ingest("hf", source, out=tmp_path / "W", options=options)
     [row] = Workspace.open(tmp_path / "W").segments.rows(named=True)
-    assert (row["segment_id"], row["text"], row["asr_text"], row["speaker_id"]) == ("x/00000000", "da", "da", "3")
-    with pytest.raises(InputError, match=r"no column 'wrods'; it has audio, guess, text, who, words"):
+    assert (row["segment_id"], row["text"], row["asr_text"], row["speaker_id"]) == (
+        "x/00000000",
+        "da",
+        "da",
+        "3",
+    )
+    with pytest.raises(
+        InputError, match=r"no column 'wrods'; it has audio, guess, text, who, words"
+    ):
         nbaudio.ingest("hf", source, out=tmp_path / "W", options={"text": "wrods"})
     with pytest.raises(InputError, match="0 Audio columns called 'sound'"):
         nbaudio.ingest("hf", source, out=tmp_path / "W", options={"audio": "sound"})
@@ -556,7 +687,9 @@ def test_embedded_recordings_that_are_there_are_left_as_they_are(tmp_path):
 
 def test_what_datasets_writes_is_read(tmp_path):
     tone(tmp_path / "a.wav", 1)
-    dataset = datasets.Dataset.from_dict({"audio": [str(tmp_path / "a.wav")] * 2, "text": ["da", "ne"]})
+    dataset = datasets.Dataset.from_dict(
+        {"audio": [str(tmp_path / "a.wav")] * 2, "text": ["da", "ne"]}
+    )
     dataset = dataset.cast_column("audio", datasets.Audio())
     dataset.to_parquet(tmp_path / "paths/train-00000-of-00001.parquet")
     # What push_to_hub does before it writes.
@@ -576,13 +709,18 @@ def saved(folder):
         tone(folder / f"{number}.wav", 1, seed=number)
     parts = {
         name: datasets.Dataset.from_dict(
-            {"audio": [str(folder / f"{each}.wav") for each in which], "text": [f"da {each}" for each in which]}
+            {
+                "audio": [str(folder / f"{each}.wav") for each in which],
+                "text": [f"da {each}" for each in which],
+            }
         )
         for name, which in (("train", (0, 1, 2)), ("test", (3,)))
     }
     whole = datasets.DatasetDict(parts).cast_column("audio", datasets.Audio())
     whole.save_to_disk(folder / "dict", num_shards={"train": 2, "test": 1})
-    (folder / "dict/train/cache-0123.arrow").write_bytes((folder / "dict/test/data-00000-of-00001.arrow").read_bytes())
+    (folder / "dict/train/cache-0123.arrow").write_bytes(
+        (folder / "dict/test/data-00000-of-00001.arrow").read_bytes()
+    )
     return folder / "dict"
 
 
@@ -591,10 +729,17 @@ def test_what_datasets_saved_to_disk_is_read(tmp_path):
     nbaudio.ingest("hf", source, out=tmp_path / "W")
     workspace = Workspace.open(tmp_path / "W")
     found = workspace.segments.select("text", "source_split", "end_sample").sort("text").rows()
-    assert found == [("da 0", "train", 8000), ("da 1", "train", 8000), ("da 2", "train", 8000), ("da 3", "test", 8000)]
+    assert found == [
+        ("da 0", "train", 8000),
+        ("da 1", "train", 8000),
+        ("da 2", "train", 8000),
+        ("da 3", "test", 8000),
+    ]
     names = workspace.recordings["path"].sort().to_list()
     assert names[0] == "test/data-00000-of-00001/00000000.wav"
-    assert [path.split("/")[1] for path in names[1:]] == ["data-00000-of-00002"] * 2 + ["data-00001-of-00002"]
+    assert [path.split("/")[1] for path in names[1:]] == ["data-00000-of-00002"] * 2 + [
+        "data-00001-of-00002"
+    ]
     for name in names:
         sound = (workspace.audio_root / name).read_bytes()
         assert sound in {path.read_bytes() for path in (tmp_path / "x").glob("*.wav")}
@@ -638,9 +783,13 @@ def test_arrow_and_parquet_of_a_dataset_give_the_same(tmp_path):
 
 def test_options_as_yaml_reads_them(tmp_path):
     source, times = tmp_path / "asr.json", '"word_start_times": [0.1], "word_end_times": [0.4]'
-    source.write_text(f'{{"file": "a.wav", "start": 0, "end": 1, "words": ["da"], "asr": ["da"], {times}}}')
+    source.write_text(
+        f'{{"file": "a.wav", "start": 0, "end": 1, "words": ["da"], "asr": ["da"], {times}}}'
+    )
     for word_times, count in ((None, 1), (False, 0), (True, 1)):
-        nbaudio.ingest("parlaspeech", source, out=tmp_path / "W", options={"word_times": word_times})
+        nbaudio.ingest(
+            "parlaspeech", source, out=tmp_path / "W", options={"word_times": word_times}
+        )
         assert Workspace.open(tmp_path / "W").segments["word_times"].count() == count
     with pytest.raises(InputError, match="option word_times='maybe': must be yes or no"):
         nbaudio.ingest("parlaspeech", source, out=tmp_path / "W", options={"word_times": "maybe"})
@@ -652,7 +801,10 @@ def test_options_on_the_command_line(tmp_path):
     done = CliRunner().invoke(app, [*call, "--option", "window=0.5", "--option", "partial=drop"])
     assert done.exit_code == 0
     assert json.loads(done.stdout)["facts"]["segments"] == 4
-    assert Workspace.open(tmp_path / "W").settings["options"] == {"window": "0.5", "partial": "drop"}
+    assert Workspace.open(tmp_path / "W").settings["options"] == {
+        "window": "0.5",
+        "partial": "drop",
+    }
     wrong = CliRunner().invoke(app, [*call, "--option", "window"])
     assert wrong.exit_code == 2
     assert "expected name=value" in json.loads(wrong.stdout)["error"]

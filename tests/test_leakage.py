@@ -16,7 +16,15 @@ from nbaudio.core.report import fact_key
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.selection import leakage as module
-from nbaudio.selection.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, grouping_columns, leakage, leakage_record
+from nbaudio.selection.leakage import (
+    AUDIO,
+    NEAR_SENTENCE,
+    SENTENCE,
+    exceptions,
+    grouping_columns,
+    leakage,
+    leakage_record,
+)
 from nbaudio.text.near_duplicates import sentences
 
 LETTERS = ["", *"abcdefghijklmnopqrstuvwxyz"]
@@ -38,13 +46,22 @@ SAID = [
 
 values = st.sampled_from(["a", "b", "c", None])
 rows = st.lists(
-    st.tuples(values, values, st.sampled_from(SAID), values, st.sampled_from(["train", "dev", "test", None])), max_size=25
+    st.tuples(
+        values,
+        values,
+        st.sampled_from(SAID),
+        values,
+        st.sampled_from(["train", "dev", "test", None]),
+    ),
+    max_size=25,
 )
 
 
 def table(rows):
     """Segments in the order of their ids."""
-    return pl.DataFrame([(*row, f"s{number:03d}") for number, row in enumerate(rows)], schema=SCHEMA, orient="row")
+    return pl.DataFrame(
+        [(*row, f"s{number:03d}") for number, row in enumerate(rows)], schema=SCHEMA, orient="row"
+    )
 
 
 def folded(text):
@@ -55,7 +72,12 @@ def folded(text):
 def test_every_character_is_folded_alike_beside_plain_and_other_letters():
     # Texts of plain letters are folded in a faster way, which the ligature rules out.
     letters = [chr(code) for code in range(0x2000)]
-    texts = pl.DataFrame({"alone": [f"A {letter}" for letter in letters], "beside": [f"A {letter} \ufb01" for letter in letters]})
+    texts = pl.DataFrame(
+        {
+            "alone": [f"A {letter}" for letter in letters],
+            "beside": [f"A {letter} \ufb01" for letter in letters],
+        }
+    )
     alone, beside = texts.select(sentences(pl.col("alone", "beside")))
     assert (alone + " fi").to_list() == beside.to_list()
 
@@ -67,12 +89,20 @@ def near(a, b):
 def slow(segments):
     """By check, which held-out segments share something with another split, and what: each with each."""
     found = defaultdict(dict)
-    everything = [row | {"sentence": folded(row["text"])} for row in segments.iter_rows(named=True) if row["split"]]
+    everything = [
+        row | {"sentence": folded(row["text"])}
+        for row in segments.iter_rows(named=True)
+        if row["split"]
+    ]
     for row in everything:
         for other in everything:
             if row["split"] == "train" or other["split"] == row["split"]:
                 continue
-            for check, name in (*((key, key) for key in KEYS), (SENTENCE, "sentence"), (AUDIO, "audio_sha256")):
+            for check, name in (
+                *((key, key) for key in KEYS),
+                (SENTENCE, "sentence"),
+                (AUDIO, "audio_sha256"),
+            ):
                 if row[name] is not None and row[name] == other[name]:
                     found[check][row["segment_id"]] = row[name]
             if row["sentence"] and other["sentence"] and near(row["sentence"], other["sentence"]):
@@ -93,12 +123,18 @@ def test_leakage_is_what_comparing_each_with_each_finds(rows):
     by_id = {row["segment_id"]: row for row in segments.iter_rows(named=True)}
     for row in found.iter_rows(named=True):
         other = by_id[row["other_segment_id"]]
-        assert by_id[row["segment_id"]]["split"] == row["split"] != row["other_split"] == other["split"]
+        assert (
+            by_id[row["segment_id"]]["split"]
+            == row["split"]
+            != row["other_split"]
+            == other["split"]
+        )
         if row["check"] == NEAR_SENTENCE:
             assert row["other_value"] == folded(other["text"])
     counts = {check: (shared, number) for check, shared, number, _ in leakage(segments).iter_rows()}
     assert counts == {
-        check: (len(set(wanted[check].values())), len(wanted[check])) for check in (*KEYS, SENTENCE, NEAR_SENTENCE, AUDIO)
+        check: (len(set(wanted[check].values())), len(wanted[check]))
+        for check in (*KEYS, SENTENCE, NEAR_SENTENCE, AUDIO)
     }
 
 
@@ -115,8 +151,15 @@ def test_order_and_slices_change_nothing(rows, random, size):
 
 
 def test_a_scan_of_a_file_gives_what_its_table_gives(tmp_path):
-    segments = table([("a", "r", "Hvala lijepa svima", "x", "train"), ("b", "q", "hvala ljepa svima", "x", "test")])
-    segments.cast({"split": pl.Enum(["train", "dev", "test"])}).write_parquet(tmp_path / "s.parquet")
+    segments = table(
+        [
+            ("a", "r", "Hvala lijepa svima", "x", "train"),
+            ("b", "q", "hvala ljepa svima", "x", "test"),
+        ]
+    )
+    segments.cast({"split": pl.Enum(["train", "dev", "test"])}).write_parquet(
+        tmp_path / "s.parquet"
+    )
     told = leakage_record(pl.scan_parquet(tmp_path / "s.parquet"))
     assert told == leakage_record(segments)
     assert told[NEAR_SENTENCE]["exceptions"] == [
@@ -140,14 +183,22 @@ def test_a_scan_of_a_file_gives_what_its_table_gives(tmp_path):
 
 def test_the_list_is_bounded_and_the_count_is_not(monkeypatch):
     monkeypatch.setattr(module, "_MAX_LISTED", 3)
-    rows = [("a", "r", f"rečenica broj {n}", None, split) for n in range(10) for split in ("train", "test")]
+    rows = [
+        ("a", "r", f"rečenica broj {n}", None, split)
+        for n in range(10)
+        for split in ("train", "test")
+    ]
     told = leakage_record(table(rows), keys=[])[SENTENCE]
     assert (told["shared"], told["segments"], len(told["exceptions"])) == (10, 10, 3)
 
 
 def test_the_partner_that_is_reported_is_the_nearest_then_train_then_by_id():
     said = "ovo je jedna sasvim obična rečenica iz sabora"
-    rows = [("a", "r", said[:-2], None, "train"), ("a", "r", said[:-1], None, "dev"), ("a", "r", said, None, "test")]
+    rows = [
+        ("a", "r", said[:-2], None, "train"),
+        ("a", "r", said[:-1], None, "dev"),
+        ("a", "r", said, None, "test"),
+    ]
     found = exceptions(table([*rows, ("a", "r", said[1:], None, "train")]), keys=["speaker_id"])
     partners = {(check, split): other for check, split, *_, other, _ in found.iter_rows()}
     assert partners["speaker_id", "test"] == "s000"
@@ -157,7 +208,10 @@ def test_the_partner_that_is_reported_is_the_nearest_then_train_then_by_id():
 
 def test_keys_must_be_columns():
     with pytest.raises(InputError, match="'chamber'"):
-        leakage(pl.DataFrame({"segment_id": ["a"], "text": ["da"], "split": ["train"]}), keys=["chamber"])
+        leakage(
+            pl.DataFrame({"segment_id": ["a"], "text": ["da"], "split": ["train"]}),
+            keys=["chamber"],
+        )
 
 
 def test_without_audio_none_is_compared():
@@ -168,7 +222,9 @@ def test_without_audio_none_is_compared():
 @pytest.fixture
 def corpus(make_workspace, tmp_path):
     """A corpus of four recordings, two of which hold the same audio, one in train and one in test."""
-    workspace = make_workspace(dict.fromkeys(("one.wav", "two.wav", "three.wav", "four.wav"), (12.0, 16000)), channels=1)
+    workspace = make_workspace(
+        dict.fromkeys(("one.wav", "two.wav", "three.wav", "four.wav"), (12.0, 16000)), channels=1
+    )
     shutil.copy(workspace.audio_root / "one.wav", workspace.audio_root / "two.wav")
     recordings = workspace.recordings.drop("num_bytes", "mtime_ns")
     of = {"one": "train", "two": "test", "three": "train", "four": "dev"}
@@ -176,12 +232,20 @@ def corpus(make_workspace, tmp_path):
         {"one": "jedno", "two": "nešto drugo", "three": "i ono treće", "four": "sasvim četvrto"}
     )
     segments = workspace.segments.with_columns(
-        split=pl.col("recording_id").replace_strict(of, return_dtype=workspace.segments.schema["split"]),
+        split=pl.col("recording_id").replace_strict(
+            of, return_dtype=workspace.segments.schema["split"]
+        ),
         speaker_id="recording_id",
-        text=pl.format("{} {}", said, pl.col("segment_id").rank("ordinal").replace_strict(dict(enumerate(LETTERS)))),
+        text=pl.format(
+            "{} {}",
+            said,
+            pl.col("segment_id").rank("ordinal").replace_strict(dict(enumerate(LETTERS))),
+        ),
     )
     workspace.save(recordings=recordings, segments=segments)
-    workspace.save_report("select", {"facts": {"parameters": {"group_by": ["speaker_id", "recording_id"]}}})
+    workspace.save_report(
+        "select", {"facts": {"parameters": {"group_by": ["speaker_id", "recording_id"]}}}
+    )
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
     return tmp_path / "c"
 
@@ -198,10 +262,15 @@ def test_a_corpus_carries_its_proof_and_verify_finds_the_same_anew(corpus):
     # The copied recording: every clip of it in test sounds like one in train, and both are named.
     assert told[AUDIO]["segments"] == (clips["split"] == "test").sum() > 3
     first = told[AUDIO]["exceptions"][0]
-    assert (first["segment_id"].replace("two", "one"), first["split"]) == (first["other_segment_id"], "test")
+    assert (first["segment_id"].replace("two", "one"), first["split"]) == (
+        first["other_segment_id"],
+        "test",
+    )
     report = checked(corpus)
     assert report.problems == []
-    assert report.facts["leakage"] == {fact_key(check): one["shared"] for check, one in told.items()}
+    assert report.facts["leakage"] == {
+        fact_key(check): one["shared"] for check, one in told.items()
+    }
 
 
 @pytest.mark.parametrize("check", [AUDIO, SENTENCE, "speaker_id"])
@@ -209,7 +278,11 @@ def test_verify_believes_no_count(corpus, check):
     manifest = json.loads((corpus / "corpus.json").read_text(encoding="utf8"))
     manifest["leakage"][check]["segments"] += 1
     (corpus / "corpus.json").write_text(json.dumps(manifest), encoding="utf8")
-    assert [line for line in checked(corpus).problems if line.startswith(f"corpus.json: leakage: {check}: segments")]
+    assert [
+        line
+        for line in checked(corpus).problems
+        if line.startswith(f"corpus.json: leakage: {check}: segments")
+    ]
 
 
 def test_a_speaker_in_two_splits_is_a_problem_where_the_corpus_was_grouped_by_speakers(corpus):
@@ -217,7 +290,9 @@ def test_a_speaker_in_two_splits_is_a_problem_where_the_corpus_was_grouped_by_sp
     clips.write_parquet(corpus / "segments.parquet")
     manifest = json.loads((corpus / "corpus.json").read_text(encoding="utf8"))
     manifest["table_bytes"]["segments.parquet"] = (corpus / "segments.parquet").stat().st_size
-    manifest["tables"]["segments.parquet"] = hashlib.sha256((corpus / "segments.parquet").read_bytes()).hexdigest()
+    manifest["tables"]["segments.parquet"] = hashlib.sha256(
+        (corpus / "segments.parquet").read_bytes()
+    ).hexdigest()
     (corpus / "corpus.json").write_text(json.dumps(manifest), encoding="utf8")
     problems = checked(corpus).problems
     assert "segments.parquet: 1 values of speaker_id are in two splits" in problems

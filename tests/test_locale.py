@@ -25,7 +25,9 @@ NAMES = ["čaša.wav", unicodedata.normalize("NFD", "žaba.wav"), "लोकस�
 
 def nbaudio(folder, environment, *arguments):
     command = [sys.executable, "-m", "nbaudio", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, timeout=300, check=False
+    )
 
 
 def make(folder, recorded):
@@ -103,7 +105,9 @@ def test_what_cannot_be_used_is_reported_with_its_name(tmp_path, recorded):
 
 @pytest.mark.slow
 def test_an_output_that_takes_only_ascii_stops_no_report(tmp_path):
-    (tmp_path / "č.jsonl").write_text('{"file": "č.wav", "start": 0, "end": 1, "words": ["da"]}\nčč\n', encoding="utf8")
+    (tmp_path / "č.jsonl").write_text(
+        '{"file": "č.wav", "start": 0, "end": 1, "words": ["da"]}\nčč\n', encoding="utf8"
+    )
     arguments = ("ingest", "parlaspeech", "č.jsonl", "--out", "w č")
     as_text = nbaudio(tmp_path, POSIX | {"PYTHONIOENCODING": "ascii"}, *arguments)
     assert (as_text.returncode, as_text.stderr) == (1, b"")
@@ -129,7 +133,14 @@ def test_a_program_with_another_encoding_gets_a_remedy(tmp_path, recorded):
     program = "import os, sys, nbaudio; nbaudio.ingest('parlaspeech', os.fsdecode('s.jsonl'), audio='zvuk', out='w')"
     (tmp_path / "zvuk č").rename(tmp_path / "zvuk")
     (tmp_path / "prijepis č.jsonl").rename(tmp_path / "s.jsonl")
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=POSIX, capture_output=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=POSIX,
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
     last = done.stderr.decode().strip().splitlines()[-1]
     assert "InputError" in last
     assert "names of files are read as ascii here, not as UTF-8; start Python with -X utf8" in last
@@ -139,7 +150,9 @@ def test_a_program_with_another_encoding_gets_a_remedy(tmp_path, recorded):
 def test_names_that_are_no_unicode_are_reported(tmp_path, format):
     folder = tmp_path / "source"
     folder.mkdir()
-    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.srt")).write_text("1\n00:00:00,000 --> 00:00:01,000\nda\n", encoding="utf8")
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.srt")).write_text(
+        "1\n00:00:00,000 --> 00:00:01,000\nda\n", encoding="utf8"
+    )
     Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.json")).write_text("{}", encoding="utf8")
     with pytest.raises(InputError, match=r"caf\\xe9.*not Unicode; rename it"):
         ingest(format, folder, out=tmp_path / "w")

@@ -48,7 +48,9 @@ def copy(workspace: Path, folder: Path) -> Workspace:
     return Workspace.open(folder)
 
 
-def test_all_columns_have_the_types_of_the_schema_and_other_columns_stay(whole: Path, tmp_path: Path) -> None:
+def test_all_columns_have_the_types_of_the_schema_and_other_columns_stay(
+    whole: Path, tmp_path: Path
+) -> None:
     table = Workspace.open(whole).segments
     assert {name: table.schema[name] for name in SIGNALS} == dict(SIGNALS)
     assert table.drop(*SIGNALS).equals(demo(tmp_path / "w").segments)
@@ -68,18 +70,24 @@ def test_the_troubles_of_the_demo_are_caught_and_nothing_else(whole: Path) -> No
         "half silent": table.filter(pl.col("silence_share") > 0.3),
         "offset": table.filter(pl.col("dc_offset").abs() > 0.02),
     }
-    assert {name: rows["recording_id"].to_list() for name, rows in found.items()} == {name: ["Qm4vT-8_xLp"] for name in found}
+    assert {name: rows["recording_id"].to_list() for name, rows in found.items()} == {
+        name: ["Qm4vT-8_xLp"] for name in found
+    }
     # The right channel is dead, so are both of the mono recording.
     dead = table.filter(pl.col("snr_db").is_not_null() & pl.col("channel_correlation").is_null())
     assert set(dead["recording_id"]) == {"Qm4vT-8_xLp", "h7Rk2_WzB0c"}
 
 
 @pytest.mark.parametrize("options", [{"jobs": 2}, {"jobs": 3, "engine": "threading"}])
-def test_values_do_not_depend_on_jobs_and_engine(options: dict[str, Any], whole: Path, tmp_path: Path) -> None:
+def test_values_do_not_depend_on_jobs_and_engine(
+    options: dict[str, Any], whole: Path, tmp_path: Path
+) -> None:
     workspace = demo(tmp_path / "w")
     shuffled = workspace.segments.sample(fraction=1, shuffle=True, seed=3)
     workspace.save(segments=shuffled)
-    assert measured(workspace, **options).sort("segment_id").equals(values(whole).sort("segment_id"))
+    assert (
+        measured(workspace, **options).sort("segment_id").equals(values(whole).sort("segment_id"))
+    )
 
 
 def test_values_do_not_depend_on_the_other_segments(whole: Path, tmp_path: Path) -> None:
@@ -89,7 +97,9 @@ def test_values_do_not_depend_on_the_other_segments(whole: Path, tmp_path: Path)
     assert found.equals(values(whole).join(found.select("segment_id"), on="segment_id", how="semi"))
 
 
-def test_a_killed_run_continues(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_continues(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace, done = demo(tmp_path / "w"), []
     log = step.log_signals
 
@@ -113,12 +123,18 @@ def test_a_killed_run_continues(whole: Path, tmp_path: Path, monkeypatch: pytest
     assert not (workspace.path / step.LOG).exists()
 
 
-def test_a_second_run_decodes_nothing_and_changes_nothing(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_decodes_nothing_and_changes_nothing(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace = copy(whole, tmp_path / "w")
     before = {path: path.read_bytes() for path in workspace.path.glob("*.parquet")}
     monkeypatch.setattr(step, "measure_windows", lambda _: pytest.fail("decoded again"))
     report = nbaudio.measure(workspace, jobs=1, show_progress=False)
-    assert (report.facts["measured_now"], report.facts["already_measured"], report.facts["hours"]) == (0, 106, 0)
+    assert (
+        report.facts["measured_now"],
+        report.facts["already_measured"],
+        report.facts["hours"],
+    ) == (0, 106, 0)
     assert {path: path.read_bytes() for path in workspace.path.glob("*.parquet")} == before
 
 
@@ -126,7 +142,11 @@ def test_growth_and_another_text_are_brought_in(whole: Path, tmp_path: Path) -> 
     lines = (DEMO / "transcripts.jsonl").read_text(encoding="utf8").splitlines()
     grown = tmp_path / "transcripts.jsonl"
     grown.write_text("\n".join(lines[:40]) + "\n", encoding="utf8")
-    options: dict[str, Any] = {"audio": DEMO / "audio", "names": DEMO / "wav.scp", "out": tmp_path / "w"}
+    options: dict[str, Any] = {
+        "audio": DEMO / "audio",
+        "names": DEMO / "wav.scp",
+        "out": tmp_path / "w",
+    }
     nbaudio.ingest("parlaspeech", grown, **options)
     workspace = Workspace.open(tmp_path / "w")
     before = len(measured(workspace).drop_nulls("snr_db"))
@@ -134,9 +154,17 @@ def test_growth_and_another_text_are_brought_in(whole: Path, tmp_path: Path) -> 
     nbaudio.ingest("parlaspeech", grown, **options, add=True)
     report = nbaudio.measure(workspace, jobs=1, show_progress=False)
     assert 20 < before < 80
-    assert (report.facts["already_measured"], report.facts["measured_now"]) == (before, 106 - before)
+    assert (report.facts["already_measured"], report.facts["measured_now"]) == (
+        before,
+        106 - before,
+    )
     assert values(workspace).sort("segment_id").equals(values(whole).sort("segment_id"))
-    text = pl.when(pl.col("segment_id") == "Qm4vT-8_xLp_7.2-12.28").then(pl.lit(" ab ")).otherwise("text").alias("text")
+    text = (
+        pl.when(pl.col("segment_id") == "Qm4vT-8_xLp_7.2-12.28")
+        .then(pl.lit(" ab "))
+        .otherwise("text")
+        .alias("text")
+    )
     workspace.save(segments=workspace.segments.with_columns(text))
     changed = measured(workspace).sort("segment_id")
     assert changed.drop("speech_rate").equals(values(whole).sort("segment_id").drop("speech_rate"))
@@ -146,13 +174,24 @@ def test_growth_and_another_text_are_brought_in(whole: Path, tmp_path: Path) -> 
 
 def test_speech_rate_is_characters_per_second_of_speech(whole: Path) -> None:
     table = Workspace.open(whole).segments.filter(pl.col("speech_share") > 0)
-    rates = {row["recording_id"]: row["sampling_rate"] for row in Workspace.open(whole).recordings.iter_rows(named=True)}
+    rates = {
+        row["recording_id"]: row["sampling_rate"]
+        for row in Workspace.open(whole).recordings.iter_rows(named=True)
+    }
     for row in table.iter_rows(named=True):
-        seconds = row["speech_share"] * (row["end_sample"] - row["start_sample"]) / rates[row["recording_id"]]
-        assert row["speech_rate"] == pytest.approx(len((row["text"] or "").strip()) / seconds, abs=0.01)
+        seconds = (
+            row["speech_share"]
+            * (row["end_sample"] - row["start_sample"])
+            / rates[row["recording_id"]]
+        )
+        assert row["speech_rate"] == pytest.approx(
+            len((row["text"] or "").strip()) / seconds, abs=0.01
+        )
 
 
-def test_a_recording_that_cannot_be_read_is_listed_and_the_others_are_measured(tmp_path: Path) -> None:
+def test_a_recording_that_cannot_be_read_is_listed_and_the_others_are_measured(
+    tmp_path: Path,
+) -> None:
     audio = shutil.copytree(DEMO / "audio", tmp_path / "audio")
     workspace = demo(tmp_path / "w", audio=audio)
     broken = next(path for path in audio.iterdir() if "h7Rk2_WzB0c" in path.name)
@@ -160,13 +199,17 @@ def test_a_recording_that_cannot_be_read_is_listed_and_the_others_are_measured(t
     report = nbaudio.measure(workspace, jobs=2, show_progress=False)
     table = workspace.segments
     failed = table.filter(
-        pl.col("snr_db").is_null() & pl.col("end_sample").is_not_null() & (pl.col("recording_id") == "h7Rk2_WzB0c")
+        pl.col("snr_db").is_null()
+        & pl.col("end_sample").is_not_null()
+        & (pl.col("recording_id") == "h7Rk2_WzB0c")
     )
     assert report.facts["failed"] >= 16
     assert len(failed) >= 16
     assert broken.name in report.problems[0]
     # The report in the workspace has all of them, however many are shown.
-    stored = json.loads((workspace.path / "reports/measure.json").read_text(encoding="utf8"))["problems"]
+    stored = json.loads((workspace.path / "reports/measure.json").read_text(encoding="utf8"))[
+        "problems"
+    ]
     assert len(stored) == report.facts["failed"]
     assert table.filter(pl.col("recording_id") == "eX_5gPd1JtM")["snr_db"].count() == 27
 
@@ -192,7 +235,9 @@ def test_damage_beside_a_segment_does_not_spoil_it(tmp_path: Path) -> None:
 
 def test_a_source_keeps_its_column(tmp_path: Path) -> None:
     sf.write(tmp_path / "a.wav", np.zeros(16000, np.int16), 16000)
-    pl.DataFrame({"name": "a.wav", "start": 0, "end": 1, "text": "da", "snr_db": 99}).write_csv(tmp_path / "t.csv")
+    pl.DataFrame({"name": "a.wav", "start": 0, "end": 1, "text": "da", "snr_db": 99}).write_csv(
+        tmp_path / "t.csv"
+    )
     nbaudio.ingest("table", tmp_path / "t.csv", audio=tmp_path, out=tmp_path / "w")
     workspace = Workspace.open(tmp_path / "w")
     assert float(workspace.segments["source_snr_db"][0]) == 99
@@ -209,7 +254,9 @@ def test_a_source_keeps_its_column(tmp_path: Path) -> None:
 
 def test_without_audio_it_says_what_is_missing(tmp_path: Path) -> None:
     nbaudio.ingest("parlaspeech", DEMO / "transcripts.jsonl", out=tmp_path / "w")
-    with pytest.raises(InputError, match="ingested without audio; run 'nbaudio ingest' again with --audio"):
+    with pytest.raises(
+        InputError, match="ingested without audio; run 'nbaudio ingest' again with --audio"
+    ):
         nbaudio.measure(tmp_path / "w")
     with pytest.raises(InputError, match="channel 'centre' is unknown; known are mix, left, right"):
         nbaudio.measure(tmp_path / "w", channel="centre")
@@ -233,24 +280,43 @@ def test_materialize_measures_in_the_same_pass(whole: Path, tmp_path: Path) -> N
     nbaudio.score(workspace)
     nbaudio.select(workspace, dev=5, test=5)
     plain = copy(workspace.path, tmp_path / "plain")
-    report = nbaudio.materialize(workspace, out=tmp_path / "c", signals=True, jobs=1, show_progress=False)
+    report = nbaudio.materialize(
+        workspace, out=tmp_path / "c", signals=True, jobs=1, show_progress=False
+    )
     assert report.facts["clips_cut_now"] == report.facts["kept"]
-    accepted = workspace.segments.filter(pl.col("decision") == "accept").select("segment_id", *SIGNALS)
-    expected = values(whole).join(accepted.select("segment_id"), on="segment_id", how="semi", maintain_order="left")
+    accepted = workspace.segments.filter(pl.col("decision") == "accept").select(
+        "segment_id", *SIGNALS
+    )
+    expected = values(whole).join(
+        accepted.select("segment_id"), on="segment_id", how="semi", maintain_order="left"
+    )
     assert accepted.equals(expected)
     assert nbaudio.open_corpus(tmp_path / "c").segments["snr_db"].null_count() == 0
     # The same as measure, then materialize; a second call has nothing to do.
     nbaudio.measure(plain, jobs=1, show_progress=False)
     nbaudio.materialize(plain, out=tmp_path / "d", jobs=2, show_progress=False)
-    shards = {path.relative_to(tmp_path / "c"): path.read_bytes() for path in (tmp_path / "c").rglob("*.tar")}
-    assert shards == {path.relative_to(tmp_path / "d"): path.read_bytes() for path in (tmp_path / "d").rglob("*.tar")}
-    assert nbaudio.materialize(workspace, out=tmp_path / "c", signals=True, show_progress=False).facts["clips_cut_now"] == 0
+    shards = {
+        path.relative_to(tmp_path / "c"): path.read_bytes()
+        for path in (tmp_path / "c").rglob("*.tar")
+    }
+    assert shards == {
+        path.relative_to(tmp_path / "d"): path.read_bytes()
+        for path in (tmp_path / "d").rglob("*.tar")
+    }
+    assert (
+        nbaudio.materialize(workspace, out=tmp_path / "c", signals=True, show_progress=False).facts[
+            "clips_cut_now"
+        ]
+        == 0
+    )
 
 
 def test_conditions_over_signals_select(whole: Path, tmp_path: Path) -> None:
     workspace = copy(whole, tmp_path / "w")
     nbaudio.score(workspace)
-    report = nbaudio.select(workspace, dev=0, test=0, where=["snr_db > 10 and not cut_end", "clipped_share < 0.001"])
+    report = nbaudio.select(
+        workspace, dev=0, test=0, where=["snr_db > 10 and not cut_end", "clipped_share < 0.001"]
+    )
     assert report.facts["rejected"]["where snr_db > 10 and not cut_end"] == 2
     assert report.facts["rejected"]["where clipped_share < 0.001"] == 1
     with pytest.raises(InputError, match="there is no column snr; did you mean"):
@@ -266,11 +332,19 @@ def test_corrected_boundaries_are_measured_anew(whole: Path, tmp_path: Path) -> 
     assert nbaudio.review.accept_bounds(workspace, proposals, reviewer="ana") == 1
     assert values(workspace).equals(values(whole))  # nothing is applied yet
     nbaudio.review.correct_bounds(workspace)
-    assert values(workspace).filter(segment_id=key).select(pl.all().null_count()).row(0)[1:] == (1,) * len(SIGNALS)
-    assert values(workspace).filter(pl.col("segment_id") != key).equals(values(whole).filter(pl.col("segment_id") != key))
+    assert values(workspace).filter(segment_id=key).select(pl.all().null_count()).row(0)[1:] == (
+        1,
+    ) * len(SIGNALS)
+    assert (
+        values(workspace)
+        .filter(pl.col("segment_id") != key)
+        .equals(values(whole).filter(pl.col("segment_id") != key))
+    )
     report = nbaudio.measure(workspace, jobs=1, show_progress=False)
     assert (report.facts["measured_now"], report.facts["already_measured"]) == (1, 105)
-    assert not workspace.segments.row(by_predicate=pl.col("segment_id") == key, named=True)["cut_end"]
+    assert not workspace.segments.row(by_predicate=pl.col("segment_id") == key, named=True)[
+        "cut_end"
+    ]
 
 
 def test_a_clip_that_cannot_be_measured_is_cut_as_without_signals(tmp_path: Path) -> None:
@@ -284,7 +358,14 @@ def test_a_clip_that_cannot_be_measured_is_cut_as_without_signals(tmp_path: Path
     nbaudio.select(tmp_path / "w", min_similarity=-1, dev=0, test=0)
     shards = []
     for name, signals in (("measured", True), ("plain", False)):
-        nbaudio.materialize(tmp_path / "w", out=tmp_path / name, jobs=1, signals=signals, container="files", show_progress=False)
+        nbaudio.materialize(
+            tmp_path / "w",
+            out=tmp_path / name,
+            jobs=1,
+            signals=signals,
+            container="files",
+            show_progress=False,
+        )
         shutil.rmtree(tmp_path / "w/packs", ignore_errors=True)
         shards.append({path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.flac")})
     assert len(shards[0]) == 3

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbaudio.core.name_matching import DECISIONS, is_audio, recording_id, resolve, segment_ids, segment_keys, youtube_id
+from nbaudio.core.name_matching import (
+    DECISIONS,
+    is_audio,
+    recording_id,
+    resolve,
+    segment_ids,
+    segment_keys,
+    youtube_id,
+)
 
 ID = "HlauTe_NK6U"
 
@@ -50,7 +58,10 @@ def decide(wanted, available, **options):
     ],
 )
 def test_decision_is_the_strictest_comparison_that_agrees(wanted, on_disk, decision):
-    assert decide(wanted, [on_disk, "another one.wav", "another [abcdefghijk].wav"]) == (decision, on_disk)
+    assert decide(wanted, [on_disk, "another one.wav", "another [abcdefghijk].wav"]) == (
+        decision,
+        on_disk,
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +108,9 @@ def test_byte_exact_match_wins():
 def test_kaldi_key_means_its_value():
     mapping = {"reco000": "10 5 2019 -  12. sjednica [WoEEFk8lcDA].wav"}
     audit = resolve(
-        ["reco000", "10 5 2019 - 12. sjednica [WoEEFk8lcDA].wav"], ["10 5 2019 - 12. sjednica [WoEEFk8lcDA].mp3"], mapping=mapping
+        ["reco000", "10 5 2019 - 12. sjednica [WoEEFk8lcDA].wav"],
+        ["10 5 2019 - 12. sjednica [WoEEFk8lcDA].mp3"],
+        mapping=mapping,
     )
     assert audit["decision"].to_list() == ["extension", "blanks"]
     assert audit["path"].n_unique() == 1
@@ -114,7 +127,10 @@ def test_override_settles_an_ambiguity():
 def test_value_of_a_list_settles_which_blanks_are_meant():
     files = ["a b.wav", "a  b.wav"]
     assert decide("a   b.wav", files, mapping={"reco1": "a  b.wav"}) == ("blanks", "a  b.wav")
-    assert decide("a   b.wav", files, mapping={"reco1": "a  b.wav", "reco2": "a b.wav"})[0] == "ambiguous"
+    assert (
+        decide("a   b.wav", files, mapping={"reco1": "a  b.wav", "reco2": "a b.wav"})[0]
+        == "ambiguous"
+    )
 
 
 def test_each_distinct_name_once_and_sorted():
@@ -142,17 +158,33 @@ def test_recording_id(name, expected):
 
 
 def test_ids_of_different_files_differ():
-    names = ["a.wav", "a.mp3", "a b.wav", "a  b.wav", "x/a.wav", f"one [{ID}].wav", f"two [{ID}].wav", "c\u030c.wav", "č.wav"]
+    names = [
+        "a.wav",
+        "a.mp3",
+        "a b.wav",
+        "a  b.wav",
+        "x/a.wav",
+        f"one [{ID}].wav",
+        f"two [{ID}].wav",
+        "c\u030c.wav",
+        "č.wav",
+    ]
     audit = resolve(names, names)
     assert set(audit["decision"]) == {"exact"}
     assert audit["recording_id"].is_unique().all()
-    assert dict(audit.select("name", "recording_id").iter_rows())[f"one [{ID}].wav"] == f"one [{ID}].wav"
+    assert (
+        dict(audit.select("name", "recording_id").iter_rows())[f"one [{ID}].wav"]
+        == f"one [{ID}].wav"
+    )
 
 
 def test_ids_stay_when_the_audio_arrives():
     names = ["a.wav", "b  c.wav", f"x [{ID}].wav"]
     files = ["a.mp3", "b c.flac", f"y [{ID}].m4a"]
-    assert resolve(names, files)["recording_id"].to_list() == resolve(names, [])["recording_id"].to_list()
+    assert (
+        resolve(names, files)["recording_id"].to_list()
+        == resolve(names, [])["recording_id"].to_list()
+    )
 
 
 # The same rules, written down without an index: every name against every file.
@@ -165,7 +197,13 @@ def spellings(name):
     audio = bool(dot) and is_audio(f"a.{extension}")
     bare = [*normal[:-1], stem if audio and extension == extension.strip() else normal[-1]]
     tidy = [" ".join(part.split()) for part in [*normal[:-1], stem if audio else normal[-1]]]
-    return {"exact": parts, "unicode": normal, "extension": bare, "blanks": tidy, "id": youtube_id(name)}
+    return {
+        "exact": parts,
+        "unicode": normal,
+        "extension": bare,
+        "blanks": tidy,
+        "id": youtube_id(name),
+    }
 
 
 def agree(one, other):
@@ -179,16 +217,35 @@ def agree(one, other):
 def slowly(name, files):
     if name in files:
         return "exact", [name]
-    levels = {file: level for file in sorted(files) if (level := agree(spellings(name), spellings(file)))}
+    levels = {
+        file: level for file in sorted(files) if (level := agree(spellings(name), spellings(file)))
+    }
     exact = [file for file, level in levels.items() if level == "exact"]
     if len(exact) == 1:
         return "exact", exact
-    decision = "missing" if not levels else "ambiguous" if len(levels) > 1 else next(iter(levels.values()))
+    decision = (
+        "missing" if not levels else "ambiguous" if len(levels) > 1 else next(iter(levels.values()))
+    )
     return decision, list(levels)
 
 
 FOLDERS = st.sampled_from(["", "x/", "x  y/", "x y/", "/x/"])
-STEMS = st.sampled_from(["a", "a b", "a  b", "a\u00a0b", " a", "č", "c\u030c", "", f"a [{ID}]", f"b [{ID}]", "a.b", "wav"])
+STEMS = st.sampled_from(
+    [
+        "a",
+        "a b",
+        "a  b",
+        "a\u00a0b",
+        " a",
+        "č",
+        "c\u030c",
+        "",
+        f"a [{ID}]",
+        f"b [{ID}]",
+        "a.b",
+        "wav",
+    ]
+)
 EXTENSIONS = st.sampled_from(["", ".wav", ".WAV", ".mp3", ".wav ", " .wav", ".txt"])
 NAMES = st.builds(lambda *parts: "".join(parts), FOLDERS, STEMS, EXTENSIONS)
 
@@ -198,12 +255,15 @@ NAMES = st.builds(lambda *parts: "".join(parts), FOLDERS, STEMS, EXTENSIONS)
 def test_resolve_equals_comparing_everything_with_everything(wanted, available):
     files = {path for path in available if is_audio(path)}
     audit = resolve(sorted(wanted), sorted(available))
-    assert {row[0]: row[1:] for row in audit.select("name", "decision", "candidates").iter_rows()} == {
-        name: slowly(name, files) for name in wanted
-    }
+    assert {
+        row[0]: row[1:] for row in audit.select("name", "decision", "candidates").iter_rows()
+    } == {name: slowly(name, files) for name in wanted}
     assert set(audit["decision"]) <= set(DECISIONS)
     one = pl.col("candidates").list.len() == 1
-    assert audit.filter(one)["path"].to_list() == audit.filter(one)["candidates"].list.first().to_list()
+    assert (
+        audit.filter(one)["path"].to_list()
+        == audit.filter(one)["candidates"].list.first().to_list()
+    )
     assert audit.filter(~one)["path"].null_count() == len(audit.filter(~one))
 
 
@@ -211,32 +271,57 @@ def test_resolve_equals_comparing_everything_with_everything(wanted, available):
 @given(st.sets(NAMES, max_size=8), st.sets(NAMES, max_size=8))
 def test_names_share_an_id_exactly_when_they_share_a_file(wanted, available):
     found = resolve(sorted(wanted), sorted(available)).drop_nulls("path")
-    assert found["recording_id"].n_unique() == found["path"].n_unique() == found.select("recording_id", "path").n_unique()
+    assert (
+        found["recording_id"].n_unique()
+        == found["path"].n_unique()
+        == found.select("recording_id", "path").n_unique()
+    )
 
 
 # segments
 
 
 def test_segment_ids_are_what_the_field_writes():
-    keys = segment_keys(pl.Series([ID, "a b"]), pl.Series(["3207.70", "0"]), pl.Series(["3227.54", None], dtype=pl.String))
+    keys = segment_keys(
+        pl.Series([ID, "a b"]),
+        pl.Series(["3207.70", "0"]),
+        pl.Series(["3227.54", None], dtype=pl.String),
+    )
     assert keys.to_list() == [f"{ID}_3207.70-3227.54", "a b_0-"]
 
 
 def test_repeated_ids_are_numbered_in_order():
-    keys = segment_ids(segment_keys(pl.Series(["r"] * 4), pl.Series(["1", "1", "2", "1"]), pl.Series(["2"] * 4)))
+    keys = segment_ids(
+        segment_keys(pl.Series(["r"] * 4), pl.Series(["1", "1", "2", "1"]), pl.Series(["2"] * 4))
+    )
     assert keys.to_list() == ["r_1-2", "r_1-2#2", "r_2-2", "r_1-2#3"]
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["1", "1#2", "1#3", "2"]), max_size=12))
 def test_segment_ids_are_unique_whatever_the_source_writes(ends):
-    keys = segment_ids(segment_keys(*(pl.Series(part, dtype=pl.String) for part in (["r"] * len(ends), ["0"] * len(ends), ends))))
+    keys = segment_ids(
+        segment_keys(
+            *(
+                pl.Series(part, dtype=pl.String)
+                for part in (["r"] * len(ends), ["0"] * len(ends), ends)
+            )
+        )
+    )
     assert keys.n_unique() == len(ends)
     assert all(key.startswith(f"r_0-{end}") for key, end in zip(keys, ends, strict=True))
 
 
-PLAIN = st.lists(st.sampled_from(["a", "B", "a.b", ".a", "..", "a b", "č", "[HlauTe_NK6U]", "a.wav"]), min_size=1, max_size=3)
-PLAIN_NAMES = st.builds(lambda parts, extension: "/".join(parts) + extension, PLAIN, st.sampled_from([".wav", ".FLAC", ".txt"]))
+PLAIN = st.lists(
+    st.sampled_from(["a", "B", "a.b", ".a", "..", "a b", "č", "[HlauTe_NK6U]", "a.wav"]),
+    min_size=1,
+    max_size=3,
+)
+PLAIN_NAMES = st.builds(
+    lambda parts, extension: "/".join(parts) + extension,
+    PLAIN,
+    st.sampled_from([".wav", ".FLAC", ".txt"]),
+)
 
 
 @settings(deadline=None)
@@ -250,4 +335,8 @@ def test_plain_names_resolve_as_all_others_do(wanted, others):
 
 def test_own_ids_go_before_times_and_are_numbered_too():
     one = pl.Series(["r"] * 3)
-    assert segment_ids(segment_keys(one, one, one, own=pl.Series(["u", "u", None]))).to_list() == ["u", "u#2", "r_r-r"]
+    assert segment_ids(segment_keys(one, one, one, own=pl.Series(["u", "u", None]))).to_list() == [
+        "u",
+        "u#2",
+        "r_r-r",
+    ]

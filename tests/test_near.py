@@ -56,9 +56,17 @@ def test_none_of_ten_thousand_pairs_is_missed():
     rng = random.Random(5)
     words = ["".join(rng.choices("abcčdeiorst", k=rng.randint(1, 9))) for _ in range(300)]
     left = [" ".join(rng.choices(words, k=rng.randint(2, 40))) for _ in range(500)]
-    right = [changed(text, rng.randint(0, len(text) // 10 + 2), rng.randint) for text in left for _ in range(20)]
+    right = [
+        changed(text, rng.randint(0, len(text) // 10 + 2), rng.randint)
+        for text in left
+        for _ in range(20)
+    ]
     wanted = {(i, 20 * i + k) for i in range(500) for k in range(20)}
-    wanted = {(i, j) for i, j in wanted if 0 < Levenshtein.distance(left[i], right[j]) <= min(len(left[i]), len(right[j])) // 10}
+    wanted = {
+        (i, j)
+        for i, j in wanted
+        if 0 < Levenshtein.distance(left[i], right[j]) <= min(len(left[i]), len(right[j])) // 10
+    }
     found = {(i, j) for i, j, _ in NearIndex(left).among(right).iter_rows()}
     assert wanted <= found
     assert len(wanted) > 5000

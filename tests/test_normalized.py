@@ -16,8 +16,21 @@ QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
 
 def test_normalized_words_of_parlaspeech_survive_scoring(tmp_path):
     lines = [
-        {"orig_file": "a.wav", "start": 0, "end": 1, "words": ["20", "ljudi."], "norm_words": ["dvadeset", "ljudi"]},
-        {"orig_file": "a.wav", "start": 1, "end": 2, "words": ["Da."], "norm_words": ["da"], "asr": ["DA"]},
+        {
+            "orig_file": "a.wav",
+            "start": 0,
+            "end": 1,
+            "words": ["20", "ljudi."],
+            "norm_words": ["dvadeset", "ljudi"],
+        },
+        {
+            "orig_file": "a.wav",
+            "start": 1,
+            "end": 2,
+            "words": ["Da."],
+            "norm_words": ["da"],
+            "asr": ["DA"],
+        },
     ]
     (tmp_path / "v1.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf8")
     ingest("parlaspeech", tmp_path / "v1.jsonl", out=tmp_path / "w")
@@ -30,21 +43,37 @@ def test_normalized_words_of_parlaspeech_survive_scoring(tmp_path):
 
 
 def test_columns_of_a_source_are_not_taken_for_those_of_a_step(tmp_path):
-    names = ("text_normalized", "asr_text_normalized", "text_corrected", "text_origin", "corrected_by", "num_samples")
+    names = (
+        "text_normalized",
+        "asr_text_normalized",
+        "text_corrected",
+        "text_origin",
+        "corrected_by",
+        "num_samples",
+    )
     names += ("spoken_wer", "agreement", "text_disputed")
-    header, row = ",".join(("name", "text", *names)), ",".join(("a.wav", "Da.", *(f"own {name}" for name in names)))
+    header, row = (
+        ",".join(("name", "text", *names)),
+        ",".join(("a.wav", "Da.", *(f"own {name}" for name in names))),
+    )
     (tmp_path / "t.csv").write_text(f"{header}\n{row}\n", encoding="utf8")
     ingest("table", tmp_path / "t.csv", out=tmp_path / "w")
     score(tmp_path / "w", normalize=["lower"])
     [found] = Workspace.open(tmp_path / "w").segments.rows(named=True)
-    assert {name: found[f"source_{name}"] for name in names} == {name: f"own {name}" for name in names}
+    assert {name: found[f"source_{name}"] for name in names} == {
+        name: f"own {name}" for name in names
+    }
     assert (found["text"], found["text_normalized"]) == ("Da.", "da.")
 
 
 @pytest.fixture
 def workspace(make_workspace):
     made = make_workspace({"one.wav": (9.0, 16000), "two.wav": (9.0, 16000)})
-    made.save(segments=made.segments.with_columns(text=pl.format("„Č {}!“", "segment_id"), text_raw=pl.lit("raw")))
+    made.save(
+        segments=made.segments.with_columns(
+            text=pl.format("„Č {}!“", "segment_id"), text_raw=pl.lit("raw")
+        )
+    )
     score(made, normalize=["lower", "punctuation"])
     return made
 
@@ -71,10 +100,20 @@ def test_a_corpus_can_ship_the_normal_forms(workspace, tmp_path, container):
     assert "text_normalized" not in open_corpus(tmp_path / "c").segments.columns
     vocabulary = json.loads((tmp_path / "c" / "vocab.json").read_text(encoding="utf8"))
     assert ("č" in vocabulary, "Č" in vocabulary, "„" in vocabulary) == (True, False, False)
-    assert json.loads((tmp_path / "c" / "corpus.json").read_text(encoding="utf8"))["parameters"]["text"] == "normalized"
+    assert (
+        json.loads((tmp_path / "c" / "corpus.json").read_text(encoding="utf8"))["parameters"][
+            "text"
+        ]
+        == "normalized"
+    )
     assert verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False).problems == []
     # Run again it is kept; other words want another folder.
-    assert materialize(workspace, out=tmp_path / "c", container=container, text="normalized", **QUIET).facts["clips_cut_now"] == 0
+    assert (
+        materialize(
+            workspace, out=tmp_path / "c", container=container, text="normalized", **QUIET
+        ).facts["clips_cut_now"]
+        == 0
+    )
     with pytest.raises(ExistsError):
         materialize(workspace, out=tmp_path / "c", container=container, **QUIET)
 
@@ -83,23 +122,38 @@ def test_a_transcript_that_is_not_there_is_refused(workspace, tmp_path):
     with pytest.raises(InputError, match=r"no column text_human; there are normalized, raw"):
         materialize(workspace, out=tmp_path / "c", text="human", **QUIET)
     workspace.save(segments=workspace.segments.with_columns(text_normalized=pl.lit("")))
-    with pytest.raises(InputError, match=r"accepted segments \(.*\) have no text_normalized; 'nbaudio select .* --where"):
+    with pytest.raises(
+        InputError,
+        match=r"accepted segments \(.*\) have no text_normalized; 'nbaudio select .* --where",
+    ):
         materialize(workspace, out=tmp_path / "c", text="normalized", **QUIET)
     assert not (tmp_path / "c" / "corpus.json").exists()
 
 
 def test_what_reviewers_said_is_not_said_of_other_words(workspace, tmp_path):
-    content_of = dict(zip(workspace.segments["segment_id"], content_hashes(workspace.segments), strict=True))
+    content_of = dict(
+        zip(workspace.segments["segment_id"], content_hashes(workspace.segments), strict=True)
+    )
     first = min(content_of)
-    append_verdicts(workspace, [Verdict(first, content_of[first], "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")])
-    with pytest.raises(InputError, match=r"have words in text_raw that differ from those in text, which reviewers judged"):
+    append_verdicts(
+        workspace,
+        [Verdict(first, content_of[first], "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")],
+    )
+    with pytest.raises(
+        InputError,
+        match=r"have words in text_raw that differ from those in text, which reviewers judged",
+    ):
         materialize(workspace, out=tmp_path / "c", text="raw", **QUIET)
     assert materialize(workspace, out=tmp_path / "c", text="normalized", **QUIET).problems == []
 
 
 def test_a_text_of_which_nothing_is_left_is_empty(workspace):
     first = pl.col("segment_id") == workspace.segments["segment_id"][0]
-    workspace.save(segments=workspace.segments.with_columns(text=pl.when(first).then(pl.lit("–")).otherwise("text")))
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            text=pl.when(first).then(pl.lit("–")).otherwise("text")
+        )
+    )
     score(workspace, normalize=["punctuation"])
     select(workspace, dev=0, test=0, min_similarity=-1)
     rows = workspace.segments.filter(first).select("text", "reason").rows()
@@ -107,7 +161,11 @@ def test_a_text_of_which_nothing_is_left_is_empty(workspace):
 
 
 def test_widgets_pair_the_words_of_the_source_by_their_normal_forms(workspace):
-    workspace.save(segments=workspace.segments.with_columns(text=pl.lit("Evo – Blic."), asr_text=pl.lit("evo blitz")))
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            text=pl.lit("Evo – Blic."), asr_text=pl.lit("evo blitz")
+        )
+    )
     score(workspace, normalize=["lower", "punctuation"])
     pairs = shown.load_segments(workspace).lines(0)[""]
     assert [(pair.kind, pair.reference, pair.hypothesis) for pair in pairs] == [
@@ -119,7 +177,12 @@ def test_widgets_pair_the_words_of_the_source_by_their_normal_forms(workspace):
 
 def test_a_corpus_can_ship_a_joined_transcript(workspace, tmp_path):
     ids = workspace.segments["segment_id"].to_list()
-    rows = pl.DataFrame({"segment_id": ids[:-1], "text": [f"Rečenica {number} %" for number, _ in enumerate(ids[:-1])]})
+    rows = pl.DataFrame(
+        {
+            "segment_id": ids[:-1],
+            "text": [f"Rečenica {number} %" for number, _ in enumerate(ids[:-1])],
+        }
+    )
     join(workspace, rows, text="verbatim")
     out = tmp_path / "c"
     if workspace.segments["decision"][-1] == "accept":
@@ -151,5 +214,8 @@ def test_verdicts_hold_for_a_transcript_that_differs_in_formatting_only(workspac
     join(workspace, rows, text="upper")
     assert materialize(workspace, out=tmp_path / "upper", text="upper", **QUIET).problems == []
     join(workspace, rows.with_columns(text=pl.lit(f"{first} izmišljeno")), text="other")
-    with pytest.raises(InputError, match="words in text_other that differ from those in text, which reviewers judged"):
+    with pytest.raises(
+        InputError,
+        match="words in text_other that differ from those in text, which reviewers judged",
+    ):
         materialize(workspace, out=tmp_path / "other", text="other", **QUIET)

@@ -41,7 +41,9 @@ def same(lines):
 
 def environment():
     """Python and pip, the libraries of conda-forge, those of PyPI, and the project, as environment.yml lists them."""
-    (python, pip, *conda, further) = yaml.safe_load((TOP / "environment.yml").read_text(encoding="utf8"))["dependencies"]
+    (python, pip, *conda, further) = yaml.safe_load(
+        (TOP / "environment.yml").read_text(encoding="utf8")
+    )["dependencies"]
     *pypi, project = further["pip"]
     return (python, pip), conda, pypi, project
 
@@ -49,7 +51,10 @@ def environment():
 def test_environment_yml_asks_once_for_each_dependency_of_pyproject_within_the_same_bounds():
     (python, pip), conda, pypi, project = environment()
     assert (pip, project) == ("pip", "--editable .")
-    assert Requirement(python).specifier == Requirement(f"python{PROJECT['requires-python']}").specifier
+    assert (
+        Requirement(python).specifier
+        == Requirement(f"python{PROJECT['requires-python']}").specifier
+    )
     named = [*conda, *pypi]
     asked = same(line.replace("matplotlib-base", "matplotlib") for line in named)
     assert asked == same(PROJECT["dependencies"])
@@ -59,7 +64,13 @@ def test_environment_yml_asks_once_for_each_dependency_of_pyproject_within_the_s
 def test_environment_yml_takes_from_conda_forge_what_it_has_in_conda_s_spelling():
     _, conda, pypi, _ = environment()
     assert [line for line in conda if not re.fullmatch(r"[a-z0-9-]+ >=[\d.]+", line)] == []
-    assert {Requirement(line).name for line in pypi} == {"audioop-lts", "av", "miniaudio", "soundfile", "soxr"}
+    assert {Requirement(line).name for line in pypi} == {
+        "audioop-lts",
+        "av",
+        "miniaudio",
+        "soundfile",
+        "soxr",
+    }
 
 
 LOCKS = ("requirements.lock", "docs/requirements.txt")
@@ -76,23 +87,42 @@ def test_lock_holds_exact_versions_and_neither_addresses_nor_paths(lock):
         requirement = Requirement(line)
         assert requirement.url is None, line
         assert [spec.operator for spec in requirement.specifier] == ["=="], line
-    assert not [line for line in lock_lines(lock) if "/" in line or line.startswith("-") or "torch" in line]
+    assert not [
+        line for line in lock_lines(lock) if "/" in line or line.startswith("-") or "torch" in line
+    ]
 
 
 def test_documentation_is_built_with_the_versions_of_the_lock():
-    locked = {Requirement(line).name.lower(): str(Requirement(line).specifier) for line in lock_lines() if ";" not in line}
-    built = {Requirement(line).name.lower(): str(Requirement(line).specifier) for line in lock_lines("docs/requirements.txt")}
-    assert {name: version for name, version in built.items() if locked.get(name, version) != version} == {}
-    group = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf8"))["dependency-groups"]["docs"]
+    locked = {
+        Requirement(line).name.lower(): str(Requirement(line).specifier)
+        for line in lock_lines()
+        if ";" not in line
+    }
+    built = {
+        Requirement(line).name.lower(): str(Requirement(line).specifier)
+        for line in lock_lines("docs/requirements.txt")
+    }
+    assert {
+        name: version for name, version in built.items() if locked.get(name, version) != version
+    } == {}
+    group = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf8"))["dependency-groups"][
+        "docs"
+    ]
     for wanted in map(Requirement, group):
-        assert wanted.specifier.contains(built[wanted.name].removeprefix("==")), f"{wanted}: run make lock"
+        assert wanted.specifier.contains(built[wanted.name].removeprefix("==")), (
+            f"{wanted}: run make lock"
+        )
 
 
 def test_pre_commit_runs_what_make_lint_runs():
-    (repository,) = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text(encoding="utf8"))["repos"]
+    (repository,) = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text(encoding="utf8"))[
+        "repos"
+    ]
     assert repository["repo"] == "local"
     assert {hook["language"] for hook in repository["hooks"]} == {"system"}
-    recipe = re.search(r"^lint: .*\n((?:\t.*\n)+)", (TOP / "Makefile").read_text(encoding="utf8"), re.MULTILINE)
+    recipe = re.search(
+        r"^lint: .*\n((?:\t.*\n)+)", (TOP / "Makefile").read_text(encoding="utf8"), re.MULTILINE
+    )
     lint = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe[1].splitlines()]
     assert [hook["entry"] for hook in repository["hooks"]] == lint
 
@@ -110,20 +140,29 @@ def test_lock_satisfies_pyproject_on(python):
     locked = {}
     for requirement in map(Requirement, lock_lines()):
         if requirement.marker is None or requirement.marker.evaluate(here):
-            assert requirement.name.lower() not in locked, f"{requirement.name} is locked twice on Python {python}"
+            assert requirement.name.lower() not in locked, (
+                f"{requirement.name} is locked twice on Python {python}"
+            )
             locked[requirement.name.lower()] = next(iter(requirement.specifier)).version
     dev = [line for line in EXTRAS["dev"] if not line.startswith("nbaudio[")]
     for wanted in map(Requirement, [*PROJECT["dependencies"], *EXTRAS["webdataset"], *dev]):
         if wanted.marker is None or wanted.marker.evaluate(here):
             version = locked.get(wanted.name.lower())
-            assert version, f"{wanted.name} is not in requirements.lock for Python {python}; run make lock"
-            assert wanted.specifier.contains(version), f"{wanted}: requirements.lock has {version}; run make lock"
+            assert version, (
+                f"{wanted.name} is not in requirements.lock for Python {python}; run make lock"
+            )
+            assert wanted.specifier.contains(version), (
+                f"{wanted}: requirements.lock has {version}; run make lock"
+            )
 
 
 def test_lock_holds_nothing_that_no_requirement_brings():
     """On this Python, by what the installed versions require."""
     dev = [line for line in EXTRAS["dev"] if not line.startswith("nbaudio[")]
-    wanted, needed = [Requirement(line) for line in (*PROJECT["dependencies"], *EXTRAS["webdataset"], *dev)], set()
+    wanted, needed = (
+        [Requirement(line) for line in (*PROJECT["dependencies"], *EXTRAS["webdataset"], *dev)],
+        set(),
+    )
     while wanted:
         requirement = wanted.pop()
         extras = ("", *sorted(requirement.extras))
@@ -132,11 +171,17 @@ def test_lock_holds_nothing_that_no_requirement_brings():
             needed.add(key)
             for line in importlib.metadata.requires(requirement.name) or ():
                 further = Requirement(line)
-                if further.marker is None or any(further.marker.evaluate({"extra": extra}) for extra in extras):
+                if further.marker is None or any(
+                    further.marker.evaluate({"extra": extra}) for extra in extras
+                ):
                     further.marker = None
                     wanted.append(further)
     locked = [Requirement(line) for line in lock_lines()]
-    here = {canonicalize_name(each.name) for each in locked if each.marker is None or each.marker.evaluate()}
+    here = {
+        canonicalize_name(each.name)
+        for each in locked
+        if each.marker is None or each.marker.evaluate()
+    }
     assert here - {name for name, _ in needed} == set(), "run make lock"
 
 
@@ -160,7 +205,18 @@ def test_changelog_begins_with_this_version():
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-t",
+        "sdist",
+        "-d",
+        str(folder),
+    ]
     subprocess.run(command, cwd=TOP, check=True, capture_output=True)
     return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
 
@@ -168,7 +224,11 @@ def built(tmp_path_factory):
 def source_files(folder):
     """Files of a source folder, as POSIX paths below it, without what running leaves behind."""
     paths = (path.relative_to(TOP / folder) for path in (TOP / folder).rglob("*") if path.is_file())
-    return {path.as_posix() for path in paths if not {"__pycache__", ".ipynb_checkpoints"} & set(path.parts)}
+    return {
+        path.as_posix()
+        for path in paths
+        if not {"__pycache__", ".ipynb_checkpoints"} & set(path.parts)
+    }
 
 
 def test_wheel_is_the_package_the_notebooks_and_the_manifests_and_nothing_else(built):
@@ -177,13 +237,19 @@ def test_wheel_is_the_package_the_notebooks_and_the_manifests_and_nothing_else(b
     expected = {f"nbaudio/{name}" for name in source_files("nbaudio")}
     for folder in ("notebooks", "data_manifests"):
         expected |= {f"nbaudio/_bundled/{folder}/{name}" for name in source_files(folder)}
-    expected |= {f"{LABEXTENSION}/{name}" for name in source_files("nbaudio/ui/widgets/labextension")}
+    expected |= {
+        f"{LABEXTENSION}/{name}" for name in source_files("nbaudio/ui/widgets/labextension")
+    }
     assert names == expected
     assert "nbaudio/py.typed" in names
 
 
 def test_jupyterlab_finds_the_extension_in_wheels_and_in_editable_installs(built, tmp_path):
-    command = [sys.executable, "-c", f"from hatchling.build import build_editable; build_editable({str(tmp_path)!r})"]
+    command = [
+        sys.executable,
+        "-c",
+        f"from hatchling.build import build_editable; build_editable({str(tmp_path)!r})",
+    ]
     subprocess.run(command, cwd=TOP, check=True, capture_output=True)
     for wheel in (built[0], *tmp_path.glob("*.whl")):
         prefix = tmp_path / f"prefix-{wheel.parent.name}"
@@ -200,9 +266,15 @@ def test_wheel_for_workers_is_the_one_that_is_built(built, tmp_path):
         assert sorted(ours.namelist()) == sorted(theirs.namelist())
         # An editable install may know older metadata than the checkout; RECORD holds its hash.
         older = ("METADATA", "RECORD", "entry_points.txt")
-        names = [name for name in ours.namelist() if not name.endswith(tuple(f".dist-info/{name}" for name in older))]
+        names = [
+            name
+            for name in ours.namelist()
+            if not name.endswith(tuple(f".dist-info/{name}" for name in older))
+        ]
         assert all(ours.read(name) == theirs.read(name) for name in names)
-        record = ours.read(next(name for name in ours.namelist() if name.endswith("/RECORD"))).decode()
+        record = ours.read(
+            next(name for name in ours.namelist() if name.endswith("/RECORD"))
+        ).decode()
     assert sorted(line[0] for line in csv.reader(record.splitlines())) == sorted(theirs.namelist())
     again = nbaudio.wheel(out=tmp_path / "again").facts["wheel"]
     assert Path(again).read_bytes() == Path(report.facts["wheel"]).read_bytes()
@@ -210,13 +282,39 @@ def test_wheel_for_workers_is_the_one_that_is_built(built, tmp_path):
 
 def test_shipped_files_are_of_known_kinds(built):
     wheel, sdist = built
-    text = {".cff", ".css", ".csv", ".ipynb", ".js", ".json", ".jsonl", ".lock", ".md", ".py", ".scp", ".toml", ".txt", ".typed"}
+    text = {
+        ".cff",
+        ".css",
+        ".csv",
+        ".ipynb",
+        ".js",
+        ".json",
+        ".jsonl",
+        ".lock",
+        ".md",
+        ".py",
+        ".scp",
+        ".toml",
+        ".txt",
+        ".typed",
+    }
     text |= {".tsv", ".yaml", ".yml"}
     known = text | {".flac", ".m4a", ".mp3", ".png", ".svg", ".wav", ".xlsx"}
-    bare = {"LICENSE", "METADATA", "Makefile", "PKG-INFO", "RECORD", "WHEEL", "entry_points.txt", ".gitignore"}
+    bare = {
+        "LICENSE",
+        "METADATA",
+        "Makefile",
+        "PKG-INFO",
+        "RECORD",
+        "WHEEL",
+        "entry_points.txt",
+        ".gitignore",
+    }
     with zipfile.ZipFile(wheel) as one, tarfile.open(sdist) as other:
         names = [PurePosixPath(name) for name in (*one.namelist(), *other.getnames())]
-    assert not [str(path) for path in names if path.suffix.lower() not in known and path.name not in bare]
+    assert not [
+        str(path) for path in names if path.suffix.lower() not in known and path.name not in bare
+    ]
 
 
 def test_installed_wheel_finds_its_notebooks_and_its_demo(built, tmp_path):
@@ -224,7 +322,14 @@ def test_installed_wheel_finds_its_notebooks_and_its_demo(built, tmp_path):
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
     code = "from nbaudio.core.bundled_files import bundled as b; print(b('notebooks')); print(b('data_manifests/demo.yaml'))"
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PATH": ""}
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     notebooks, manifest = map(Path, run.stdout.splitlines())
     inside = tmp_path / "site/nbaudio/_bundled"
     assert notebooks == inside / "notebooks"
@@ -239,13 +344,21 @@ def test_installed_wheel_finds_its_notebooks_and_its_demo(built, tmp_path):
 
 def test_manifests_have_the_same_keys():
     demo, parlaspeech = (
-        yaml.safe_load(bundled(f"data_manifests/{name}.yaml").read_text("utf8")) for name in ("demo", "parlaspeech")
+        yaml.safe_load(bundled(f"data_manifests/{name}.yaml").read_text("utf8"))
+        for name in ("demo", "parlaspeech")
     )
     assert list(demo) == list(parlaspeech)
 
 
 @pytest.mark.parametrize(
-    "name", ["data_manifests/demo.yml", "data_manifests/../pyproject.toml", "pyproject.toml", "/etc/hostname", ""]
+    "name",
+    [
+        "data_manifests/demo.yml",
+        "data_manifests/../pyproject.toml",
+        "pyproject.toml",
+        "/etc/hostname",
+        "",
+    ],
 )
 def test_bundled_refuses_what_does_not_come_with_nbaudio(name):
     with pytest.raises(InputError, match="is not bundled with nbaudio"):
@@ -258,7 +371,9 @@ DOORS = {
     **dict.fromkeys(("fsspec", "huggingface_hub", "urllib3"), frozenset({"storage"})),
     **dict.fromkeys(("av", "miniaudio", "pydub", "soundfile", "soxr"), frozenset({"audio"})),
     **dict.fromkeys(("num2words", "rapidfuzz"), frozenset({"text"})),
-    **dict.fromkeys(("apache_beam", "distributed", "joblib", "py4j", "pyspark", "ray"), frozenset({"engine"})),
+    **dict.fromkeys(
+        ("apache_beam", "distributed", "joblib", "py4j", "pyspark", "ray"), frozenset({"engine"})
+    ),
     **dict.fromkeys(("openpyxl", "xlsxwriter"), frozenset({"review"})),
     "scipy": {"audio", "proof", "selection", "ui"},
     "ipywidgets": {"ui"},
@@ -273,7 +388,18 @@ DOORS = {
     "msgspec": {"core", "corpus", "formats", "review", "sources", "storage"},
     "pandas": {"core", "reading", "storage"},
 }
-OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "lhotse", "pyspark", "ray", "tensorflow", "torch", "webdataset"}
+OPTIONAL = {
+    "apache_beam",
+    "dask",
+    "datasets",
+    "distributed",
+    "lhotse",
+    "pyspark",
+    "ray",
+    "tensorflow",
+    "torch",
+    "webdataset",
+}
 OPTIONAL |= {"huggingface_hub"}
 OPTIONAL |= {"py4j"}  # of pyspark
 
@@ -312,25 +438,42 @@ def _modules():
 
 
 def test_import_reader_sees_nested_and_aliased_imports():
-    tree = ast.parse("import a.b as c\nfrom . import d\ndef f():\n    from e.g import h\nclass K:\n    import m\n")
+    tree = ast.parse(
+        "import a.b as c\nfrom . import d\ndef f():\n    from e.g import h\nclass K:\n    import m\n"
+    )
     assert list(imports(tree)) == [("a", 1), ("e", 4), ("m", 6)]
-    at_import = ast.Module([node for node in outside_functions(tree) if isinstance(node, ast.stmt)], [])
+    at_import = ast.Module(
+        [node for node in outside_functions(tree) if isinstance(node, ast.stmt)], []
+    )
     assert {name for name, _ in imports(at_import)} == {"a", "m"}
 
 
 @pytest.mark.parametrize(("library", "doors"), DOORS.items())
 def test_library_is_imported_behind_its_door_alone(library, doors):
     found = [
-        f"{path}:{line}" for path, part, names in imported() for name, line in names if name == library and part not in doors
+        f"{path}:{line}"
+        for path, part, names in imported()
+        for name, line in names
+        if name == library and part not in doors
     ]
-    assert not found, f"{library} belongs to nbaudio/{' or '.join(sorted(doors))}, but is imported at {', '.join(found)}"
+    assert not found, (
+        f"{library} belongs to nbaudio/{' or '.join(sorted(doors))}, but is imported at {', '.join(found)}"
+    )
 
 
 def test_optional_libraries_are_never_imported_with_nbaudio():
     found = []
     for path, _, tree in modules():
-        at_import = {node.lineno for node in outside_functions(tree) if isinstance(node, ast.Import | ast.ImportFrom)}
-        found += [f"{path}:{line} {name}" for name, line in imports(tree) if name in OPTIONAL and line in at_import]
+        at_import = {
+            node.lineno
+            for node in outside_functions(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        }
+        found += [
+            f"{path}:{line} {name}"
+            for name, line in imports(tree)
+            if name in OPTIONAL and line in at_import
+        ]
     assert not found, f"import these inside the function that needs them: {', '.join(found)}"
 
 

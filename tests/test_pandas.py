@@ -20,15 +20,19 @@ from nbaudio.ui import plots, views, widgets
 
 KINDS = {
     "as it is": lambda frame: frame,
-    "filtered": lambda frame: pd.concat([frame.iloc[:0], frame.set_index(np.arange(len(frame))[::-1] * 7)]),
+    "filtered": lambda frame: pd.concat(
+        [frame.iloc[:0], frame.set_index(np.arange(len(frame))[::-1] * 7)]
+    ),
     "indexed by id": lambda frame: frame.set_index("segment_id"),
     "indexed by id, which stays": lambda frame: frame.set_index("segment_id", drop=False),
     "object": lambda frame: frame.astype({"segment_id": object, "text": object}),
-    "arrow": lambda frame: frame.astype({"segment_id": "string[pyarrow]", "text": "string[pyarrow]"}),
-    "categories": lambda frame: frame.astype({"segment_id": "category", "speaker_id": "category"}),
-    "Arrow throughout": lambda frame: pl.from_pandas(frame.drop(columns="word_times", errors="ignore")).to_pandas(
-        use_pyarrow_extension_array=True
+    "arrow": lambda frame: frame.astype(
+        {"segment_id": "string[pyarrow]", "text": "string[pyarrow]"}
     ),
+    "categories": lambda frame: frame.astype({"segment_id": "category", "speaker_id": "category"}),
+    "Arrow throughout": lambda frame: pl.from_pandas(
+        frame.drop(columns="word_times", errors="ignore")
+    ).to_pandas(use_pyarrow_extension_array=True),
 }
 
 
@@ -74,12 +78,25 @@ def test_columns_keep_their_values_and_what_is_missing_is_null(column, expected)
 
 
 def test_the_index_is_a_column_where_it_says_something():
-    frame = pd.DataFrame({"speaker": ["a", "b", "a"], "part": [1, 1, 2], "similarity": [0.5, 1.0, 0.7]})
-    assert as_polars(frame.groupby(["speaker", "part"]).max()).columns == ["speaker", "part", "similarity"]
-    assert as_polars(frame.groupby("speaker").agg({"similarity": ["min", "max"]})).row(0) == ("a", 0.5, 0.7)
+    frame = pd.DataFrame(
+        {"speaker": ["a", "b", "a"], "part": [1, 1, 2], "similarity": [0.5, 1.0, 0.7]}
+    )
+    assert as_polars(frame.groupby(["speaker", "part"]).max()).columns == [
+        "speaker",
+        "part",
+        "similarity",
+    ]
+    assert as_polars(frame.groupby("speaker").agg({"similarity": ["min", "max"]})).row(0) == (
+        "a",
+        0.5,
+        0.7,
+    )
     assert as_polars(frame["similarity"].describe())["index"][0] == "count"
     bands = pd.cut(frame["similarity"], [0, 0.6, 1])
-    assert as_polars(frame.groupby(bands, observed=True).size().rename("n")).rows() == [("(0.0, 0.6]", 1), ("(0.6, 1.0]", 2)]
+    assert as_polars(frame.groupby(bands, observed=True).size().rename("n")).rows() == [
+        ("(0.0, 0.6]", 1),
+        ("(0.6, 1.0]", 2),
+    ]
     assert as_polars(frame[frame["part"] == 2]).columns == list(frame.columns)
     assert as_polars(pd.DataFrame(columns=["a"])).columns == ["a"]
     assert as_polars(pd.DataFrame()).shape == (0, 0)
@@ -137,11 +154,19 @@ def test_widgets_and_clips_take_tables_and_ids(make_workspace, tmp_path):
     for kind in KINDS.values():
         frame = kind(workspace.to_pandas().set_index("segment_id").loc[wanted].reset_index())
         assert [clip.segment_id for clip in corpus.read_many(frame)] == wanted
-        assert [clip.segment_id for clip in widgets.corpus_player(tmp_path / "corpus", frame).clips.clips] == wanted
+        assert [
+            clip.segment_id
+            for clip in widgets.corpus_player(tmp_path / "corpus", frame).clips.clips
+        ] == wanted
         assert [clip.segment_id for clip in widgets.Player(workspace, frame).clips.clips] == wanted
-        for widget in (widgets.TranscriptDiff(workspace, frame), widgets.ReviewPanel(workspace, frame, reviewer="ana")):
+        for widget in (
+            widgets.TranscriptDiff(workspace, frame),
+            widgets.ReviewPanel(workspace, frame, reviewer="ana"),
+        ):
             assert all(key in widget.static_html() for key in wanted)
-        assert widgets.SegmentTable(frame, sort="segment_id").shown["segment_id"].to_list() == sorted(wanted)
+        assert widgets.SegmentTable(frame, sort="segment_id").shown[
+            "segment_id"
+        ].to_list() == sorted(wanted)
         for shown in (widgets.table(frame), widgets.Table(frame)):
             assert all(key in shown._repr_html_() for key in wanted)
 
@@ -154,9 +179,15 @@ def test_views_plots_and_checks_take_tables(workspace, kind, drawn):
         assert_frame_equal(view(there), view(here), check_row_order=view is not views.reasons)
     assert plots.splits(there)._repr_png_() == drawn
     held = workspace.segments.with_columns(split=pl.Series(["test", *["train"] * (len(here) - 1)]))
-    assert_frame_equal(leakage.leakage(kind(held.to_pandas()), keys=["speaker_id"]), leakage.leakage(held, keys=["speaker_id"]))
+    assert_frame_equal(
+        leakage.leakage(kind(held.to_pandas()), keys=["speaker_id"]),
+        leakage.leakage(held, keys=["speaker_id"]),
+    )
     segments, recordings = workspace.segments, workspace.recordings
-    assert_frame_equal(check_tables(recordings.to_pandas(), kind(segments.to_pandas())), check_tables(recordings, segments))
+    assert_frame_equal(
+        check_tables(recordings.to_pandas(), kind(segments.to_pandas())),
+        check_tables(recordings, segments),
+    )
     chosen = decide(recordings.to_pandas(), kind(segments.to_pandas()), (), Parameters(**SELECT))[0]
     expected = decide(recordings, segments, (), Parameters(**SELECT))[0]
     assert chosen["reason"].to_list() == expected["reason"].to_list()
@@ -165,24 +196,33 @@ def test_views_plots_and_checks_take_tables(workspace, kind, drawn):
 
 
 def test_columns_of_text_are_scored(kind):
-    frame = kind(pd.DataFrame({"segment_id": ["a", "b"], "speaker_id": None, "text": ["da – ne", None]}))
+    frame = kind(
+        pd.DataFrame({"segment_id": ["a", "b"], "speaker_id": None, "text": ["da – ne", None]})
+    )
     assert text.similarity_column(frame["text"], frame["text"]).to_list() == [1.0, None]
     assert text.normalize_column(frame["text"], ["punctuation"]).to_list()[1] is None
     assert text.vocabulary(frame["text"]).odd["character"].to_list() == ["–"]
 
 
 def test_a_workspace_gives_and_takes_pandas(workspace, kind):
-    assert workspace.to_pandas("recordings")["recording_id"].tolist() == workspace.recordings["recording_id"].to_list()
+    assert (
+        workspace.to_pandas("recordings")["recording_id"].tolist()
+        == workspace.recordings["recording_id"].to_list()
+    )
     before = workspace.segments
     workspace.save(segments=kind(workspace.to_pandas()))
     columns = [name for name in before.columns if name != "word_times"]
-    assert_frame_equal(workspace.segments.select(columns), before.select(columns), check_column_order=False)
+    assert_frame_equal(
+        workspace.segments.select(columns), before.select(columns), check_column_order=False
+    )
     with pytest.raises(InputError, match=r"none.parquet: missing"):
         workspace.to_pandas("none")
 
 
 def test_a_report_is_a_table_of_facts():
-    found = Report("select", {"kept": 3, "train": {"segments": 2, "hours": 1.5}, "columns": ["a", "b"]}).to_pandas()
+    found = Report(
+        "select", {"kept": 3, "train": {"segments": 2, "hours": 1.5}, "columns": ["a", "b"]}
+    ).to_pandas()
     expected = [["kept", 3], ["train.segments", 2], ["train.hours", 1.5], ["columns", ["a", "b"]]]
     assert found.columns.tolist() == ["fact", "value"]
     assert found.to_numpy().tolist() == expected
@@ -202,7 +242,9 @@ def test_a_review_sheet_comes_back_out_of_pandas(workspace, tmp_path):
         ("s0", "noise", "wind", "ana"),
         ("s2", "noise", "wind", "ana"),
     ]
-    again = review.import_(workspace, [sheet, pl.from_pandas(sheet.astype(str).replace("nan", ""))], reviewer="ana")
+    again = review.import_(
+        workspace, [sheet, pl.from_pandas(sheet.astype(str).replace("nan", ""))], reviewer="ana"
+    )
     assert (again.facts["new"], again.facts["known_already"]) == (0, 4)
     with pytest.raises(InputError, match="table: no review sheet"):
         review.import_(workspace, sheet.drop(columns="verdict"))

@@ -27,7 +27,11 @@ def workspace(make_workspace):
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def test_rows_keep_their_order_in_a_bucket(tmp_path, tiny):
@@ -48,7 +52,10 @@ def test_frames_are_read_in_the_order_in_which_they_are_appended(tmp_path):
     frames = [pl.DataFrame({"n": numbers}) for numbers in ([1, 2, 3], [4], [5, 6])]
     for frame in frames:
         append_stream(tmp_path / "f", frame)
-    assert [found.equals(frame) for found, frame in zip(read_streams(tmp_path / "f"), frames, strict=True)] == [True] * 3
+    assert [
+        found.equals(frame)
+        for found, frame in zip(read_streams(tmp_path / "f"), frames, strict=True)
+    ] == [True] * 3
 
 
 @pytest.mark.parametrize(
@@ -62,16 +69,44 @@ def test_frames_are_read_in_the_order_in_which_they_are_appended(tmp_path):
 def test_the_bytes_are_those_of_one_bucket(workspace, tmp_path, tiny, options):
     def made(name):
         same = {"jobs": 1, "show_progress": False}
-        materialize(workspace, out=tmp_path / name, packs=tmp_path / f"packs-{name}", shard_size="60kB", **same, **options)
-        convert(tmp_path / name, container="zip", out=tmp_path / f"{name}-zip", shard_size="50kB", **same)
-        changed = pl.when(pl.col("segment_id").str.contains("r1_0")).then(pl.lit("drugo")).otherwise("text").alias("text")
+        materialize(
+            workspace,
+            out=tmp_path / name,
+            packs=tmp_path / f"packs-{name}",
+            shard_size="60kB",
+            **same,
+            **options,
+        )
+        convert(
+            tmp_path / name,
+            container="zip",
+            out=tmp_path / f"{name}-zip",
+            shard_size="50kB",
+            **same,
+        )
+        changed = (
+            pl.when(pl.col("segment_id").str.contains("r1_0"))
+            .then(pl.lit("drugo"))
+            .otherwise("text")
+            .alias("text")
+        )
         before = workspace.segments
         workspace.save(segments=before.with_columns(changed))
-        materialize(workspace, out=tmp_path / f"{name}-v2", base=tmp_path / name, packs=tmp_path / f"packs-{name}", **same)
+        materialize(
+            workspace,
+            out=tmp_path / f"{name}-v2",
+            base=tmp_path / name,
+            packs=tmp_path / f"packs-{name}",
+            **same,
+        )
         report = diff(tmp_path / name, tmp_path / f"{name}-v2").facts
         workspace.save(segments=before)
         assert verify(tmp_path / f"{name}-v2", **same).problems == []
-        return [contents(tmp_path / f"{name}{suffix}") for suffix in ("", "-zip")], report["changed"], report["by_split"]
+        return (
+            [contents(tmp_path / f"{name}{suffix}") for suffix in ("", "-zip")],
+            report["changed"],
+            report["by_split"],
+        )
 
     ordinary = made("c")
     second = contents(tmp_path / "c-v2")

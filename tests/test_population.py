@@ -24,10 +24,23 @@ def workspace(tmp_path, monkeypatch):
     """150 segments of three speakers with scores, some of them absent; paths in reports are relative."""
     monkeypatch.chdir(tmp_path)
     count, rng = 150, np.random.default_rng(4)
-    made = make_workspace("w", [f"riječ {number % 40} i još {number % 9} drugih" for number in range(count)])
-    score = [None if number % 17 == 3 else 1 - float(value) for number, value in enumerate(rng.exponential(0.1, count))]
-    facts = {"similarity": score, "snr_db": rng.normal(20, 4, count), "speaker_id": [f"k{number % 3}" for number in range(count)]}
-    made.save(segments=made.segments.with_columns(pl.Series(name, values) for name, values in facts.items()))
+    made = make_workspace(
+        "w", [f"riječ {number % 40} i još {number % 9} drugih" for number in range(count)]
+    )
+    score = [
+        None if number % 17 == 3 else 1 - float(value)
+        for number, value in enumerate(rng.exponential(0.1, count))
+    ]
+    facts = {
+        "similarity": score,
+        "snr_db": rng.normal(20, 4, count),
+        "speaker_id": [f"k{number % 3}" for number in range(count)],
+    }
+    made.save(
+        segments=made.segments.with_columns(
+            pl.Series(name, values) for name, values in facts.items()
+        )
+    )
     return made
 
 
@@ -35,7 +48,10 @@ def say(workspace, name, rows):
     record = ReviewState.load(workspace).records[name]
     drawn = list(zip(record.segment_ids, record.contents, strict=True))[:rows]
     words = ["wrong words" if int(key[1:]) % 8 == 0 else "ok" for key, _ in drawn]
-    said = (Verdict(*row, word, "", None, "ana", "2026-11-26T03:00:00Z", name) for row, word in zip(drawn, words, strict=True))
+    said = (
+        Verdict(*row, word, "", None, "ana", "2026-11-26T03:00:00Z", name)
+        for row, word in zip(drawn, words, strict=True)
+    )
     append_verdicts(workspace, said)
 
 
@@ -54,15 +70,23 @@ def reviewed(workspace, strategies):
     )
     workspace.save(segments=changed.filter(pl.int_range(pl.len()) % 13 != 1))
     found["evidence at the end"] = evidence(workspace, precision=0.8).to_dict()
-    found["signals"], found["precision"] = signal_precision(workspace), precision_by(workspace, "snr_db")
+    found["signals"], found["precision"] = (
+        signal_precision(workspace),
+        precision_by(workspace, "snr_db"),
+    )
     return found
 
 
 @pytest.mark.parametrize(
     ("rows", "strategies"),
-    [(40, ["stratified", "suspicious"]), pytest.param(7, ["speaker", "snr_db", "near", "random"], marks=pytest.mark.slow)],
+    [
+        (40, ["stratified", "suspicious"]),
+        pytest.param(7, ["speaker", "snr_db", "near", "random"], marks=pytest.mark.slow),
+    ],
 )
-def test_draws_and_claims_are_the_same_whatever_the_size_of_a_batch(workspace, monkeypatch, rows, strategies):
+def test_draws_and_claims_are_the_same_whatever_the_size_of_a_batch(
+    workspace, monkeypatch, rows, strategies
+):
     shutil.copytree(workspace.path, "other")
     expected = reviewed(workspace, strategies)
     monkeypatch.setattr(tables, "ROWS_A_GROUP", rows)
@@ -72,13 +96,20 @@ def test_draws_and_claims_are_the_same_whatever_the_size_of_a_batch(workspace, m
         (workspace.path.parent / f"{strategy}.csv").unlink()
     again = reviewed(workspace, strategies)
     for name, value in expected.items():
-        same = value.equals(again[name]) if isinstance(value, pl.DataFrame) else value == again[name]
+        same = (
+            value.equals(again[name]) if isinstance(value, pl.DataFrame) else value == again[name]
+        )
         assert same, name
 
 
 def test_of_an_id_that_is_given_twice_the_first_segment_counts(workspace):
     segments = workspace.segments
-    twice = pl.concat([segments, segments.head(3).with_columns(text=pl.lit("kasnije"), source_start=pl.lit("900"))])
+    twice = pl.concat(
+        [
+            segments,
+            segments.head(3).with_columns(text=pl.lit("kasnije"), source_start=pl.lit("900")),
+        ]
+    )
     workspace.save(segments=twice)
     known = Population(ReviewState.load(workspace))
     assert len(known) == len(segments)
@@ -87,7 +118,9 @@ def test_of_an_id_that_is_given_twice_the_first_segment_counts(workspace):
     assert known.read(["s1", "nobody"])["text"].to_list() == [segments["text"][1]]
 
 
-@pytest.mark.parametrize("values", [[], ["b"], ["b", None, "a", "b", None, "ž", "c", "c", "a", ""] * 7])
+@pytest.mark.parametrize(
+    "values", [[], ["b"], ["b", None, "a", "b", None, "ž", "c", "c", "a", ""] * 7]
+)
 def test_texts_are_sorted_in_pieces(monkeypatch, values):
     column = pl.LazyFrame({"key": pl.Series(values, dtype=pl.String)})
     expected = column.collect()["key"].sort().to_list()
@@ -109,8 +142,14 @@ def test_the_fingerprint_of_a_workspace_is_that_of_its_sorted_ids(workspace):
 
 def test_the_first_rows_of_a_stratum_are_those_with_the_smallest_hashes():
     ids = pl.Series([f"s{number}" for number in range(40)])
-    strata = Strata(np.where(np.arange(40) % 5 == 4, -1, np.arange(40) % 2).astype(np.int32), ["a", "b"], np.array([0.3, 0.7]))
-    drawn = draw_from(strata, lambda rows, salt: hash_column(ids.gather(rows), salt), n=99, salt="x")
+    strata = Strata(
+        np.where(np.arange(40) % 5 == 4, -1, np.arange(40) % 2).astype(np.int32),
+        ["a", "b"],
+        np.array([0.3, 0.7]),
+    )
+    drawn = draw_from(
+        strata, lambda rows, salt: hash_column(ids.gather(rows), salt), n=99, salt="x"
+    )
     assert sorted(drawn["place"]) == [number for number in range(40) if number % 5 != 4]
     for number, name in enumerate(strata.names):
         own = drawn.filter(stratum=name)["place"]

@@ -42,7 +42,11 @@ def text(output):
 def test_a_notebook_has_an_ipywidgets_bar_and_keeps_one_line_of_it(ran):
     cells, models = ran
     assert models.count("FloatProgressModel") == 3
-    for cell, line in zip(cells, ("verify: 3 shards", "fetch: 5.00kB", "cut: 0.50 h of audio of 2.00 h of audio"), strict=False):
+    for cell, line in zip(
+        cells,
+        ("verify: 3 shards", "fetch: 5.00kB", "cut: 0.50 h of audio of 2.00 h of audio"),
+        strict=False,
+    ):
         [shown] = [output for output in cell.outputs if output.output_type != "error"]
         # Text and a picture of it, no widget that needs a kernel, nothing on standard error.
         assert sorted(shown["data"]) == ["text/html", "text/plain"]
@@ -65,8 +69,12 @@ def test_a_terminal_has_text_on_standard_error(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     lines = err.replace("\r", "\n").split("\n")
-    assert any(line.startswith("verify 100% |========================| 3/3 shards  ") for line in lines)
-    assert any(line.startswith("fetch 100% |========================| 5.00k/5.00k  ") for line in lines)
+    assert any(
+        line.startswith("verify 100% |========================| 3/3 shards  ") for line in lines
+    )
+    assert any(
+        line.startswith("fetch 100% |========================| 5.00k/5.00k  ") for line in lines
+    )
 
 
 def test_words_of_a_name_are_no_markup(monkeypatch):
@@ -90,7 +98,12 @@ def test_words_of_a_name_are_no_markup(monkeypatch):
 
 @pytest.mark.parametrize(
     ("done", "seconds", "remaining", "expected"),
-    [(40.0, 3600.0, 60.0, (40 / 3600, 5400)), (2, 1.0, 0, (2.0, 0.0)), (0, 1.0, 3, (None, None)), (1, 0.0, 3, (None, None))],
+    [
+        (40.0, 3600.0, 60.0, (40 / 3600, 5400)),
+        (2, 1.0, 0, (2.0, 0.0)),
+        (0, 1.0, 3, (None, None)),
+        (1, 0.0, 3, (None, None)),
+    ],
 )
 def test_rate_and_time_left(done, seconds, remaining, expected):
     rate, left_s = rate_and_time_left(done, seconds, remaining)

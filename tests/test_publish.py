@@ -37,8 +37,13 @@ def hub(monkeypatch, tmp_path):
     from huggingface_hub.utils import _http
 
     with serving_hub() as served:
-        for name in ("HUGGINGFACE_CO_URL_TEMPLATE", "ENDPOINT"):  # HF_ENDPOINT when the library is imported
-            monkeypatch.setattr(constants, name, getattr(constants, name).replace(constants.ENDPOINT, served.url))
+        for name in (
+            "HUGGINGFACE_CO_URL_TEMPLATE",
+            "ENDPOINT",
+        ):  # HF_ENDPOINT when the library is imported
+            monkeypatch.setattr(
+                constants, name, getattr(constants, name).replace(constants.ENDPOINT, served.url)
+            )
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setattr(_http, "time", types.SimpleNamespace(sleep=lambda _: None))
         monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
@@ -93,7 +98,10 @@ def whole(files):
         return True
     info = json.loads(files["corpus.json"][1])
     listed = info["tables"] | {shard["name"]: shard["sha256"] for shard in info["shards"]}
-    return all(name in files and hashlib.sha256(files[name][1]).hexdigest() == sha256 for name, sha256 in listed.items())
+    return all(
+        name in files and hashlib.sha256(files[name][1]).hexdigest() == sha256
+        for name, sha256 in listed.items()
+    )
 
 
 def test_a_published_corpus_is_the_local_one(hub, corpus):
@@ -110,7 +118,9 @@ def test_a_published_corpus_is_the_local_one(hub, corpus):
     assert hub.descriptions == [f"License: cc-by-4.0\nConsent: {CONSENT}"] * 2
     checked = verify(URL, jobs=1, show_progress=False)
     assert checked.problems == checked.warnings == []
-    assert checked.facts | {"corpus": ""} == verify(corpus, jobs=1, show_progress=False).facts | {"corpus": ""}
+    assert checked.facts | {"corpus": ""} == verify(corpus, jobs=1, show_progress=False).facts | {
+        "corpus": ""
+    }
     assert hub.leaked == []
     here, there = open_corpus(corpus), open_corpus(URL)
     for one, other in zip(here.stream("train", seed=3), there.stream("train", seed=3), strict=True):
@@ -134,7 +144,12 @@ def test_a_second_publication_sends_nothing(hub, corpus, monkeypatch):
     # Shards are compared by the hashes of corpus.json: none is read.
     monkeypatch.setattr("nbaudio.storage.hub.sha256_file", None)
     report = put(corpus)
-    assert report.facts["files_uploaded"] == report.facts["files_removed"] == report.facts["bytes"] == 0
+    assert (
+        report.facts["files_uploaded"]
+        == report.facts["files_removed"]
+        == report.facts["bytes"]
+        == 0
+    )
     assert report.facts["files_unchanged"] == len(published(hub))
     assert len(hub.datasets[NAME].commits) == commits
     parts = ("create", "preupload", "batch", "put", "commit")
@@ -153,8 +168,12 @@ def test_a_changed_corpus_replaces_files_in_one_commit(hub, workspace, corpus, t
     changed = {name for name in new if new[name] != old.get(name)}
     assert report.facts["files_uploaded"] == len(changed) < len(new)
     assert report.facts["files_removed"] == len(old.keys() - new.keys()) > 0
-    assert {hashlib.sha256(old[name]).hexdigest() for name in old} & (set(hub.received) - sent) == set()
-    assert set(hub.received.values()) <= {len(data) for data in (*new.values(), *old.values())}  # each object once
+    assert {hashlib.sha256(old[name]).hexdigest() for name in old} & (
+        set(hub.received) - sent
+    ) == set()
+    assert set(hub.received.values()) <= {
+        len(data) for data in (*new.values(), *old.values())
+    }  # each object once
     assert len(hub.datasets[NAME].commits) == 4
     assert [whole(files) for _, files in hub.datasets[NAME].commits] == [True] * 4
     assert verify(URL, jobs=1, show_progress=False).problems == []
@@ -185,7 +204,10 @@ def test_clips_are_read_by_ranges(hub, corpus):
     hub.ranges.clear()
     asked = hub.asked.copy()
     assert [clip.encoded for clip in there.read_many(ids, give="encoded")] == encoded(corpus, ids)
-    wanted = [f"bytes={offset}-{offset + length - 1}" for offset, length in rows.select("offset", "length").rows()[:2]]
+    wanted = [
+        f"bytes={offset}-{offset + length - 1}"
+        for offset, length in rows.select("offset", "length").rows()[:2]
+    ]
     assert sorted(hub.ranges) == sorted(wanted)
     assert hub.asked["resolve"] - asked["resolve"] == 2
     # Folders have been listed now, for all threads.
@@ -199,7 +221,11 @@ def test_a_new_listing_is_taken_for_each_corpus_that_is_opened(hub, workspace, c
     put(corpus)
     assert open_corpus(URL).segments.height == open_corpus(corpus).segments.height > 5
     segments = workspace.segments
-    workspace.save(segments=segments.with_columns(decision=np.where(np.arange(len(segments)) < 5, "accept", "reject")))
+    workspace.save(
+        segments=segments.with_columns(
+            decision=np.where(np.arange(len(segments)) < 5, "accept", "reject")
+        )
+    )
     other = made(workspace, tmp_path / "other", shard_size="200kB")
     put(other)
     assert open_corpus(URL).segments.height == open_corpus(other).segments.height == 5
@@ -215,7 +241,12 @@ nbaudio.publish(sys.argv[1], "hf://datasets/ana/govor", consent="signed consent 
 
 
 def program(hub, tmp_path, **more):
-    environment = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "hf")}
+    environment = {
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_TOKEN": TOKEN,
+        "HF_HOME": str(tmp_path / "hf"),
+    }
     return os.environ | environment | more
 
 
@@ -224,7 +255,10 @@ def program(hub, tmp_path, **more):
 def test_a_killed_publication_is_resumed(hub, corpus, tmp_path, uploads):
     hub.hold_after = uploads
     run = subprocess.Popen(
-        [sys.executable, "-c", PUBLISH, corpus], env=program(hub, tmp_path), stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-c", PUBLISH, corpus],
+        env=program(hub, tmp_path),
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     assert hub.held.wait(60)
     os.killpg(run.pid, signal.SIGKILL)
@@ -246,7 +280,10 @@ def test_a_killed_second_publication_leaves_the_first_version(hub, workspace, co
     other = made(workspace, tmp_path / "other", encoding="wav", shard_size="200kB")
     hub.hold_after = hub.asked["put"] + 1
     run = subprocess.Popen(
-        [sys.executable, "-c", PUBLISH, other], env=program(hub, tmp_path), stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-c", PUBLISH, other],
+        env=program(hub, tmp_path),
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     assert hub.held.wait(60)
     os.killpg(run.pid, signal.SIGKILL)
@@ -259,7 +296,9 @@ def test_a_killed_second_publication_leaves_the_first_version(hub, workspace, co
     assert all(whole(files) for _, files in hub.datasets[NAME].commits)
 
 
-@pytest.mark.parametrize("part", ["create", "info", "tree", "preupload", "batch", "put", "verify", "commit", "validate"])
+@pytest.mark.parametrize(
+    "part", ["create", "info", "tree", "preupload", "batch", "put", "verify", "commit", "validate"]
+)
 def test_a_hub_that_is_busy_is_asked_again(hub, corpus, part):
     hub.busy[part] = 2
     put(corpus)
@@ -295,7 +334,9 @@ def test_a_commit_of_somebody_else_is_not_overwritten(hub, corpus, monkeypatch):
         serve(handler, **found)
 
     monkeypatch.setattr(stand_in._Handler, "_preupload", interfering)
-    with pytest.raises(NbaudioError, match="was changed meanwhile by somebody else; run the same command again"):
+    with pytest.raises(
+        NbaudioError, match="was changed meanwhile by somebody else; run the same command again"
+    ):
         put(corpus)
     monkeypatch.undo()
 
@@ -312,7 +353,9 @@ SAID = {
 
 
 @pytest.mark.parametrize("part", SAID)
-def test_refusals_are_said_in_one_line_without_token_or_signed_url(hub, corpus, part, capfd, caplog):
+def test_refusals_are_said_in_one_line_without_token_or_signed_url(
+    hub, corpus, part, capfd, caplog
+):
     hub.says[part], message = SAID[part]
     with pytest.raises(NbaudioError, match=message) as error:
         put(corpus)
@@ -339,7 +382,9 @@ def test_a_hub_that_is_silent_is_read_in_bounded_time(hub, corpus, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.06)
     for part in ("resolve", "tree"):
         hub.hangs, asked = {part}, hub.asked[part]
-        with pytest.raises(NbaudioError, match=r"vocab.json: could not be read in 1 tries \(timed out"):
+        with pytest.raises(
+            NbaudioError, match=r"vocab.json: could not be read in 1 tries \(timed out"
+        ):
             location(f"{URL}/vocab.json").read(1, 5)
         assert hub.asked[part] - asked == 6  # the library's own tries
 
@@ -353,17 +398,26 @@ def test_folders_on_the_hub_are_listed_as_those_of_other_stores(hub, corpus):
             for path in sorted((corpus / folder.path).rglob("*"))
             if path.is_file()
         ]
-    assert [place.listing(lambda name: name.endswith(".tar"))[1] for place in (there, here)] == [[], []]
+    assert [place.listing(lambda name: name.endswith(".tar"))[1] for place in (there, here)] == [
+        [],
+        [],
+    ]
     names = [list(place.listing(lambda name: name.endswith(".tar"))[0]) for place in (there, here)]
     assert names[0] == names[1] != []
-    assert [(there / name).is_folder() for name in ("", "dev", "corpus.json")] == [True, True, False]
+    assert [(there / name).is_folder() for name in ("", "dev", "corpus.json")] == [
+        True,
+        True,
+        False,
+    ]
     versions = {(there / name).status().version for name in names[0]}
     assert len(versions) == len(names[0])
 
 
 def test_wrong_and_missing_tokens(hub, corpus, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", "hf_falsch")
-    with pytest.raises(NbaudioError, match=r"may not be read with the credentials of this environment \(HF_TOKEN") as error:
+    with pytest.raises(
+        NbaudioError, match=r"may not be read with the credentials of this environment \(HF_TOKEN"
+    ) as error:
         put(corpus)
     assert "falsch" not in str(error.value)
     monkeypatch.delenv("HF_TOKEN")
@@ -380,26 +434,42 @@ def test_wrong_and_missing_tokens(hub, corpus, monkeypatch, tmp_path):
 def test_the_token_is_nowhere(hub, corpus, tmp_path):
     command = [sys.executable, "-m", "nbaudio", "publish", corpus, URL, "--consent", CONSENT]
     hub.busy["put"] = 1
-    run = subprocess.run([*command, "--json"], env=program(hub, tmp_path), capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [*command, "--json"],
+        env=program(hub, tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["facts"]["consent"] == CONSENT
     assert TOKEN not in run.stdout + run.stderr
     assert SIGNATURE not in run.stdout + run.stderr
     assert hub.leaked == []
-    held = [path for path in tmp_path.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
+    held = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and TOKEN.encode() in path.read_bytes()
+    ]
     assert held == []
     assert TOKEN not in "".join(hub.descriptions)
     hub.says["commit"] = 403
     (corpus / "README.md").write_text("---\n---\n")
-    run = subprocess.run(command, env=program(hub, tmp_path), capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        command, env=program(hub, tmp_path), capture_output=True, text=True, check=False
+    )
     assert run.returncode == 2
-    assert run.stderr.splitlines()[-1].startswith(f"nbaudio: {URL}: may not be written with the credentials")
+    assert run.stderr.splitlines()[-1].startswith(
+        f"nbaudio: {URL}: may not be written with the credentials"
+    )
     assert TOKEN not in run.stdout + run.stderr
 
 
 def test_private_datasets_are_created_private_and_public_ones_refused(hub, corpus):
     report = put(corpus, private=True)
-    assert hub.created == [{"name": "govor", "organization": "ana", "visibility": "private", "type": "dataset"}]
+    assert hub.created == [
+        {"name": "govor", "organization": "ana", "visibility": "private", "type": "dataset"}
+    ]
     assert report.facts["private"] is True
     assert put(corpus).facts["private"] is True
     hub.datasets[NAME].private = False
@@ -416,7 +486,9 @@ def test_the_card_arrives_unchanged(hub, corpus):
     hub.says.clear()
     dataset = hub.datasets[NAME]
     dataset.add({**dataset.commits[-1][1], "README.md": ("git", b"edited on the site")})
-    assert put(corpus).warnings == ["README.md of the dataset is not the card of its corpus: the new corpus's card replaces it"]
+    assert put(corpus).warnings == [
+        "README.md of the dataset is not the card of its corpus: the new corpus's card replaces it"
+    ]
     assert hub.datasets[NAME].files["README.md"] == header.encode()
     (corpus / "README.md").write_text("no header")
     with pytest.raises(NbaudioError, match=r"Invalid metadata in README.md. - no header"):
@@ -447,13 +519,22 @@ def name_outside(corpus):
 
 
 SPOILED = {
-    "not a corpus": (lambda corpus: (corpus / "corpus.json").unlink(), "cannot be published .no corpus.json: not a corpus"),
+    "not a corpus": (
+        lambda corpus: (corpus / "corpus.json").unlink(),
+        "cannot be published .no corpus.json: not a corpus",
+    ),
     "unfinished": (
-        lambda corpus: ((corpus / ".work").mkdir(exist_ok=True), (corpus / ".work/identity.json").write_text("{}")),
+        lambda corpus: (
+            (corpus / ".work").mkdir(exist_ok=True),
+            (corpus / ".work/identity.json").write_text("{}"),
+        ),
         "cannot be published .an unfinished run: call materialize again",
     ),
     "other size": (damage_size, "bytes instead of .*; run 'nbaudio verify"),
-    "other bytes": (damage_bytes, "its bytes are not those that were written; run 'nbaudio verify'"),
+    "other bytes": (
+        damage_bytes,
+        "its bytes are not those that were written; run 'nbaudio verify'",
+    ),
     "no card": (lambda corpus: (corpus / "README.md").unlink(), "README.md: missing"),
     "link": (link_out, "README.md: a link that points outside the corpus"),
     "name": (name_outside, "../secret: points outside the folder"),
@@ -471,10 +552,16 @@ def test_spoiled_corpora_are_refused(hub, corpus, name):
 
 def test_license_and_consent_are_needed(hub, workspace, corpus, tmp_path):
     unlicensed = made(workspace, tmp_path / "unlicensed", license=None)
-    with pytest.raises(InputError, match=r"unlicensed/corpus.json: has no license; run materialize again with --license"):
+    with pytest.raises(
+        InputError,
+        match=r"unlicensed/corpus.json: has no license; run materialize again with --license",
+    ):
         put(unlicensed)
     for consent in (None, " "):
-        with pytest.raises(InputError, match="personal data; state on which basis they may be published with --consent"):
+        with pytest.raises(
+            InputError,
+            match="personal data; state on which basis they may be published with --consent",
+        ):
             put(corpus, consent=consent, private=True)
     assert hub.asked.total() == 0
     # The remedy of the first message works, and no clip is cut again.
@@ -487,7 +574,9 @@ def test_a_dry_run_changes_nothing(hub, workspace, corpus, tmp_path, monkeypatch
     unlicensed = made(workspace, tmp_path / "unlicensed", license=None)
     report = put(unlicensed, dry_run=True, consent=None)
     assert hub.datasets == {}
-    assert {row["file"]: row["bytes"] for row in report.facts["uploads"]} == {n: len(d) for n, d in contents(unlicensed).items()}
+    assert {row["file"]: row["bytes"] for row in report.facts["uploads"]} == {
+        n: len(d) for n, d in contents(unlicensed).items()
+    }
     assert [note.partition("; ")[0].rpartition(": ")[2] for note in report.warnings] == [
         "has no license",
         "recordings of people are personal data",
@@ -500,7 +589,11 @@ def test_a_dry_run_changes_nothing(hub, workspace, corpus, tmp_path, monkeypatch
     assert report.facts["uploads"] == [{"file": "README.md", "bytes": 8}]
     assert report.facts["removals"] == []
     assert len(hub.datasets[NAME].commits) == commits
-    assert {part for part in hub.asked if hub.asked[part] > asked[part]} == {"info", "tree", "resolve"}
+    assert {part for part in hub.asked if hub.asked[part] > asked[part]} == {
+        "info",
+        "tree",
+        "resolve",
+    }
     hub.says["info"] = 500
     report = put(corpus, dry_run=True)
     assert len(report.facts["uploads"]) == len(contents(corpus))
@@ -510,14 +603,23 @@ def test_a_dry_run_changes_nothing(hub, workspace, corpus, tmp_path, monkeypatch
 def test_other_datasets_are_not_touched(hub, corpus):
     hub.datasets[NAME] = dataset = stand_in.Dataset()
     dataset.add({"README.md": ("git", b"---\n---\n"), "data/train.csv": ("git", b"a,b")})
-    with pytest.raises(ExistsError, match=r"holds other files than a corpus .data/train.csv.; publish into a new dataset"):
+    with pytest.raises(
+        ExistsError,
+        match=r"holds other files than a corpus .data/train.csv.; publish into a new dataset",
+    ):
         put(corpus)
     assert len(dataset.commits) == 1
     # Beside a corpus they stay.
     hub.datasets[NAME] = dataset = stand_in.Dataset()
     dataset.add({"README.md": ("git", b"---\n---\n")})
     put(corpus)
-    dataset.add({**dataset.commits[-1][1], "img/a.png": ("git", b"x"), "train/train-00007-of-00099.tar": ("lfs", b"stray")})
+    dataset.add(
+        {
+            **dataset.commits[-1][1],
+            "img/a.png": ("git", b"x"),
+            "train/train-00007-of-00099.tar": ("lfs", b"stray"),
+        }
+    )
     assert put(corpus).facts["files_removed"] == 1
     assert published(hub) == contents(corpus) | {"img/a.png": b"x"}
 
@@ -540,19 +642,32 @@ def test_other_urls_are_refused(corpus, url, message):
 
 
 @pytest.mark.parametrize(
-    "url", ["hf://ana/govor", "hf://datasets/govor", "hf://spaces/a/b", "hf://datasets/a/b?x=geheim", "hf://x:geheim@y/z"]
+    "url",
+    [
+        "hf://ana/govor",
+        "hf://datasets/govor",
+        "hf://spaces/a/b",
+        "hf://datasets/a/b?x=geheim",
+        "hf://x:geheim@y/z",
+    ],
 )
 def test_urls_of_other_things_on_the_hub_are_refused(url):
-    with pytest.raises(InputError, match="expected hf://datasets/OWNER/NAME, or hf://datasets/OWNER/NAME@REVISION") as error:
+    with pytest.raises(
+        InputError, match="expected hf://datasets/OWNER/NAME, or hf://datasets/OWNER/NAME@REVISION"
+    ) as error:
         open_corpus(url)
     assert "geheim" not in str(error.value)
 
 
 def test_a_corpus_is_not_made_on_the_hub_and_only_local_ones_are_published(workspace, corpus, hub):
-    with pytest.raises(InputError, match=r"cannot be written.*'nbaudio publish' uploads a finished corpus there"):
+    with pytest.raises(
+        InputError, match=r"cannot be written.*'nbaudio publish' uploads a finished corpus there"
+    ):
         made(workspace, URL)
     put(corpus)
-    with pytest.raises(InputError, match="is not on this machine; only a local corpus can be published"):
+    with pytest.raises(
+        InputError, match="is not on this machine; only a local corpus can be published"
+    ):
         publish(URL, f"{URL}2", consent=CONSENT)
     with pytest.raises(InputError, match=r"hf://datasets/ana/nichts: no corpus.json .not a corpus"):
         verify("hf://datasets/ana/nichts", show_progress=False)

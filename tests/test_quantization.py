@@ -35,7 +35,9 @@ def _level(sample: int, law: str) -> int:
 @every_law
 @given(samples=st.lists(st.integers(-32768, 32767), max_size=50))
 def test_levels_are_those_of_the_formula(law: str, samples: list[int]) -> None:
-    assert quantize(np.array(samples, np.int16), law).tolist() == [_level(sample, law) for sample in samples]
+    assert quantize(np.array(samples, np.int16), law).tolist() == [
+        _level(sample, law) for sample in samples
+    ]
 
 
 @every_law
@@ -48,12 +50,21 @@ def test_every_level_comes_back_to_itself_in_order(law: str) -> None:
 
 @pytest.mark.parametrize(
     ("law", "decibels", "least"),
-    [*(("mulaw", decibels, 37) for decibels in (0, -10, -20, -30)), ("mulaw", -40, 33), ("linear", 0, 49), ("linear", -20, 29)],
+    [
+        *(("mulaw", decibels, 37) for decibels in (0, -10, -20, -30)),
+        ("mulaw", -40, 33),
+        ("linear", 0, 49),
+        ("linear", -20, 29),
+    ],
 )
-def test_signal_to_noise_is_what_the_documentation_states(law: str, decibels: int, least: float) -> None:
+def test_signal_to_noise_is_what_the_documentation_states(
+    law: str, decibels: int, least: float
+) -> None:
     t = np.arange(80000) / 8000
     for frequency in (97.3, 440.7, 1333.1):
-        tone = np.rint(32767 * 10 ** (decibels / 20) * np.sin(2 * np.pi * frequency * t)).astype(np.int16)
+        tone = np.rint(32767 * 10 ** (decibels / 20) * np.sin(2 * np.pi * frequency * t)).astype(
+            np.int16
+        )
         noise = dequantize(quantize(tone, law), law).astype(float) - tone
         assert 10 * np.log10(np.mean(tone.astype(float) ** 2) / np.mean(noise**2)) >= least
 
@@ -77,17 +88,31 @@ def test_a_corpus_of_levels_is_complete_and_holds_uint8(
     workspace = make_workspace({"a.wav": (7, 44100), "b.flac": (7, 16000)})
     out = tmp_path / "corpus"
     materialize(
-        workspace, out=out, container=container, rate=8000, channel="left", encoding=law, engine="threading", show_progress=False
+        workspace,
+        out=out,
+        container=container,
+        rate=8000,
+        channel="left",
+        encoding=law,
+        engine="threading",
+        show_progress=False,
     )
     assert verify(out, engine="threading", show_progress=False).problems == []
     segments = pl.read_parquet(out / "segments.parquet")
     recordings = {row["recording_id"]: row for row in workspace.recordings.iter_rows(named=True)}
-    places = {row[0]: row[1:] for row in workspace.segments.select("segment_id", "start_sample", "end_sample").iter_rows()}
+    places = {
+        row[0]: row[1:]
+        for row in workspace.segments.select("segment_id", "start_sample", "end_sample").iter_rows()
+    }
     for row in segments.iter_rows(named=True):
         levels = np.load(io.BytesIO(encoded(out, [row["segment_id"]])[0]))
         path = Path(str(workspace.audio_root)) / recordings[row["recording_id"]]["path"]
         clip = read_clip(path, *places[row["segment_id"]], rate=8000, channel="left")
-        assert (levels.dtype, len(levels), row["sampling_rate"]) == (np.uint8, row["num_samples"], 8000)
+        assert (levels.dtype, len(levels), row["sampling_rate"]) == (
+            np.uint8,
+            row["num_samples"],
+            8000,
+        )
         assert np.abs(levels.astype(int) - quantize(clip, law)).max() <= 1
     if container == "webdataset":
         with tarfile.open(out / segments["shard"][0]) as shard:
@@ -103,11 +128,31 @@ def test_a_whole_song_and_its_windows_are_segments(tmp_path: Path) -> None:
     audio.mkdir()
     sf.write(audio / "song.wav", np.resize(sweeps(10, rate), (seconds * rate, 2)), rate)
     found = probe(audio / "song.wav")
-    facts = {"sampling_rate": rate, "num_channels": 2, "num_samples": found.num_samples, "codec": found.codec}
-    windows = [("song", 0, found.num_samples), *((f"song_{i}", i * rate, (i + 1) * rate) for i in range(5))]
-    told = {"text": "", "asr_text": None, "similarity": None, "split": "train", "decision": "accept"}
+    facts = {
+        "sampling_rate": rate,
+        "num_channels": 2,
+        "num_samples": found.num_samples,
+        "codec": found.codec,
+    }
+    windows = [
+        ("song", 0, found.num_samples),
+        *((f"song_{i}", i * rate, (i + 1) * rate) for i in range(5)),
+    ]
+    told = {
+        "text": "",
+        "asr_text": None,
+        "similarity": None,
+        "split": "train",
+        "decision": "accept",
+    }
     rows = [
-        {"segment_id": key, "recording_id": "song", "start_sample": start, "end_sample": end, **told}
+        {
+            "segment_id": key,
+            "recording_id": "song",
+            "start_sample": start,
+            "end_sample": end,
+            **told,
+        }
         for key, start, end in windows
     ]
     workspace = Workspace.create(tmp_path / "w", source="made", audio=str(audio))
@@ -116,7 +161,15 @@ def test_a_whole_song_and_its_windows_are_segments(tmp_path: Path) -> None:
         segments=pl.DataFrame(rows).with_columns(source_start=pl.lit("0"), source_end=pl.lit("1")),
     )
     out = tmp_path / "corpus"
-    materialize(workspace, out=out, rate=8000, channel="left", encoding="mulaw", engine="threading", show_progress=False)
+    materialize(
+        workspace,
+        out=out,
+        rate=8000,
+        channel="left",
+        encoding="mulaw",
+        engine="threading",
+        show_progress=False,
+    )
     assert verify(out, engine="threading", show_progress=False).facts["whole"] is True
     song, window = (np.load(io.BytesIO(data)) for data in encoded(out, ["song", "song_3"]))
     assert song.shape == (1_440_000,)

@@ -57,26 +57,46 @@ TIMES = ["name", "source_start", "source_end"]
 def test_every_reader_keeps_the_split_that_a_source_says(tmp_path, format_, source, file, split):
     one_segment(format_, tmp_path / source / file)
     frame = READERS[format_](tmp_path / source).frame
-    assert (frame["source_split"].to_list() if "source_split" in frame.columns else [None]) == [split]
+    assert (frame["source_split"].to_list() if "source_split" in frame.columns else [None]) == [
+        split
+    ]
 
 
 # NeMo
 
-SECONDS = st.decimals(0, 10**6, allow_nan=False, places=7).map(lambda value: f"{value.normalize():f}")
+SECONDS = st.decimals(0, 10**6, allow_nan=False, places=7).map(
+    lambda value: f"{value.normalize():f}"
+)
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=5))
 def test_nemo_ends_are_exact_sums(tmp_path_factory, times):
     row = '{"audio_filepath": "a.wav", "offset": %s, "duration": %s, "text": "da"}'
-    found = nemo.read(lines(tmp_path_factory.mktemp("nemo") / "m.json", *(row % each for each in times))).frame
+    found = nemo.read(
+        lines(tmp_path_factory.mktemp("nemo") / "m.json", *(row % each for each in times))
+    ).frame
     assert found["source_start"].to_list() == [start for start, _ in times]
-    assert [Decimal(end) for end in found["source_end"]] == [Decimal(start) + Decimal(duration) for start, duration in times]
+    assert [Decimal(end) for end in found["source_end"]] == [
+        Decimal(start) + Decimal(duration) for start, duration in times
+    ]
 
 
 def test_nemo_fields(tmp_path):
-    row = {"audio_filepath": "a.wav", "duration": 1.5, "text": "c\u030c", "pred_text": "c", "speaker": 3, "lang": "hr", "x": [1]}
-    source = lines(tmp_path / "train.json", json.dumps(row), json.dumps(row | {"offset": "0.5", "duration": float("nan")}))
+    row = {
+        "audio_filepath": "a.wav",
+        "duration": 1.5,
+        "text": "c\u030c",
+        "pred_text": "c",
+        "speaker": 3,
+        "lang": "hr",
+        "x": [1],
+    }
+    source = lines(
+        tmp_path / "train.json",
+        json.dumps(row),
+        json.dumps(row | {"offset": "0.5", "duration": float("nan")}),
+    )
     found = nemo.read(source).frame
     assert found.columns[-1] == "language"
     assert found.select(*TIMES, "text", "asr_text", "speaker_id", "language").rows() == [
@@ -89,15 +109,37 @@ def test_recordings_are_where_a_manifest_says(tmp_path):
     for name in ("x/a.wav", "x/y/b.wav", "m/c.wav"):
         lines(tmp_path / name)
     there, row = tmp_path / "x/a.wav", '{"audio_filepath": "%s", "duration": 1, "text": "da"}'
-    assert nemo.read(lines(tmp_path / "m/1.json", row % there, row % "../x/y/b.wav")).audio_root == tmp_path / "x"
-    assert nemo.read(lines(tmp_path / "m/2.json", row % "c.wav", row % "gone/d.wav")).audio_root == tmp_path / "m"
-    assert nemo.read(lines(tmp_path / "m/3.json", row % "gone.wav", row % ("x" * 5000), row % "a\\u0000.wav")).audio_root is None
+    assert (
+        nemo.read(lines(tmp_path / "m/1.json", row % there, row % "../x/y/b.wav")).audio_root
+        == tmp_path / "x"
+    )
+    assert (
+        nemo.read(lines(tmp_path / "m/2.json", row % "c.wav", row % "gone/d.wav")).audio_root
+        == tmp_path / "m"
+    )
+    assert (
+        nemo.read(
+            lines(tmp_path / "m/3.json", row % "gone.wav", row % ("x" * 5000), row % "a\\u0000.wav")
+        ).audio_root
+        is None
+    )
 
 
 # Lhotse
 
-RECORDING = {"id": "r", "sources": [{"type": "file", "channels": [0, 1], "source": "r.wav"}], "sampling_rate": 8000}
-SUPERVISION = {"id": "u", "recording_id": "r", "start": 10.5, "duration": 2.25, "channel": [0, 1], "text": "dobar dan"}
+RECORDING = {
+    "id": "r",
+    "sources": [{"type": "file", "channels": [0, 1], "source": "r.wav"}],
+    "sampling_rate": 8000,
+}
+SUPERVISION = {
+    "id": "u",
+    "recording_id": "r",
+    "start": 10.5,
+    "duration": 2.25,
+    "channel": [0, 1],
+    "text": "dobar dan",
+}
 
 
 def of_lhotse(folder, *supervisions, name="recordings.jsonl"):
@@ -134,13 +176,20 @@ def test_lhotse_problems_of_a_line(tmp_path, change, reason):
 
 
 def test_lhotse_archive_that_was_cut_off(tmp_path):
-    rows = "".join(json.dumps(SUPERVISION | {"id": str(number), "text": os.urandom(30).hex()}) + "\n" for number in range(2000))
+    rows = "".join(
+        json.dumps(SUPERVISION | {"id": str(number), "text": os.urandom(30).hex()}) + "\n"
+        for number in range(2000)
+    )
     whole = gzip.compress(rows.encode())
     lines(tmp_path / "recordings.jsonl", json.dumps(RECORDING))
     (tmp_path / "supervisions.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     found = lhotse.read(tmp_path)
     assert 500 < len(found.frame) < 1500
-    assert found.problems.row(0) == ("supervisions.jsonl.gz", found.problems["line"][0], found.problems["reason"][0])
+    assert found.problems.row(0) == (
+        "supervisions.jsonl.gz",
+        found.problems["line"][0],
+        found.problems["reason"][0],
+    )
     assert "cannot be read on" in found.problems["reason"][0]
 
 
@@ -148,7 +197,10 @@ def test_lhotse_wants_one_of_each(tmp_path):
     with pytest.raises(InputError, match="of one split"):
         of_lhotse(tmp_path / "a", SUPERVISION, name="x_recordings_train.jsonl")
     lines(tmp_path / "b/my_recordings.jsonl")
-    with pytest.raises(InputError, match=r"my_recordings\.jsonl and recordings\.jsonl are the same|are the same; keep one"):
+    with pytest.raises(
+        InputError,
+        match=r"my_recordings\.jsonl and recordings\.jsonl are the same|are the same; keep one",
+    ):
         of_lhotse(tmp_path / "b", SUPERVISION)
     with pytest.raises(InputError, match="no file here ends in"):
         lhotse.read(lines(tmp_path / "c/x.txt").parent)
@@ -164,7 +216,14 @@ def test_lhotse_says_what_has_no_counterpart(tmp_path):
 # tables
 
 ROWS = [
-    {"name": "a.wav", "start": 3207.7, "end": 3227.54, "text": '=1+1, "č"', "asr_text": "", "n": "7"},
+    {
+        "name": "a.wav",
+        "start": 3207.7,
+        "end": 3227.54,
+        "text": '=1+1, "č"',
+        "asr_text": "",
+        "n": "7",
+    },
     {"name": "b.wav", "start": 0.1 + 0.2, "end": 12, "text": "da", "asr_text": "ne", "n": ""},
 ]
 
@@ -199,11 +258,17 @@ def test_parquet_keeps_types_of_further_columns_and_writes_floats_short(tmp_path
     }
     pl.DataFrame(columns).write_parquet(tmp_path / "t.parquet")
     found = table.read(tmp_path / "t.parquet").frame
-    assert found.select(*TIMES).rows() == [("a", "0.1", "1.50"), ("b", None, None), ("c", "nan", None)]
+    assert found.select(*TIMES).rows() == [
+        ("a", "0.1", "1.50"),
+        ("b", None, None),
+        ("c", "nan", None),
+    ]
     assert found["speaker_id"].to_list() == ["1", "2", None]
     assert found["tags"].to_list() == [["x"], [], None]
     assert found["source_similarity"].to_list() == [0.5, None, None]
-    with pytest.raises(InputError, match=r"column 'tags' is List\(String\); expected texts or numbers"):
+    with pytest.raises(
+        InputError, match=r"column 'tags' is List\(String\); expected texts or numbers"
+    ):
         table.read(tmp_path / "t.parquet", text="tags")
 
 
@@ -216,8 +281,15 @@ def test_json_lines_keep_characters_and_may_differ_in_keys(tmp_path):
         '{"name": 5, "start": "1", "duration": null, "text": "d"}',
     )
     found = table.read(source)
-    assert found.frame.select(*TIMES).rows() == [("a", "1.50", "1.501"), ("b", "1", "3"), ("5", "1", "NaN")]
-    assert found.frame.select("text", "meta", "ok").rows()[:2] == [("č", None, None), ("d", '{"x": 1.50}', "true")]
+    assert found.frame.select(*TIMES).rows() == [
+        ("a", "1.50", "1.501"),
+        ("b", "1", "3"),
+        ("5", "1", "NaN"),
+    ]
+    assert found.frame.select("text", "meta", "ok").rows()[:2] == [
+        ("č", None, None),
+        ("d", '{"x": 1.50}', "true"),
+    ]
     assert found.problems["line"].to_list() == [3]
 
 
@@ -230,7 +302,9 @@ def test_lines_of_a_csv_that_are_none(tmp_path):
     assert len(found.frame) == 2
     assert found.problems["line"].to_list() == [2, 3, 5, 7]
     for reason, said in zip(
-        found.problems["reason"], ("not UTF-8", "3 fields, the header has 4", "expected", "unexpected end"), strict=True
+        found.problems["reason"],
+        ("not UTF-8", "3 fields, the header has 4", "expected", "unexpected end"),
+        strict=True,
     ):
         assert said in reason
 
@@ -253,7 +327,9 @@ def test_a_sheet_is_an_option(tmp_path):
     sheet.append(["name", "text"])
     sheet.append(["a.wav", "da"])
     book.save(tmp_path / "t.xlsx")
-    assert table.read(tmp_path / "t.xlsx", sheet="segments").frame.select(*TIMES, "text").rows() == [("a.wav", None, None, "da")]
+    assert table.read(tmp_path / "t.xlsx", sheet="segments").frame.select(
+        *TIMES, "text"
+    ).rows() == [("a.wav", None, None, "da")]
     with pytest.raises(InputError, match=r"t\.xlsx: cannot be read as a table"):
         table.read(tmp_path / "t.xlsx", sheet="none")
 
@@ -266,9 +342,17 @@ def test_whole_recordings_are_checked_against_a_duration(tmp_path):
 @pytest.mark.parametrize(
     ("header", "options", "said"),
     [
-        ("name,start,end,words", {}, "which column is text.*by the option text; it has name, start, end, words"),
+        (
+            "name,start,end,words",
+            {},
+            "which column is text.*by the option text; it has name, start, end, words",
+        ),
         ("wave,start,end,text", {}, "which column is name"),
-        ("name,start,end,text", {"text": "txt"}, "option text: there is no column 'txt'; it has name, start"),
+        (
+            "name,start,end,text",
+            {"text": "txt"},
+            "option text: there is no column 'txt'; it has name, start",
+        ),
         ("name,start,text,x", {}, "a start needs an end or a duration"),
         ("name,end,text,x", {}, "an end needs a start"),
         ("name,start,end,name", {}, "several columns are called 'name'"),
@@ -296,7 +380,9 @@ def test_what_is_no_table_is_one_error(tmp_path, name, data):
 def test_a_broken_table_is_one_error_or_has_problems(tmp_path_factory, ending, data):
     path = as_file(tmp_path_factory.mktemp("broken") / f"t{ending}")
     whole = bytearray(path.read_bytes())
-    place = data.draw(st.integers(0, 1 << 20)) % len(whole)  # a workbook holds the time, and its size depends on it
+    place = data.draw(st.integers(0, 1 << 20)) % len(
+        whole
+    )  # a workbook holds the time, and its size depends on it
     whole[place : place + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=4))
     path.write_bytes(whole)
     try:
@@ -319,13 +405,23 @@ CUES = "1\n00:00:00,500 --> 00:00:01,500\nšto\n"
 
 
 @pytest.mark.parametrize(
-    "text", [CUES, CUES.replace("\n", "\r\n"), CUES.replace("\n", "\r"), CUES[2:], f"\ufeff{CUES}", CUES.rstrip()]
+    "text",
+    [
+        CUES,
+        CUES.replace("\n", "\r\n"),
+        CUES.replace("\n", "\r"),
+        CUES[2:],
+        f"\ufeff{CUES}",
+        CUES.rstrip(),
+    ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_subtitles_in_every_spelling(tmp_path, text, encoding):
     (tmp_path / "a.SRT").write_bytes(text.encode(encoding))
     found = subtitles.read(tmp_path)
-    assert found.frame.select(*TIMES, "text", "text_raw").rows() == [("a", "0.500", "1.500", "što", None)]
+    assert found.frame.select(*TIMES, "text", "text_raw").rows() == [
+        ("a", "0.500", "1.500", "što", None)
+    ]
     assert found.problems.is_empty()
     assert found.audio_root == tmp_path
 
@@ -362,11 +458,20 @@ def test_tags_of_subtitles(tmp_path, written, text):
 # TextGrids
 
 TEXTS = st.text(st.sampled_from('ač" !\n<1 2>=[]'), max_size=6).filter(str.strip)
-TIERS = st.lists(st.lists(st.tuples(st.integers(0, 99).map(lambda n: f"{n / 8}"), TEXTS), max_size=3), min_size=1, max_size=3)
+TIERS = st.lists(
+    st.lists(st.tuples(st.integers(0, 99).map(lambda n: f"{n / 8}"), TEXTS), max_size=3),
+    min_size=1,
+    max_size=3,
+)
 
 
 @settings(deadline=None)
-@given(TIERS, st.booleans(), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]), st.sampled_from(["\n", "\r\n"]))
+@given(
+    TIERS,
+    st.booleans(),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+    st.sampled_from(["\n", "\r\n"]),
+)
 def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, end):
     source = tmp_path_factory.mktemp("grid") / "a.TextGrid"
     source.write_bytes(praat_textgrid(tiers, long=long).replace("\n", end).encode(encoding))
@@ -385,7 +490,10 @@ def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, en
     [
         (("<exists>", "<absent>"), "no tier of intervals"),
         (("xmin = 0.5", "xmin = half"), "line 18: .*expected a number"),
-        (('"IntervalTier"', '"PitchTier"'), "expected an IntervalTier or a TextTier, not 'PitchTier'"),
+        (
+            ('"IntervalTier"', '"PitchTier"'),
+            "expected an IntervalTier or a TextTier, not 'PitchTier'",
+        ),
         (('"TextGrid"', '"Pitch"'), 'expected "ooTextFile" and "TextGrid" first'),
         (("intervals: size = 1", "intervals: size = -1"), "expected a count"),
         (("intervals: size = 1", "intervals: size = 999999999999"), "expected a number, not"),
@@ -400,6 +508,11 @@ def test_textgrids_that_are_none(tmp_path, change, said):
 
 
 def test_a_tier_must_be_chosen_among_several(tmp_path):
-    source = lines(tmp_path / "a.TextGrid", praat_textgrid([[("0", "da")], [("0", "ne")]], long=False))
-    with pytest.raises(InputError, match="several tiers of intervals; it has '0', '1': choose one by the option tier"):
+    source = lines(
+        tmp_path / "a.TextGrid", praat_textgrid([[("0", "da")], [("0", "ne")]], long=False)
+    )
+    with pytest.raises(
+        InputError,
+        match="several tiers of intervals; it has '0', '1': choose one by the option tier",
+    ):
         textgrid.read(source)

@@ -44,18 +44,40 @@ def corpus(tmp_path_factory):
         path = folder / f"audio/{name}.wav"
         sf.write(path, rng.integers(-20000, 20000, 40 * RATE, dtype=np.int16), RATE)
         status = path.stat()
-        facts = {"recording_id": name, "path": path.name, "sampling_rate": RATE, "num_channels": 1, "codec": "pcm_s16le"}
-        facts |= {"num_samples": probe(path).num_samples, "num_bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
+        facts = {
+            "recording_id": name,
+            "path": path.name,
+            "sampling_rate": RATE,
+            "num_channels": 1,
+            "codec": "pcm_s16le",
+        }
+        facts |= {
+            "num_samples": probe(path).num_samples,
+            "num_bytes": status.st_size,
+            "mtime_ns": status.st_mtime_ns,
+        }
         recordings.append(facts)
         segments += [
             {"segment_id": f"{name}-{n}.5", "recording_id": name, "start_sample": n * RATE}
-            | {"end_sample": n * RATE + int(rng.integers(RATE // 10, RATE * 9 // 10)), "split": "train" if n else "dev"}
-            | {"source_start": str(n), "source_end": str(n + 1), "text": f"„{name}“ {n}", "asr_text": None, "decision": "accept"}
+            | {
+                "end_sample": n * RATE + int(rng.integers(RATE // 10, RATE * 9 // 10)),
+                "split": "train" if n else "dev",
+            }
+            | {
+                "source_start": str(n),
+                "source_end": str(n + 1),
+                "text": f"„{name}“ {n}",
+                "asr_text": None,
+                "decision": "accept",
+            }
             for n in range(33)
         ]
     segments = [row for row in segments if row["segment_id"] not in ("b-0.5", "c-0.5")]
     workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
-    workspace.save(recordings=pl.DataFrame(recordings), segments=pl.DataFrame(segments, infer_schema_length=None))
+    workspace.save(
+        recordings=pl.DataFrame(recordings),
+        segments=pl.DataFrame(segments, infer_schema_length=None),
+    )
     materialize(workspace, out=folder / "c", rate=RATE, shard_size="60kB", **QUIET)
     return folder / "c"
 
@@ -63,14 +85,24 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def source(corpus):
     """Samples of each clip as they are in the recordings."""
-    rows = open_corpus(corpus).segments.select("segment_id", "recording_id", "start_sample", "end_sample").iter_rows()
-    heard = {name: sf.read(corpus.parent / f"audio/{name}.wav", dtype="int16")[0] for name in ("a", "b", "c")}
+    rows = (
+        open_corpus(corpus)
+        .segments.select("segment_id", "recording_id", "start_sample", "end_sample")
+        .iter_rows()
+    )
+    heard = {
+        name: sf.read(corpus.parent / f"audio/{name}.wav", dtype="int16")[0]
+        for name in ("a", "b", "c")
+    }
     return {key: heard[recording][start:end] for key, recording, start, end in rows}
 
 
 def ids(steps):
     """Ids of clips, or of lists of clips."""
-    return [step.segment_id if hasattr(step, "segment_id") else [clip.segment_id for clip in step] for step in steps]
+    return [
+        step.segment_id if hasattr(step, "segment_id") else [clip.segment_id for clip in step]
+        for step in steps
+    ]
 
 
 def flat(steps):
@@ -80,7 +112,9 @@ def flat(steps):
 # --- clips by their ids
 
 
-@pytest.mark.parametrize("container", [name for name, container in CONTAINERS.items() if not container.levels_only])
+@pytest.mark.parametrize(
+    "container", [name for name, container in CONTAINERS.items() if not container.levels_only]
+)
 def test_any_clip_of_any_container(corpus, source, tmp_path, container):
     convert(corpus, container=container, out=tmp_path / "c", shard_size="60kB", **QUIET)
     opened = open_corpus(tmp_path / "c")
@@ -98,7 +132,9 @@ def test_any_clip_of_any_container(corpus, source, tmp_path, container):
 @pytest.mark.parametrize("container", ["webdataset", "arrow"])
 def test_levels_are_given_as_they_are(corpus, tmp_path, container):
     workspace = Workspace.open(corpus.parent / "w")
-    materialize(workspace, out=tmp_path / "c", rate=RATE, encoding="mulaw", container=container, **QUIET)
+    materialize(
+        workspace, out=tmp_path / "c", rate=RATE, encoding="mulaw", container=container, **QUIET
+    )
     opened = open_corpus(tmp_path / "c")
     levels = opened.read("a-1.5", give="levels").samples
     assert levels.dtype == np.uint8
@@ -113,7 +149,13 @@ def test_what_is_not_there_is_reported(corpus, tmp_path):
         opened.read_many(["a-1.5", "x"])
     with pytest.raises(InputError, match="no split 'test'; there are train, dev"):
         opened.stream("test")
-    for wrong in ({"rank": 2, "world_size": 2}, {"num_workers": 0}, {"buffer": 0}, {"batch_s": 0.0}, {"give": "mp3"}):
+    for wrong in (
+        {"rank": 2, "world_size": 2},
+        {"num_workers": 0},
+        {"buffer": 0},
+        {"batch_s": 0.0},
+        {"give": "mp3"},
+    ):
         with pytest.raises(InputError):
             opened.stream("train", **wrong)
     with pytest.raises(InputError, match="not both"):
@@ -144,7 +186,9 @@ def test_damage_is_no_sample(corpus, tmp_path):
 
 
 def _read_in_a_child(opened, answers):
-    answers.put((opened.read("c-5.5").samples.sum(), len(list(opened.stream("train", num_workers=2)))))
+    answers.put(
+        (opened.read("c-5.5").samples.sum(), len(list(opened.stream("train", num_workers=2))))
+    )
 
 
 def test_an_opened_corpus_goes_to_other_processes(corpus, source):
@@ -166,7 +210,11 @@ def test_clips_are_handed_to_other_processes_with_their_rows(corpus):
     clip = open_corpus(corpus).read("a-3.5")
     again = pickle.loads(pickle.dumps(clip))  # noqa: S301
     assert np.array_equal(again.samples, clip.samples)
-    assert (again.segment_id, again.text, again.metadata) == (clip.segment_id, clip.text, clip.metadata)
+    assert (again.segment_id, again.text, again.metadata) == (
+        clip.segment_id,
+        clip.text,
+        clip.metadata,
+    )
 
 
 FORKED = """
@@ -191,7 +239,9 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked unless it is asked for")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere nothing is forked unless it is asked for"
+)
 @pytest.mark.parametrize("before", ["nothing", "polars"])
 def test_a_fork_opens_and_reads_on_and_says_which_tables_it_cannot_read(corpus, before):
     command = [sys.executable, "-c", FORKED, corpus, before]
@@ -236,7 +286,11 @@ epochs = st.builds(
 
 
 def shares(world_size, num_workers):
-    return [Partition(rank, world_size, worker, num_workers) for rank in range(world_size) for worker in range(num_workers)]
+    return [
+        Partition(rank, world_size, worker, num_workers)
+        for rank in range(world_size)
+        for worker in range(num_workers)
+    ]
 
 
 def left_to(epoch, share, done=()):
@@ -287,8 +341,15 @@ def test_what_is_left_is_parted_anew_without_loss_or_repeat(epoch, data):
 def test_consecutive_clips_are_of_one_recording_and_in_order(index, size, shuffle):
     rows = list(zip(index["recording_id"], index["start_sample"], strict=True))
     found = left_to(Epoch(index, consecutive=size, shuffle=shuffle), Partition())
-    in_order = {name: sorted((start, n) for n, (key, start) in enumerate(rows) if key == name) for name, _ in rows}
-    wanted = [tuple(n for _, n in part[at : at + size]) for part in in_order.values() for at in range(0, len(part), size)]
+    in_order = {
+        name: sorted((start, n) for n, (key, start) in enumerate(rows) if key == name)
+        for name, _ in rows
+    }
+    wanted = [
+        tuple(n for _, n in part[at : at + size])
+        for part in in_order.values()
+        for at in range(0, len(part), size)
+    ]
     assert Counter(map(tuple, found)) == Counter(wanted)
 
 
@@ -301,7 +362,11 @@ def test_batches_keep_their_bound(index, most):
 
 def test_orders_depend_on_seed_and_epoch_alone(corpus):
     opened = open_corpus(corpus)
-    orders = {(seed, epoch): flat(opened.stream("train", seed=seed, epoch=epoch)) for seed in (0, 1) for epoch in (0, 1)}
+    orders = {
+        (seed, epoch): flat(opened.stream("train", seed=seed, epoch=epoch))
+        for seed in (0, 1)
+        for epoch in (0, 1)
+    }
     assert len({tuple(order) for order in orders.values()}) == 4
     for threads in (1, 3):
         assert flat(opened.stream("train", seed=1, epoch=1, threads=threads)) == orders[1, 1]
@@ -323,7 +388,9 @@ def test_clips_of_all_shards_are_mixed():
 # --- streams
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_s": 4.0}, {"consecutive": 3}, {"shuffle": False}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"batch_s": 4.0}, {"consecutive": 3}, {"shuffle": False}], ids=str
+)
 def test_a_stream_continues_where_its_state_was_taken(corpus, options):
     opened = open_corpus(corpus)
     whole = ids(opened.stream("train", seed=5, rank=1, world_size=2, **options))
@@ -340,7 +407,11 @@ def test_a_stream_continues_where_its_state_was_taken(corpus, options):
 def test_another_number_of_consumers_continues_without_loss_or_repeat(corpus):
     opened = open_corpus(corpus)
     three = [opened.stream("train", worker=worker, num_workers=3) for worker in range(3)]
-    seen = [key for stream, taken in zip(three, (5, 0, 17), strict=True) for key in flat(islice(stream, taken))]
+    seen = [
+        key
+        for stream, taken in zip(three, (5, 0, 17), strict=True)
+        for key in flat(islice(stream, taken))
+    ]
     states = [stream.state_dict() for stream in three]
     two = [opened.stream("train", rank=rank, world_size=2) for rank in range(2)]
     for stream in two:
@@ -359,7 +430,10 @@ def test_states_that_do_not_fit_are_refused(corpus, tmp_path):
     for other, says in (
         (opened.stream("train", seed=1, rank=0, world_size=2), "another stream: seed 0, not 1"),
         (opened.stream("dev", rank=0, world_size=2), "another stream: clips 96, not 1"),
-        (opened.stream("train", rank=1, world_size=2), "states of all 2 earlier ones, one each; got 1"),
+        (
+            opened.stream("train", rank=1, world_size=2),
+            "states of all 2 earlier ones, one each; got 1",
+        ),
     ):
         with pytest.raises(InputError, match=says):
             other.load_state_dict(state)
@@ -379,14 +453,21 @@ def test_states_that_do_not_fit_are_refused(corpus, tmp_path):
             stream.load_state_dict(broken)
 
 
-@pytest.mark.parametrize("options", [{"consecutive": 2.5}, {"run": 0}, {"seed": "1"}, {"batch_s": 0.5}, {"threads": 0}])
+@pytest.mark.parametrize(
+    "options", [{"consecutive": 2.5}, {"run": 0}, {"seed": "1"}, {"batch_s": 0.5}, {"threads": 0}]
+)
 def test_numbers_that_make_no_sense_are_refused(corpus, options):
     with pytest.raises(InputError, match=f"{next(iter(options))} must be"):
         open_corpus(corpus).stream("train", **options)
 
 
 def test_numbers_of_numpy_are_numbers(corpus):
-    options = {"seed": np.int64(3), "rank": np.uint8(0), "world_size": np.int32(2), "batch_s": np.float32(4)}
+    options = {
+        "seed": np.int64(3),
+        "rank": np.uint8(0),
+        "world_size": np.int32(2),
+        "batch_s": np.float32(4),
+    }
     state = json.loads(json.dumps(open_corpus(corpus).stream("train", **options).state_dict()))
     open_corpus(corpus).stream("train", seed=3, world_size=2, batch_s=4).load_state_dict(state)
 
@@ -416,15 +497,21 @@ def test_the_order_of_the_file_of_the_table_does_not_matter(corpus, tmp_path):
     convert(corpus, container="webdataset", out=tmp_path / "c", shard_size="60kB", **QUIET)
     whole = open_corpus(tmp_path / "c")
     table = whole.segments
-    streams = [ids(whole.stream("train", seed=4, **options)) for options in ({}, {"batch_s": 3.0}, {"consecutive": 3})]
+    streams = [
+        ids(whole.stream("train", seed=4, **options))
+        for options in ({}, {"batch_s": 3.0}, {"consecutive": 3})
+    ]
     state = whole.stream("train").state_dict()
     for size in (7, 1000):
-        table.sample(fraction=1.0, shuffle=True, seed=1).write_parquet(tmp_path / "c/segments.parquet", row_group_size=size)
+        table.sample(fraction=1.0, shuffle=True, seed=1).write_parquet(
+            tmp_path / "c/segments.parquet", row_group_size=size
+        )
         again = pickle.loads(pickle.dumps(open_corpus(tmp_path / "c")))  # noqa: S301
         assert again.segments.equals(table)
         assert again.splits == whole.splits
         assert [
-            ids(again.stream("train", seed=4, **options)) for options in ({}, {"batch_s": 3.0}, {"consecutive": 3})
+            ids(again.stream("train", seed=4, **options))
+            for options in ({}, {"batch_s": 3.0}, {"consecutive": 3})
         ] == streams
         stream = again.stream("train")
         stream.load_state_dict(state)
@@ -438,7 +525,9 @@ def test_a_shard_that_is_cut_off_is_an_error_with_its_name(corpus, tmp_path):
     last = opened.rows("train").row(-1, named=True)
     with (tmp_path / "c" / last["shard"]).open("r+b") as file:
         file.truncate(last["offset"] + 10)
-    with pytest.raises(AudioError, match=rf"{last['shard']}: ends before byte {last['offset'] + last['length']:,}"):
+    with pytest.raises(
+        AudioError, match=rf"{last['shard']}: ends before byte {last['offset'] + last['length']:,}"
+    ):
         list(opened.stream("train"))
     with pytest.raises(AudioError, match="ends before byte"):
         opened.read(last["segment_id"])
@@ -460,7 +549,9 @@ def test_the_first_clips_come_through_connections_that_are_open_already(corpus):
         opened = open_corpus(web.url)
         port = int(web.url.rpartition(":")[2])
         sockets = psutil.Process().net_connections()
-        ready = {socket.laddr.port for socket in sockets if socket.raddr and socket.raddr.port == port}
+        ready = {
+            socket.laddr.port for socket in sockets if socket.raddr and socket.raddr.port == port
+        }
         list(opened.stream("train"))
         assert ready.intersection(web.ports[2:])
 
@@ -486,7 +577,9 @@ def test_a_stream_from_afar_fetches_each_byte_once(corpus, source):
 def test_servers_that_fail_cost_tries_and_never_a_sample(corpus, source, impatient, trouble):
     with serving(corpus) as web:
         opened = open_corpus(web.url)
-        getattr(web, trouble).update({name.rpartition("/")[2]: 2 for name in opened.segments["shard"].unique()})
+        getattr(web, trouble).update(
+            {name.rpartition("/")[2]: 2 for name in opened.segments["shard"].unique()}
+        )
         seen = {clip.segment_id: clip.samples for clip in opened.stream("train")}
         assert len(seen) == 96
         assert all(np.array_equal(samples, source[key]) for key, samples in seen.items())
@@ -540,7 +633,10 @@ def test_a_cache_saves_what_was_fetched_and_keeps_its_limit(corpus, source, tmp_
         # The limit is passed by what is in use: four requests.
         small = open_corpus(web.url, cache=tmp_path / "small", cache_limit=400_000)
         assert flat(small.stream("train")) == first
-        assert sum(path.stat().st_size for path in (tmp_path / "small").rglob("*") if path.is_file()) <= 400_100 + 4 * 62_000
+        assert (
+            sum(path.stat().st_size for path in (tmp_path / "small").rglob("*") if path.is_file())
+            <= 400_100 + 4 * 62_000
+        )
 
 
 def test_the_first_files_are_not_requested_together_with_most_others(corpus, source, tmp_path):

@@ -73,36 +73,72 @@ def problems(workspace, name="x"):
 
 
 def test_a_recognizer_gets_the_clips_that_materialize_cuts(workspace, tmp_path):
-    segments = workspace.segments.with_columns(source_channel=pl.Series(["0", "1", *[None] * (len(workspace.segments) - 2)]))
+    segments = workspace.segments.with_columns(
+        source_channel=pl.Series(["0", "1", *[None] * (len(workspace.segments) - 2)])
+    )
     workspace.save(segments=segments)
     got = []
-    report = run(workspace, lambda clips: [got.extend(clips) or f"clip {len(got)}" for _ in [0]] + [""] * (len(clips) - 1))
-    nbaudio.materialize(workspace, out=tmp_path / "c", encoding="wav", jobs=1, engine="threading", show_progress=False)
+    report = run(
+        workspace,
+        lambda clips: (
+            [got.extend(clips) or f"clip {len(got)}" for _ in [0]] + [""] * (len(clips) - 1)
+        ),
+    )
+    nbaudio.materialize(
+        workspace,
+        out=tmp_path / "c",
+        encoding="wav",
+        jobs=1,
+        engine="threading",
+        show_progress=False,
+    )
     corpus = nbaudio.open_corpus(tmp_path / "c")
-    made = {clip.segment_id: clip.samples for clip in corpus.read_many(segments["segment_id"].to_list())}
-    assert all(clip.dtype == np.float32 and clip.ndim == 1 and np.abs(clip).max() <= 1 for clip in got)
+    made = {
+        clip.segment_id: clip.samples for clip in corpus.read_many(segments["segment_id"].to_list())
+    }
+    assert all(
+        clip.dtype == np.float32 and clip.ndim == 1 and np.abs(clip).max() <= 1 for clip in got
+    )
     as_int16 = {(clip * 32768).astype(np.int16).tobytes() for clip in got}
     assert as_int16 == {np.asarray(clip, np.int16).tobytes() for clip in made.values()}
-    assert len(as_int16) == report.facts["recognized_now"] == len(segments) == report.facts["segments"]
+    assert (
+        len(as_int16) == report.facts["recognized_now"] == len(segments) == report.facts["segments"]
+    )
 
 
 def test_texts_are_in_the_order_of_the_segments_and_of_unselected_ones_too(workspace):
-    shuffled = workspace.segments.sample(fraction=1, shuffle=True, seed=3).with_columns(decision=pl.lit("reject"))
+    shuffled = workspace.segments.sample(fraction=1, shuffle=True, seed=3).with_columns(
+        decision=pl.lit("reject")
+    )
     workspace.save(segments=shuffled)
     report = run(workspace)
     for segment_id, text in workspace.segments.select("segment_id", "asr_text_x").iter_rows():
-        assert text == heard([nbaudio.clip(workspace, segment_id, rate=16000).samples.astype(np.float32) / 32768])[0]
-    assert workspace.segments.drop("asr_text_x").equals(shuffled.cast(workspace.segments.drop("asr_text_x").schema))
+        assert (
+            text
+            == heard(
+                [nbaudio.clip(workspace, segment_id, rate=16000).samples.astype(np.float32) / 32768]
+            )[0]
+        )
+    assert workspace.segments.drop("asr_text_x").equals(
+        shuffled.cast(workspace.segments.drop("asr_text_x").schema)
+    )
     facts = report.facts
     names = "column segments recognized_now already_recognized failed skipped texts hours seconds times_real_time next"
     assert list(facts) == names.split()
     assert facts["next"] == f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis x"
     assert facts["hours"] == pytest.approx(7 * 2.37 / 3600, abs=1e-5)
-    assert workspace.settings["joined"] == {"asr_text_x": {"step": "recognize", "with": "heard", "version": "1"}}
+    assert workspace.settings["joined"] == {
+        "asr_text_x": {"step": "recognize", "with": "heard", "version": "1"}
+    }
 
 
 def test_jobs_and_engines_give_the_same(workspace):
-    tasks = {"one": {}, "two": {"jobs": 2}, "threads": {"jobs": 2, "engine": "threading"}, "batches": {"batch": 1}}
+    tasks = {
+        "one": {},
+        "two": {"jobs": 2},
+        "threads": {"jobs": 2, "engine": "threading"},
+        "batches": {"batch": 1},
+    }
     for name, options in tasks.items():
         assert run(workspace, as_=name, **options).problems == []
     first = (workspace.path / "recognized/one.jsonl").read_bytes()
@@ -118,7 +154,12 @@ def test_a_closure_runs_with_one_job_and_batches_are_full(workspace):
 
 
 def test_equal_clips_are_recognized_once(workspace):
-    twice = pl.concat([workspace.segments, workspace.segments.with_columns(segment_id=pl.col("segment_id") + " again")])
+    twice = pl.concat(
+        [
+            workspace.segments,
+            workspace.segments.with_columns(segment_id=pl.col("segment_id") + " again"),
+        ]
+    )
     workspace.save(segments=twice)
     counted = Counted()
     report = run(workspace, counted)
@@ -137,7 +178,11 @@ def test_the_second_run_does_nothing_and_another_version_does_all(workspace):
     counted = Counted()
     run(workspace, counted)
     again = run(workspace, counted)
-    assert (again.facts["recognized_now"], again.facts["already_recognized"], sum(counted.calls)) == (0, 7, 7)
+    assert (
+        again.facts["recognized_now"],
+        again.facts["already_recognized"],
+        sum(counted.calls),
+    ) == (0, 7, 7)
     assert again.facts["texts"] == {"new": 0, "changed": 0, "gone": 0, "unchanged": 7}
     counted.version = "2"
     assert run(workspace, counted).facts["recognized_now"] == 7
@@ -157,15 +202,23 @@ def test_new_segments_are_recognized_and_lines_of_gone_ones_are_dropped(workspac
 
 def test_clips_of_a_batch_that_fails_are_tried_one_by_one(workspace):
     long = workspace.segments["end_sample"].arg_max()
-    first = [nbaudio.clip(workspace, key, rate=16000).samples for key in workspace.segments["segment_id"]][long]
+    first = [
+        nbaudio.clip(workspace, key, rate=16000).samples for key in workspace.segments["segment_id"]
+    ][long]
     broken = Counted(lambda clip: np.array_equal((clip * 32768).astype(np.int16), first))
     report = run(workspace, broken, batch=8)
     segment_id = workspace.segments["segment_id"][long]
     file = "a.wav" if segment_id.startswith("a") else "b.flac"
     assert report.problems == [f"{segment_id}: {file}: RuntimeError: a clip is broken"]
-    assert problems(workspace).rows() == [(segment_id, file[0], f"{file}: RuntimeError: a clip is broken")]
+    assert problems(workspace).rows() == [
+        (segment_id, file[0], f"{file}: RuntimeError: a clip is broken")
+    ]
     assert [text is None for text in column(workspace)] == [row == long for row in range(7)]
-    assert (report.facts["failed"], report.facts["recognized_now"], len(ledger(workspace))) == (1, 6, 6)
+    assert (report.facts["failed"], report.facts["recognized_now"], len(ledger(workspace))) == (
+        1,
+        6,
+        6,
+    )
     # Failures are tried again.
     fixed = Counted()
     report = run(workspace, fixed)
@@ -187,7 +240,9 @@ def test_clips_of_a_batch_that_fails_are_tried_one_by_one(workspace):
 )
 def test_if_no_clip_can_be_recognized_nothing_changes(workspace, answer, why):
     before = workspace.segments
-    with pytest.raises(InputError, match=rf"none of 7 clips can be recognized; (a.wav|b.flac): {why}"):
+    with pytest.raises(
+        InputError, match=rf"none of 7 clips can be recognized; (a.wav|b.flac): {why}"
+    ):
         run(workspace, answer)
     assert workspace.segments.equals(before)
 
@@ -251,7 +306,9 @@ def test_a_run_that_is_killed_resumes(workspace, monkeypatch):
     code = "import nbaudio.corpus.plan as p; p._MIN_TASK_SECONDS = 3.0; import nbaudio\n"
     code += f"nbaudio.recognize('.', with_={name!r}, batch=1, show_progress=False)"
     environment = {**os.environ, "PYTHONPATH": str(TOP)}
-    first = subprocess.run([sys.executable, "-c", code], env={**environment, "KILLED": "1"}, check=False)
+    first = subprocess.run(
+        [sys.executable, "-c", code], env={**environment, "KILLED": "1"}, check=False
+    )
     assert first.returncode == -signal.SIGKILL
     done = (workspace.path / "recognized/slow_recognizer.jsonl").read_bytes()
     kept = done.count(b"\n")
@@ -302,7 +359,9 @@ def test_versions(workspace, monkeypatch, tmp_path):
     from nbaudio.recognition.recognizers import Recognizer
 
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "with_version.py").write_text("__version__ = '7'\ndef f(clips): ...\ndef g(clips): ...\ng.version = 8")
+    (tmp_path / "with_version.py").write_text(
+        "__version__ = '7'\ndef f(clips): ...\ndef g(clips): ...\ng.version = 8"
+    )
     (tmp_path / "without_version.py").write_text("def f(clips): ...")
     assert Recognizer.of("with_version:f").version == "7"
     assert Recognizer.of("with_version:g").version == "8"
@@ -313,7 +372,9 @@ def test_versions(workspace, monkeypatch, tmp_path):
     assert Recognizer.of(command.replace("5", "6")).version != first
     (tmp_path / "script.py").write_text("2")
     assert Recognizer.of(command).version != first
-    with pytest.raises(InputError, match="its source cannot be read; give it an attribute 'version'"):
+    with pytest.raises(
+        InputError, match="its source cannot be read; give it an attribute 'version'"
+    ):
         Recognizer.of(eval("lambda clips: clips", {"__name__": "nowhere"}))  # noqa: S307
 
 
@@ -336,7 +397,9 @@ def command(workspace, monkeypatch):
     monkeypatch.chdir(workspace.path)
 
     def made(each="", code=COMMAND):
-        (workspace.path / "recognizer with blanks.py").write_text(code.replace("EACH", each), "utf8")
+        (workspace.path / "recognizer with blanks.py").write_text(
+            code.replace("EACH", each), "utf8"
+        )
         return f"{shlex.quote(sys.executable)} 'recognizer with blanks.py' '$(touch x); `touch x`'"
 
     return made
@@ -360,7 +423,10 @@ def test_a_command_gets_files_and_writes_lines_in_any_order(workspace, command):
         ("if BAD: continue", "it printed no line for this id"),
         ("if BAD: print('Loading'); continue", "it printed no line for this id; line 2 is not {"),
         ("if BAD: print('[1]'); continue", "it printed no line for this id; line 2 is not {"),
-        ("if BAD: print(json.dumps({'id': line['id'], 'text': 3})); continue", "its text is not a string of valid Unicode"),
+        (
+            "if BAD: print(json.dumps({'id': line['id'], 'text': 3})); continue",
+            "its text is not a string of valid Unicode",
+        ),
         ("if BAD: sys.exit('this clip crashes me')", "exit code 1: this clip crashes me"),
         ("if BAD: os.kill(os.getpid(), 9)", "exit code -9"),
     ],
@@ -375,24 +441,39 @@ def test_a_clip_on_which_a_command_fails_is_found(workspace, command, each, why)
     assert why in line
 
 
-def test_a_command_that_always_crashes_is_not_run_for_each_of_many_clips(make_workspace, monkeypatch):
+def test_a_command_that_always_crashes_is_not_run_for_each_of_many_clips(
+    make_workspace, monkeypatch
+):
     workspace = make_workspace({"a.wav": (30.0, 16000)}, every=0.3, length=0.3)
     monkeypatch.chdir(workspace.path)
     (workspace.path / "crash.py").write_text("open('runs', 'a').write('x'); raise SystemExit(3)")
-    with pytest.raises(InputError, match=r"none of 100 clips can be recognized; a.wav: .*: exit code 3"):
+    with pytest.raises(
+        InputError, match=r"none of 100 clips can be recognized; a.wav: .*: exit code 3"
+    ):
         run(workspace, f"{sys.executable} crash.py")
     assert len((workspace.path / "runs").read_text()) <= 33
 
 
 def test_names(workspace):
-    workspace.save(segments=workspace.segments.with_columns(text_fine=pl.lit("a"), asr_text_theirs=pl.lit("b")))
-    refused = {"fine": "another text has this name", "theirs": "the source has a column asr_text_theirs", "a-b": "letters"}
+    workspace.save(
+        segments=workspace.segments.with_columns(text_fine=pl.lit("a"), asr_text_theirs=pl.lit("b"))
+    )
+    refused = {
+        "fine": "another text has this name",
+        "theirs": "the source has a column asr_text_theirs",
+        "a-b": "letters",
+    }
     for name, why in refused.items():
         with pytest.raises(InputError, match=why):
             run(workspace, as_=name)
     with pytest.raises(InputError, match="'<lambda>': a name has letters"):
         run(workspace, lambda clips: clips, None)
-    store_column(workspace, "asr_text_x", workspace.segments.select("segment_id", value=pl.lit("joined")), {"step": "join"})
+    store_column(
+        workspace,
+        "asr_text_x",
+        workspace.segments.select("segment_id", value=pl.lit("joined")),
+        {"step": "join"},
+    )
     assert run(workspace).facts["texts"]["changed"] == 7
     assert workspace.settings["joined"]["asr_text_x"]["step"] == "recognize"
 
@@ -400,7 +481,9 @@ def test_names(workspace):
 def test_audio_is_needed(tmp_path):
     (tmp_path / "t.csv").write_text("file,start,end,text\na.wav,0,1,a\n")
     nbaudio.ingest("table", tmp_path / "t.csv", out=tmp_path / "w")
-    with pytest.raises(InputError, match="ingested without audio; run 'nbaudio ingest' again with --audio"):
+    with pytest.raises(
+        InputError, match="ingested without audio; run 'nbaudio ingest' again with --audio"
+    ):
         run(tmp_path / "w")
     with pytest.raises(InputError, match="batch must be 1 or more"):
         run(tmp_path / "w", batch=0)
@@ -412,7 +495,9 @@ def test_withdrawn_clips_leave_the_ledger(workspace):
     broken = Counted(lambda clip: len(clip) == 16000)
     workspace.save(
         segments=segments.with_columns(
-            end_sample=pl.when(pl.col("segment_id") == keys[6]).then(pl.col("start_sample") + 16000).otherwise("end_sample")
+            end_sample=pl.when(pl.col("segment_id") == keys[6])
+            .then(pl.col("start_sample") + 16000)
+            .otherwise("end_sample")
         )
     )
     run(workspace, broken)
@@ -427,8 +512,18 @@ def test_withdrawn_clips_leave_the_ledger(workspace):
 
 def test_the_command_line(workspace, monkeypatch):
     monkeypatch.chdir(workspace.path)
-    (workspace.path / "cli_recognizer.py").write_text("def transcribe(clips): return ['a'] * len(clips)")
-    words = ["recognize", str(workspace.path), "--with", "cli_recognizer:transcribe", "--jobs", "1", "--json"]
+    (workspace.path / "cli_recognizer.py").write_text(
+        "def transcribe(clips): return ['a'] * len(clips)"
+    )
+    words = [
+        "recognize",
+        str(workspace.path),
+        "--with",
+        "cli_recognizer:transcribe",
+        "--jobs",
+        "1",
+        "--json",
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["facts"]["column"] == "asr_text_cli_recognizer"
@@ -439,9 +534,17 @@ def test_pocketsphinx_hears_english(tmp_path, monkeypatch):
     """A real recognizer, by its recipe, on a sentence of the demo."""
     pytest.importorskip("pocketsphinx")
     demo = TOP / "data_manifests/demo"
-    nbaudio.ingest("parlaspeech", demo / "transcripts.jsonl", audio=demo / "audio", names=demo / "wav.scp", out=tmp_path / "w")
+    nbaudio.ingest(
+        "parlaspeech",
+        demo / "transcripts.jsonl",
+        audio=demo / "audio",
+        names=demo / "wav.scp",
+        out=tmp_path / "w",
+    )
     workspace = nbaudio.Workspace.open(tmp_path / "w")
-    workspace.save(segments=workspace.segments.filter(text="thank you chair i will try to be brief"))
+    workspace.save(
+        segments=workspace.segments.filter(text="thank you chair i will try to be brief")
+    )
     monkeypatch.chdir(tmp_path)
     write_recipe(tmp_path, "sphinx.py")
     for name in ("sphinx", "again"):

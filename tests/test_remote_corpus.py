@@ -49,7 +49,8 @@ def contents(folder):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     }
 
 
@@ -90,16 +91,26 @@ def test_other_containers_can_be_in_a_store(workspace, store, tmp_path, containe
         (shard / "more.flac").write_bytes(b"x")
     else:
         shard.unlink()
-    assert len(verify("gs://bucket/corpus", jobs=1, show_progress=False).problems) == 1 + shard.is_dir()
-    assert made(workspace, "gs://bucket/corpus", container=container).facts["shards_kept_from_before"] == len(shards) - 1
+    assert (
+        len(verify("gs://bucket/corpus", jobs=1, show_progress=False).problems)
+        == 1 + shard.is_dir()
+    )
+    assert (
+        made(workspace, "gs://bucket/corpus", container=container).facts["shards_kept_from_before"]
+        == len(shards) - 1
+    )
     assert contents(store / "bucket/corpus") == local
-    assert not [path for path in (workspace.path / "publishing").rglob("new/**/*") if path.is_file()]
+    assert not [
+        path for path in (workspace.path / "publishing").rglob("new/**/*") if path.is_file()
+    ]
 
 
 def test_memory_of_this_process_is_a_store_too(workspace, local):
     fs = fsspec.filesystem("memory")
     made(workspace, "memory://place/corpus")
-    assert {name.removeprefix("/place/corpus/"): fs.cat_file(name) for name in fs.find("/place/corpus")} == local
+    assert {
+        name.removeprefix("/place/corpus/"): fs.cat_file(name) for name in fs.find("/place/corpus")
+    } == local
     fs.rm("/place", recursive=True)
 
 
@@ -142,12 +153,16 @@ def test_without_records_the_bytes_are_looked_at(workspace, local, store, lost):
     for note in (workspace.path / "publishing").rglob("*.json"):
         note.unlink()
     if lost == "sent":
-        (store / "bucket/corpus/corpus.json").unlink()  # unfinished, and nothing is known of it here
+        (
+            store / "bucket/corpus/corpus.json"
+        ).unlink()  # unfinished, and nothing is known of it here
         with pytest.raises(ExistsError, match="not empty and not a corpus"):
             made(workspace, "gs://bucket/corpus")
         return
     Bucket.sent.clear()
-    assert made(workspace, "gs://bucket/corpus").facts["shards_kept_from_before"] == sum(name.endswith(".tar") for name in local)
+    assert made(workspace, "gs://bucket/corpus").facts["shards_kept_from_before"] == sum(
+        name.endswith(".tar") for name in local
+    )
     assert not [name for name in Bucket.sent if name.endswith(".tar")]
     assert contents(store / "bucket/corpus") == local
 
@@ -189,7 +204,9 @@ def test_broken_uploads_are_rewritten(workspace, local, store):
     assert contents(store / "bucket/corpus") == local
 
 
-def test_a_store_that_stays_broken_stops_the_run_and_the_next_one_continues(workspace, local, store):
+def test_a_store_that_stays_broken_stops_the_run_and_the_next_one_continues(
+    workspace, local, store
+):
     def break_down(name, _original=Bucket.put_file):
         def put_file(self, lpath, rpath, **options):
             if name in rpath:
@@ -200,7 +217,9 @@ def test_a_store_that_stays_broken_stops_the_run_and_the_next_one_continues(work
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Bucket, "put_file", break_down("train-00002"))
-        with pytest.raises(NbaudioError, match=r"train-00002-of-\d+\.tar: could not be written in 3 tries") as caught:
+        with pytest.raises(
+            NbaudioError, match=r"train-00002-of-\d+\.tar: could not be written in 3 tries"
+        ) as caught:
             made(workspace, "gs://bucket/corpus")
     assert "geheim" not in str(caught.value)
     assert contents(store / "bucket/corpus").items() <= local.items()
@@ -213,7 +232,9 @@ def test_a_store_that_stays_broken_stops_the_run_and_the_next_one_continues(work
 def test_a_store_that_keeps_less_than_it_was_sent_is_noticed(workspace, store, monkeypatch):
     whole = Bucket.info
     monkeypatch.setattr(
-        Bucket, "info", lambda self, path, **_: whole(self, path) | ({"size": 7} if path.endswith(".tar") else {})
+        Bucket,
+        "info",
+        lambda self, path, **_: whole(self, path) | ({"size": 7} if path.endswith(".tar") else {}),
     )
     with pytest.raises(NbaudioError, match=r"7 of [\d,]+ bytes are there after the upload"):
         made(workspace, "gs://bucket/corpus")
@@ -227,7 +248,14 @@ def test_few_shards_are_on_this_disk_at_once(workspace, store, monkeypatch):
         put(self, lpath, rpath, **options)
 
     monkeypatch.setattr(Bucket, "put_file", counted)
-    materialize(workspace, out="gs://bucket/corpus", jobs=2, engine="threading", shard_size=SIZE, show_progress=False)
+    materialize(
+        workspace,
+        out="gs://bucket/corpus",
+        jobs=2,
+        engine="threading",
+        shard_size=SIZE,
+        show_progress=False,
+    )
     assert len(here) > 8
     assert max(here) <= 2
 
@@ -253,7 +281,9 @@ def test_places_that_cannot_be_written(workspace, monkeypatch, address, error, s
     assert "geheim" not in str(caught.value)
 
 
-def test_places_that_hold_no_corpus_are_distinguished_from_those_that_cannot_be_read(store, monkeypatch):
+def test_places_that_hold_no_corpus_are_distinguished_from_those_that_cannot_be_read(
+    store, monkeypatch
+):
     for look in (verify, stats, open_corpus):
         with pytest.raises(InputError, match="corpus"):
             look("gs://bucket/nothing")
@@ -262,7 +292,9 @@ def test_places_that_hold_no_corpus_are_distinguished_from_those_that_cannot_be_
         raise PermissionError("key geheim is not allowed")
 
     monkeypatch.setattr(Bucket, "info", refuse)
-    with pytest.raises((InputError, AudioError), match="may not be read with the credentials") as caught:
+    with pytest.raises(
+        (InputError, AudioError), match="may not be read with the credentials"
+    ) as caught:
         verify("gs://bucket/corpus")
     assert "geheim" not in str(caught.value)
 
@@ -293,10 +325,14 @@ RUN = (
         pytest.param("hdfs", ("train-00003", "half"), marks=pytest.mark.slow),
     ],
 )
-def test_a_killed_run_leaves_complete_files_and_is_finished_by_another(workspace, local, store, scheme, death):
+def test_a_killed_run_leaves_complete_files_and_is_finished_by_another(
+    workspace, local, store, scheme, death
+):
     corpus = store / "bucket/corpus"
     arguments = [Path(__file__).parent, store, *death, workspace.path, f"{scheme}://bucket/corpus"]
-    run = subprocess.run([sys.executable, "-c", RUN, *arguments], stderr=subprocess.DEVNULL, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", RUN, *arguments], stderr=subprocess.DEVNULL, check=False
+    )
     assert run.returncode == -signal.SIGKILL
     left = contents(corpus)
     assert left.items() <= local.items()

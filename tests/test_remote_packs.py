@@ -33,17 +33,27 @@ def workspace(make_workspace, store):
     recordings = made.recordings
     versions = [fs.info(f"bucket/audio/{path}")["etag"] for path in recordings["path"]]
     there = Workspace.create(made.path.with_name("there"), source="made", audio="gs://bucket/audio")
-    there.save(recordings=recordings.with_columns(version=recordings["path"].replace(recordings["path"], versions)))
+    there.save(
+        recordings=recordings.with_columns(
+            version=recordings["path"].replace(recordings["path"], versions)
+        )
+    )
     there.save(segments=made.segments)
     return there
 
 
 def made(workspace, out, **options):
-    return materialize(workspace, **{"out": out, "jobs": 1, "shard_size": "40kB", "show_progress": False} | options)
+    return materialize(
+        workspace, **{"out": out, "jobs": 1, "shard_size": "40kB", "show_progress": False} | options
+    )
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 @pytest.mark.slow
@@ -76,10 +86,15 @@ def test_damage_is_found_and_cut_again(workspace, store, tmp_path):
     assert 0 < report.facts["clips_cut_now"] < report.facts["kept"]  # of one pack
     assert contents(tmp_path / "C") == contents(tmp_path / "whole")
     pack.write_bytes(pack.read_bytes()[:20])
-    assert made(workspace, tmp_path / "shorter", packs=PACKS).facts["clips_cut_now"] == report.facts["clips_cut_now"]
+    assert (
+        made(workspace, tmp_path / "shorter", packs=PACKS).facts["clips_cut_now"]
+        == report.facts["clips_cut_now"]
+    )
 
 
-def test_a_pack_that_cannot_be_sent_stops_the_run_and_nothing_is_left_of_it(workspace, store, tmp_path, monkeypatch):
+def test_a_pack_that_cannot_be_sent_stops_the_run_and_nothing_is_left_of_it(
+    workspace, store, tmp_path, monkeypatch
+):
     monkeypatch.setattr(Bucket, "broken", 1000)
     with pytest.raises(Exception, match="packs") as caught:
         made(workspace, tmp_path / "C", packs=PACKS)
@@ -111,7 +126,9 @@ def test_workers_pack_a_corpus_at_an_address(workspace, store, tmp_path, monkeyp
 
     made(workspace, tmp_path / "local", container=container)
     monkeypatch.setattr(Bucket, "put_file", put_file)
-    report = made(workspace, "gs://bucket/C", packs=PACKS, container=container, engine="threading", jobs=2)
+    report = made(
+        workspace, "gs://bucket/C", packs=PACKS, container=container, engine="threading", jobs=2
+    )
     assert contents(store / "C") == contents(tmp_path / "local")
     assert "bucket/C/segments.parquet" in by_driver
     assert not [name for name in by_driver if name.endswith((".tar", ".flac", ".pack"))]
@@ -120,7 +137,9 @@ def test_workers_pack_a_corpus_at_an_address(workspace, store, tmp_path, monkeyp
     assert verify("gs://bucket/C", jobs=1, show_progress=False).problems == []
 
 
-def test_an_interrupted_corpus_at_an_address_keeps_the_shards_of_workers(workspace, store, tmp_path, monkeypatch):
+def test_an_interrupted_corpus_at_an_address_keeps_the_shards_of_workers(
+    workspace, store, tmp_path, monkeypatch
+):
     made(workspace, tmp_path / "local")
     with monkeypatch.context() as patch:
         patch.setattr("nbaudio.corpus.materialize.publish", lambda *_, **__: 1 / 0)

@@ -48,7 +48,13 @@ def archive(tmp_path_factory):
     for number, name in enumerate(NAMES):
         sf.write(folder / name, 0.3 * np.sin(2 * np.pi * (200 + 30 * number) * t) * [1, 0.5], 44100)
     said = [
-        {"file": name, "start": start, "end": start + 2.25, "words": ["dobar", "dan"], "asr": ["dobar", "dan"]}
+        {
+            "file": name,
+            "start": start,
+            "end": start + 2.25,
+            "words": ["dobar", "dan"],
+            "asr": ["dobar", "dan"],
+        }
         for name in NAMES
         for start in (0.5, 3.1, 6.7, 9.2)
     ]
@@ -74,7 +80,11 @@ def make(archive, out, audio, **options):
 
 
 def contents(corpus):
-    return {path.relative_to(corpus).as_posix(): path.read_bytes() for path in corpus.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(corpus).as_posix(): path.read_bytes()
+        for path in corpus.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +108,9 @@ def test_corpora_from_everywhere_have_the_bytes_of_the_local_one(archive, web, l
         assert not report.problems, name
         if name.startswith("tar"):  # its names begin with ./
             assert made.pop("corpus.json")
-            assert made == {path: data for path, data in local.items() if path != "corpus.json"}, name
+            assert made == {path: data for path, data in local.items() if path != "corpus.json"}, (
+                name
+            )
         else:
             assert made == local, name
 
@@ -112,19 +124,31 @@ def test_workers_of_their_own_fetch_too(archive, web, local, tmp_path):
 
 
 def test_addresses_of_transcripts_are_taken_with_a_bare_scheme(archive, web, tmp_path):
-    line = {"file": f"{web.url}/audio/sub dir/{NAMES[0]}", "start": 1, "end": 3, "words": ["a"], "asr": ["a"]}
+    line = {
+        "file": f"{web.url}/audio/sub dir/{NAMES[0]}",
+        "start": 1,
+        "end": 3,
+        "words": ["a"],
+        "asr": ["a"],
+    }
     secret = line | {"file": f"{web.url}/audio/x.wav?token=geheim"}
     chained = line | {"file": "http://x::file:///etc/hostname.wav"}
     (tmp_path / "asr.json").write_text("\n".join(map(json.dumps, (line, secret, chained))))
     report = ingest("parlaspeech", tmp_path / "asr.json", audio="http://", out=tmp_path / "w")
     recordings = Workspace.open(tmp_path / "w").recordings
-    assert recordings.filter(pl.col("num_samples").is_not_null()).select("recording_id", "path").rows() == [
-        ("HlauTe_NK6U", line["file"])
-    ]
+    assert recordings.filter(pl.col("num_samples").is_not_null()).select(
+        "recording_id", "path"
+    ).rows() == [("HlauTe_NK6U", line["file"])]
     assert any("queries" in problem for problem in report.problems)
     assert any("nested URLs are not read" in problem for problem in report.problems)
     for path in (tmp_path / "w").rglob("*"):
-        held = pl.read_parquet(path).write_json() if path.suffix == ".parquet" else path.read_bytes() if path.is_file() else ""
+        held = (
+            pl.read_parquet(path).write_json()
+            if path.suffix == ".parquet"
+            else path.read_bytes()
+            if path.is_file()
+            else ""
+        )
         assert "geheim" not in str(held), path
 
 
@@ -145,7 +169,12 @@ def test_pauses_that_a_server_asks_for_are_kept_to(archive, web, local, tmp_path
     monkeypatch.setattr(network.time, "sleep", pauses.append)
     monkeypatch.setenv("NBAUDIO_MAX_WAIT", "300")
     web.busy.update({NAMES[0]: 2, NAMES[1]: 1})
-    web.after.update({NAMES[0]: "7", NAMES[1]: format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)})
+    web.after.update(
+        {
+            NAMES[0]: "7",
+            NAMES[1]: format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True),
+        }
+    )
     first, report, made = make(archive, tmp_path, f"{web.url}/audio")
     assert (first.problems, report.problems) == ([], [])
     assert made == local
@@ -153,11 +182,15 @@ def test_pauses_that_a_server_asks_for_are_kept_to(archive, web, local, tmp_path
     assert 90 < sorted(pauses)[2] <= 101
 
 
-def test_a_server_that_asks_for_too_long_a_pause_is_given_up_at_once(archive, web, tmp_path, monkeypatch):
+def test_a_server_that_asks_for_too_long_a_pause_is_given_up_at_once(
+    archive, web, tmp_path, monkeypatch
+):
     monkeypatch.setattr(network.time, "sleep", lambda _: pytest.fail("waits"))
     web.busy[NAMES[0]] = 9
     web.after[NAMES[0]] = "90000"
-    problems = ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w").problems
+    problems = ingest(
+        "parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w"
+    ).problems
     assert any("the server requires a wait of 90,000 s" in problem for problem in problems)
     assert web.busy[NAMES[0]] == 8
 
@@ -189,7 +222,9 @@ def test_a_file_that_changes_while_a_broken_transfer_goes_on_is_refused(web, tmp
     assert not list((tmp_path / "cache").glob("*/*"))
 
 
-def test_what_is_permanent_is_in_the_ledger_and_the_rest_is_processed(archive, web, local, tmp_path):
+def test_what_is_permanent_is_in_the_ledger_and_the_rest_is_processed(
+    archive, web, local, tmp_path
+):
     web.lists = False
     web.gone.add(NAMES[2])
     web.cut[NAMES[1]] = 99
@@ -204,11 +239,16 @@ def test_what_is_permanent_is_in_the_ledger_and_the_rest_is_processed(archive, w
     assert kept["recording_id"].unique().to_list() == ["HlauTe_NK6U"]
     whole = pl.read_parquet(local["segments.parquet"])
     sounds = dict(whole.select("segment_id", "audio_sha256").iter_rows())
-    assert all(sounds[key] == sha256 for key, sha256 in kept.select("segment_id", "audio_sha256").iter_rows())
+    assert all(
+        sounds[key] == sha256
+        for key, sha256 in kept.select("segment_id", "audio_sha256").iter_rows()
+    )
     assert len(kept) == 4
 
 
-def test_a_recording_that_breaks_or_changes_after_ingest_gives_no_wrong_sample(archive, web, tmp_path):
+def test_a_recording_that_breaks_or_changes_after_ingest_gives_no_wrong_sample(
+    archive, web, tmp_path
+):
     ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w")
     select(tmp_path / "w", dev=2, test=2, group_by=())
     shutil.rmtree(tmp_path / "w/fetched")
@@ -221,7 +261,11 @@ def test_a_recording_that_breaks_or_changes_after_ingest_gives_no_wrong_sample(a
     third = web.folder / "audio/sub dir" / NAMES[2]
     os.utime(third, ns=(0, 0))  # only the date changed: the bytes are compared
     report = materialize(tmp_path / "w", out=tmp_path / "c", jobs=1, show_progress=False)
-    rejected = pl.read_parquet(tmp_path / "c/rejected.parquet").group_by("recording_id").agg(pl.first("reason", "detail"))
+    rejected = (
+        pl.read_parquet(tmp_path / "c/rejected.parquet")
+        .group_by("recording_id")
+        .agg(pl.first("reason", "detail"))
+    )
     assert len(report.problems) == 8
     details = {row["recording_id"]: row["detail"] for row in rejected.iter_rows(named=True)}
     assert set(rejected["reason"]) == {"unreadable_audio"}
@@ -232,7 +276,13 @@ def test_a_recording_that_breaks_or_changes_after_ingest_gives_no_wrong_sample(a
 
 
 def test_without_a_hash_a_new_version_is_refused(archive, web, tmp_path):
-    ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w", sha256=False)
+    ingest(
+        "parlaspeech",
+        archive / "asr.json",
+        audio=f"{web.url}/audio",
+        out=tmp_path / "w",
+        sha256=False,
+    )
     select(tmp_path / "w", dev=0, test=0, group_by=())
     os.utime(web.folder / "audio/sub dir" / NAMES[0], ns=(0, 0))
     materialize(tmp_path / "w", out=tmp_path / "c", jobs=1, show_progress=False)
@@ -242,7 +292,12 @@ def test_without_a_hash_a_new_version_is_refused(archive, web, tmp_path):
 
 def test_server_that_cannot_be_reached_is_reported_in_one_line(archive, tmp_path):
     with pytest.raises(InputError, match="could not be read in 3 tries"):
-        ingest("parlaspeech", archive / "asr.json", audio="http://127.0.0.1:9/audio", out=tmp_path / "w")
+        ingest(
+            "parlaspeech",
+            archive / "asr.json",
+            audio="http://127.0.0.1:9/audio",
+            out=tmp_path / "w",
+        )
     assert not (tmp_path / "w").exists()
 
 
@@ -264,7 +319,9 @@ def test_a_local_folder_has_no_part_in_it(archive, tmp_path):
         "select('w', dev=0, test=0, group_by=()); materialize('w', out='c', jobs=1)\n"
         "print({'fsspec', 'aiohttp'} & set(sys.modules))"
     )
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
     assert run.stdout.splitlines()[-1] == "set()"
 
 
@@ -287,7 +344,9 @@ def test_few_windows_are_read_in_ranges_and_equal_the_local_ones(long, name, tmp
         place = remote(web.url, Cache(tmp_path / "cache")) / name
         for start in (0, 1_234_567, 48000 * 60 - 4000):
             wanted = read_clip(long / name, start, start + 4000, num_samples=48000 * 60)
-            assert np.array_equal(read_clip(place, start, start + 4000, num_samples=48000 * 60), wanted)
+            assert np.array_equal(
+                read_clip(place, start, start + 4000, num_samples=48000 * 60), wanted
+            )
         assert 0 < web.sent < (long / name).stat().st_size / 2
         assert not (tmp_path / "cache").exists()
 
@@ -300,7 +359,9 @@ def test_ranges_are_retried_and_a_change_on_the_way_is_refused(long, tmp_path):
             web.cut["a.wav"] = 2
             with sf.SoundFile(long / "a.wav") as file:
                 file.seek(2_000_000)
-                assert np.array_equal(recording.read(2_000_000, 2_001_000), file.read(1000, dtype="int16"))
+                assert np.array_equal(
+                    recording.read(2_000_000, 2_001_000), file.read(1000, dtype="int16")
+                )
             os.utime(tmp_path / "www/a.wav", ns=(0, 0))
             with pytest.raises(AudioError, match="changed while it was read"):
                 recording.read(1_000_000, 1_001_000)
@@ -316,17 +377,29 @@ def test_whole_file_where_there_are_no_ranges_or_much_is_wanted(long, share, ran
     with serving(long) as web:
         web.ranges = ranges
         place = remote(web.url, Cache(tmp_path / "cache")) / "a.wav"
-        with open_recording(place, windows=2, share=share) as recording, sf.SoundFile(long / "a.wav") as file:
+        with (
+            open_recording(place, windows=2, share=share) as recording,
+            sf.SoundFile(long / "a.wav") as file,
+        ):
             file.seek(9_000)
             assert np.array_equal(recording.read(9_000, 10_000), file.read(1000, dtype="int16"))
         assert web.asked["GET", "a.wav"] <= 2
-        assert sum(path.stat().st_size for path in (tmp_path / "cache").glob("*/*")) == (long / "a.wav").stat().st_size
+        assert (
+            sum(path.stat().st_size for path in (tmp_path / "cache").glob("*/*"))
+            == (long / "a.wav").stat().st_size
+        )
 
 
 def test_ranged_file_reads_as_the_bytes_do():
     data = np.random.default_rng(2).bytes(3_000_000)
     file = RangeFile(lambda start, stop: data[start:stop], lambda: None, len(data))
-    for start, length in ((0, 10), (262_140, 10), (2_999_990, 50), (5_000_000, 1), (100, 2_000_000)):
+    for start, length in (
+        (0, 10),
+        (262_140, 10),
+        (2_999_990, 50),
+        (5_000_000, 1),
+        (100, 2_000_000),
+    ):
         file.seek(start)
         assert file.read(length) == data[start : start + length]
         file.settle()
@@ -382,7 +455,10 @@ def _use_many(folder, number, failures):
 def test_processes_share_a_small_cache(tmp_path):
     context = multiprocessing.get_context("spawn")
     failures = context.Value("i", 0)
-    processes = [context.Process(target=_use_many, args=(str(tmp_path), number, failures)) for number in range(2)]
+    processes = [
+        context.Process(target=_use_many, args=(str(tmp_path), number, failures))
+        for number in range(2)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -423,12 +499,17 @@ def test_addresses_that_are_refused_without_telling_a_secret(address, said):
     assert "geheim" not in str(caught.value)
 
 
-@pytest.mark.parametrize("address", ["abfs://container@account.dfs.core.windows.net/a", "hdfs://me@node/a", "s3://bucket/a?b"])
+@pytest.mark.parametrize(
+    "address",
+    ["abfs://container@account.dfs.core.windows.net/a", "hdfs://me@node/a", "s3://bucket/a?b"],
+)
 def test_addresses_with_names_that_are_no_secrets(address):
     assert check_url(address) == address
 
 
-@pytest.mark.parametrize(("address", "extra"), [("s3://b/a", "s3"), ("gs://b/a", "gs"), ("abfs://c@h/a", "azure")])
+@pytest.mark.parametrize(
+    ("address", "extra"), [("s3://b/a", "s3"), ("gs://b/a", "gs"), ("abfs://c@h/a", "azure")]
+)
 def test_missing_package_names_the_extra(address, extra, monkeypatch, tmp_path):
     for package in ("s3fs", "gcsfs", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
@@ -452,21 +533,28 @@ def test_member_names_never_escape(tmp_path):
     with zipfile.ZipFile(tmp_path / "evil.zip", "w") as file:
         for name in ("../out.wav", "a/../../out.wav", "good/x.wav", ".hidden.wav"):
             file.writestr(name, b"x")
-    listed = remote(f"zip://::{tmp_path}/evil.zip", Cache(tmp_path / "cache")).listing(lambda name: name.endswith("wav"))
+    listed = remote(f"zip://::{tmp_path}/evil.zip", Cache(tmp_path / "cache")).listing(
+        lambda name: name.endswith("wav")
+    )
     assert listed[0] == ["good/x.wav"]
     assert all(reason == "its name points outside the audio folder" for _, reason in listed[1])
-    with (remote(f"zip://::{tmp_path}/evil.zip", Cache(tmp_path / "cache")) / "good/x.wav").fetched() as path:
+    with (
+        remote(f"zip://::{tmp_path}/evil.zip", Cache(tmp_path / "cache")) / "good/x.wav"
+    ).fetched() as path:
         assert path.is_relative_to(tmp_path / "cache")
 
 
 def test_pages_that_point_elsewhere_are_not_followed(archive, tmp_path):
     page = "".join(
-        f'<a href="{link}">x</a>' for link in ("/", "../up.wav", "/other/b.wav", "?C=M;O=A", "a.wav", "http://h/c.wav")
+        f'<a href="{link}">x</a>'
+        for link in ("/", "../up.wav", "/other/b.wav", "?C=M;O=A", "a.wav", "http://h/c.wav")
     )
     (tmp_path / "in").mkdir()
     (tmp_path / "in/index.html").write_text(page)
     with serving(tmp_path) as web:
-        paths, refused = remote(f"{web.url}/in", Cache(tmp_path / "cache")).listing(lambda name: name.endswith("wav"))
+        paths, refused = remote(f"{web.url}/in", Cache(tmp_path / "cache")).listing(
+            lambda name: name.endswith("wav")
+        )
     assert paths == ["a.wav"]
     assert refused == []
 

@@ -65,7 +65,8 @@ def workspace(tmp_path):
         for start in range(5)
     ]
     made.save(
-        recordings=conform(recordings, RECORDINGS, "recordings"), segments=conform(pl.DataFrame(rows), SEGMENTS, "segments")
+        recordings=conform(recordings, RECORDINGS, "recordings"),
+        segments=conform(pl.DataFrame(rows), SEGMENTS, "segments"),
     )
     return made
 
@@ -91,7 +92,11 @@ def strings_of(path):
         return re.sub("_x([0-9A-Fa-f]{4})_", lambda match: chr(int(match[1], 16)), text)
 
     texts = ["".join(unescaped(t.text or "") for t in string.iter(f"{XML}t")) for string in shared]
-    return {cell.get("r"): texts[int(cell[0].text)] for cell in table.iter(f"{XML}c") if cell.get("t") == "s"}
+    return {
+        cell.get("r"): texts[int(cell[0].text)]
+        for cell in table.iter(f"{XML}c")
+        if cell.get("t") == "s"
+    }
 
 
 # --- samples
@@ -111,11 +116,19 @@ def test_what_breaks_a_rule_is_not_reviewed_and_what_select_left_out_is(workspac
         source_end=pl.when(key == ids[1]).then(pl.lit("0")).otherwise("source_end"),
         end_sample=pl.when(key == ids[2]).then(10**9).otherwise("end_sample"),
         asr_text=pl.when(key == ids[3]).then(None).otherwise("asr_text"),
-        decision=pl.when(key.is_in(ids[4:6])).then(pl.lit("reject")).otherwise("decision").cast(SEGMENTS["decision"]),
-        reason=pl.when(key == ids[4]).then(pl.lit("below_similarity")).when(key == ids[5]).then(pl.lit("no_times")),
+        decision=pl.when(key.is_in(ids[4:6]))
+        .then(pl.lit("reject"))
+        .otherwise("decision")
+        .cast(SEGMENTS["decision"]),
+        reason=pl.when(key == ids[4])
+        .then(pl.lit("below_similarity"))
+        .when(key == ids[5])
+        .then(pl.lit("no_times")),
     )
     known = Population(ReviewState.load(workspace))
-    assert workspace.segments["segment_id"].filter(pl.Series(known.reviewable | known.without_audio)).to_list() == [
+    assert workspace.segments["segment_id"].filter(
+        pl.Series(known.reviewable | known.without_audio)
+    ).to_list() == [
         ids[3],
         ids[4],
         *ids[6:],
@@ -130,7 +143,9 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     report = review.export(workspace, out=out, n=15, blind=False)
     rows = cells_of(out)
     assert list(rows[0]) == list(sheet_writer.COLUMNS)
-    assert [rows[0][name].value for name in ("duration s", "similarity", *sheet_writer.FILLED_IN)] == [1, 0.9, *[None] * 4]
+    assert [
+        rows[0][name].value for name in ("duration s", "similarity", *sheet_writer.FILLED_IN)
+    ] == [1, 0.9, *[None] * 4]
     heard = set(workspace.segments.filter(pl.col("recording_id") != "c")["segment_id"])
     assert {row["segment_id"].value for row in rows} == heard
     for row in rows:
@@ -143,7 +158,9 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
         own = {"a": 48000, "b": 16000}[recording]
         source = tmp_path / "audio" / {"a": "a.wav", "b": "b.flac"}[recording]
         assert rate == 16000
-        assert np.array_equal(samples, read_clip(source, start * own, (start + 1) * own, rate=16000))
+        assert np.array_equal(
+            samples, read_clip(source, start * own, (start + 1) * own, rate=16000)
+        )
     assert (report.facts["drawn"], report.facts["clips"]) == (10, 10)
     assert report.warnings == [
         "15 were requested, only 10 segments can be reviewed: all are in the sheet",
@@ -155,14 +172,25 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     assert workspace.reviewed_ids() == heard
     kept = json.loads((workspace.path / "reviews" / "sheet.json").read_text())
     assert kept["segment_ids"] == [row["segment_id"].value for row in rows]
-    assert (kept["strategy"], kept["n"], kept["seed"], kept["probabilities"]) == ("random", 15, 42, [1 / 10] * 10)
+    assert (kept["strategy"], kept["n"], kept["seed"], kept["probabilities"]) == (
+        "random",
+        15,
+        42,
+        [1 / 10] * 10,
+    )
     assert [path.name for path in out.parent.iterdir() if path.name.startswith(".")] == []
 
 
 def choices(book, name):
     """The words of each drop-down of a sheet, by its cells."""
-    lists = {str(choice.sqref): choice.formula1.split("!") for choice in book[name].data_validations.dataValidation}
-    return {place: [cell.value for (cell,) in book[source][cells]] for place, (source, cells) in lists.items()}
+    lists = {
+        str(choice.sqref): choice.formula1.split("!")
+        for choice in book[name].data_validations.dataValidation
+    }
+    return {
+        place: [cell.value for (cell,) in book[source][cells]]
+        for place, (source, cells) in lists.items()
+    }
 
 
 def test_sheet_is_made_for_people(workspace, tmp_path):
@@ -192,7 +220,11 @@ def test_origin_is_in_the_hidden_sheet(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, seed=7, blind=False)
     origin = list(openpyxl.load_workbook(tmp_path / "s.xlsx")["nbaudio"].values)
     kept = json.loads((workspace.path / "reviews" / "s.json").read_text())
-    assert [row[:2] for row in origin[:3]] == [("review", "s"), ("corpus", kept["corpus"]), ("reviewer", None)]
+    assert [row[:2] for row in origin[:3]] == [
+        ("review", "s"),
+        ("corpus", kept["corpus"]),
+        ("reviewer", None),
+    ]
     assert kept["probabilities"] == [1 / 10] * 4
     assert len(set(kept["contents"])) == 4
 
@@ -209,7 +241,10 @@ def test_the_same_call_gives_the_same_bytes_and_another_is_refused(workspace, tm
     review.export(workspace, out=out, n=4)
     assert out.read_bytes() == first
     for other, named in (({"n": 5}, "n"), ({"n": 4, "seed": 1}, "seed")):
-        with pytest.raises(ExistsError, match=f"with strategy random, n 4, seed 42; another {named} needs another name"):
+        with pytest.raises(
+            ExistsError,
+            match=f"with strategy random, n 4, seed 42; another {named} needs another name",
+        ):
             review.export(workspace, out=out, **other)
     change(workspace, text=pl.col("text") + "!")
     with pytest.raises(ExistsError, match="segments that have changed since: give another name"):
@@ -234,7 +269,11 @@ def test_an_archive_that_was_packed_anew_is_left_as_it_is(workspace, tmp_path):
     with zipfile.ZipFile(tmp_path / "s.zip", "a") as archive:
         archive.writestr("s/letter.txt", "Dear Ana")
     packed = (tmp_path / "s.zip").read_bytes()
-    assert review.export(workspace, out=tmp_path / "s.xlsx", n=4, zip=True).warnings[0].endswith("not overwritten")
+    assert (
+        review.export(workspace, out=tmp_path / "s.xlsx", n=4, zip=True)
+        .warnings[0]
+        .endswith("not overwritten")
+    )
     assert (tmp_path / "s.zip").read_bytes() == packed
 
 
@@ -246,7 +285,9 @@ def test_what_is_no_sheet_of_the_review_is_never_overwritten(workspace, tmp_path
     book.save(other)
     before = other.read_bytes()
     with pytest.raises(ExistsError, match="exists and is not a sheet of review s"):
-        review.export(workspace, out=other if other.suffix != ".zip" else tmp_path / "s.csv", n=4, zip=True)
+        review.export(
+            workspace, out=other if other.suffix != ".zip" else tmp_path / "s.csv", n=4, zip=True
+        )
     assert other.read_bytes() == before
     assert [path.name for path in tmp_path.glob("s.*")] == [name]
     assert not workspace.reviewed_ids()
@@ -267,43 +308,74 @@ def test_what_has_been_put_into_train_before_is_reported(workspace, tmp_path):
     train = pl.lit("train", dtype=SEGMENTS["split"])
     change(workspace, split=pl.when(pl.col("recording_id") == "a").then(train))
     report = review.export(workspace, out=tmp_path / "s.xlsx", n=10)
-    assert "5 of them are in train, where they must not be: run select again before materialize" in report.warnings
+    assert (
+        "5 of them are in train, where they must not be: run select again before materialize"
+        in report.warnings
+    )
     change(workspace, split=pl.lit(None, dtype=SEGMENTS["split"]))
-    assert not [line for line in review.export(workspace, out=tmp_path / "s.xlsx", n=10).warnings if "are in train" in line]
+    assert not [
+        line
+        for line in review.export(workspace, out=tmp_path / "s.xlsx", n=10).warnings
+        if "are in train" in line
+    ]
 
 
 def many(workspace, number):
     """A workspace with so many segments of four seconds, without audio."""
-    rows = {"segment_id": [f"x{at:04d}" for at in range(number)], "recording_id": "a", "text": "riječ"}
-    times = {"source_start": [str(5 * at) for at in range(number)], "source_end": [str(5 * at + 4) for at in range(number)]}
+    rows = {
+        "segment_id": [f"x{at:04d}" for at in range(number)],
+        "recording_id": "a",
+        "text": "riječ",
+    }
+    times = {
+        "source_start": [str(5 * at) for at in range(number)],
+        "source_end": [str(5 * at + 4) for at in range(number)],
+    }
     made = Workspace.create(workspace.path, audio=None)
-    made.save(segments=pl.DataFrame({**rows, **times}), recordings=pl.DataFrame({"recording_id": ["a"]}))
+    made.save(
+        segments=pl.DataFrame({**rows, **times}), recordings=pl.DataFrame({"recording_id": ["a"]})
+    )
     return made
 
 
 @pytest.mark.parametrize(("number", "drawn"), [(200, 20), (7, 1), (10_001, 1000), (20_000, 1000)])
-def test_without_a_number_a_tenth_is_drawn_and_at_most_a_thousand(workspace, tmp_path, number, drawn):
+def test_without_a_number_a_tenth_is_drawn_and_at_most_a_thousand(
+    workspace, tmp_path, number, drawn
+):
     workspace = many(workspace, number)
     report = review.export(workspace, out=tmp_path / "s.xlsx")
     assert report.facts["drawn"] == drawn == len(workspace.reviewed_ids())
-    assert report.facts["left_for_train"] == {"segments": number - drawn, "hours": round((number - drawn) * 4 / 3600, 4)}
+    assert report.facts["left_for_train"] == {
+        "segments": number - drawn,
+        "hours": round((number - drawn) * 4 / 3600, 4),
+    }
     assert [line for line in report.warnings if "stay out of train" in line and number > 10] == []
 
 
-def test_without_a_number_a_later_round_takes_a_tenth_of_the_rest_and_the_same_call_is_the_same(workspace, tmp_path):
+def test_without_a_number_a_later_round_takes_a_tenth_of_the_rest_and_the_same_call_is_the_same(
+    workspace, tmp_path
+):
     workspace = many(workspace, 200)
     review.export(workspace, out=tmp_path / "one.xlsx", n=100)
     second = review.export(workspace, out=tmp_path / "two.xlsx")
-    both = len(set.intersection(*(set(record.segment_ids) for record in ReviewState.load(workspace).records.values())))
+    both = len(
+        set.intersection(
+            *(set(record.segment_ids) for record in ReviewState.load(workspace).records.values())
+        )
+    )
     assert (second.facts["drawn"], second.facts["left_for_train"]["segments"]) == (10, 90 + both)
-    assert any(f"{both:,} of them are also in an earlier review" in line for line in second.warnings) == bool(both)
+    assert any(
+        f"{both:,} of them are also in an earlier review" in line for line in second.warnings
+    ) == bool(both)
     before = (tmp_path / "two.xlsx").read_bytes()
     again = review.export(workspace, out=tmp_path / "two.xlsx")
     assert (tmp_path / "two.xlsx").read_bytes() == before
     assert again.to_dict() == second.to_dict()
 
 
-def test_a_number_is_honored_up_to_all_and_what_is_left_for_training_is_reported(workspace, tmp_path):
+def test_a_number_is_honored_up_to_all_and_what_is_left_for_training_is_reported(
+    workspace, tmp_path
+):
     workspace = many(workspace, 200)
     report = review.export(workspace, out=tmp_path / "one.xlsx", n=150)
     [line] = [line for line in report.warnings if "stay out of train" in line]
@@ -320,14 +392,20 @@ def test_a_number_is_honored_up_to_all_and_what_is_left_for_training_is_reported
     review.export(workspace, out=tmp_path / "three.xlsx", n=1000)
     assert sorted(records()["three"].segment_ids) == sorted(records()["two"].segment_ids)
     judge_all(workspace, records()["two"])
-    with pytest.raises(InputError, match="all 200 segments that can be reviewed have been judged or passed: 150 in one, 50 in"):
+    with pytest.raises(
+        InputError,
+        match="all 200 segments that can be reviewed have been judged or passed: 150 in one, 50 in",
+    ):
         review.export(workspace, out=tmp_path / "four.xlsx")
 
 
 def judge_all(workspace, record):
     rows = zip(record.segment_ids, record.contents, strict=True)
     time = "2026-11-21T03:00:00Z"
-    append_verdicts(workspace, [Verdict(key, content, "ok", "", None, "ana", time, record.name) for key, content in rows])
+    append_verdicts(
+        workspace,
+        [Verdict(key, content, "ok", "", None, "ana", time, record.name) for key, content in rows],
+    )
 
 
 def test_bad_audio_is_a_problem_and_a_row_without_link(workspace, tmp_path):
@@ -335,7 +413,8 @@ def test_bad_audio_is_a_problem_and_a_row_without_link(workspace, tmp_path):
     recordings = workspace.recordings.with_columns(num_samples=10**9)
     workspace.save(recordings=recordings)
     change(
-        workspace, end_sample=pl.when(pl.col("segment_id") == "a_4-5").then(7 * 48000).otherwise("end_sample")
+        workspace,
+        end_sample=pl.when(pl.col("segment_id") == "a_4-5").then(7 * 48000).otherwise("end_sample"),
     )  # the header said it was there
     report = review.export(workspace, out=tmp_path / "s.xlsx", n=15)
     rows = {row["segment_id"].value: row["clip"] for row in cells_of(tmp_path / "s.xlsx")}
@@ -348,19 +427,31 @@ def test_bad_audio_is_a_problem_and_a_row_without_link(workspace, tmp_path):
 
 def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, tmp_path):
     workspace = Workspace.create(workspace.path, audio=None)
-    change(workspace, asr_text=pl.lit(None, dtype=pl.String), similarity=pl.lit(None, dtype=pl.Float64))
+    change(
+        workspace, asr_text=pl.lit(None, dtype=pl.String), similarity=pl.lit(None, dtype=pl.Float64)
+    )
     report = review.export(workspace.path, out=tmp_path / "s.xlsx", n=100, blind=False)
-    assert report.warnings[0] == "100 were requested, only 15 segments can be reviewed: all are in the sheet"
+    assert (
+        report.warnings[0]
+        == "100 were requested, only 15 segments can be reviewed: all are in the sheet"
+    )
     assert report.warnings[1] == "no audio yet: the sheet has no clips"
     row = cells_of(tmp_path / "s.xlsx")[0]
-    assert (row["clip"].value, row["hypothesis"].value, row["similarity"].value) == ("no audio yet", "no hypothesis", None)
+    assert (row["clip"].value, row["hypothesis"].value, row["similarity"].value) == (
+        "no audio yet",
+        "no hypothesis",
+        None,
+    )
     assert not (tmp_path / "clips").exists()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"out": "s.ods"}, r"s\.ods: the file must end in \.xlsx, \.csv, \.tsv for a sheet, or in \.html for a page"),
+        (
+            {"out": "s.ods"},
+            r"s\.ods: the file must end in \.xlsx, \.csv, \.tsv for a sheet, or in \.html for a page",
+        ),
         ({"out": "s.xlsx", "n": 0}, "n must be 1 or more, not 0"),
         ({"out": "s.xlsx", "strategy": "guess"}, "strategy 'guess' is unknown; known are random"),
     ],
@@ -403,14 +494,22 @@ def rows_of(pairs):
 
 def record_of(count):
     ids = [f"s{n}" for n in range(count)]
-    return ReviewRecord("r", "random", count, 1, "f", ids, [1.0] * count, ["c"] * count, words=["w"] * count)
+    return ReviewRecord(
+        "r", "random", count, 1, "f", ids, [1.0] * count, ["c"] * count, words=["w"] * count
+    )
 
 
 @given(st.lists(st.tuples(any_text, st.none() | any_text), min_size=1, max_size=4))
 @example([(text, text) for text in CELLS])
 @example([(text, "") for text in CELLS])
 @example([(f"{text} da", f"{text} ne") for text in CELLS])
-@example([("<r><t>ne</t></r>", "x"), ("x", "<r><t>ne</t></r>"), ("da <r>_x0041_</r>", "<r>_x0041_</r> da")])
+@example(
+    [
+        ("<r><t>ne</t></r>", "x"),
+        ("x", "<r><t>ne</t></r>"),
+        ("da <r>_x0041_</r>", "<r>_x0041_</r> da"),
+    ]
+)
 def test_texts_stay_themselves(tmp_path_factory, pairs):
     path = tmp_path_factory.mktemp("hostile") / "s.xlsx"
     path.write_bytes(sheet_writer.write_sheet(rows_of(pairs), record_of(len(pairs))))
@@ -418,7 +517,9 @@ def test_texts_stay_themselves(tmp_path_factory, pairs):
     for number, (text, asr) in enumerate(pairs, start=2):
         assert found.get(f"H{number}", "") == cell_escaping.cell_text(text)
         assert found.get(f"D{number}", "") == cell_escaping.cell_text(text)
-        assert found.get(f"E{number}", "") == ("no hypothesis" if asr is None else cell_escaping.cell_text(asr))
+        assert found.get(f"E{number}", "") == (
+            "no hypothesis" if asr is None else cell_escaping.cell_text(asr)
+        )
     with zipfile.ZipFile(path) as book:
         assert b"<f>" not in book.read("xl/worksheets/sheet1.xml")
 
@@ -426,12 +527,17 @@ def test_texts_stay_themselves(tmp_path_factory, pairs):
 def test_words_that_differ_after_normalization_alone_are_marked():
     said, heard = "MISTER – Quilter, is", "mister quilter his"
     both = cell_escaping.diff_fragments(said, heard, steps=["lower", "punctuation"])
-    assert both == ([("MISTER – Quilter, ", False), ("is", True)], [("mister quilter ", False), ("his", True)])
+    assert both == (
+        [("MISTER – Quilter, ", False), ("is", True)],
+        [("mister quilter ", False), ("his", True)],
+    )
     assert cell_escaping.diff_fragments(said, heard)[0] == [(said, True)]
 
 
 def test_texts_that_look_like_something_are_strings(tmp_path):
-    (tmp_path / "s.xlsx").write_bytes(sheet_writer.write_sheet(rows_of([(text, "da") for text in CELLS[:6]]), record_of(6)))
+    (tmp_path / "s.xlsx").write_bytes(
+        sheet_writer.write_sheet(rows_of([(text, "da") for text in CELLS[:6]]), record_of(6))
+    )
     for row, text in zip(cells_of(tmp_path / "s.xlsx"), CELLS, strict=False):
         assert row["transcript"].data_type == "s"
         assert row["transcript"].hyperlink is None
@@ -463,14 +569,21 @@ def test_long_texts_are_cut_with_a_mark(letter):
 @given(any_text, any_text)
 def test_marked_fragments_make_up_the_texts_and_mark_the_words_that_differ(reference, hypothesis):
     for side, text, fragments in zip(
-        ("reference", "hypothesis"), (reference, hypothesis), cell_escaping.diff_fragments(reference, hypothesis), strict=True
+        ("reference", "hypothesis"),
+        (reference, hypothesis),
+        cell_escaping.diff_fragments(reference, hypothesis),
+        strict=True,
     ):
         assert "".join(piece for piece, _ in fragments) == text
         assert all(piece for piece, _ in fragments)
         assert all(a[1] != b[1] for a, b in pairwise(fragments))
-        differing = [getattr(part, side) for part in word_diff(reference, hypothesis) if part.kind != "equal"]
+        differing = [
+            getattr(part, side) for part in word_diff(reference, hypothesis) if part.kind != "equal"
+        ]
         marked = "".join(piece for piece, differs in fragments if differs)
-        assert "".join(marked.split()) == "".join("".join(word for words in differing for word in words).split())
+        assert "".join(marked.split()) == "".join(
+            "".join(word for words in differing for word in words).split()
+        )
 
 
 def test_what_no_spreadsheet_holds_is_refused():
@@ -484,7 +597,11 @@ def test_what_no_spreadsheet_holds_is_refused():
 # --- clip names
 
 
-@given(st.lists(any_text | st.text("aA.-_/", max_size=3) | st.just("../" * 100), max_size=6, unique=True))
+@given(
+    st.lists(
+        any_text | st.text("aA.-_/", max_size=3) | st.just("../" * 100), max_size=6, unique=True
+    )
+)
 def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
     names = clip_file_names(ids)
     assert len({name.casefold() for name in names}) == len(ids)
@@ -495,13 +612,18 @@ def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
 
 
 def test_common_ids_are_their_own_names():
-    assert clip_file_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == ["HlauTe_NK6U_3207.7-3227.54.wav", "-abc.wav"]
+    assert clip_file_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == [
+        "HlauTe_NK6U_3207.7-3227.54.wav",
+        "-abc.wav",
+    ]
     assert len({name.casefold() for name in clip_file_names(["a", "A"])}) == 2
 
 
 def test_overlapping_segments_are_chosen_by_hash_and_the_others_dealt_out():
     ids = ["a", "b", "c", "d"]
-    record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2, words=[""] * 4)
+    record = ReviewRecord(
+        "r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2, words=[""] * 4
+    )
     assert record.shares() == {"ana": ["a", "b", "c"], "ben": ["a", "b", "d"]}
 
 
@@ -517,10 +639,15 @@ def test_nothing_in_a_blind_sheet_tells_of_hypothesis_and_similarity(workspace, 
         review.export(workspace, out=tmp_path / f"s.{ending}", **drawn, zip=ending == "xlsx")
     record = json.loads((workspace.path / "reviews/s.json").read_text())
     with zipfile.ZipFile(tmp_path / "s.zip") as packed:
-        files = {name: packed.read(name) for name in packed.namelist() if not name.startswith("s/clips/")}
+        files = {
+            name: packed.read(name) for name in packed.namelist() if not name.startswith("s/clips/")
+        }
     assert files == {"s/s.xlsx": (tmp_path / "s.xlsx").read_bytes()}
     with zipfile.ZipFile(tmp_path / "s.xlsx") as book:
-        parts = {"s.csv": (tmp_path / "s.csv").read_bytes(), **{name: book.read(name) for name in book.namelist()}}
+        parts = {
+            "s.csv": (tmp_path / "s.csv").read_bytes(),
+            **{name: book.read(name) for name in book.namelist()},
+        }
     known = [
         *workspace.segments["asr_text"],
         "Zvrk",
@@ -531,14 +658,26 @@ def test_nothing_in_a_blind_sheet_tells_of_hypothesis_and_similarity(workspace, 
         *map(repr, record["probabilities"]),
     ]
     known += ["hypothesis", "similarity", "recognizer", *record["contents"]]
-    told = {(name, word) for name, data in parts.items() for word in set(known) - {"all"} if word in data.decode()}
+    told = {
+        (name, word)
+        for name, data in parts.items()
+        for word in set(known) - {"all"}
+        if word in data.decode()
+    }
     assert told == set()
     assert b"<b/>" not in parts["xl/sharedStrings.xml"]
-    heights = {row.height for row in list(openpyxl.load_workbook(tmp_path / "s.xlsx")["review"].row_dimensions.values())[1:]}
+    heights = {
+        row.height
+        for row in list(
+            openpyxl.load_workbook(tmp_path / "s.xlsx")["review"].row_dimensions.values()
+        )[1:]
+    }
     assert len(heights) == 1
 
 
-def test_a_blind_sheet_depends_on_hypothesis_and_similarity_in_nothing_but_its_keys(workspace, tmp_path):
+def test_a_blind_sheet_depends_on_hypothesis_and_similarity_in_nothing_but_its_keys(
+    workspace, tmp_path
+):
     written = []
     for heard, similarity in (("riječ 1 ovdje", 0.99), ("druga", 0.1)):
         change(workspace, asr_text=pl.lit(heard), similarity=pl.lit(similarity))
@@ -559,10 +698,14 @@ def test_another_export_of_a_review_must_be_as_blind(workspace, tmp_path):
 
 
 @pytest.mark.parametrize("blind", [True, False, None])
-def test_a_review_is_blind_unless_the_user_or_its_first_export_says_otherwise(workspace, tmp_path, blind):
+def test_a_review_is_blind_unless_the_user_or_its_first_export_says_otherwise(
+    workspace, tmp_path, blind
+):
     for choice in (blind, None):
         review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=choice)
-        assert json.loads((workspace.path / "reviews" / "s.json").read_text())["blind"] is (blind is not False)
+        assert json.loads((workspace.path / "reviews" / "s.json").read_text())["blind"] is (
+            blind is not False
+        )
         assert ("hypothesis" in cells_of(tmp_path / "s.xlsx")[0]) is (blind is False)
 
 
@@ -571,7 +714,9 @@ def test_a_review_is_blind_unless_the_user_or_its_first_export_says_otherwise(wo
 
 def test_faults_and_reviewers_are_lists_to_choose_from(workspace, tmp_path):
     words = ["noise", "ok", "bad/odd", "unsure", "it's off"]
-    review.export(workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana", "007"], overlap=4, verdicts=words)
+    review.export(
+        workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana", "007"], overlap=4, verdicts=words
+    )
     book = openpyxl.load_workbook(tmp_path / "s-ana.xlsx")
     assert choices(book, "review") == {"B2:B5": words, "C2:C5": ["noise", "bad/odd", "it's off"]}
     assert choices(book, "summary") == {"B3": ["ana", "007"]}
@@ -594,7 +739,9 @@ def test_rows_are_as_high_as_their_wrapped_texts(tmp_path):
     rows = rows_of(pairs).with_columns(speaker_id=pl.lit("ana"), clip=pl.lit("clips/a.wav"))
     (tmp_path / "s.xlsx").write_bytes(sheet_writer.write_sheet(rows, record_of(len(pairs))))
     table = openpyxl.load_workbook(tmp_path / "s.xlsx")["review"]
-    lines = [round((table.row_dimensions[row].height - 5) / 15, 1) for row in range(2, len(pairs) + 2)]
+    lines = [
+        round((table.row_dimensions[row].height - 5) / 15, 1) for row in range(2, len(pairs) + 2)
+    ]
     assert lines[0] == 1
     assert 2 <= lines[1] <= lines[2] <= 3
     assert 4 <= lines[3] <= 6

@@ -25,7 +25,9 @@ def slow_alpha(ratings):
     judged = [[word for word in row if word >= 0] for row in ratings]
     judged = [row for row in judged if len(row) > 1]
     every = [word for row in judged for word in row]
-    within = sum(sum(a != b for a, b in permutations(row, 2)) / (len(row) - 1) for row in judged) / len(every)
+    within = sum(
+        sum(a != b for a, b in permutations(row, 2)) / (len(row) - 1) for row in judged
+    ) / len(every)
     by_chance = sum(a != b for a, b in permutations(every, 2)) / (len(every) * (len(every) - 1))
     return 1 - within / by_chance
 
@@ -33,7 +35,12 @@ def slow_alpha(ratings):
 @given(st.lists(st.lists(st.integers(-1, 3), min_size=3, max_size=3), min_size=1, max_size=8))
 def test_alpha_is_what_its_definition_says(ratings):
     value = krippendorff_alpha(np.array(ratings))[0]
-    words = {word for row in ratings for word in row if word >= 0 and sum(other >= 0 for other in row) > 1}
+    words = {
+        word
+        for row in ratings
+        for word in row
+        if word >= 0 and sum(other >= 0 for other in row) > 1
+    }
     if len(words) < 2:
         assert np.isnan(value)
     else:
@@ -78,7 +85,9 @@ def test_intervals_hold_the_true_value_nearly_as_often_as_they_say():
     rng = np.random.default_rng(1)
 
     def table(ratings):
-        return np.array([[((ratings == (a, b)).all(axis=1)).sum() for b in range(3)] for a in range(3)])
+        return np.array(
+            [[((ratings == (a, b)).all(axis=1)).sum() for b in range(3)] for a in range(3)]
+        )
 
     true = cohen_kappa(table(judged(1_000_000, rng)))[0]
     kappas = [cohen_kappa(table(judged(150, rng))) for _ in range(400)]
@@ -90,9 +99,23 @@ def test_intervals_hold_the_true_value_nearly_as_often_as_they_say():
 def test_where_all_agree_there_is_no_interval_and_where_nobody_overlaps_nothing(tmp_path):
     workspace = make_workspace(tmp_path / "w")
     assert review.agreement(workspace).is_empty()
-    rows = [("s0", "ok", "ana"), ("s1", "noise", "ana"), ("s0", "ok", "ben"), ("s1", "noise", "ben"), ("s2", "ok", "eva")]
-    review.append_verdicts(workspace, [review.Verdict(key, "", word, "", None, who, "", "sheet") for key, word, who in rows])
-    found = review.agreement(workspace).filter(of="words").select("measure", "reviewers", "segments", "value", "low").rows()
+    rows = [
+        ("s0", "ok", "ana"),
+        ("s1", "noise", "ana"),
+        ("s0", "ok", "ben"),
+        ("s1", "noise", "ben"),
+        ("s2", "ok", "eva"),
+    ]
+    review.append_verdicts(
+        workspace,
+        [review.Verdict(key, "", word, "", None, who, "", "sheet") for key, word, who in rows],
+    )
+    found = (
+        review.agreement(workspace)
+        .filter(of="words")
+        .select("measure", "reviewers", "segments", "value", "low")
+        .rows()
+    )
     assert [row[:4] for row in found] == [
         ("agreement", "ana, ben", 2, 1.0),
         ("kappa", "ana, ben", 2, 1.0),
@@ -104,7 +127,10 @@ def test_where_all_agree_there_is_no_interval_and_where_nobody_overlaps_nothing(
 
 def test_several_faults_agree_as_a_whole(tmp_path):
     workspace = make_workspace(tmp_path / "w")
-    both = {"ana": ["ok", "cut off, noise", "noise", "unsure"], "ben": ["ok", "noise", "noise", "cut off, noise"]}
+    both = {
+        "ana": ["ok", "cut off, noise", "noise", "unsure"],
+        "ben": ["ok", "noise", "noise", "cut off, noise"],
+    }
     rows = [
         review.Verdict(f"s{at}", "", word, "", None, who, "", "sheet")
         for who, said in both.items()

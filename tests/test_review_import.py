@@ -81,7 +81,9 @@ def test_what_a_reviewer_fills_in_comes_back_with_who_when_and_where(workspace, 
     assert held(workspace) == {"s0": "ok", "s1": "wrong words", "s2": "cut off"}
     names = ("rows", "left_empty", "new", "known_already", "by_reviewer", "corrected_texts")
     assert [report.facts[name] for name in names] == [4, 1, 3, 0, said_by({"ana": 3}), 1]
-    assert json.loads((workspace.path / "reports/review_import.json").read_text())["facts"]["new"] == 3
+    assert (
+        json.loads((workspace.path / "reports/review_import.json").read_text())["facts"]["new"] == 3
+    )
 
 
 def test_a_sheet_may_be_imported_again_and_add_what_is_new(workspace, sheet):
@@ -98,7 +100,9 @@ def test_a_sheet_may_be_imported_again_and_add_what_is_new(workspace, sheet):
 
 def sort_rows(table, columns):
     rows = [[cell.value for cell in row] for row in table.iter_rows(min_row=2)]
-    for number, row in enumerate(sorted(rows, key=lambda row: row[columns["segment_id"] - 1], reverse=True), start=2):
+    for number, row in enumerate(
+        sorted(rows, key=lambda row: row[columns["segment_id"] - 1], reverse=True), start=2
+    ):
         for column, value in enumerate(row, start=1):
             table.cell(number, column).value = value
 
@@ -159,18 +163,25 @@ def rename_the_sheet(table, columns):
         rename_the_sheet,
     ],
 )
-def test_whatever_is_done_to_a_sheet_verdicts_stay_with_their_segments(workspace, sheet, tmp_path, edit):
+def test_whatever_is_done_to_a_sheet_verdicts_stay_with_their_segments(
+    workspace, sheet, tmp_path, edit
+):
     said = {"s0": "ok", "s1": {"verdict": "noise", "comment": "psst"}, "s3": "unsure"}
     fill_in(sheet, said, reviewer="ana")
     report = review.import_(workspace, change(sheet, edit, to=tmp_path / "sheet (1) kopija.xlsx"))
     assert report.problems == []
     assert held(workspace) == {"s0": "ok", "s1": "noise", "s3": "unsure"}
     assert set(review.verdicts(workspace)["reviewer"]) == {"ana"}
-    assert dict(review.verdicts(workspace).select("segment_id", "comment").iter_rows())["s1"] == "psst"
+    assert (
+        dict(review.verdicts(workspace).select("segment_id", "comment").iter_rows())["s1"] == "psst"
+    )
 
 
 @settings(max_examples=12)
-@given(st.lists(st.tuples(any_text, any_text), min_size=1, max_size=4), st.lists(typed_text(), min_size=4, max_size=4))
+@given(
+    st.lists(st.tuples(any_text, any_text), min_size=1, max_size=4),
+    st.lists(typed_text(), min_size=4, max_size=4),
+)
 @example([(text, "da") for text in CELLS], CELLS[:13] + CELLS[-6:])
 @example([("č" * 40_000, "😀" * 20_000)], ["č" * 32_766] * 4)  # and a ! behind
 def test_texts_come_back_as_they_went(tmp_path_factory, pairs, typed):
@@ -182,12 +193,18 @@ def test_texts_come_back_as_they_went(tmp_path_factory, pairs, typed):
     for ending in (".csv", ".tsv", ".xlsx"):
         review.export(workspace, out=out.with_suffix(ending), n=len(ids))
     said = {
-        cell_text(key): {"verdict": "wrong words", "comment": comment, "corrected text": f"{comment}!"}
+        cell_text(key): {
+            "verdict": "wrong words",
+            "comment": comment,
+            "corrected text": f"{comment}!",
+        }
         for key, comment in zip(ids, typed, strict=False)
     }
     book = openpyxl.load_workbook(out)
     shown = columns_of(book["review"])
-    by_row = {book["review"].cell(row, shown["transcript"]).value: row for row in range(2, len(ids) + 2)}
+    by_row = {
+        book["review"].cell(row, shown["transcript"]).value: row for row in range(2, len(ids) + 2)
+    }
     assert len(by_row) <= len(ids)
     fill_in(out, said, reviewer="ana")
     for path in (out, out.with_suffix(".csv"), out.with_suffix(".tsv")):
@@ -213,7 +230,10 @@ def put(name, value, row=2):
 
 def filled(sheet):
     """A sheet with 'ok' in each row."""
-    return change(sheet, lambda table, columns: [put("verdict", "ok", row)(table, columns) for row in range(2, 6)])
+    return change(
+        sheet,
+        lambda table, columns: [put("verdict", "ok", row)(table, columns) for row in range(2, 6)],
+    )
 
 
 def swap(*names):
@@ -249,13 +269,33 @@ def unknown_id(table, columns):
         (put("verdict", "fine"), "verdict 'fine' is not one of ok, wrong words, cut off, ", 3),
         (put("verdict", "=A1"), "verdict '=A1' is not one of ok", 3),
         (unknown_id, "row 2: the id 's99' is unknown: not imported", 3),
-        (put("key", "nb 0123456789abcdef - sheet"), "with such texts and times was not in review 'sheet'", 3),
-        (put("key", "nb 0123456789abcdef - other"), "review 'other' was not exported from this workspace", 3),
-        (put("transcript", "nešto"), "its transcript was changed to 'nešto', which is not imported; corrections go into", 4),
-        (put("hypothesis", "nešto"), "its hypothesis was changed to 'nešto', which is not imported", 4),
+        (
+            put("key", "nb 0123456789abcdef - sheet"),
+            "with such texts and times was not in review 'sheet'",
+            3,
+        ),
+        (
+            put("key", "nb 0123456789abcdef - other"),
+            "review 'other' was not exported from this workspace",
+            3,
+        ),
+        (
+            put("transcript", "nešto"),
+            "its transcript was changed to 'nešto', which is not imported; corrections go into",
+            4,
+        ),
+        (
+            put("hypothesis", "nešto"),
+            "its hypothesis was changed to 'nešto', which is not imported",
+            4,
+        ),
         (put("speaker", None), "its speaker was changed to ''", 4),
         (put("segment_id", "s99"), "its segment_id was changed to 's99', which is not imported", 4),
-        (swap("transcript"), "it has the transcript of another row: columns were sorted separately: not imported", 2),
+        (
+            swap("transcript"),
+            "it has the transcript of another row: columns were sorted separately: not imported",
+            2,
+        ),
         (swap("key"), "columns were sorted separately: not imported", 2),
         (copy_row(verdict="noise"), "other rows of the sheet contradict it: not imported", 3),
         (
@@ -282,7 +322,13 @@ def test_a_remark_without_a_verdict_is_reported_and_not_taken(workspace, sheet):
 
 
 def test_ok_with_a_corrected_text_is_reported_and_not_taken(workspace, sheet):
-    fill_in(sheet, {"s0": {"verdict": "ok", "corrected text": "x"}, "s1": {"verdict": "ok", "corrected text": "drugi "}})
+    fill_in(
+        sheet,
+        {
+            "s0": {"verdict": "ok", "corrected text": "x"},
+            "s1": {"verdict": "ok", "corrected text": "drugi "},
+        },
+    )
     report = review.import_(workspace, sheet)
     assert [line.split(": ", 1)[1] for line in report.problems] == [
         "'ok' says that the transcript is right, but there is a corrected text: not imported"
@@ -296,7 +342,9 @@ def test_the_same_row_twice_is_one_verdict(workspace, sheet):
 
 
 def test_rows_that_are_gone_are_counted(workspace, sheet):
-    report = review.import_(workspace, change(filled(sheet), lambda table, columns: table.delete_rows(2, 2)))
+    report = review.import_(
+        workspace, change(filled(sheet), lambda table, columns: table.delete_rows(2, 2))
+    )
     assert report.facts["rows_removed"] == 2
     assert [line for line in report.warnings if "2 of its rows are missing, such as s" in line]
 
@@ -306,7 +354,11 @@ def test_a_column_of_somebody_elses_is_reported(workspace, sheet):
         table.cell(1, 14).value = "mood"
         table.cell(3, 14).value = "good"
 
-    assert [line for line in review.import_(workspace, change(filled(sheet), add)).warnings if "'mood' is unknown" in line]
+    assert [
+        line
+        for line in review.import_(workspace, change(filled(sheet), add)).warnings
+        if "'mood' is unknown" in line
+    ]
 
 
 def test_two_columns_of_one_name_are_refused(workspace, sheet):
@@ -338,8 +390,13 @@ def test_verdicts_in_another_tab_are_reported(workspace, sheet):
 
 
 def test_what_was_said_of_another_text_is_not_known_already(workspace, sheet, tmp_path):
-    [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1").with_columns(text=pl.lit("nešto")))
-    review.append_verdicts(workspace, [review.Verdict("s1", content, "ok", "", None, "ana", "2031-01-01T00:00:00Z", "panel")])
+    [content] = content_hashes(
+        workspace.segments.filter(pl.col("segment_id") == "s1").with_columns(text=pl.lit("nešto"))
+    )
+    review.append_verdicts(
+        workspace,
+        [review.Verdict("s1", content, "ok", "", None, "ana", "2031-01-01T00:00:00Z", "panel")],
+    )
     report = review.import_(workspace, fill_in(sheet, {"s1": "ok"}, reviewer="ana"))
     assert (report.facts["new"], report.facts["known_already"]) == (1, 0)
     assert gold_ids(workspace, workspace.segments) == {"s1"}
@@ -348,7 +405,10 @@ def test_what_was_said_of_another_text_is_not_known_already(workspace, sheet, tm
 
 def test_what_the_panel_said_before_counts_for_the_sheet_once_it_says_so_too(workspace, sheet):
     [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))
-    review.append_verdicts(workspace, [review.Verdict("s1", content, "ok", "", None, "ana", "2031-01-01T00:00:00Z", "panel")])
+    review.append_verdicts(
+        workspace,
+        [review.Verdict("s1", content, "ok", "", None, "ana", "2031-01-01T00:00:00Z", "panel")],
+    )
     fill_in(sheet, {"s1": "ok"}, reviewer="ana")
     assert [review.import_(workspace, sheet).facts["new"] for _ in range(2)] == [1, 0]
     assert review.verdicts(workspace)["review"].to_list() == ["sheet"]
@@ -358,11 +418,16 @@ def test_a_sheet_of_another_corpus_is_refused_whole(workspace, sheet, tmp_path):
     other = make_workspace(tmp_path / "other", ["jedan", "dva", "tri", "četiri"])
     review.export(other, out=tmp_path / "again" / "sheet.xlsx", n=4)
     report = review.import_(workspace, filled(tmp_path / "again" / "sheet.xlsx"))
-    assert report.problems == ["sheet.xlsx: made from another corpus: none of its 4 rows is imported"]
+    assert report.problems == [
+        "sheet.xlsx: made from another corpus: none of its 4 rows is imported"
+    ]
     assert held(workspace) == {}
     nameless = make_workspace(tmp_path / "third", ["prvi", "drugi", "treći", "četvrti", "peti"])
     review.export(nameless, out=tmp_path / "third.xlsx", n=5)
-    assert "made from another corpus" in review.import_(workspace, filled(tmp_path / "third.xlsx")).problems[0]
+    assert (
+        "made from another corpus"
+        in review.import_(workspace, filled(tmp_path / "third.xlsx")).problems[0]
+    )
 
 
 def test_segments_that_have_changed_since_keep_the_verdict_on_what_they_were(workspace, sheet):
@@ -379,7 +444,11 @@ def test_segments_that_have_changed_since_keep_the_verdict_on_what_they_were(wor
         ("gone.xlsx", None, "there is no such file"),
         ("a.xlsx", b"PK no workbook", "cannot be read as a workbook"),
         ("a.pdf", b"x", "must end in .xlsx, .csv or .tsv"),
-        ("a.csv", "key,verdict\n\u010d,ok\n".encode("cp1250"), "not UTF-8 text; save it as 'CSV UTF-8'"),
+        (
+            "a.csv",
+            "key,verdict\n\u010d,ok\n".encode("cp1250"),
+            "not UTF-8 text; save it as 'CSV UTF-8'",
+        ),
         ("a.csv", b"a,b\n1,2\n", "no review sheet"),
         ("a.csv", b"", "no review sheet"),
     ],
@@ -408,7 +477,10 @@ def test_a_folder_of_sheets_is_read_without_what_programs_leave_there(workspace,
     for name in ("~$ana.xlsx", ".~lock.ben.xlsx#", ".ben.csv", "letter.txt"):
         (folder / name).write_bytes(b"x")
     report = review.import_(workspace, folder)
-    assert (report.facts["sheets"], report.facts["by_reviewer"]) == (2, said_by({"ana": 1, "ben": 1}))
+    assert (report.facts["sheets"], report.facts["by_reviewer"]) == (
+        2,
+        said_by({"ana": 1, "ben": 1}),
+    )
 
 
 # --- who said it, and who said it last
@@ -430,14 +502,34 @@ def test_reviewers_have_names(workspace, sheet):
     assert review.verdicts(workspace)["reviewer"].to_list() == ["ana"]
 
 
-def test_a_later_state_goes_before_an_earlier_one_in_whatever_order_they_come(workspace, sheet, tmp_path):
-    early = fill_in(sheet, {"s0": "ok", "s1": "ok"}, to=tmp_path / "a.xlsx", reviewer="ana", saved="2001-01-01T00:00:00+00:00")
-    late = fill_in(sheet, {"s0": "noise", "s1": "ok"}, to=tmp_path / "b.xlsx", reviewer="ana", saved="2001-01-02T00:00:00+00:00")
+def test_a_later_state_goes_before_an_earlier_one_in_whatever_order_they_come(
+    workspace, sheet, tmp_path
+):
+    early = fill_in(
+        sheet,
+        {"s0": "ok", "s1": "ok"},
+        to=tmp_path / "a.xlsx",
+        reviewer="ana",
+        saved="2001-01-01T00:00:00+00:00",
+    )
+    late = fill_in(
+        sheet,
+        {"s0": "noise", "s1": "ok"},
+        to=tmp_path / "b.xlsx",
+        reviewer="ana",
+        saved="2001-01-02T00:00:00+00:00",
+    )
     report = review.import_(workspace, [late, early])
-    assert (report.facts["new"], report.facts["changed"], held(workspace)) == (2, 1, {"s0": "noise", "s1": "ok"})
+    assert (report.facts["new"], report.facts["changed"], held(workspace)) == (
+        2,
+        1,
+        {"s0": "noise", "s1": "ok"},
+    )
     assert "s0: ana said 'ok', now says 'noise'" in report.warnings
     report = review.import_(workspace, early)
-    assert report.problems == ["s0: ana said 'noise' later than a.xlsx was saved, which says 'ok': not imported"]
+    assert report.problems == [
+        "s0: ana said 'noise' later than a.xlsx was saved, which says 'ok': not imported"
+    ]
     assert held(workspace) == {"s0": "noise", "s1": "ok"}
     assert len(review.verdict_log(workspace)) == 3
 
@@ -459,7 +551,12 @@ def test_what_the_panel_said_later_stays(workspace, sheet):
     ]
     fill_in(sheet, {first: "ok"}, reviewer="ana", saved="2001-01-01T00:00:00+00:00")
     review.append_verdicts(
-        workspace, [review.Verdict(first, content, "noise", "", None, "ana", "2001-01-02T00:00:00+00:00", "panel")]
+        workspace,
+        [
+            review.Verdict(
+                first, content, "noise", "", None, "ana", "2001-01-02T00:00:00+00:00", "panel"
+            )
+        ],
     )
     assert review.import_(workspace, sheet).facts["outdated"] == 1
     assert held(workspace) == {first: "noise"}
@@ -468,17 +565,27 @@ def test_what_the_panel_said_later_stays(workspace, sheet):
 def test_several_reviewers_and_their_agreement(tmp_path):
     ids = [f"s{number:02d}" for number in range(30)]
     workspace = make_workspace(tmp_path / "w", [f"riječ {key}" for key in ids], ids=ids)
-    report = review.export(workspace, out=tmp_path / "round.xlsx", n=30, reviewers=["ana", "ben"], overlap=10)
-    assert report.facts["reviewers"] == [{"reviewer": name, "segments": 20} for name in ("ana", "ben")]
+    report = review.export(
+        workspace, out=tmp_path / "round.xlsx", n=30, reviewers=["ana", "ben"], overlap=10
+    )
+    assert report.facts["reviewers"] == [
+        {"reviewer": name, "segments": 20} for name in ("ana", "ben")
+    ]
     of = {}
     for name in ("ana", "ben"):
         table = openpyxl.load_workbook(tmp_path / f"round-{name}.xlsx")["review"]
-        of[name] = {table.cell(row, columns_of(table)["segment_id"]).value for row in range(2, table.max_row + 1)}
+        of[name] = {
+            table.cell(row, columns_of(table)["segment_id"]).value
+            for row in range(2, table.max_row + 1)
+        }
     shared = of["ana"] & of["ben"]
     assert (len(shared), of["ana"] | of["ben"]) == (10, set(ids))
     apart = min(shared)
     sheets = [
-        fill_in(tmp_path / f"round-{name}.xlsx", {key: "noise" if name == "ben" and key == apart else "ok" for key in keys})
+        fill_in(
+            tmp_path / f"round-{name}.xlsx",
+            {key: "noise" if name == "ben" and key == apart else "ok" for key in keys},
+        )
         for name, keys in of.items()
     ]
     report = review.import_(workspace, sheets)
@@ -503,9 +610,14 @@ def test_segments_that_reviewers_left_undecided_are_a_review_of_their_own_and_an
     with pytest.raises(InputError, match="reviewers left no segment undecided"):
         review.export(workspace, out=tmp_path / f"ties.{ending}", strategy="disagreements")
     review.export(workspace, out=tmp_path / "round.xlsx", n=4, reviewers=["ana", "ben"], overlap=4)
-    both, tie, *others = json.loads((workspace.path / "reviews/round.json").read_text())["segment_ids"]
+    both, tie, *others = json.loads((workspace.path / "reviews/round.json").read_text())[
+        "segment_ids"
+    ]
     said = {"ana": {both: "ok", tie: "ok"}, "ben": {both: "ok", tie: "noise"}}
-    sheets = [fill_in(tmp_path / f"round-{name}.xlsx", dict.fromkeys(others, "ok") | said[name]) for name in said]
+    sheets = [
+        fill_in(tmp_path / f"round-{name}.xlsx", dict.fromkeys(others, "ok") | said[name])
+        for name in said
+    ]
     review.import_(workspace, sheets)
     assert (label(both), label(tie)) == ("right", "unsure")
     for _ in range(2):
@@ -513,7 +625,17 @@ def test_segments_that_reviewers_left_undecided_are_a_review_of_their_own_and_an
         assert (report.facts["drawn"], report.facts["strategy"]) == (1, "picked")
     record = ReviewState.load(workspace).records["ties"]
     assert record.segment_ids == [tie]
-    word = Verdict(tie, record.contents[0], "cut off", "", None, "cy", "2026-11-21T03:00:00Z", "ties", blind=True)
+    word = Verdict(
+        tie,
+        record.contents[0],
+        "cut off",
+        "",
+        None,
+        "cy",
+        "2026-11-21T03:00:00Z",
+        "ties",
+        blind=True,
+    )
     review.append_verdicts(workspace, [word])
     assert label(tie) == "wrong"  # by two of three
     report = review.import_(workspace, sheets, adjudicator="ana")
@@ -548,7 +670,12 @@ def write_csv(rows, separator=","):
 
 @pytest.mark.parametrize(
     ("separator", "encoding", "name"),
-    [(",", "utf8", "a.csv"), (";", "utf-8-sig", "a.csv"), ("\t", "utf-16", "a.csv"), ("\t", "utf8", "a.tsv")],
+    [
+        (",", "utf8", "a.csv"),
+        (";", "utf-8-sig", "a.csv"),
+        ("\t", "utf-16", "a.csv"),
+        ("\t", "utf8", "a.tsv"),
+    ],
 )
 def test_tables_come_back_from_other_programs(workspace, tmp_path, separator, encoding, name):
     review.export(workspace, out=tmp_path / "s.csv", n=4, reviewers=["ana"])
@@ -585,10 +712,17 @@ def test_guarded_texts_are_computed_by_no_program_and_read_as_they_were(text):
 
 
 def test_numbers_are_escaped_and_plain_words_are_not():
-    assert [cell_escaping.escape_formula(text) for text in ("007", "3.5", "TRUE", "da")] == ["'007", "'3.5", "'TRUE", "da"]
+    assert [cell_escaping.escape_formula(text) for text in ("007", "3.5", "TRUE", "da")] == [
+        "'007",
+        "'3.5",
+        "'TRUE",
+        "da",
+    ]
 
 
-def test_a_step_reads_each_log_once_and_an_import_once_more_after_it_has_written(workspace, sheet, monkeypatch):
+def test_a_step_reads_each_log_once_and_an_import_once_more_after_it_has_written(
+    workspace, sheet, monkeypatch
+):
     read = []
     original = state.read_lines
 
@@ -597,7 +731,11 @@ def test_a_step_reads_each_log_once_and_an_import_once_more_after_it_has_written
         return original(path, *given)
 
     monkeypatch.setattr(state, "read_lines", counted)
-    fill_in(sheet, {"s0": "ok", "s1": {"verdict": "wrong words", "corrected text": "prvi"}}, reviewer="ana")
+    fill_in(
+        sheet,
+        {"s0": "ok", "s1": {"verdict": "wrong words", "corrected text": "prvi"}},
+        reviewer="ana",
+    )
     for expected in (["verdicts.jsonl"] * 2, ["verdicts.jsonl"]):
         assert review.import_(workspace, sheet).problems == []
         assert read == expected
@@ -620,13 +758,15 @@ def test_a_state_keeps_what_it_has_read(workspace):
 
 
 def corrected(workspace):
-    return workspace.segments.select("segment_id", "text", "text_raw", "text_corrected", "text_origin").row(
-        by_predicate=pl.col("segment_id") == "s1", named=True
-    )
+    return workspace.segments.select(
+        "segment_id", "text", "text_raw", "text_corrected", "text_origin"
+    ).row(by_predicate=pl.col("segment_id") == "s1", named=True)
 
 
 def correction(sheet, text, name="ana", verdict="wrong words", **options):
-    return fill_in(sheet, {"s1": {"verdict": verdict, "corrected text": text}}, reviewer=name, **options)
+    return fill_in(
+        sheet, {"s1": {"verdict": verdict, "corrected text": text}}, reviewer=name, **options
+    )
 
 
 def test_a_corrected_text_goes_into_the_tables_and_the_original_stays(workspace, sheet):
@@ -639,13 +779,23 @@ def test_a_corrected_text_goes_into_the_tables_and_the_original_stays(workspace,
         "text_corrected": "drugi kat",
         "text_origin": "ana (sheet)",
     }
-    assert [line for line in report.warnings if "1 texts of segments have changed: run select" in line]
-    scores = workspace.segments.filter(pl.col("segment_id") == "s1").select("similarity", "wer", "cer").row(0)
+    assert [
+        line for line in report.warnings if "1 texts of segments have changed: run select" in line
+    ]
+    scores = (
+        workspace.segments.filter(pl.col("segment_id") == "s1")
+        .select("similarity", "wer", "cer")
+        .row(0)
+    )
     assert scores == pytest.approx((1 - 2 * 4 / 14, 1 / 2, 4 / 9))
     others = pl.col("segment_id") != "s1"
-    assert_frame_equal(workspace.segments.filter(others).select(before.columns), before.filter(others))
+    assert_frame_equal(
+        workspace.segments.filter(others).select(before.columns), before.filter(others)
+    )
     back = review.uncorrected(workspace, workspace.segments)
-    assert_frame_equal(back.drop("text_raw", "text_corrected", "text_origin"), before.drop("text_raw"))
+    assert_frame_equal(
+        back.drop("text_raw", "text_corrected", "text_origin"), before.drop("text_raw")
+    )
     after = (workspace.path / "segments.parquet").read_bytes()
     review.import_(workspace, sheet)
     assert review.correct_texts(workspace).facts["corrected_now"] == 0
@@ -660,25 +810,46 @@ def test_a_correction_that_only_repeats_the_transcript_is_none(workspace, sheet)
 
 def test_a_correction_can_be_changed_and_taken_back(workspace, sheet, tmp_path):
     before = workspace.segments
-    review.import_(workspace, correction(sheet, "a", saved="2001-01-01T00:00:00+00:00", to=tmp_path / "1.xlsx"))
-    review.import_(workspace, correction(sheet, "b", saved="2001-01-02T00:00:00+00:00", to=tmp_path / "2.xlsx"))
+    review.import_(
+        workspace, correction(sheet, "a", saved="2001-01-01T00:00:00+00:00", to=tmp_path / "1.xlsx")
+    )
+    review.import_(
+        workspace, correction(sheet, "b", saved="2001-01-02T00:00:00+00:00", to=tmp_path / "2.xlsx")
+    )
     assert (corrected(workspace)["text"], corrected(workspace)["text_raw"]) == ("b", "drugi")
-    review.import_(workspace, correction(sheet, None, verdict="ok", saved="2001-01-03T00:00:00+00:00", to=tmp_path / "3.xlsx"))
-    assert_frame_equal(workspace.segments.select(before.columns).drop("text_raw"), before.drop("text_raw"))
+    review.import_(
+        workspace,
+        correction(
+            sheet, None, verdict="ok", saved="2001-01-03T00:00:00+00:00", to=tmp_path / "3.xlsx"
+        ),
+    )
+    assert_frame_equal(
+        workspace.segments.select(before.columns).drop("text_raw"), before.drop("text_raw")
+    )
     assert corrected(workspace)["text_origin"] is None
 
 
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        ({"text": "drugi brat"}, "s1: ana, ben correct its text differently: not applied until they agree"),
-        ({"text": None, "verdict": "ok"}, "s1: ben says ok, ana corrects the text: not applied until they agree"),
+        (
+            {"text": "drugi brat"},
+            "s1: ana, ben correct its text differently: not applied until they agree",
+        ),
+        (
+            {"text": None, "verdict": "ok"},
+            "s1: ben says ok, ana corrects the text: not applied until they agree",
+        ),
     ],
 )
-def test_reviewers_who_contradict_each_other_change_nothing(workspace, sheet, tmp_path, other, says):
+def test_reviewers_who_contradict_each_other_change_nothing(
+    workspace, sheet, tmp_path, other, says
+):
     first = correction(sheet, "drugi kat", to=tmp_path / "1.xlsx")
     review.import_(workspace, first)
-    report = review.import_(workspace, correction(sheet, name="ben", to=tmp_path / "2.xlsx", **other))
+    report = review.import_(
+        workspace, correction(sheet, name="ben", to=tmp_path / "2.xlsx", **other)
+    )
     assert report.problems == [says]
     assert (corrected(workspace)["text"], corrected(workspace)["text_corrected"]) == ("drugi", None)
     assert len(review.verdicts(workspace)) == 2
@@ -695,7 +866,9 @@ def test_whoever_calls_the_corrected_text_ok_does_not_contradict_it(workspace, s
 
 
 def test_gold_follows_the_words_and_what_each_reviewer_said_of_them_last(workspace, sheet):
-    review.import_(workspace, fill_in(sheet, {"s0": "noise", "s1": "ok", "s2": "ok"}, reviewer="ana"))
+    review.import_(
+        workspace, fill_in(sheet, {"s0": "noise", "s1": "ok", "s2": "ok"}, reviewer="ana")
+    )
     assert gold_ids(workspace, workspace.segments) == {"s1", "s2"}
     score(workspace, normalize=["punctuation", "lower"])
     workspace.save(segments=workspace.segments.with_columns(text=pl.col("text") + "."))
@@ -710,21 +883,31 @@ def test_a_correction_of_punctuation_makes_gold_once_it_is_called_ok(workspace, 
     review.import_(workspace, correction(sheet, "Drugi!"))
     assert gold_ids(workspace, workspace.segments) == set()
     [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))
-    review.append_verdicts(workspace, [review.Verdict("s1", content, "ok", "", None, "ben", "2031-01-01T00:00:00Z", "panel")])
+    review.append_verdicts(
+        workspace,
+        [review.Verdict("s1", content, "ok", "", None, "ben", "2031-01-01T00:00:00Z", "panel")],
+    )
     assert gold_ids(workspace, workspace.segments) == {"s1"}
 
 
 def test_reviewers_of_different_texts_do_not_disagree(workspace, sheet):
     review.import_(workspace, correction(sheet, "drugi kat"))
     [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))
-    review.append_verdicts(workspace, [review.Verdict("s1", content, "ok", "", None, "ben", "2031-01-01T00:00:00Z", "panel")])
+    review.append_verdicts(
+        workspace,
+        [review.Verdict("s1", content, "ok", "", None, "ben", "2031-01-01T00:00:00Z", "panel")],
+    )
     assert len(review.disagreements(workspace)) == len(review.agreement(workspace)) == 0
 
 
 def test_a_correction_of_a_corrected_text_takes_its_place_and_can_be_taken_back(workspace, sheet):
     review.import_(workspace, correction(sheet, "drugi kat"))
     panel = ReviewPanel(workspace, reviewer="ana")
-    assert panel._said(number=1)["said"] == {"verdict": "wrong words", "comment": "", "corrected_text": None}
+    assert panel._said(number=1)["said"] == {
+        "verdict": "wrong words",
+        "comment": "",
+        "corrected_text": None,
+    }
     panel._give(number=1, verdict="wrong words", comment="", corrected_text="drugi brat")
     for _ in range(2):
         assert review.correct_texts(workspace).problems == []
@@ -735,7 +918,10 @@ def test_a_correction_of_a_corrected_text_takes_its_place_and_can_be_taken_back(
 
 
 def test_reviewers_who_agree_share_the_origin(workspace, sheet, tmp_path):
-    sheets = [correction(sheet, "drugi kat", name=name, to=tmp_path / f"{name}.xlsx") for name in ("ben", "ana")]
+    sheets = [
+        correction(sheet, "drugi kat", name=name, to=tmp_path / f"{name}.xlsx")
+        for name in ("ben", "ana")
+    ]
     assert review.import_(workspace, sheets).problems == []
     assert corrected(workspace)["text_origin"] == "ana, ben (sheet)"
 
@@ -764,17 +950,27 @@ def test_scoring_anew_keeps_corrections(workspace, sheet):
 
 
 @pytest.mark.parametrize("steps", [["lower", "punctuation"], []])
-def test_corrected_texts_are_scored_with_the_steps_of_the_last_score(workspace, sheet, tmp_path, steps):
+def test_corrected_texts_are_scored_with_the_steps_of_the_last_score(
+    workspace, sheet, tmp_path, steps
+):
     score(workspace, normalize=["lower"])
     score(workspace, normalize=steps)
     never = workspace.segments
-    review.import_(workspace, correction(sheet, "Drugi, KAT.", saved="2001-01-01T00:00:00+00:00", to=tmp_path / "1.xlsx"))
+    review.import_(
+        workspace,
+        correction(sheet, "Drugi, KAT.", saved="2001-01-01T00:00:00+00:00", to=tmp_path / "1.xlsx"),
+    )
     applied = workspace.segments
     score(workspace, normalize=steps)
     assert_frame_equal(workspace.segments, applied)
     for between in (["blanks"], steps):
         score(workspace, normalize=between)
-    review.import_(workspace, correction(sheet, None, verdict="ok", saved="2001-01-03T00:00:00+00:00", to=tmp_path / "3.xlsx"))
+    review.import_(
+        workspace,
+        correction(
+            sheet, None, verdict="ok", saved="2001-01-03T00:00:00+00:00", to=tmp_path / "3.xlsx"
+        ),
+    )
     names = [name for name in never.columns if name != "text_raw"]
     assert_frame_equal(workspace.segments.select(names), never.select(names))
 
@@ -802,11 +998,16 @@ def test_a_kill_between_the_two_tables_loses_nothing(workspace, sheet, monkeypat
     monkeypatch.undo()
     assert review.uncorrected(workspace, workspace.segments).equals(workspace.segments)
     review.import_(workspace, returned)
-    assert (corrected(workspace)["text"], corrected(workspace)["text_raw"]) == ("drugi kat", "drugi")
+    assert (corrected(workspace)["text"], corrected(workspace)["text_raw"]) == (
+        "drugi kat",
+        "drugi",
+    )
     assert review.uncorrected(workspace, workspace.segments)["text"].to_list()[1] == "drugi"
 
 
-def test_times_of_sheets_are_those_of_their_files_where_nothing_inside_says_otherwise(workspace, tmp_path):
+def test_times_of_sheets_are_those_of_their_files_where_nothing_inside_says_otherwise(
+    workspace, tmp_path
+):
     path = tmp_path / "s.csv"
     review.export(workspace, out=path, n=4)
     header, *rows = read_csv(path)
@@ -819,7 +1020,9 @@ def test_times_of_sheets_are_those_of_their_files_where_nothing_inside_says_othe
 
 def test_cells_are_restored_whatever_programs_made_of_escapes_and_control_characters():
     assert cell_escaping.restore_controls("da␇ ne␊", "da\x07") == "da\x07 ne␊"
-    assert {cell_escaping.normalize_cell(cell) for cell in ("_x005F_x0041_ da", "_x0041_ da", "A da")} == {"A da"}
+    assert {
+        cell_escaping.normalize_cell(cell) for cell in ("_x005F_x0041_ da", "_x0041_ da", "A da")
+    } == {"A da"}
 
 
 # --- two verdicts, blind sheets, names
@@ -847,10 +1050,22 @@ def test_a_second_verdict_is_joined_in_the_order_of_the_list(workspace, sheet, c
 @pytest.mark.parametrize(
     ("cells", "problem"),
     [
-        ({"verdict": "ok", "second verdict": "noise"}, "verdict 'ok, noise': 'ok' cannot stand beside another verdict"),
-        ({"verdict": "unsure/cut off"}, "verdict 'cut off, unsure': 'unsure' cannot stand beside another verdict"),
-        ({"verdict": "noise", "second verdict": "loud"}, "verdict 'noise; loud' is not one of ok, wrong words"),
-        ({"second verdict": "ok", "verdict": "unsure"}, "verdict 'ok, unsure': 'ok' cannot stand beside another verdict"),
+        (
+            {"verdict": "ok", "second verdict": "noise"},
+            "verdict 'ok, noise': 'ok' cannot stand beside another verdict",
+        ),
+        (
+            {"verdict": "unsure/cut off"},
+            "verdict 'cut off, unsure': 'unsure' cannot stand beside another verdict",
+        ),
+        (
+            {"verdict": "noise", "second verdict": "loud"},
+            "verdict 'noise; loud' is not one of ok, wrong words",
+        ),
+        (
+            {"second verdict": "ok", "verdict": "unsure"},
+            "verdict 'ok, unsure': 'ok' cannot stand beside another verdict",
+        ),
     ],
 )
 def test_a_second_verdict_beside_ok_or_unsure_is_one_problem(workspace, sheet, cells, problem):
@@ -876,14 +1091,21 @@ def test_a_sheet_of_before_has_no_second_verdict(workspace, sheet):
 
 
 @pytest.mark.parametrize("kind", ["xlsx", "csv"])
-def test_a_blind_sheet_comes_back_without_a_warning_and_its_verdicts_say_so(workspace, tmp_path, kind):
+def test_a_blind_sheet_comes_back_without_a_warning_and_its_verdicts_say_so(
+    workspace, tmp_path, kind
+):
     review.export(workspace, out=tmp_path / f"s.{kind}", n=4, blind=True)
     if kind == "xlsx":
-        sheet = change(fill_in(tmp_path / "s.xlsx", {"s0": "ok", "s1": "noise"}, reviewer="ana"), sort_rows)
+        sheet = change(
+            fill_in(tmp_path / "s.xlsx", {"s0": "ok", "s1": "noise"}, reviewer="ana"), sort_rows
+        )
     else:
         sheet = tmp_path / "s.csv"
         rows = list(csv.DictReader(io.StringIO(sheet.read_text("utf-8-sig"))))
-        said = [{**row, "verdict": {"s0": "ok", "s1": "noise"}.get(row["segment_id"], "")} for row in rows]
+        said = [
+            {**row, "verdict": {"s0": "ok", "s1": "noise"}.get(row["segment_id"], "")}
+            for row in rows
+        ]
         sheet.write_bytes(pl.DataFrame(said).write_csv().encode())
     report = review.import_(workspace, sheet, reviewer="ana")
     assert report.warnings == report.problems == []
@@ -897,25 +1119,37 @@ def test_a_blind_sheet_comes_back_without_a_warning_and_its_verdicts_say_so(work
 
 def test_a_row_of_a_blind_sheet_that_was_changed_is_reported(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=True)
-    fill_in(tmp_path / "s.xlsx", {"s0": {"verdict": "ok", "transcript": "drugi"}, "s1": {"verdict": "ok", "transcript": "nov"}})
+    fill_in(
+        tmp_path / "s.xlsx",
+        {
+            "s0": {"verdict": "ok", "transcript": "drugi"},
+            "s1": {"verdict": "ok", "transcript": "nov"},
+        },
+    )
     first, second = review.import_(workspace, tmp_path / "s.xlsx", reviewer="ana").problems
     assert "columns were sorted separately" in first + second
     assert "its transcript was changed" in first + second
 
 
-def test_a_name_that_is_not_on_the_list_is_named_with_those_that_are_and_nothing_is_lost(workspace, tmp_path):
+def test_a_name_that_is_not_on_the_list_is_named_with_those_that_are_and_nothing_is_lost(
+    workspace, tmp_path
+):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana", "ben"], overlap=4)
     fill_in(tmp_path / "s-ana.xlsx", {"s0": "ok", "s1": "ok"}, reviewer="Ana K.")
     fill_in(tmp_path / "s-ben.xlsx", {"s0": "ok"})
     report = review.import_(workspace, [tmp_path / "s-ana.xlsx", tmp_path / "s-ben.xlsx"])
     names = [line for line in report.warnings if "Ana K." in line]
-    assert names == ["s-ana.xlsx: reviewers of s are ana, ben, not 'Ana K.', under whose name its 2 verdicts are stored"]
+    assert names == [
+        "s-ana.xlsx: reviewers of s are ana, ben, not 'Ana K.', under whose name its 2 verdicts are stored"
+    ]
     assert report.facts["by_reviewer"] == said_by({"Ana K.": 2, "ben": 1})
 
 
 def test_a_name_of_the_list_in_another_case_is_that_name(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana"])
-    report = review.import_(workspace, fill_in(tmp_path / "s-ana.xlsx", {"s0": "ok"}, reviewer=" ANA"))
+    report = review.import_(
+        workspace, fill_in(tmp_path / "s-ana.xlsx", {"s0": "ok"}, reviewer=" ANA")
+    )
     assert report.facts["by_reviewer"] == said_by({"ana": 1})
     assert report.warnings == []
 
@@ -926,7 +1160,9 @@ def test_a_complete_review_says_what_comes_next(workspace, tmp_path):
     assert "next" not in review.import_(workspace, tmp_path / "s-ana.xlsx").facts
     fill_in(tmp_path / "s-ben.xlsx", {"s0": "noise", **dict.fromkeys(("s1", "s2", "s3"), "ok")})
     for _ in range(2):
-        [line] = review.import_(workspace, [tmp_path / "s-ana.xlsx", tmp_path / "s-ben.xlsx"]).facts["next"]
+        [line] = review.import_(
+            workspace, [tmp_path / "s-ana.xlsx", tmp_path / "s-ben.xlsx"]
+        ).facts["next"]
         assert line.startswith(
             "s: all judged; reviewers disagree on 1 segment: nbaudio.review.disagreements(W) lists them; next: "
         )

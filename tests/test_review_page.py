@@ -51,16 +51,29 @@ def data_of(path):
     return json.loads(elements(path).texts["data"])
 
 
-def verdict_file(page, said, *, to=None, reviewer="ana", saved="2001-01-01T00:00:00.000Z", **changes):
+def verdict_file(
+    page, said, *, to=None, reviewer="ana", saved="2001-01-01T00:00:00.000Z", **changes
+):
     """Write the verdict file of a page: `said` has a verdict, or a dict of fields, by segment id."""
     data = data_of(page)
     rows = []
     for clip in data["clips"]:
         given = said.get(clip["segment_id"], "")
         given = {"verdict": given} if isinstance(given, str) else given
-        row = {"segment_id": clip["segment_id"], "content": clip["content"], "verdict": "", "comment": "", "corrected_text": ""}
+        row = {
+            "segment_id": clip["segment_id"],
+            "content": clip["content"],
+            "verdict": "",
+            "comment": "",
+            "corrected_text": "",
+        }
         rows.append({**row, "time": saved if given.get("verdict") else "", **given})
-    file = {"format": "nbaudio verdicts 1", "review": data["review"], "corpus": data["corpus"], "reviewer": reviewer}
+    file = {
+        "format": "nbaudio verdicts 1",
+        "review": data["review"],
+        "corpus": data["corpus"],
+        "reviewer": reviewer,
+    }
     file |= {"saved": saved, "verdicts": rows, **changes}
     path = to or page.with_name(f"{page.stem}-verdicts.json")
     path.write_text(json.dumps(file))
@@ -88,17 +101,36 @@ def page(workspace, tmp_path):
 def test_a_page_runs_nothing_but_its_own_script_and_fetches_nothing(page):
     found = elements(page)
     policy = dict(rule.strip().split(" ", 1) for rule in found.policy.split(";"))
-    digests = {name: hashlib.sha256(found.texts[name].encode()).digest() for name in ("script", "style")}
-    hashes = {name: f"'sha256-{base64.b64encode(digest).decode()}'" for name, digest in digests.items()}
-    assert (policy["default-src"], policy["connect-src"], policy["form-action"], policy["base-uri"]) == ("'none'",) * 4
-    assert (policy["script-src"], policy["style-src"], policy["media-src"]) == (hashes["script"], hashes["style"], "blob:")
-    executed = [attributes for tag, attributes in found.tags if tag == "script" and "type" not in attributes]
+    digests = {
+        name: hashlib.sha256(found.texts[name].encode()).digest() for name in ("script", "style")
+    }
+    hashes = {
+        name: f"'sha256-{base64.b64encode(digest).decode()}'" for name, digest in digests.items()
+    }
+    assert (
+        policy["default-src"],
+        policy["connect-src"],
+        policy["form-action"],
+        policy["base-uri"],
+    ) == ("'none'",) * 4
+    assert (policy["script-src"], policy["style-src"], policy["media-src"]) == (
+        hashes["script"],
+        hashes["style"],
+        "blob:",
+    )
+    executed = [
+        attributes for tag, attributes in found.tags if tag == "script" and "type" not in attributes
+    ]
     assert executed == [{}]
-    assert not [tag for tag, attributes in found.tags if {"src", "href", "style"} & attributes.keys()]
+    assert not [
+        tag for tag, attributes in found.tags if {"src", "href", "style"} & attributes.keys()
+    ]
     assert not re.search(rb"https?:|//[a-z]+\.", page.read_bytes().replace(b"// ", b""))
 
 
-def test_the_same_export_gives_the_same_bytes_and_no_place_or_name_of_the_machine(workspace, page, tmp_path):
+def test_the_same_export_gives_the_same_bytes_and_no_place_or_name_of_the_machine(
+    workspace, page, tmp_path
+):
     first = page.read_bytes()
     review.export(workspace, out=page, n=4)
     assert page.read_bytes() == first
@@ -111,31 +143,73 @@ def test_the_same_export_gives_the_same_bytes_and_no_place_or_name_of_the_machin
 
 def test_a_blind_page_holds_neither_hypotheses_nor_similarity(tmp_path):
     texts = ["jedan dva", "tri četiri"]
-    workspace = make_workspace(tmp_path / "w", texts, ["tajna riječ", "skriveno čudo"], audio=tmp_path / "audio")
+    workspace = make_workspace(
+        tmp_path / "w", texts, ["tajna riječ", "skriveno čudo"], audio=tmp_path / "audio"
+    )
     for name, blind in (("open", False), ("blind", True)):
-        review.export(workspace, out=tmp_path / f"{name}.html", n=1, strategy="stratified", blind=blind)
-    (tmp_path / "open.json").write_text(json.dumps(data_of(tmp_path / "open.html"), ensure_ascii=False))
-    open_, blind = (json.dumps(data_of(tmp_path / f"{name}.html"), ensure_ascii=False) for name in ("open", "blind"))
-    secrets = ["tajna", "riječ", "skriveno", "čudo", "similarity", "stratum", "probabilit", "threshold", "0.5"]
+        review.export(
+            workspace, out=tmp_path / f"{name}.html", n=1, strategy="stratified", blind=blind
+        )
+    (tmp_path / "open.json").write_text(
+        json.dumps(data_of(tmp_path / "open.html"), ensure_ascii=False)
+    )
+    open_, blind = (
+        json.dumps(data_of(tmp_path / f"{name}.html"), ensure_ascii=False)
+        for name in ("open", "blind")
+    )
+    secrets = [
+        "tajna",
+        "riječ",
+        "skriveno",
+        "čudo",
+        "similarity",
+        "stratum",
+        "probabilit",
+        "threshold",
+        "0.5",
+    ]
     assert [secret for secret in secrets if secret in open_][-2:] == ["similarity", "0.5"]
     assert [secret for secret in secrets if secret in blind] == []
     assert data_of(tmp_path / "blind.html")["blind"] is True
     escaped = [json.dumps(secret)[1:-1] for secret in ("tajna", "skriveno", "čudo")]
-    assert not [secret for secret in escaped if secret.encode() in (tmp_path / "blind.html").read_bytes()]
+    assert not [
+        secret for secret in escaped if secret.encode() in (tmp_path / "blind.html").read_bytes()
+    ]
     # The choice is recorded with each verdict.
     for name in ("open", "blind"):
-        file = verdict_file(tmp_path / f"{name}.html", dict.fromkeys(workspace.segments["segment_id"], "ok"))
+        file = verdict_file(
+            tmp_path / f"{name}.html", dict.fromkeys(workspace.segments["segment_id"], "ok")
+        )
         review.import_(workspace, file)
-    assert dict(review.verdicts(workspace).select("review", "blind").iter_rows()) == {"open": False, "blind": True}
+    assert dict(review.verdicts(workspace).select("review", "blind").iter_rows()) == {
+        "open": False,
+        "blind": True,
+    }
 
 
 def test_hostile_texts_stay_data(tmp_path):
     texts = [*WORST, "</script><script>window.hurt = 1</script>", "<!-- <script> \u2028 \u2029"]
-    workspace = make_workspace(tmp_path / "w", texts, texts[::-1], ids=[*NAMES[: len(texts) - 1], "</script>"])
+    workspace = make_workspace(
+        tmp_path / "w", texts, texts[::-1], ids=[*NAMES[: len(texts) - 1], "</script>"]
+    )
     review.export(workspace, out=tmp_path / "<b>&amp;.html", n=len(texts))
     found = elements(tmp_path / "<b>&amp;.html")
-    assert [attributes.get("id", "code") for tag, attributes in found.tags if tag == "script"] == ["data", "code"]
-    assert {tag for tag, _ in found.tags} == {"html", "head", "meta", "title", "style", "body", "noscript", "p", "main", "script"}
+    assert [attributes.get("id", "code") for tag, attributes in found.tags if tag == "script"] == [
+        "data",
+        "code",
+    ]
+    assert {tag for tag, _ in found.tags} == {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "noscript",
+        "p",
+        "main",
+        "script",
+    }
     clips = json.loads(found.texts["data"])["clips"]
     assert {clip["text"] for clip in clips} == set(workspace.segments["text"])
     assert not re.search(r"[<>&\u2028]", found.texts["data"])
@@ -151,18 +225,28 @@ def test_clips_beyond_the_limit_are_files_beside_the_page(workspace, tmp_path, m
     found = elements(tmp_path / "page.html")
     assert "media-src file: 'self'" in found.policy
     assert not [name for name in found.texts if name.startswith("sound")]
-    assert sorted(zipfile.ZipFile(tmp_path / "page.zip").namelist()) == sorted(f"page/{name}" for name in [*files, "page.html"])
+    assert sorted(zipfile.ZipFile(tmp_path / "page.zip").namelist()) == sorted(
+        f"page/{name}" for name in [*files, "page.html"]
+    )
 
 
 def test_each_reviewer_gets_a_page_of_their_own_clips(workspace, tmp_path):
-    report = review.export(workspace, out=tmp_path / "page.html", n=4, reviewers=["ana", "ben"], overlap=2)
-    clips = {name: {clip["segment_id"] for clip in data_of(tmp_path / f"page-{name}.html")["clips"]} for name in ("ana", "ben")}
+    report = review.export(
+        workspace, out=tmp_path / "page.html", n=4, reviewers=["ana", "ben"], overlap=2
+    )
+    clips = {
+        name: {clip["segment_id"] for clip in data_of(tmp_path / f"page-{name}.html")["clips"]}
+        for name in ("ana", "ben")
+    }
     assert {name: len(ids) for name, ids in clips.items()} == {"ana": 3, "ben": 3}
     assert len(clips["ana"] & clips["ben"]) == 2
     assert not (tmp_path / "page.html").exists()
     assert report.facts["files"].count("page-") == 2
     shared = clips["ana"] & clips["ben"]
-    files = [verdict_file(tmp_path / f"page-{name}.html", dict.fromkeys(shared, "ok"), reviewer=name) for name in ("ana", "ben")]
+    files = [
+        verdict_file(tmp_path / f"page-{name}.html", dict.fromkeys(shared, "ok"), reviewer=name)
+        for name in ("ana", "ben")
+    ]
     report = review.import_(workspace, files)
     assert (report.problems, report.facts["disagreements"]) == ([], 0)
     assert report.facts["agreement"][0]["segments"] == 2
@@ -181,13 +265,28 @@ def test_a_page_without_audio_says_so(tmp_path):
 def test_a_verdict_file_comes_back_with_who_when_and_where(workspace, page):
     said = {
         "s0": "ok",
-        "s1": {"verdict": "wrong words", "comment": "=1", "corrected_text": "drugi čas", "time": "2000-06-01T10:00:00.250Z"},
+        "s1": {
+            "verdict": "wrong words",
+            "comment": "=1",
+            "corrected_text": "drugi čas",
+            "time": "2000-06-01T10:00:00.250Z",
+        },
     }
     report = review.import_(workspace, verdict_file(page, said))
     assert (report.problems, report.facts["new"], report.facts["left_empty"]) == ([], 2, 2)
-    row = next(row for row in review.verdicts(workspace).iter_rows(named=True) if row["segment_id"] == "s1")
-    assert (row["verdict"], row["comment"], row["corrected_text"]) == ("wrong words", "=1", "drugi čas")
-    assert (row["reviewer"], row["time"], row["review"]) == ("ana", "2000-06-01T10:00:00.250000Z", "page")
+    row = next(
+        row for row in review.verdicts(workspace).iter_rows(named=True) if row["segment_id"] == "s1"
+    )
+    assert (row["verdict"], row["comment"], row["corrected_text"]) == (
+        "wrong words",
+        "=1",
+        "drugi čas",
+    )
+    assert (row["reviewer"], row["time"], row["review"]) == (
+        "ana",
+        "2000-06-01T10:00:00.250000Z",
+        "page",
+    )
     assert dict(workspace.segments.select("segment_id", "text").iter_rows())["s1"] == "drugi čas"
 
 
@@ -195,7 +294,10 @@ def test_a_verdict_file_may_be_imported_again_and_a_later_one_holds(workspace, p
     first = verdict_file(page, {"s0": "ok", "s1": "noise"}, to=tmp_path / "a.json")
     (tmp_path / "back").mkdir()
     second = verdict_file(
-        page, {"s0": "cut off"}, to=tmp_path / "back/page-ana-verdicts (1).json", saved="2001-01-02T00:00:00.000Z"
+        page,
+        {"s0": "cut off"},
+        to=tmp_path / "back/page-ana-verdicts (1).json",
+        saved="2001-01-02T00:00:00.000Z",
     )
     (tmp_path / "back/other.json").write_text("{}")
     review.import_(workspace, first)
@@ -205,13 +307,19 @@ def test_a_verdict_file_may_be_imported_again_and_a_later_one_holds(workspace, p
     log = (workspace.path / "reviews/verdicts.jsonl").read_bytes()
     assert "later than a.json was saved" in review.import_(workspace, [first, second]).problems[0]
     report = review.import_(workspace, second)
-    assert (report.facts["new"], report.facts["changed"], report.facts["known_already"]) == (0, 0, 1)
+    assert (report.facts["new"], report.facts["changed"], report.facts["known_already"]) == (
+        0,
+        0,
+        1,
+    )
     assert (workspace.path / "reviews/verdicts.jsonl").read_bytes() == log
 
 
 def test_a_clock_of_the_future_does_not_outlast_later_verdicts(workspace, page):
     never = {"verdict": "noise", "time": "9999-01-01T00:00:00Z"}
-    review.import_(workspace, verdict_file(page, {"s0": never, "s1": {"verdict": "ok", "time": "yesterday"}}))
+    review.import_(
+        workspace, verdict_file(page, {"s0": never, "s1": {"verdict": "ok", "time": "yesterday"}})
+    )
     assert set(review.verdicts(workspace)["time"]) == {"2001-01-01T00:00:00Z"}
     review.import_(workspace, verdict_file(page, {"s0": "ok"}, saved="2001-01-03T00:00:00.000Z"))
     assert held(workspace)["s0"] == "ok"
@@ -239,7 +347,9 @@ def test_rows_of_a_file_that_contradict_each_other_are_not_taken(workspace, page
     path = verdict_file(page, {"s0": "ok"})
     file = json.loads(path.read_text())
     row = next(row for row in file["verdicts"] if row["segment_id"] == "s0")
-    path.write_text(json.dumps({**file, "verdicts": [*file["verdicts"], {**row, "verdict": "noise"}]}))
+    path.write_text(
+        json.dumps({**file, "verdicts": [*file["verdicts"], {**row, "verdict": "noise"}]})
+    )
     assert "contradict" in review.import_(workspace, path).problems[0]
     assert held(workspace) == {}
 
@@ -254,7 +364,15 @@ def test_a_verdict_file_that_an_editor_saved_with_a_byte_order_mark_is_read(work
 def test_files_that_are_no_verdict_files_are_refused(workspace, page, tmp_path, monkeypatch):
     path = verdict_file(page, {"s0": "ok"})
     whole = path.read_bytes()
-    broken = [whole[:-20], b"", b"[]", b"[" * 100_000, b'{"format": 1}', whole.replace(b"verdicts 1", b"verdicts 7"), b"\xff\xfe"]
+    broken = [
+        whole[:-20],
+        b"",
+        b"[]",
+        b"[" * 100_000,
+        b'{"format": 1}',
+        whole.replace(b"verdicts 1", b"verdicts 7"),
+        b"\xff\xfe",
+    ]
     for data in broken:
         path.write_bytes(data)
         with pytest.raises(InputError, match=r"verdict file|only 'nbaudio verdicts 1'"):
@@ -278,6 +396,14 @@ def test_an_unchanged_text_corrects_nothing_whatever_it_holds(tmp_path):
     report = review.import_(workspace, verdict_file(tmp_path / "page.html", said))
     assert report.problems == []
     assert review.verdicts(workspace)["corrected_text"].to_list() == [None]
-    longer = {"s0": {"verdict": "wrong words", "corrected_text": text + "kraj", "time": "2001-01-02T00:00:00Z"}}
-    review.import_(workspace, verdict_file(tmp_path / "page.html", longer, saved="2001-01-02T00:00:00Z"))
+    longer = {
+        "s0": {
+            "verdict": "wrong words",
+            "corrected_text": text + "kraj",
+            "time": "2001-01-02T00:00:00Z",
+        }
+    }
+    review.import_(
+        workspace, verdict_file(tmp_path / "page.html", longer, saved="2001-01-02T00:00:00Z")
+    )
     assert review.verdicts(workspace)["corrected_text"].to_list() == [text + "kraj"]

@@ -38,7 +38,9 @@ def rows_of(frame):
 
 
 @given(st.lists(st.lists(said, max_size=4), max_size=4))
-def test_log_keeps_all_and_the_last_line_of_each_reviewer_on_each_segment_as_it_was_shown_holds(tmp_path_factory, batches):
+def test_log_keeps_all_and_the_last_line_of_each_reviewer_on_each_segment_as_it_was_shown_holds(
+    tmp_path_factory, batches
+):
     workspace = Workspace.create(tmp_path_factory.mktemp("w"))
     for batch in batches:
         review.append_verdicts(workspace, batch)
@@ -46,7 +48,9 @@ def test_log_keeps_all_and_the_last_line_of_each_reviewer_on_each_segment_as_it_
     assert rows_of(review.verdict_log(workspace)) == everything
     last = {about(row): row for row in everything}
     held = rows_of(review.verdicts(workspace.path))
-    assert {about(row): row for row in held} == {key: row for key, row in last.items() if row.verdict}
+    assert {about(row): row for row in held} == {
+        key: row for key, row in last.items() if row.verdict
+    }
     assert len(held) == len({about(row) for row in held})
 
 
@@ -69,7 +73,10 @@ def test_half_a_line_of_a_killed_program_is_left_out_and_mended(tmp_path):
     log.write_bytes(log.read_bytes()[:-3])
     assert rows_of(review.verdicts(workspace)) == [OK]
     review.append_verdicts(workspace, [replace(OK, segment_id="s3")])
-    assert [json.loads(line)["segment_id"] for line in log.read_text("utf8").splitlines()] == ["s1", "s3"]
+    assert [json.loads(line)["segment_id"] for line in log.read_text("utf8").splitlines()] == [
+        "s1",
+        "s3",
+    ]
 
 
 def test_several_writers_do_not_mix_their_lines(tmp_path):

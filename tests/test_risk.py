@@ -28,14 +28,18 @@ def made(path, *, shift=10.0, seed=0, wrong=None, **columns):
         {
             "segment_id": [f"s{n:04}" for n in number],
             "recording_id": [f"r{n % RECORDINGS}" for n in number],
-            "speaker_id": [None if n % RECORDINGS == 3 else f"k{n % RECORDINGS % 7}" for n in number],
+            "speaker_id": [
+                None if n % RECORDINGS == 3 else f"k{n % RECORDINGS % 7}" for n in number
+            ],
             "source_start": [str(10 * n) for n in number],
             "source_end": [str(10 * n + 5) for n in number],
             "text": [f"riječ broj {n}" for n in number],
             "similarity": 1 - rng.exponential(0.05, COUNT),
             "snr_db": rng.normal(20, 5, COUNT) - shift * wrong,
             "cut_end": rng.random(COUNT) < 0.05,
-            "bandwidth_hz": pl.Series(np.where(rng.random(COUNT) < 0.1, np.nan, rng.normal(7000, 300, COUNT))).fill_nan(None),
+            "bandwidth_hz": pl.Series(
+                np.where(rng.random(COUNT) < 0.1, np.nan, rng.normal(7000, 300, COUNT))
+            ).fill_nan(None),
             **columns,
         }
     )
@@ -46,19 +50,37 @@ def made(path, *, shift=10.0, seed=0, wrong=None, **columns):
 
 
 def said(key, content, wrong, name):
-    return Verdict(key, content, "noise" if wrong[int(key[1:])] else "ok", "", None, "ana", "2026-11-21T03:00:00Z", name)
+    return Verdict(
+        key,
+        content,
+        "noise" if wrong[int(key[1:])] else "ok",
+        "",
+        None,
+        "ana",
+        "2026-11-21T03:00:00Z",
+        name,
+    )
 
 
 def judge(workspace, wrong, numbers):
     """Verdicts in the panel."""
     rows = workspace.segments[np.sort(numbers)]
-    append_verdicts(workspace, [said(*row, wrong, "panel") for row in zip(rows["segment_id"], content_hashes(rows), strict=True)])
+    append_verdicts(
+        workspace,
+        [
+            said(*row, wrong, "panel")
+            for row in zip(rows["segment_id"], content_hashes(rows), strict=True)
+        ],
+    )
 
 
 def answer(workspace, wrong, name):
     """Verdicts on all rows of a review."""
     record = ReviewState.load(workspace).records[name]
-    append_verdicts(workspace, [said(*row, wrong, name) for row in zip(record.segment_ids, record.contents, strict=True)])
+    append_verdicts(
+        workspace,
+        [said(*row, wrong, name) for row in zip(record.segment_ids, record.contents, strict=True)],
+    )
 
 
 def some(count, seed=1):
@@ -66,7 +88,9 @@ def some(count, seed=1):
 
 
 def true_area(workspace, wrong):
-    return area_under_curve(workspace.segments["risk"].to_numpy(), wrong.astype(float), np.arange(COUNT))[0]
+    return area_under_curve(
+        workspace.segments["risk"].to_numpy(), wrong.astype(float), np.arange(COUNT)
+    )[0]
 
 
 def test_the_area_under_the_curve_is_the_share_of_pairs_in_the_right_order():
@@ -77,7 +101,9 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_the_right_order():
     assert area == pytest.approx((above > 0).mean() + (above == 0).mean() / 2)
     assert low < area < high
     # Ten copies of each item are no more information.
-    again = area_under_curve(np.repeat(score, 10), np.repeat(wrong, 10).astype(float), np.repeat(np.arange(300), 10))
+    again = area_under_curve(
+        np.repeat(score, 10), np.repeat(wrong, 10).astype(float), np.repeat(np.arange(300), 10)
+    )
     assert again == pytest.approx((area, low, high), rel=1e-6)
 
 
@@ -86,7 +112,9 @@ def test_the_interval_of_the_area_holds_the_truth_as_often_as_it_says():
     truth = 0.5 * (1 + math.erf(1 / 2))  # of normal scores one standard deviation apart
     for _ in range(200):
         wrong = rng.random(400) < 0.15
-        low, high = area_under_curve(rng.normal(0, 1, 400) + wrong, wrong.astype(float), rng.integers(0, 40, 400))[1:]
+        low, high = area_under_curve(
+            rng.normal(0, 1, 400) + wrong, wrong.astype(float), rng.integers(0, 40, 400)
+        )[1:]
         held += low <= truth <= high
     assert held >= 180  # 190 are expected, with a standard deviation of 3
 
@@ -97,7 +125,13 @@ def test_import_learns_a_risk_that_finds_noisy_segments(tmp_path):
     assert "judged are 0 and 0 of 0" in review.import_(workspace, None).facts["risk"]
     assert "risk" not in workspace.segments.columns
     judge(workspace, wrong, some(400))
-    assert "snr_db" in review.import_(workspace, None).facts["risk"].partition("weighs most: ")[2].split(", ")[0]
+    assert (
+        "snr_db"
+        in review.import_(workspace, None)
+        .facts["risk"]
+        .partition("weighs most: ")[2]
+        .split(", ")[0]
+    )
     found = refresh(workspace)
     assert true_area(workspace, wrong) > 0.85
     assert found["auc_low"] < true_area(workspace, wrong) < found["auc_high"] + 0.02
@@ -115,7 +149,9 @@ def test_where_nothing_tells_wrong_from_right_the_risk_stays_near_the_base_rate(
         judge(workspace, wrong, some(300, seed))
         found = refresh(workspace)
         areas.append(found["auc"])
-        assert workspace.segments["risk"].mean() == pytest.approx(found["wrong"] / found["judged"], abs=0.02)
+        assert workspace.segments["risk"].mean() == pytest.approx(
+            found["wrong"] / found["judged"], abs=0.02
+        )
         assert workspace.segments["risk"].quantile(0.95) < 0.25
         assert not evidence(workspace, precision=0.8).facts["risk"]["useful"]
     assert np.mean(areas) == pytest.approx(0.5, abs=0.08)
@@ -123,8 +159,12 @@ def test_where_nothing_tells_wrong_from_right_the_risk_stays_near_the_base_rate(
 
 def test_verdicts_on_a_recording_have_no_part_in_the_risk_of_its_segments(tmp_path):
     """A column that names the recording predicts perfectly within recordings, and nothing across them."""
-    bad = np.isin(np.arange(COUNT) % RECORDINGS, np.random.default_rng(4).permutation(RECORDINGS)[:10])
-    workspace, wrong = made(tmp_path / "w", shift=0.0, wrong=bad, speech_rate=np.arange(COUNT) % RECORDINGS * 1.0)
+    bad = np.isin(
+        np.arange(COUNT) % RECORDINGS, np.random.default_rng(4).permutation(RECORDINGS)[:10]
+    )
+    workspace, wrong = made(
+        tmp_path / "w", shift=0.0, wrong=bad, speech_rate=np.arange(COUNT) % RECORDINGS * 1.0
+    )
     judge(workspace, wrong, some(600))
     assert refresh(workspace)["auc"] < 0.75
     # Other verdicts on one recording change the risk of others only.
@@ -222,7 +262,9 @@ def test_a_selection_by_risk_freezes_the_model_and_counts_later_reviews_only(tmp
     used = select(workspace, where="risk < 0.05", dev=0, test=0).facts["parameters"]
     assert used["risk"] == {"id": model["id"], "reviews": ["one"]}
     report = evidence(workspace)
-    assert report.facts["risk"]["frozen"].startswith("frozen by the last select: only reviews after one count")
+    assert report.facts["risk"]["frozen"].startswith(
+        "frozen by the last select: only reviews after one count"
+    )
     assert report.facts["selection"]["low"] < 0.1  # 300 verdicts say nothing about what they chose
     ids = tables.read(workspace, ["segment_id", "risk"])
     review.export(workspace, out=tmp_path / "two.csv", n=200, strategy="risk")
@@ -234,7 +276,10 @@ def test_a_selection_by_risk_freezes_the_model_and_counts_later_reviews_only(tmp
     assert later["selection"]["low"] > 0.85
     assert later["selection"]["rule"]["number"] == report.facts["selection"]["rule"]["number"]
     # The same again keeps the freeze; another threshold is another rule; without risk, all verdicts count and teach.
-    assert select(workspace, where="risk < 0.05", dev=0, test=0).facts["parameters"]["risk"] == used["risk"]
+    assert (
+        select(workspace, where="risk < 0.05", dev=0, test=0).facts["parameters"]["risk"]
+        == used["risk"]
+    )
     select(workspace, where="risk < 0.04", dev=0, test=0)
     assert evidence(workspace).facts["selection"]["rule"]["number"] == 2
     select(workspace, where="snr_db > 1 and text <> 'risk'", dev=0, test=0)
@@ -248,7 +293,10 @@ def test_a_frozen_model_gives_a_risk_to_segments_that_came_later(tmp_path):
     model = refresh(workspace)
     select(workspace, where='"risk" < 0.5', dev=0, test=0)
     before = workspace.segments["risk"]
-    tables.replace_columns(workspace, workspace.segments.select(pl.when(pl.int_range(COUNT) % 2 == 0).then("risk").alias("risk")))
+    tables.replace_columns(
+        workspace,
+        workspace.segments.select(pl.when(pl.int_range(COUNT) % 2 == 0).then("risk").alias("risk")),
+    )
     judge(workspace, wrong, some(500))
     assert refresh(workspace) == model
     assert workspace.segments["risk"].equals(before)
@@ -259,12 +307,16 @@ def test_a_selection_by_risk_without_its_record_is_refused(tmp_path):
     judge(workspace, wrong, some(300))
     refresh(workspace)
     (workspace.path / risk.RECORD).unlink()
-    with pytest.raises(InputError, match=r"risk.json: missing; without it nothing says which verdicts"):
+    with pytest.raises(
+        InputError, match=r"risk.json: missing; without it nothing says which verdicts"
+    ):
         select(workspace, where="risk < 0.5", dev=0, test=0)
 
 
 def test_the_report_advises_risk_where_it_saves_reviews(tmp_path):
-    workspace, wrong = made(tmp_path / "w", shift=25.0, wrong=np.random.default_rng(5).random(COUNT) < 0.02)
+    workspace, wrong = made(
+        tmp_path / "w", shift=25.0, wrong=np.random.default_rng(5).random(COUNT) < 0.02
+    )
     review.export(workspace, out=tmp_path / "one.csv", n=400)
     answer(workspace, wrong, "one")
     facts = evidence(workspace, precision=0.97).facts

@@ -33,7 +33,11 @@ def tables_of(workspace):
 
 def test_columns_of_parts_may_differ(tmp_path, small_parts):
     small_parts(1)
-    frames = [pl.DataFrame({"b": [1, 2]}), pl.DataFrame({"a": ["x"], "c": [[0.5]]}), pl.DataFrame({"b": [3], "a": [None]})]
+    frames = [
+        pl.DataFrame({"b": [1, 2]}),
+        pl.DataFrame({"a": ["x"], "c": [[0.5]]}),
+        pl.DataFrame({"b": [3], "a": [None]}),
+    ]
     expected = pl.concat(frames, how="diagonal_relaxed")
     assert Rows.collect(frames).frame().equals(expected)
     with rows_on_disk(tmp_path / "W"):
@@ -49,7 +53,10 @@ def test_columns_of_parts_may_differ(tmp_path, small_parts):
 def test_rows_are_sorted_and_equal_keys_keep_their_order(tmp_path, small_parts, size):
     small_parts(size)
     draw = random.Random(size)
-    frames = [pl.DataFrame({"key": [draw.randrange(60) for _ in range(9)], "at": range(n, n + 9)}) for n in range(0, 180, 9)]
+    frames = [
+        pl.DataFrame({"key": [draw.randrange(60) for _ in range(9)], "at": range(n, n + 9)})
+        for n in range(0, 180, 9)
+    ]
     with rows_on_disk(tmp_path):
         found = Rows.ordered(frames, "key").frame()
     assert found.equals(pl.concat(frames).sort("key", maintain_order=True))
@@ -68,7 +75,10 @@ def test_every_layout_gives_the_same_tables_in_parts(tmp_path, small_parts, name
     for table, expected in tables_of(Workspace.open(tmp_path / "whole")).items():
         found = Workspace.open(tmp_path / "parts").table(table)
         in_text = pl.selectors.string().str.replace("/parts/", "/whole/", literal=True)
-        untimed = [frame.drop("mtime_ns", strict=False) for frame in (found.with_columns(in_text), expected)]
+        untimed = [
+            frame.drop("mtime_ns", strict=False)
+            for frame in (found.with_columns(in_text), expected)
+        ]
         assert untimed[0].equals(untimed[1]), table
     assert not list(tmp_path.rglob(".rows*"))
 
@@ -77,8 +87,16 @@ def source(path, numbers, **extra):
     """Segments with repeated ids and windows that are far apart in the file, and lines that cannot be read."""
     lines = []
     for n in numbers:
-        row = {"id": f"s{n % 5}" if n % 4 == 0 else f"s{n % 3}#2" if n % 9 == 0 else f"u{n}", "file": f"r{n % 3}.wav"}
-        row |= {"start": str(n % 17), "end": str(n % 17 + (n % 13 > 0)), "text": f"riječ {n}", "speaker": f"p{n % 2}"}
+        row = {
+            "id": f"s{n % 5}" if n % 4 == 0 else f"s{n % 3}#2" if n % 9 == 0 else f"u{n}",
+            "file": f"r{n % 3}.wav",
+        }
+        row |= {
+            "start": str(n % 17),
+            "end": str(n % 17 + (n % 13 > 0)),
+            "text": f"riječ {n}",
+            "speaker": f"p{n % 2}",
+        }
         lines.append(json.dumps(row | extra) if n % 11 else "{")
     path.write_text("\n".join(lines) + "\n", encoding="utf8")
     return path
@@ -105,7 +123,11 @@ def test_growth_does_not_depend_on_the_parts(tmp_path, small_parts):
     steps = [
         ("first.jsonl", range(1, 60), {}),
         ("second.jsonl", range(40, 90), {}),  # a further source with some ids of the first
-        ("first.jsonl", range(20, 100), {"note": "x"}),  # grown, changed, and without its first rows
+        (
+            "first.jsonl",
+            range(20, 100),
+            {"note": "x"},
+        ),  # grown, changed, and without its first rows
     ]
     found = {}
     for size in (1 << 20, 1):
@@ -113,16 +135,26 @@ def test_growth_does_not_depend_on_the_parts(tmp_path, small_parts):
         reports = []
         for name, numbers, extra in steps:
             reports.append(
-                nbaudio.ingest("table", source(tmp_path / name, numbers, **extra), out=tmp_path / f"{size}", **options)
+                nbaudio.ingest(
+                    "table",
+                    source(tmp_path / name, numbers, **extra),
+                    out=tmp_path / f"{size}",
+                    **options,
+                )
             )
         workspace = Workspace.open(tmp_path / f"{size}")
-        found[size] = [report.facts for report in reports], tables_of(workspace) | {"growth": workspace.growth}
+        found[size] = (
+            [report.facts for report in reports],
+            tables_of(workspace) | {"growth": workspace.growth},
+        )
     (facts, expected), (other_facts, other) = found.values()
     assert facts == other_facts
     assert facts[1]["new"] > 0
     assert facts[2]["changed"] > 0
     assert facts[2]["removed"] > 0
-    assert {name: table.equals(other[name]) for name, table in expected.items()} == dict.fromkeys(expected, True)
+    assert {name: table.equals(other[name]) for name, table in expected.items()} == dict.fromkeys(
+        expected, True
+    )
 
 
 def test_a_join_does_not_depend_on_the_parts(tmp_path, small_parts):
@@ -133,17 +165,31 @@ def test_a_join_does_not_depend_on_the_parts(tmp_path, small_parts):
         workspace = tmp_path / f"W{size}"
         nbaudio.ingest("table", made, out=workspace, options={"name": "file", "segment_id": "none"})
         held = Workspace.open(workspace).segments
-        heard = held.select("segment_id", asr_text=pl.col("text").str.to_uppercase()).sample(fraction=1, shuffle=True, seed=3)
-        timed = held.select("source_start", "source_end", file="recording_id", age=pl.int_range(pl.len()).cast(pl.String))
+        heard = held.select("segment_id", asr_text=pl.col("text").str.to_uppercase()).sample(
+            fraction=1, shuffle=True, seed=3
+        )
+        timed = held.select(
+            "source_start",
+            "source_end",
+            file="recording_id",
+            age=pl.int_range(pl.len()).cast(pl.String),
+        )
         reports = [nbaudio.join(workspace, heard.extend(heard[:5]), hypothesis="b")]
         reports.append(nbaudio.join(workspace, timed.reverse(), on="file,start,end", column="age"))
-        results[size] = [(report.facts["matched"], report.problems[:9]) for report in reports], Workspace.open(workspace).segments
+        results[size] = (
+            [(report.facts["matched"], report.problems[:9]) for report in reports],
+            Workspace.open(workspace).segments,
+        )
     (reports, expected), (other_reports, other) = results.values()
     assert reports == other_reports
     assert other.equals(expected)
     assert expected["age"].dtype == pl.Int64
     assert 0 < expected["asr_text_b"].null_count() <= 5
-    assert expected.drop_nulls("asr_text_b").select((pl.col("text").str.to_uppercase() == pl.col("asr_text_b")).all()).item()
+    assert (
+        expected.drop_nulls("asr_text_b")
+        .select((pl.col("text").str.to_uppercase() == pl.col("asr_text_b")).all())
+        .item()
+    )
 
 
 def test_a_failed_or_killed_ingest_leaves_no_rows(tmp_path, small_parts):
@@ -155,5 +201,10 @@ def test_a_failed_or_killed_ingest_leaves_no_rows(tmp_path, small_parts):
     assert not (tmp_path / "W").exists()
     (tmp_path / "W/.rows.partial").mkdir(parents=True)
     (tmp_path / "W/.rows.partial/0.arrow").write_bytes(b"of a killed run")
-    nbaudio.ingest("table", source(tmp_path / "t.jsonl", range(1, 20)), out=tmp_path / "W", options={"name": "file"})
+    nbaudio.ingest(
+        "table",
+        source(tmp_path / "t.jsonl", range(1, 20)),
+        out=tmp_path / "W",
+        options={"name": "file"},
+    )
     assert not list((tmp_path / "W").glob(".rows*"))

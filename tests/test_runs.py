@@ -58,12 +58,18 @@ def manifest(tmp_path):
 
 
 def test_unknown_parameter_of_a_manifest_is_an_error_that_names_it_and_the_known_ones(manifest):
-    with pytest.raises(InputError, match=r"m\.yaml: unknown parameter min_similarty; known are .*min_similarity"):
+    with pytest.raises(
+        InputError, match=r"m\.yaml: unknown parameter min_similarty; known are .*min_similarity"
+    ):
         run(manifest("source: a.jsonl\nmin_similarty: 0.9\n"))
 
 
-@pytest.mark.parametrize(("said", "value"), [("source", "source"), ("my.csv", "{}/my.csv"), ("s3://b/old", "s3://b/old")])
-def test_splits_are_those_of_the_source_or_a_path_that_is_relative_to_the_manifest(manifest, said, value):
+@pytest.mark.parametrize(
+    ("said", "value"), [("source", "source"), ("my.csv", "{}/my.csv"), ("s3://b/old", "s3://b/old")]
+)
+def test_splits_are_those_of_the_source_or_a_path_that_is_relative_to_the_manifest(
+    manifest, said, value
+):
     path = manifest(f"splits: {said}")
     assert parameters(path, {})["splits"] == value.format(path.parent)
 
@@ -95,9 +101,13 @@ def test_manifest_that_is_not_there(tmp_path):
         run(tmp_path / "nowhere.yaml")
 
 
-def test_paths_of_a_manifest_are_relative_to_it_and_those_of_settings_to_the_current_folder(manifest, tmp_path, monkeypatch):
+def test_paths_of_a_manifest_are_relative_to_it_and_those_of_settings_to_the_current_folder(
+    manifest, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    path = manifest("source: a.jsonl\naudio: https://example.org/audio\nnames: null\ncorpus: /somewhere/corpus\n")
+    path = manifest(
+        "source: a.jsonl\naudio: https://example.org/audio\nnames: null\ncorpus: /somewhere/corpus\n"
+    )
     values = parameters(path, {"workspace": "w"})
     assert values == {
         "source": str(path.parent / "a.jsonl"),
@@ -124,7 +134,9 @@ def notebooks_folder(tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize("line", ["../my-corpus.yaml", "\ufeff# mine\r\n\r\n  ../my-corpus.yaml  \r\n"])
+@pytest.mark.parametrize(
+    "line", ["../my-corpus.yaml", "\ufeff# mine\r\n\r\n  ../my-corpus.yaml  \r\n"]
+)
 def test_manifest_txt_names_the_manifest_of_notebooks_opened_by_hand(notebooks_folder, line):
     project = notebooks_folder.parent
     (notebooks_folder / "manifest.txt").write_text(line, encoding="utf8", newline="")
@@ -162,7 +174,10 @@ def test_manifest_txt_that_names_no_manifest_is_an_error(notebooks_folder, line,
 
 def test_without_manifest_txt_there_are_no_values_but_folders(notebooks_folder):
     output = notebooks_folder / "nbaudio-output"
-    assert load_manifest() == {"workspace": str(output / "workspace"), "corpus": str(output / "corpus")}
+    assert load_manifest() == {
+        "workspace": str(output / "workspace"),
+        "corpus": str(output / "corpus"),
+    }
 
 
 def test_the_bundled_manifest_txt_names_the_demo(monkeypatch):
@@ -224,7 +239,13 @@ def test_setting_without_a_name_or_value(setting):
 
 @pytest.mark.parametrize(
     ("only", "expected"),
-    [("3", [3]), ("1-5", [1, 2, 3, 4, 5]), ("2,4-6", [2, 4, 5, 6]), ("7,1", [1, 7]), (None, [1, 2, 3, 4, 5, 6, 7])],
+    [
+        ("3", [3]),
+        ("1-5", [1, 2, 3, 4, 5]),
+        ("2,4-6", [2, 4, 5, 6]),
+        ("7,1", [1, 7]),
+        (None, [1, 2, 3, 4, 5, 6, 7]),
+    ],
 )
 def test_only(only, expected):
     assert parse_only(only, 7) == expected
@@ -239,14 +260,21 @@ def test_only_that_names_no_notebook(only):
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_bundled_manifests_hold_known_parameters(name):
     path = bundled(f"data_manifests/{name}.yaml")
-    assert set(yaml.safe_load(path.read_text(encoding="utf8"))) == set(KNOWN) - {"workspace", "corpus"}
+    assert set(yaml.safe_load(path.read_text(encoding="utf8"))) == set(KNOWN) - {
+        "workspace",
+        "corpus",
+    }
 
 
 # the notebooks
 
 
 def cells(notebook, kind):
-    return [cell for cell in json.loads(notebook.read_text(encoding="utf8"))["cells"] if cell["cell_type"] == kind]
+    return [
+        cell
+        for cell in json.loads(notebook.read_text(encoding="utf8"))["cells"]
+        if cell["cell_type"] == kind
+    ]
 
 
 def test_there_are_eight_in_order():
@@ -275,7 +303,18 @@ def test_notebook_is_stripped_and_well_formed(notebook):
 def test_cells_hold_calls_and_no_logic(notebook):
     allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.Await, ast.With)
     inside = (
-        *(ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.List, ast.Tuple, ast.Dict, ast.alias),
+        *(
+            ast.Call,
+            ast.keyword,
+            ast.Name,
+            ast.Attribute,
+            ast.Constant,
+            ast.Subscript,
+            ast.List,
+            ast.Tuple,
+            ast.Dict,
+            ast.alias,
+        ),
         *(ast.Load, ast.Store, ast.withitem),
         *(ast.BinOp, ast.Div, ast.UnaryOp, ast.USub),
         ast.IfExp,  # what is shown while there is no audio
@@ -283,8 +322,12 @@ def test_cells_hold_calls_and_no_logic(notebook):
     for cell in cells(notebook, "code"):
         for statement in ast.parse("".join(cell["source"])).body:
             assert isinstance(statement, allowed), ast.unparse(statement)
-            other = [node for node in ast.walk(statement) if not isinstance(node, (*allowed, *inside))]
-            assert not other, f"{notebook.stem}: {ast.unparse(statement)} holds {type(other[0]).__name__}"
+            other = [
+                node for node in ast.walk(statement) if not isinstance(node, (*allowed, *inside))
+            ]
+            assert not other, (
+                f"{notebook.stem}: {ast.unparse(statement)} holds {type(other[0]).__name__}"
+            )
 
 
 def test_no_default_names_a_file_or_value_of_the_demo():
@@ -303,7 +346,9 @@ def test_a_name_has_the_same_default_in_every_notebook():
 
 def test_readme_names_every_notebook():
     readme = (NOTEBOOKS[0].parent.parent / "README.md").read_text(encoding="utf8")
-    assert re.findall(r"^\| \[`(\d\d_\w+)`\]", readme, re.MULTILINE) == [path.stem for path in NOTEBOOKS]
+    assert re.findall(r"^\| \[`(\d\d_\w+)`\]", readme, re.MULTILINE) == [
+        path.stem for path in NOTEBOOKS
+    ]
 
 
 # runs
@@ -319,7 +364,11 @@ class Addresses(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         if tag in {"script", "link", "img", "audio", "iframe", "source", "video"}:
-            self.found += [value for name, value in attrs if name in ("src", "href") and not value.startswith("data:")]
+            self.found += [
+                value
+                for name, value in attrs
+                if name in ("src", "href") and not value.startswith("data:")
+            ]
 
 
 def targets(page):
@@ -347,7 +396,9 @@ def no_such_kernel(tmp_path, monkeypatch):
     """An installed kernel of the same name that cannot start: a run must not take it."""
     spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)
-    spec.write_text(json.dumps({"argv": ["/no/such/python"], "display_name": "other", "language": "python"}))
+    spec.write_text(
+        json.dumps({"argv": ["/no/such/python"], "display_name": "other", "language": "python"})
+    )
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     return str(tmp_path / "jupyter")
 
@@ -358,7 +409,9 @@ def outputs(notebook):
 
 def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
     out = tmp_path / "out {braces}"
-    report = run(bundled("data_manifests/demo.yaml"), out=out, only="1-2", settings={"normalize": "lower"})
+    report = run(
+        bundled("data_manifests/demo.yaml"), out=out, only="1-2", settings={"normalize": "lower"}
+    )
     assert report.facts["ran"] == ["01_ingest", "02_transcripts"]
     assert report.facts["workspace"] == str(out / "workspace")
     assert "corpus" not in report.facts
@@ -368,8 +421,16 @@ def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
     steps = capsys.readouterr().err.splitlines()
     assert [line.rsplit(" … ", 1)[0] for line in steps] == ["1/8 01_ingest", "2/8 02_transcripts"]
 
-    assert sorted(path.name for path in out.glob("*/*") if path.is_file() and path.parent.name != "workspace") == [
-        *("01_ingest.html", "01_ingest.ipynb", "02_transcripts.html", "02_transcripts.ipynb", "index.html")
+    assert sorted(
+        path.name for path in out.glob("*/*") if path.is_file() and path.parent.name != "workspace"
+    ) == [
+        *(
+            "01_ingest.html",
+            "01_ingest.ipynb",
+            "02_transcripts.html",
+            "02_transcripts.ipynb",
+            "index.html",
+        )
     ]
     assert report.facts["open"] == str(out / "html" / "index.html")
     assert targets(out / "html" / "index.html") == ["01_ingest.html", "02_transcripts.html"]
@@ -383,17 +444,25 @@ def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
         page = (out / "html" / f"{name}.html").read_text(encoding="utf8")
         assert Addresses(page).found == []
         assert "data:image/png" in page
-    injected = ["".join(cell["source"]) for cell in cells(out / "notebooks" / "02_transcripts.ipynb", "code")][2]
+    injected = [
+        "".join(cell["source"])
+        for cell in cells(out / "notebooks" / "02_transcripts.ipynb", "code")
+    ][2]
     assert 'normalize = ["lower"]' in injected
     assert "source" not in injected
 
 
 def test_failing_cell_is_named_and_what_ran_is_kept(tmp_path, manifest, capsys):
     out = tmp_path / "out"
-    with pytest.raises(NbaudioError, match=r"01_ingest, cell \d+: InputError: .*nowhere\.jsonl.*kept: .*01_ingest\.ipynb"):
+    with pytest.raises(
+        NbaudioError,
+        match=r"01_ingest, cell \d+: InputError: .*nowhere\.jsonl.*kept: .*01_ingest\.ipynb",
+    ):
         run(manifest("format: parlaspeech\nsource: nowhere.jsonl\naudio: null"), out=out)
     executed = out / "notebooks" / "01_ingest.ipynb"
-    assert [output["ename"] for output in outputs(executed) if output["output_type"] == "error"] == ["InputError"]
+    assert [
+        output["ename"] for output in outputs(executed) if output["output_type"] == "error"
+    ] == ["InputError"]
     assert "nowhere.jsonl" in (out / "html" / "01_ingest.html").read_text(encoding="utf8")
     assert [path.name for path in (out / "notebooks").iterdir()] == ["01_ingest.ipynb"]
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -420,7 +489,15 @@ def papermill(monkeypatch):
 
     def prepare(notebook, manifest, folder, *options):
         monkeypatch.chdir(folder)
-        words = [str(notebook), "prepared.ipynb", "-f", str(manifest), "--prepare-only", "--no-progress-bar", *options]
+        words = [
+            str(notebook),
+            "prepared.ipynb",
+            "-f",
+            str(manifest),
+            "--prepare-only",
+            "--no-progress-bar",
+            *options,
+        ]
         done = CliRunner().invoke(papermill_cli.papermill, words)
         assert not isinstance(done.exception, Exception), done.exception
         if done.exit_code:
@@ -445,14 +522,20 @@ def checkout(tmp_path):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_papermill_takes_every_manifest_for_every_notebook_from_every_folder(checkout, papermill, caplog, where):
+def test_papermill_takes_every_manifest_for_every_notebook_from_every_folder(
+    checkout, papermill, caplog, where
+):
     for number, manifest in enumerate(MANIFESTS):
-        said = yaml.safe_load((checkout / "data_manifests" / f"{manifest}.yaml").read_text(encoding="utf8"))
+        said = yaml.safe_load(
+            (checkout / "data_manifests" / f"{manifest}.yaml").read_text(encoding="utf8")
+        )
         # Every two of manifest, notebook and folder meet.
         for notebook in NOTEBOOKS[(number + WHERE.index(where)) % len(WHERE) :: len(WHERE)]:
             folder = checkout / where
             path = Path(os.path.relpath(checkout / "data_manifests" / f"{manifest}.yaml", folder))
-            given = papermill(os.path.relpath(checkout / "notebooks" / notebook.name, folder), path, folder)
+            given = papermill(
+                os.path.relpath(checkout / "notebooks" / notebook.name, folder), path, folder
+            )
             assert set(given) == set(defaults(notebook))
             for name, value in given.items():
                 if name in ("workspace", "corpus"):
@@ -465,28 +548,47 @@ def test_papermill_takes_every_manifest_for_every_notebook_from_every_folder(che
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_papermill_takes_nothing_from_the_manifest_that_manifest_txt_names(checkout, papermill, notebook):
+def test_papermill_takes_nothing_from_the_manifest_that_manifest_txt_names(
+    checkout, papermill, notebook
+):
     (checkout / "own.yaml").write_text("format: kaldi\nsource: data\naudio: recordings\n")
     values = papermill(notebook.name, Path("../own.yaml"), checkout / "notebooks")
-    expected = defaults(notebook) | {name: str(checkout / f"own-output/{name}") for name in ("workspace", "corpus")}
-    expected |= {"format": "kaldi", "source": str(checkout / "data"), "audio": str(checkout / "recordings")}
+    expected = defaults(notebook) | {
+        name: str(checkout / f"own-output/{name}") for name in ("workspace", "corpus")
+    }
+    expected |= {
+        "format": "kaldi",
+        "source": str(checkout / "data"),
+        "audio": str(checkout / "recordings"),
+    }
     assert values == {name: expected[name] for name in defaults(notebook)}
 
 
 def test_papermill_leaves_other_notebooks_and_files_alone(tmp_path, manifest, papermill):
-    other = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "", "language": "python"}})
+    other = nbformat.v4.new_notebook(
+        metadata={"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
+    )
     other.cells.append(nbformat.v4.new_code_cell("source = 1", metadata={"tags": ["parameters"]}))
     nbformat.write(other, tmp_path / "other.ipynb")
-    assert papermill("other.ipynb", manifest("source: a\nanything: b"), tmp_path) == {"source": "a", "anything": "b"}
+    assert papermill("other.ipynb", manifest("source: a\nanything: b"), tmp_path) == {
+        "source": "a",
+        "anything": "b",
+    }
 
 
-def test_papermill_says_which_key_of_a_manifest_is_unknown_in_one_line(tmp_path, manifest, papermill):
+def test_papermill_says_which_key_of_a_manifest_is_unknown_in_one_line(
+    tmp_path, manifest, papermill
+):
     done = papermill(NOTEBOOKS[2], manifest("sead: 1"), tmp_path)
     assert done.exit_code == 1
-    assert re.fullmatch(r"Error: .*m\.yaml: unknown parameter sead; known are .*seed.*\n", done.output)
+    assert re.fullmatch(
+        r"Error: .*m\.yaml: unknown parameter sead; known are .*seed.*\n", done.output
+    )
 
 
-def test_parameters_of_ones_own_notebook_and_of_the_command_line_go_through_papermill(tmp_path, manifest, papermill):
+def test_parameters_of_ones_own_notebook_and_of_the_command_line_go_through_papermill(
+    tmp_path, manifest, papermill
+):
     own = nbformat.read(NOTEBOOKS[2], as_version=4)
     own.cells[2].source += "\nloud: bool = False\nwhen = list('ab')\n"
     nbformat.write(own, tmp_path / "own.ipynb")
@@ -494,7 +596,9 @@ def test_parameters_of_ones_own_notebook_and_of_the_command_line_go_through_pape
     values = {name: KNOWN[name] for name in ("n", "where", "ids", "channel")}
     values |= {"seed": 1, "loud": True, "when": ["c"], "workspace": str(path.parent / "w")}
     assert papermill("own.ipynb", path, tmp_path) == values
-    assert papermill("own.ipynb", path, tmp_path, "-p", "seed", "2", "-p", "workspace", "v") == values | {
+    assert papermill(
+        "own.ipynb", path, tmp_path, "-p", "seed", "2", "-p", "workspace", "v"
+    ) == values | {
         "seed": 2,
         "workspace": "v",
     }
@@ -509,11 +613,20 @@ def test_papermill_finds_the_handler_by_its_entry_point_and_executes(tmp_path):
     top = Path(nbaudio.__file__).parent.parent
     metadata = tmp_path / "site" / "declared-1.dist-info"
     metadata.mkdir(parents=True)
-    declared = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf8"))["project"]["entry-points"]["papermill.io"]
+    declared = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf8"))["project"][
+        "entry-points"
+    ]["papermill.io"]
     lines = [f"{name} = {value}\n" for name, value in declared.items()]
     (metadata / "entry_points.txt").write_text("[papermill.io]\n" + "".join(lines))
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: declared\nVersion: 1\n")
-    words = [*(str(NOTEBOOKS[0]), "out.ipynb"), "-f", str(bundled("data_manifests/demo.yaml")), "-p", "workspace", "W"]
+    words = [
+        *(str(NOTEBOOKS[0]), "out.ipynb"),
+        "-f",
+        str(bundled("data_manifests/demo.yaml")),
+        "-p",
+        "workspace",
+        "W",
+    ]
     paths = os.pathsep.join([str(top), str(metadata.parent)])
     done = subprocess.run(
         [sys.executable, "-c", PAPERMILL, *words],
@@ -531,11 +644,19 @@ def test_papermill_finds_the_handler_by_its_entry_point_and_executes(tmp_path):
 
 def test_comments_of_parameters_list_what_there_is():
     known = {"container": CONTAINERS, "encoding": ENCODERS, "engine": ENGINES, "channel": CHANNELS}
-    lines = [line for path in NOTEBOOKS for cell in cells(path, "code") if cell["metadata"] for line in cell["source"]]
+    lines = [
+        line
+        for path in NOTEBOOKS
+        for cell in cells(path, "code")
+        if cell["metadata"]
+        for line in cell["source"]
+    ]
     told = {}
     for line in lines:
         if found := re.fullmatch(r"(\w+) = manifest\.get\(.*\)  # or (.*)\n?", line):
             told[found[1]] = {KNOWN[found[1]], *re.findall(r'"(\w+)"', found[2])}
         elif found := re.fullmatch(r"# (\w+): (.*)\n?", line):
             told[found[1]] = {*re.findall(r'"(\w+)"', found[2])}
-    assert {name: told[name] for name in known} == {name: set(values) for name, values in known.items()}
+    assert {name: told[name] for name in known} == {
+        name: set(values) for name, values in known.items()
+    }

@@ -27,7 +27,15 @@ ALONE = {"dev": 0, "test": 0, "group_by": ()}
 
 
 def recordings_table(ids, *, seconds=DAY, rate=RATE):
-    rows = [{"recording_id": i, "path": f"{i}.wav", "sampling_rate": rate, "num_samples": seconds * rate} for i in ids]
+    rows = [
+        {
+            "recording_id": i,
+            "path": f"{i}.wav",
+            "sampling_rate": rate,
+            "num_samples": seconds * rate,
+        }
+        for i in ids
+    ]
     return conform(pl.DataFrame(rows), RECORDINGS, "recordings")
 
 
@@ -38,9 +46,15 @@ def segments_table(rows):
         start, end = row["start"], row["end"]
         placed = {"start_sample": round(start * RATE), "end_sample": round(end * RATE)}
         times = {"source_start": str(start), "source_end": str(end)}
-        columns.append({"text": f"text {row['segment_id']}", "similarity": 0.9, **placed, **times, **row})
+        columns.append(
+            {"text": f"text {row['segment_id']}", "similarity": 0.9, **placed, **times, **row}
+        )
     schema = {**SEGMENTS, "start": pl.Float64, "end": pl.Float64}
-    return conform(pl.DataFrame(columns, schema_overrides=schema, infer_schema_length=None), SEGMENTS, "segments")
+    return conform(
+        pl.DataFrame(columns, schema_overrides=schema, infer_schema_length=None),
+        SEGMENTS,
+        "segments",
+    )
 
 
 def segment(number, *, recording="r0", speaker="s0", length=5, **more):
@@ -58,18 +72,26 @@ def segment(number, *, recording="r0", speaker="s0", length=5, **more):
 def corpus(speakers=10, recordings=10, each=2):
     """Every speaker in a recording of their own, `each` segments of 5 seconds."""
     return segments_table(
-        [segment(s * each + k, recording=f"r{s % recordings}", speaker=f"s{s}") for s in range(speakers) for k in range(each)]
+        [
+            segment(s * each + k, recording=f"r{s % recordings}", speaker=f"s{s}")
+            for s in range(speakers)
+            for k in range(each)
+        ]
     )
 
 
 def with_decisions(recordings, segments, reviewed, parameters, **given):
     """Return the segments with their decisions, and the grouping."""
     decided, _, grouping = decide_rows(recordings, segments, reviewed, parameters, **given)
-    return segments.with_columns(decided.with_columns(pl.col("split", "reason").cast(pl.String))), grouping
+    return segments.with_columns(
+        decided.with_columns(pl.col("split", "reason").cast(pl.String))
+    ), grouping
 
 
 def decide(segments, reviewed=(), recordings=None, **parameters):
-    recordings = recordings_table([f"r{i}" for i in range(20)]) if recordings is None else recordings
+    recordings = (
+        recordings_table([f"r{i}" for i in range(20)]) if recordings is None else recordings
+    )
     return with_decisions(recordings, segments, reviewed, Parameters(**parameters))[0]
 
 
@@ -86,19 +108,36 @@ cells = st.fixed_dictionaries(
         "text": st.sampled_from(["da", "ne", ""]),
     }
 )
-tables = st.lists(cells, max_size=40).map(lambda rows: segments_table([segment(n, **row) for n, row in enumerate(rows)]))
+tables = st.lists(cells, max_size=40).map(
+    lambda rows: segments_table([segment(n, **row) for n, row in enumerate(rows)])
+)
 budgets = st.one_of(st.none(), st.floats(0, 0.1))
 
 
-@given(tables, st.sets(st.sampled_from(["speaker_id", "recording_id"])), budgets, st.sets(st.integers(0, 39)), st.integers(0, 3))
+@given(
+    tables,
+    st.sets(st.sampled_from(["speaker_id", "recording_id"])),
+    budgets,
+    st.sets(st.integers(0, 39)),
+    st.integers(0, 3),
+)
 @settings(max_examples=150, deadline=None)
 def test_every_segment_is_in_or_out_and_the_lines_hold(segments, keys, hours, numbers, held_out):
     reviewed = {f"x{number:04d}" for number in numbers}
     try:
-        chosen = decide(segments, reviewed, hours=hours, dev=held_out, test=held_out, group_by=tuple(sorted(keys)))
+        chosen = decide(
+            segments,
+            reviewed,
+            hours=hours,
+            dev=held_out,
+            test=held_out,
+            group_by=tuple(sorted(keys)),
+        )
     except InputError:
         return
-    assert chosen.drop("split", "decision", "reason").equals(segments.drop("split", "decision", "reason"))
+    assert chosen.drop("split", "decision", "reason").equals(
+        segments.drop("split", "decision", "reason")
+    )
     accepted = chosen["decision"] == "accept"
     assert (accepted | (chosen["decision"] == "reject")).all()
     assert (accepted == chosen["split"].is_not_null()).all()
@@ -106,7 +145,9 @@ def test_every_segment_is_in_or_out_and_the_lines_hold(segments, keys, hours, nu
     train = chosen.filter(pl.col("split") == "train")
     assert not reviewed & set(train["segment_id"])
     for key in keys:
-        values = chosen.filter(accepted).drop_nulls(key).group_by(key).agg(pl.col("split").n_unique())
+        values = (
+            chosen.filter(accepted).drop_nulls(key).group_by(key).agg(pl.col("split").n_unique())
+        )
         assert (values["split"] == 1).all()
     if hours is not None:
         kept = chosen.filter(accepted)
@@ -149,7 +190,14 @@ def test_the_first_rule_that_hits_is_the_reason():
             conform(pl.DataFrame({"recording_id": ["lost"]}), RECORDINGS, "recordings"),
         ]
     )
-    expected = ["unknown_recording", "end_before_start", "empty_text", "past_the_end", "no_audio", "below_similarity"]
+    expected = [
+        "unknown_recording",
+        "end_before_start",
+        "empty_text",
+        "past_the_end",
+        "no_audio",
+        "below_similarity",
+    ]
     expected += ["too_long", "too_short", None, None, None]
     assert reasons(segments_table(rows), recordings=recordings, min_duration=1, **ALONE) == expected
 
@@ -164,7 +212,9 @@ def test_of_two_segments_with_one_window_one_stays():
 def test_durations_are_compared_to_the_sample(samples, reason):
     # 0.1 s has no exact float, and 7.3 + 0.1 differs from 7.4 in its last bit.
     start = 73 * RATE // 10
-    row = segment(0, start_sample=start, end_sample=start + samples, source_start="7.3", source_end="7.4")
+    row = segment(
+        0, start_sample=start, end_sample=start + samples, source_start="7.3", source_end="7.4"
+    )
     assert reasons(segments_table([row]), max_duration=0.1, **ALONE) == [reason]
 
 
@@ -181,7 +231,10 @@ def test_any_column_can_be_grouped_by_whatever_its_name(tmp_path, key):
     values = pl.Series(key, ["left"] * 15 + ["right"] * 5)
     workspace.save(recordings=recordings, segments=segments.with_columns(values))
     select(workspace, dev=5, test=0, group_by=(key,))
-    assert workspace.segments.group_by(key, "split").len().sort("len").rows() == [("right", "dev", 5), ("left", "train", 15)]
+    assert workspace.segments.group_by(key, "split").len().sort("len").rows() == [
+        ("right", "dev", 5),
+        ("left", "train", 15),
+    ]
 
 
 def test_columns_with_names_of_what_select_computes_are_refused_as_groups(tmp_path):
@@ -194,15 +247,25 @@ def test_columns_with_names_of_what_select_computes_are_refused_as_groups(tmp_pa
 
 @pytest.mark.parametrize("end", ["NaN", "inf", "1e400", "soon", ""])
 def test_a_time_that_is_no_number_is_counted_and_changes_no_sum(tmp_path, end):
-    rows = [segment(number, source_end=end if number == 3 else str(30 * number + 5)) for number in range(9)]
+    rows = [
+        segment(number, source_end=end if number == 3 else str(30 * number + 5))
+        for number in range(9)
+    ]
     workspace = Workspace.create(tmp_path / "w", source="x", audio=None)
     # The recordings table may name a recording twice.
-    workspace.save(recordings=recordings_table(["r0", "r0"]), segments=segments_table(rows).with_columns(start_sample=None))
+    workspace.save(
+        recordings=recordings_table(["r0", "r0"]),
+        segments=segments_table(rows).with_columns(start_sample=None),
+    )
     facts = select(workspace, **ALONE).facts
     assert (facts["kept"], facts["rejected"]) == (0, {"no_audio": 8, "no_times": 1})
     workspace.save(recordings=pl.DataFrame({"recording_id": ["r0", "r0"]}))
     facts = select(workspace, **ALONE, hours=0.01).facts
-    assert (facts["kept"], facts["hours"], facts["rejected"]) == (7, 0.0097, {"no_times": 1, "over_budget": 1})
+    assert (facts["kept"], facts["hours"], facts["rejected"]) == (
+        7,
+        0.0097,
+        {"no_times": 1, "over_budget": 1},
+    )
     assert workspace.segments.height == 9
 
 
@@ -214,7 +277,11 @@ def test_without_any_audio_the_times_of_the_source_decide():
         segment(1, **nothing, source_start="3207.7", source_end="3227.700001"),
         segment(2, **nothing, source_start="soon", source_end="5"),
     ]
-    assert reasons(segments_table(rows), recordings=recordings, **ALONE) == [None, "too_long", "no_times"]
+    assert reasons(segments_table(rows), recordings=recordings, **ALONE) == [
+        None,
+        "too_long",
+        "no_times",
+    ]
 
 
 def test_dev_and_test_are_as_large_as_asked():
@@ -226,7 +293,11 @@ def test_dev_and_test_are_as_large_as_asked():
 
 def test_dev_and_test_are_a_twentieth_of_what_budget_leaves():
     segments = corpus(speakers=100, recordings=20, each=4)
-    assert dict(decide(segments, group_by=()).group_by("split").len().iter_rows()) == {"train": 360, "dev": 20, "test": 20}
+    assert dict(decide(segments, group_by=()).group_by("split").len().iter_rows()) == {
+        "train": 360,
+        "dev": 20,
+        "test": 20,
+    }
     # 1000 seconds hold 200 segments of 5 seconds.
     chosen = decide(segments, group_by=(), hours=1000 / 3600 + 1e-9).drop_nulls("split")
     assert dict(chosen.group_by("split").len().iter_rows()) == {"train": 180, "dev": 10, "test": 10}
@@ -236,13 +307,18 @@ def test_reviewed_segments_stay_out_of_train_and_may_be_held_out():
     segments = corpus(speakers=10, each=4)
     chosen = decide(segments, set(segments["segment_id"]), dev=4, test=4)
     assert set(chosen["reason"].drop_nulls()) == {"reviewed"}
-    assert chosen["split"].drop_nulls().value_counts().sort("split").rows() == [("dev", 4), ("test", 4)]
+    assert chosen["split"].drop_nulls().value_counts().sort("split").rows() == [
+        ("dev", 4),
+        ("test", 4),
+    ]
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=12), st.floats(0, 0.2), st.integers(0, 5))
 @settings(deadline=None)
 def test_a_budget_is_reached_but_never_passed(lengths, hours, seed):
-    segments = segments_table([segment(n, speaker=f"s{n % 4}", length=length) for n, length in enumerate(lengths)])
+    segments = segments_table(
+        [segment(n, speaker=f"s{n % 4}", length=length) for n, length in enumerate(lengths)]
+    )
     chosen = decide(segments, hours=hours, seed=seed, **ALONE)
     length = (pl.col("end_sample") - pl.col("start_sample")).sum() / RATE
     used = chosen.filter(pl.col("split").is_not_null()).select(length).item()
@@ -265,7 +341,9 @@ def test_speakers_take_turns(speakers, room, seed):
 
 
 def test_a_recording_stands_in_for_an_unknown_speaker():
-    rows = [segment(n, recording="r0", speaker=None) for n in range(20)] + [segment(20, recording="r1", speaker=None)]
+    rows = [segment(n, recording="r0", speaker=None) for n in range(20)] + [
+        segment(20, recording="r1", speaker=None)
+    ]
     chosen = decide(segments_table(rows), hours=2 * 5 / 3600 + 1e-9, **ALONE)
     assert sorted(chosen.filter(pl.col("split") == "train")["recording_id"]) == ["r0", "r1"]
 
@@ -283,12 +361,16 @@ def test_dev_and_test_count_within_the_budget():
     segments = corpus(speakers=10, each=10)
     chosen = decide(segments, hours=0.1, dev=10, test=10)
     assert chosen["split"].count() == 72
-    with pytest.raises(InputError, match=r"dev and test alone take 0\.028 hours, the budget is 0\.020 hours"):
+    with pytest.raises(
+        InputError, match=r"dev and test alone take 0\.028 hours, the budget is 0\.020 hours"
+    ):
         decide(segments, hours=0.02, dev=10, test=10)
 
 
 def test_grouping_that_leaves_nothing_for_train_is_refused():
-    with pytest.raises(InputError, match=r"no speaker_id .*leave nothing for train.*group by fewer"):
+    with pytest.raises(
+        InputError, match=r"no speaker_id .*leave nothing for train.*group by fewer"
+    ):
         decide(corpus(speakers=2, each=50), group_by=("speaker_id",))
     with pytest.raises(InputError, match=r"group by fewer"):
         decide(corpus(speakers=1, each=50))
@@ -333,9 +415,18 @@ def test_select_saves_decisions_and_what_it_reports(workspace):
     facts = report.facts
     assert (facts["segments"], facts["kept"], facts["rejected"]) == (120, 120, {})
     assert facts["hours"] == pytest.approx(600 / 3600, abs=1e-4)
-    assert facts["dev"] == {"segments": 6, "hours": pytest.approx(30 / 3600, abs=1e-4), "speakers": 1}
+    assert facts["dev"] == {
+        "segments": 6,
+        "hours": pytest.approx(30 / 3600, abs=1e-4),
+        "speakers": 1,
+    }
     # Their texts differ in one character of ten.
-    assert facts["leakage"] == {"speaker": 0, "recording": 0, "identical_sentence": 0, "near_identical_sentence": 12}
+    assert facts["leakage"] == {
+        "speaker": 0,
+        "recording": 0,
+        "identical_sentence": 0,
+        "near_identical_sentence": 12,
+    }
     assert facts["parameters"]["seed"] == 7
     assert facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
     assert "0 speaker, 0 recording, 0 identical sentence, 12 near identical sentence" in str(report)
@@ -358,31 +449,56 @@ def test_a_repeated_sentence_is_reported_as_leakage(workspace):
 
 def test_reviews_of_the_workspace_stay_out_of_train(workspace):
     (workspace.path / "reviews").mkdir()
-    (workspace.path / "reviews/first.json").write_text(json.dumps({"segment_ids": ["x0003"]}), encoding="utf8")
+    (workspace.path / "reviews/first.json").write_text(
+        json.dumps({"segment_ids": ["x0003"]}), encoding="utf8"
+    )
     assert select(workspace, dev=0, test=0).facts["rejected"] == {"reviewed": 1}
 
 
 def judge(workspace, *said):
     """Verdicts of (segment, verdict, reviewer) on the segments as they are."""
-    contents = dict(zip(workspace.segments["segment_id"], content_hashes(workspace.segments), strict=True))
+    contents = dict(
+        zip(workspace.segments["segment_id"], content_hashes(workspace.segments), strict=True)
+    )
     append_verdicts(
-        workspace, [Verdict(i, contents[i], verdict, "", None, who, "2026-11-21T03:00:00Z", "panel") for i, verdict, who in said]
+        workspace,
+        [
+            Verdict(i, contents[i], verdict, "", None, who, "2026-11-21T03:00:00Z", "panel")
+            for i, verdict, who in said
+        ],
     )
 
 
-@pytest.mark.parametrize("key", ["segment_id", "split", "reason", "start_sample", "micros", "sentence", "earlier"])
+@pytest.mark.parametrize(
+    "key", ["segment_id", "split", "reason", "start_sample", "micros", "sentence", "earlier"]
+)
 def test_what_is_each_segments_own_groups_nothing(workspace, key):
     before = workspace.segments.with_columns(micros=pl.lit(1))
     workspace.save(segments=before)
-    with pytest.raises(InputError, match=f"group_by: '{key}' is not a column to group segments by; columns are recording_id"):
+    with pytest.raises(
+        InputError,
+        match=f"group_by: '{key}' is not a column to group segments by; columns are recording_id",
+    ):
         select(workspace, group_by=key)
     assert workspace.segments.equals(before)
     assert select(workspace, group_by=None).facts["parameters"]["group_by"] == []
 
 
 def test_gold_is_what_all_its_reviewers_call_right_as_it_is_now(workspace):
-    judge(workspace, ("x0000", "ok", "a"), ("x0000", "ok", "b"), ("x0001", "ok", "a"), ("x0001", "unsure", "b"))
-    judge(workspace, ("x0002", "cut off", "a"), ("x0002", "ok", "a"), ("x0003", "ok", "a"), ("x0003", None, "a"))
+    judge(
+        workspace,
+        ("x0000", "ok", "a"),
+        ("x0000", "ok", "b"),
+        ("x0001", "ok", "a"),
+        ("x0001", "unsure", "b"),
+    )
+    judge(
+        workspace,
+        ("x0002", "cut off", "a"),
+        ("x0002", "ok", "a"),
+        ("x0003", "ok", "a"),
+        ("x0003", None, "a"),
+    )
     judge(workspace, ("x0004", "ok", "a"))
     assert gold_ids(workspace, workspace.segments) == {"x0000", "x0002", "x0004"}
     changed = pl.when(pl.col("segment_id") == "x0004").then(pl.lit("other words")).otherwise("text")
@@ -391,17 +507,30 @@ def test_gold_is_what_all_its_reviewers_call_right_as_it_is_now(workspace):
 
 def test_a_gold_test_set_is_gold_alone_and_takes_its_groups_out_of_train(workspace):
     # Each speaker has 6 segments in a recording of their own, x0000 to x0005 the first.
-    judge(workspace, *((f"x{number:04d}", "ok", "a") for number in (0, 1, 7)), ("x0013", "noise", "a"))
+    judge(
+        workspace, *((f"x{number:04d}", "ok", "a") for number in (0, 1, 7)), ("x0013", "noise", "a")
+    )
     report = select(workspace, dev=0, gold=True)
     chosen = workspace.segments
-    assert sorted(chosen.filter(pl.col("split") == "test")["segment_id"]) == ["x0000", "x0001", "x0007"]
+    assert sorted(chosen.filter(pl.col("split") == "test")["segment_id"]) == [
+        "x0000",
+        "x0001",
+        "x0007",
+    ]
     assert report.facts["rejected"] == {"not_gold": 9, "reviewed": 1}
     assert report.facts["lost_to_grouping"]["segments"] == 9
     assert report.facts["parameters"]["gold"] is True
     assert report.facts["leakage"]["speaker"] == report.facts["leakage"]["recording"] == 0
     select(workspace, dev=6, test=1, gold=True)
-    assert workspace.segments.filter(pl.col("split") == "test")["segment_id"].is_in(["x0000", "x0001", "x0007"]).all()
-    with pytest.raises(InputError, match=r"test: 4 segments requested, but of the 3 segments that pass the filters and are gold"):
+    assert (
+        workspace.segments.filter(pl.col("split") == "test")["segment_id"]
+        .is_in(["x0000", "x0001", "x0007"])
+        .all()
+    )
+    with pytest.raises(
+        InputError,
+        match=r"test: 4 segments requested, but of the 3 segments that pass the filters and are gold",
+    ):
         select(workspace, dev=6, test=4, gold=True)
 
 
@@ -411,7 +540,9 @@ def test_gold_passes_the_filters_like_any_other_segment(workspace):
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
     select(workspace, dev=0, gold=True)
     assert workspace.segments.filter(pl.col("split") == "test")["segment_id"].to_list() == ["x0006"]
-    with pytest.raises(InputError, match="gold: of the segments that pass the filters, reviewers judged none right"):
+    with pytest.raises(
+        InputError, match="gold: of the segments that pass the filters, reviewers judged none right"
+    ):
         select(workspace, dev=0, gold=True, min_similarity=0.95)
 
 
@@ -423,12 +554,17 @@ def test_what_was_judged_stays_out_of_train_though_no_sheet_held_it(workspace):
 @pytest.mark.parametrize("column", ["text", "text_raw", "asr_text"])
 def test_splits_may_be_grouped_by_texts(workspace, column):
     segments = workspace.segments
-    workspace.save(segments=segments.with_columns((pl.int_range(pl.len()) % 7).cast(pl.String).alias(column)))
+    workspace.save(
+        segments=segments.with_columns((pl.int_range(pl.len()) % 7).cast(pl.String).alias(column))
+    )
     report = select(workspace, dev=2, test=2, min_similarity=-1, group_by=column)
     assert report.facts["parameters"]["group_by"] == [column]
     kept = workspace.segments.drop_nulls("split")
     assert kept[column].n_unique() > 1
-    assert kept.group_by(column).agg(pl.col("split").n_unique())["split"].to_list() == [1] * kept[column].n_unique()
+    assert (
+        kept.group_by(column).agg(pl.col("split").n_unique())["split"].to_list()
+        == [1] * kept[column].n_unique()
+    )
 
 
 def test_keys_may_be_given_as_one_string(workspace):
@@ -447,7 +583,11 @@ def test_keys_may_be_given_as_one_string(workspace):
     ],
 )
 def test_what_is_worth_knowing_is_reported(workspace, changes, parameters, warning):
-    workspace.save(segments=workspace.segments.with_columns(**{name: pl.lit(value) for name, value in changes.items()}))
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            **{name: pl.lit(value) for name, value in changes.items()}
+        )
+    )
     assert [line for line in select(workspace, **parameters).warnings if warning in line]
 
 
@@ -489,18 +629,39 @@ def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings
     assert line.endswith("; --group-by speaker_id,recording_id keeps recordings apart as well")
 
 
-def test_a_costly_grouping_that_is_requested_is_kept_to_and_one_that_avoids_it_is_reported(sittings):
+def test_a_costly_grouping_that_is_requested_is_kept_to_and_one_that_avoids_it_is_reported(
+    sittings,
+):
     report = select(sittings, group_by=["speaker_id", "recording_id"], dev=20, seed=7)
     facts = report.facts
     lost = facts["rejected"]["crosses_splits"]
-    assert crossing(sittings.segments, "speaker_id") == crossing(sittings.segments, "recording_id") == 0
-    [own] = [row for row in facts["grouping_alternatives"] if row["group_by"] == "speaker_id,recording_id"]
-    assert own["segments"] == facts["lost_to_grouping"]["segments"] == lost + facts["rejected"].get("beyond_split_size", 0)
+    assert (
+        crossing(sittings.segments, "speaker_id")
+        == crossing(sittings.segments, "recording_id")
+        == 0
+    )
+    [own] = [
+        row
+        for row in facts["grouping_alternatives"]
+        if row["group_by"] == "speaker_id,recording_id"
+    ]
+    assert (
+        own["segments"]
+        == facts["lost_to_grouping"]["segments"]
+        == lost + facts["rejected"].get("beyond_split_size", 0)
+    )
     [line] = [line for line in report.warnings if "loses" in line]
-    assert line.startswith(f"grouping by speaker_id,recording_id loses {own['segments']:,} segments ({own['share']:.1%}")
+    assert line.startswith(
+        f"grouping by speaker_id,recording_id loses {own['segments']:,} segments ({own['share']:.1%}"
+    )
     # The very option that is named, and what it is said to lose.
     words = line.partition("; ")[2].partition(" loses")[0].split()
-    assert CliRunner().invoke(cli, ["select", str(sittings.path), "--dev", "20", "--seed", "7", *words, "--json"]).exit_code == 0
+    assert (
+        CliRunner()
+        .invoke(cli, ["select", str(sittings.path), "--dev", "20", "--seed", "7", *words, "--json"])
+        .exit_code
+        == 0
+    )
     assert sittings.report("select")["facts"]["lost_to_grouping"]["share"] <= 0.05
     assert not [line for line in sittings.report("select")["warnings"] if "loses" in line]
 
@@ -513,7 +674,9 @@ def scored(workspace):
     return workspace
 
 
-def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_requested_and_is_named(scored):
+def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_requested_and_is_named(
+    scored,
+):
     assert "threshold" not in select(scored, **ALONE).facts
     assert select(scored, **ALONE).facts["rejected"] == {}
     scored.choose_threshold(0.83)
@@ -535,14 +698,19 @@ def test_the_command_line_takes_the_threshold_chosen_in_the_tuner(scored):
     scored.choose_threshold(0.83)
 
     def least(*options):
-        said = CliRunner().invoke(cli, ["select", str(scored.path), "--dev", "0", "--test", "0", "--json", *options])
+        said = CliRunner().invoke(
+            cli, ["select", str(scored.path), "--dev", "0", "--test", "0", "--json", *options]
+        )
         return json.loads(said.stdout)["facts"]["parameters"]["min_similarity"]
 
     assert least() == 0.83
     assert least("--min-similarity", "0.8") == 0.8
 
 
-@pytest.mark.parametrize("stored", ['{"min_similarity": "0.83"}', '{"min_similarity": 2}', "{}", '{"min_similarity": NaN}', "x"])
+@pytest.mark.parametrize(
+    "stored",
+    ['{"min_similarity": "0.83"}', '{"min_similarity": 2}', "{}", '{"min_similarity": NaN}', "x"],
+)
 def test_a_damaged_threshold_is_an_error_that_names_the_file(workspace, stored):
     (workspace.path / "threshold.json").write_text(stored)
     with pytest.raises(InputError, match=r"threshold\.json"):
@@ -569,13 +737,19 @@ def test_one_speaker_who_would_be_lost_is_reported_with_what_avoids_it(workspace
     assert report.facts["parameters"]["group_by"] == ["speaker_id"]
     assert report.facts["lost_to_grouping"]["share"] > 0.5
     assert [line for line in report.warnings if "--group-by recording_id loses" in line]
-    assert not [line for line in select(workspace, group_by="recording_id").warnings if "loses" in line]
+    assert not [
+        line for line in select(workspace, group_by="recording_id").warnings if "loses" in line
+    ]
 
 
 def test_where_no_columns_help_smaller_splits_are_proposed(workspace):
     rows = [segment(n, recording=f"r{n % 3}", speaker=f"s{n % 3}") for n in range(300)]
     workspace.save(segments=segments_table(rows))
-    assert [line for line in select(workspace).warnings if line.endswith("smaller dev and test lose less")]
+    assert [
+        line
+        for line in select(workspace).warnings
+        if line.endswith("smaller dev and test lose less")
+    ]
 
 
 def test_a_budget_that_is_filled_all_the_same_loses_nothing_to_grouping(sittings):
@@ -599,7 +773,9 @@ def test_unknown_speakers_leave_the_recordings_to_group_by(sittings):
 def test_the_default_keeps_speakers_apart_whatever_it_takes(segments, held_out):
     recordings = recordings_table([f"r{i}" for i in range(20)])
     try:
-        chosen, grouping = with_decisions(recordings, segments, (), Parameters(dev=held_out, test=held_out))
+        chosen, grouping = with_decisions(
+            recordings, segments, (), Parameters(dev=held_out, test=held_out)
+        )
     except InputError:
         return
     kept = chosen.filter(chosen["decision"] == "accept")
@@ -611,27 +787,50 @@ def test_the_default_keeps_speakers_apart_whatever_it_takes(segments, held_out):
 
 def with_source_splits(workspace, name):
     """Every fourth segment is in the source's split of that name."""
-    split = pl.when(pl.int_range(pl.len()) % 4 == 0).then(pl.lit(name)).otherwise(pl.lit("train-clean-100"))
+    split = (
+        pl.when(pl.int_range(pl.len()) % 4 == 0)
+        .then(pl.lit(name))
+        .otherwise(pl.lit("train-clean-100"))
+    )
     workspace.save(segments=workspace.segments.with_columns(source_split=split))
 
 
 @pytest.mark.parametrize(
-    "name", ["test-clean", "validation", "dev_clean_2", "test_eval92", "DEV", "eval", "train_dev", "dt05_real"]
+    "name",
+    [
+        "test-clean",
+        "validation",
+        "dev_clean_2",
+        "test_eval92",
+        "DEV",
+        "eval",
+        "train_dev",
+        "dt05_real",
+    ],
 )
 def test_held_out_segments_of_the_source_that_would_be_trained_on_are_reported(workspace, name):
     with_source_splits(workspace, name)
     result = CliRunner().invoke(cli, ["select", str(workspace.path), "--json"])
     assert result.exit_code == 0
     told = json.loads(result.stdout)
-    train = workspace.segments.filter((pl.col("split") == "train") & (pl.col("source_split") == name))
+    train = workspace.segments.filter(
+        (pl.col("split") == "train") & (pl.col("source_split") == name)
+    )
     assert told["facts"]["source_held_out_in_train"] == [{"split": name, "segments": len(train)}]
-    start = f"{len(train)} segments that the source holds out ({name} {len(train)}) would be trained on"
+    start = (
+        f"{len(train)} segments that the source holds out ({name} {len(train)}) would be trained on"
+    )
     assert [line for line in told["warnings"] if line.startswith(start)]
     assert start in CliRunner().invoke(cli, ["select", str(workspace.path)]).stdout
-    assert workspace.report("select")["facts"]["source_held_out_in_train"] == [{"split": name, "segments": len(train)}]
+    assert workspace.report("select")["facts"]["source_held_out_in_train"] == [
+        {"split": name, "segments": len(train)}
+    ]
 
 
-@pytest.mark.parametrize("name", ["train-clean-360", "validated", "other", "tr_no_dev", "train_nodev", "training", "2018", ""])
+@pytest.mark.parametrize(
+    "name",
+    ["train-clean-360", "validated", "other", "tr_no_dev", "train_nodev", "training", "2018", ""],
+)
 def test_what_the_source_trains_on_is_no_held_out_split(workspace, name):
     with_source_splits(workspace, name)
     report = select(workspace)
@@ -671,8 +870,14 @@ def test_reviews_that_take_much_of_train_are_named(workspace):
     review_record(workspace, "sheet", range(30))
     judge(workspace, *((f"x{number:04d}", "ok", "a") for number in range(25, 40)))
     report = select(workspace, dev=0, test=0)
-    assert report.facts["reviewed"] == [{"review": "sheet", "segments": 30}, {"review": "panel", "segments": 10}]
-    assert "40 of 120 segments for train were given to reviewers and stay out (sheet 30, panel 10)" in report.warnings
+    assert report.facts["reviewed"] == [
+        {"review": "sheet", "segments": 30},
+        {"review": "panel", "segments": 10},
+    ]
+    assert (
+        "40 of 120 segments for train were given to reviewers and stay out (sheet 30, panel 10)"
+        in report.warnings
+    )
     review_record(workspace, "sheet", range(5))
     (workspace.path / "reviews/verdicts.jsonl").unlink()
     report = select(workspace, dev=0, test=0)
@@ -683,9 +888,21 @@ def test_reviews_that_take_much_of_train_are_named(workspace):
 @pytest.mark.parametrize(
     ("changes", "parameters", "warning"),
     [
-        ({"similarity": pl.lit(0.5)}, {}, "nothing is kept; of 120 segments: 120 below_similarity (min_similarity 0.8)"),
-        ({}, {"max_duration": 1}, "nothing is kept; of 120 segments: 120 too_long (max_duration 1)"),
-        ({}, {"min_duration": 6}, "nothing is kept; of 120 segments: 120 too_short (min_duration 6)"),
+        (
+            {"similarity": pl.lit(0.5)},
+            {},
+            "nothing is kept; of 120 segments: 120 below_similarity (min_similarity 0.8)",
+        ),
+        (
+            {},
+            {"max_duration": 1},
+            "nothing is kept; of 120 segments: 120 too_long (max_duration 1)",
+        ),
+        (
+            {},
+            {"min_duration": 6},
+            "nothing is kept; of 120 segments: 120 too_short (min_duration 6)",
+        ),
         ({"text": pl.lit(" ")}, {}, "nothing is kept; of 120 segments: 120 empty_text"),
         ({}, {"hours": 0}, "nothing is kept; of 120 segments: 120 over_budget (0.000 hours)"),
         (
@@ -705,15 +922,23 @@ def test_what_empties_a_split_is_named(workspace, changes, parameters, warning):
 def test_what_the_filters_left_of_too_large_splits_is_named(workspace):
     low = pl.when(pl.col("segment_id") < "x0100").then(0.1).otherwise("similarity")
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
-    with pytest.raises(InputError, match=r"test: 30 segments requested.*of 120 segments the filters reject 100 below_similarity"):
+    with pytest.raises(
+        InputError,
+        match=r"test: 30 segments requested.*of 120 segments the filters reject 100 below_similarity",
+    ):
         select(workspace, test=30)
 
 
 def test_before_any_audio_a_preview_says_that_it_is_one(workspace):
-    nothing = {name: pl.lit(None, dtype=RECORDINGS[name]) for name in ("sampling_rate", "num_samples")}
+    nothing = {
+        name: pl.lit(None, dtype=RECORDINGS[name]) for name in ("sampling_rate", "num_samples")
+    }
     unplaced = {name: pl.lit(None, dtype=pl.Int64) for name in ("start_sample", "end_sample")}
     with_audio = select(workspace, disk="10MB")
-    workspace.save(recordings=workspace.recordings.with_columns(**nothing), segments=workspace.segments.with_columns(**unplaced))
+    workspace.save(
+        recordings=workspace.recordings.with_columns(**nothing),
+        segments=workspace.segments.with_columns(**unplaced),
+    )
     report = select(workspace, disk="10MB")
     assert "preview" in report.warnings[0]
     assert report.facts["kept"] == with_audio.facts["kept"]
@@ -729,7 +954,9 @@ def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
     rows = [{**segment(n), "start": 2 * n, "end": 2 * n + 2} for n in range(30)]
     workspace = Workspace.create(tmp_path / "w", source="asr.json", audio=str(audio))
     workspace.save(recordings=recordings_table(["r0"], seconds=60), segments=segments_table(rows))
-    kept = [select(workspace, disk=disk, **ALONE).facts["kept"] for disk in ("200kB", "600kB", "1MB")]
+    kept = [
+        select(workspace, disk=disk, **ALONE).facts["kept"] for disk in ("200kB", "600kB", "1MB")
+    ]
     assert all(fewer < more for fewer, more in pairwise(kept))
     report = select(workspace, disk="600kB", **ALONE)
     assert "measured)" in report.facts["budget"]["estimate"]
@@ -739,7 +966,11 @@ def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
 
 
 def test_reasons_are_counted_with_the_limits():
-    told = reasons_of(count_reasons(pl.Series(["too_long", None, "reviewed", "too_long"])), Parameters(), {"sheet": 1})
+    told = reasons_of(
+        count_reasons(pl.Series(["too_long", None, "reviewed", "too_long"])),
+        Parameters(),
+        {"sheet": 1},
+    )
     assert told == "2 too_long (max_duration 20), 1 reviewed (sheet 1)"
 
 
@@ -749,15 +980,25 @@ def test_a_budget_of_hours_counts_microseconds():
 
 def test_conditions_reject_what_does_not_meet_them_each_with_its_reason():
     rows = [
-        segment(n, snr=snr, text=text) for n, (snr, text) in enumerate([(5.0, "a"), (None, "b"), (20.0, "c"), (20.0, "applause")])
+        segment(n, snr=snr, text=text)
+        for n, (snr, text) in enumerate([(5.0, "a"), (None, "b"), (20.0, "c"), (20.0, "applause")])
     ]
     segments = segments_table(rows)
     found = reasons(segments, where=("snr > 10", "text <> 'applause'", "duration_s < 6"), **ALONE)
     assert found == ["where snr > 10", "where snr > 10", None, "where text <> 'applause'"]
     # Filters come first, and a segment that people accept passes conditions as it passes filters.
-    assert reasons(segments, where=("snr > 10",), min_similarity=0.95, **ALONE) == ["below_similarity"] * 4
+    assert (
+        reasons(segments, where=("snr > 10",), min_similarity=0.95, **ALONE)
+        == ["below_similarity"] * 4
+    )
     by_hand = pl.DataFrame({"segment_id": ["x0000"], "decision": ["accept"], "reason": [None]})
-    chosen = with_decisions(recordings_table(["r0"]), segments, (), Parameters(where=("snr > 10",), **ALONE), by_hand=by_hand)[0]
+    chosen = with_decisions(
+        recordings_table(["r0"]),
+        segments,
+        (),
+        Parameters(where=("snr > 10",), **ALONE),
+        by_hand=by_hand,
+    )[0]
     assert chosen["reason"].to_list() == [None, "where snr > 10", None, None]
 
 
@@ -779,13 +1020,27 @@ def test_a_condition_that_is_none_is_refused(where, message):
 def test_conditions_are_in_the_report(tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="x")
     rows = [segment(n, recording=f"r{n}", speaker=f"s{n}", snr=float(n)) for n in range(6)]
-    workspace.save(recordings=recordings_table([f"r{n}" for n in range(6)]), segments=segments_table(rows))
+    workspace.save(
+        recordings=recordings_table([f"r{n}" for n in range(6)]), segments=segments_table(rows)
+    )
     report = select(workspace, where=["snr >= 2", "snr < 5"], dev=0, test=0)
     assert report.facts["rejected"] == {"where snr >= 2": 2, "where snr < 5": 1}
     assert report.facts["parameters"]["where"] == ["snr >= 2", "snr < 5"]
     assert select(workspace, where="snr >= 2", dev=0, test=0).facts["kept"] == 4
     result = CliRunner().invoke(
-        cli, ["select", str(workspace.path), "--where", "snr >= 2", "--where", "snr < 5", "--dev", "0", "--test", "0"]
+        cli,
+        [
+            "select",
+            str(workspace.path),
+            "--where",
+            "snr >= 2",
+            "--where",
+            "snr < 5",
+            "--dev",
+            "0",
+            "--test",
+            "0",
+        ],
     )
     assert result.exit_code == 0, result.output
     assert workspace.segments["split"].to_list() == [None, None, "train", "train", "train", None]

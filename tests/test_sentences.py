@@ -22,13 +22,19 @@ SAME = {
     "hindi joiner": ("क्\u200dषमा कीजिए मैं कल नहीं आऊँगा", "क्षमा कीजिए मैं कल नहीं आऊँगा"),
     "thai": ("เขาขี่ม้าไปตลาดทุกวัน", "เขาขี่ม้า\u200bไปตลาดทุกวัน!"),
     "arabic": ("كَتَبَ الولدُ الدرسَ في البيتِ", "\u200fكَتَبَ الولدُ الدرسَ، في البيتِ"),
-    "croatian": ("Čovjek će doći sljedeći četvrtak.", unicodedata.normalize("NFD", "čovjek će doći sljedeći četvrtak")),
+    "croatian": (
+        "Čovjek će doći sljedeći četvrtak.",
+        unicodedata.normalize("NFD", "čovjek će doći sljedeći četvrtak"),
+    ),
 }
 OTHER = {
     "hindi": ("यह किताब मेरी है और वह तुम्हारी", "यह किताब मेरा है और वह तुम्हारा"),
     "thai": ("เขาขี่ม้าไปตลาดทุกวัน", "เขาขี่มาไปตลาดทุกวัน"),
     "arabic": ("كَتَبَ الولدُ الدرسَ في البيتِ", "كُتِبَ الولدُ الدرسَ في البيتِ"),
-    "croatian": ("Čovjek će doći sljedeći četvrtak.", unicodedata.normalize("NFD", "čovjek ce doći sljedeći četvrtak")),
+    "croatian": (
+        "Čovjek će doći sljedeći četvrtak.",
+        unicodedata.normalize("NFD", "čovjek ce doći sljedeći četvrtak"),
+    ),
 }
 CASES = [(*pair, True) for pair in SAME.values()] + [(*pair, False) for pair in OTHER.values()]
 NAMES = [f"same {name}" for name in SAME] + [f"other {name}" for name in OTHER]
@@ -40,7 +46,12 @@ def folded(*texts):
 
 
 def pair(one, other):
-    facts = {"segment_id": ["a", "b"], "recording_id": ["r", "r"], "source_start": ["0", "0"], "source_end": ["1", "1"]}
+    facts = {
+        "segment_id": ["a", "b"],
+        "recording_id": ["r", "r"],
+        "source_start": ["0", "0"],
+        "source_end": ["1", "1"],
+    }
     return pl.DataFrame({**facts, "split": ["train", "test"], "text": [one, other]})
 
 
@@ -62,12 +73,20 @@ def test_every_use_agrees_on_what_the_same_sentence_is(one, other, same):
 def test_the_proof_of_a_corpus_and_verify_agree_too(make_workspace, tmp_path, one, other, same):
     workspace = make_workspace({"one.wav": (6.0, 16000), "two.wav": (6.0, 16000)}, channels=1)
     segments = workspace.segments.with_row_index("row").with_columns(
-        split=pl.when(pl.col("recording_id") == "one").then(pl.lit("train")).otherwise(pl.lit("test")),
-        text=pl.when(pl.col("row") == 0).then(pl.lit(one)).otherwise(pl.format("{} x", "segment_id")),
+        split=pl.when(pl.col("recording_id") == "one")
+        .then(pl.lit("train"))
+        .otherwise(pl.lit("test")),
+        text=pl.when(pl.col("row") == 0)
+        .then(pl.lit(one))
+        .otherwise(pl.format("{} x", "segment_id")),
     )
     last = segments["row"].max()
-    segments = segments.with_columns(text=pl.when(pl.col("row") == last).then(pl.lit(other)).otherwise("text")).drop("row")
-    workspace.save(segments=segments.with_columns(pl.col("split").cast(workspace.segments.schema["split"])))
+    segments = segments.with_columns(
+        text=pl.when(pl.col("row") == last).then(pl.lit(other)).otherwise("text")
+    ).drop("row")
+    workspace.save(
+        segments=segments.with_columns(pl.col("split").cast(workspace.segments.schema["split"]))
+    )
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
     told = json.loads((tmp_path / "c" / "corpus.json").read_text(encoding="utf8"))["leakage"]
     assert told[SENTENCE]["shared"] == int(same)

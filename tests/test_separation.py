@@ -24,7 +24,9 @@ def missed(population, weights, count, corpora, *, naive=False):
     while seen < corpora:
         values, wrong, strata, recording = population(rng)
         items = random_draws(rng, strata, weights, count)
-        draws = draws_of([frame_of(strata, weights)], [0] * count, items, set(np.flatnonzero(wrong).tolist()))
+        draws = draws_of(
+            [frame_of(strata, weights)], [0] * count, items, set(np.flatnonzero(wrong).tolist())
+        )
         if 0 < draws.wrong.sum() < count:
             seen += 1
             weight = np.ones(count) if naive else draw_weights(draws)
@@ -63,14 +65,21 @@ def test_the_auc_counts_pairs_and_half_of_the_ties():
     assert 0 <= low < found < high <= 1
     weighted, *_ = auc(values, wrong, np.array([3.0, 1, 1, 1]), np.arange(4), 0.95)
     assert weighted == pytest.approx((3 * 2 + 0.5) / 8)
-    assert auc(np.arange(40.0), np.arange(40) < 20, np.ones(40), np.arange(40), 0.95)[0] == pytest.approx(1)
+    assert auc(np.arange(40.0), np.arange(40) < 20, np.ones(40), np.arange(40), 0.95)[
+        0
+    ] == pytest.approx(1)
 
 
 def test_draws_stand_for_the_population_also_if_a_stratum_is_used_up():
     rng, strata = np.random.default_rng(0), (np.arange(600) < 60).astype(np.int64)
     shares = []
     for _ in range(200):
-        draws = draws_of([frame_of(strata, [0.5, 0.5])], [0] * 300, random_draws(rng, strata, [0.5, 0.5], 300), set(range(60)))
+        draws = draws_of(
+            [frame_of(strata, [0.5, 0.5])],
+            [0] * 300,
+            random_draws(rng, strata, [0.5, 0.5], 300),
+            set(range(60)),
+        )
         weight = draw_weights(draws)
         shares.append(weight[draws.wrong].sum() / weight.sum())
     assert np.mean(shares) == pytest.approx(0.1, abs=0.003)
@@ -82,11 +91,29 @@ def workspace(tmp_path):
     rng, n = np.random.default_rng(2), 3000
     snr = rng.uniform(0, 50, n).round(2)
     ids = [f"s{number}" for number in range(n)]
-    columns = {"segment_id": ids, "recording_id": [f"r{i // 100}" for i in range(n)], "similarity": rng.uniform(0.5, 1, n)}
-    columns |= {"source_start": [str(20 * i) for i in range(n)], "source_end": [str(20 * i + 5) for i in range(n)]}
-    columns |= {"text": [f"riječ {i}" for i in range(n)], "snr_db": snr, "noise_floor_dbfs": -snr, "rms_dbfs": rng.normal(size=n)}
-    columns |= {"cut_end": snr < 10, "clipped_share": np.where(np.arange(n) % 10, 0.0, rng.uniform(0, 0.1, n))}
-    columns |= {"channel_correlation": [None if i % 4 < 2 else 0.5 + i / 9999 for i in range(n)], "speaker_id": "x"}
+    columns = {
+        "segment_id": ids,
+        "recording_id": [f"r{i // 100}" for i in range(n)],
+        "similarity": rng.uniform(0.5, 1, n),
+    }
+    columns |= {
+        "source_start": [str(20 * i) for i in range(n)],
+        "source_end": [str(20 * i + 5) for i in range(n)],
+    }
+    columns |= {
+        "text": [f"riječ {i}" for i in range(n)],
+        "snr_db": snr,
+        "noise_floor_dbfs": -snr,
+        "rms_dbfs": rng.normal(size=n),
+    }
+    columns |= {
+        "cut_end": snr < 10,
+        "clipped_share": np.where(np.arange(n) % 10, 0.0, rng.uniform(0, 0.1, n)),
+    }
+    columns |= {
+        "channel_correlation": [None if i % 4 < 2 else 0.5 + i / 9999 for i in range(n)],
+        "speaker_id": "x",
+    }
     made = Workspace.create(tmp_path / "w", audio=None)
     recordings = pl.DataFrame({"recording_id": sorted(set(columns["recording_id"]))})
     segments = conform(pl.DataFrame(columns), SEGMENTS, "segments")
@@ -114,7 +141,9 @@ def test_columns_are_ranked_by_how_surely_they_separate(workspace, tmp_path):
     assert rows["snr_db"]["low"] <= truth <= rows["snr_db"]["high"]
     assert rows["rms_dbfs"]["low"] < 0.5 < rows["rms_dbfs"]["high"]
     assert 0 < rows["channel_correlation"]["verdicts"] < rows["snr_db"]["verdicts"] == 300
-    narrow = views.signal_precision(workspace, confidence=0.5).filter(column="snr_db").row(0, named=True)
+    narrow = (
+        views.signal_precision(workspace, confidence=0.5).filter(column="snr_db").row(0, named=True)
+    )
     assert rows["snr_db"]["low"] < narrow["low"] < narrow["high"] < rows["snr_db"]["high"]
     with pytest.raises(InputError, match="confidence must be between 0 and 1"):
         views.signal_precision(workspace, confidence=1)
@@ -122,7 +151,9 @@ def test_columns_are_ranked_by_how_surely_they_separate(workspace, tmp_path):
 
 def wrong_of(workspace):
     segments = workspace.segments.with_row_index("i")
-    return segments["snr_db"].to_numpy(), segments.select((pl.col("snr_db") < 10) & (pl.col("i") % 2 == 1)).to_series().to_numpy()
+    return segments["snr_db"].to_numpy(), segments.select(
+        (pl.col("snr_db") < 10) & (pl.col("i") % 2 == 1)
+    ).to_series().to_numpy()
 
 
 def test_precision_by_value_covers_the_truth_of_every_group(workspace, tmp_path):
@@ -145,19 +176,28 @@ def test_precision_by_value_covers_the_truth_of_every_group(workspace, tmp_path)
 
 def test_values_that_many_share_and_the_lack_of_one_are_groups(workspace, tmp_path):
     judge(workspace, tmp_path)
-    best = views.precision_by(workspace, "snr_db").row(-1, named=True)  # without a fault: by the rule of three and a bit
+    best = views.precision_by(workspace, "snr_db").row(
+        -1, named=True
+    )  # without a fault: by the rule of three and a bit
     assert (best["wrong"], best["high"]) == (0, 1.0)
     assert 1 - 6 / best["reviewed"] < best["low"] < 1 - 3 / best["reviewed"]
     clipped = views.precision_by(workspace, "clipped_share")
     assert clipped.select("least", "most", "segments").row(0) == (0.0, 0.0, 2700)
     assert (clipped["least"][1:] > 0).all()
-    assert views.precision_by(workspace, "cut_end").select("least", "most").rows() == [(0.0, 0.0), (1.0, 1.0)]
+    assert views.precision_by(workspace, "cut_end").select("least", "most").rows() == [
+        (0.0, 0.0),
+        (1.0, 1.0),
+    ]
     correlation = views.precision_by(workspace, "channel_correlation")
     assert correlation.row(-1)[:3] == (None, None, 1500)
     assert correlation["segments"].sum() == 3000
-    assert views.precision_by(workspace, "duration_s").select("least", "most", "segments").rows() == [(5.0, 5.0, 3000)]
+    assert views.precision_by(workspace, "duration_s").select(
+        "least", "most", "segments"
+    ).rows() == [(5.0, 5.0, 3000)]
     for column in ("text", "nothing"):
-        with pytest.raises(InputError, match=f"column '{column}': not in the segments table, or no numbers.*snr_db"):
+        with pytest.raises(
+            InputError, match=f"column '{column}': not in the segments table, or no numbers.*snr_db"
+        ):
             views.precision_by(workspace, column)
 
 
@@ -169,10 +209,14 @@ def test_without_verdicts_nothing_is_claimed_about_a_group(workspace):
     assert (found["high"] == 1).all()
 
 
-def test_the_plot_has_the_best_columns_first_and_without_verdicts_the_distributions(workspace, tmp_path):
+def test_the_plot_has_the_best_columns_first_and_without_verdicts_the_distributions(
+    workspace, tmp_path
+):
     plot = plots.signal_precision(workspace)
     assert "not known: it takes verdicts" in plot.alt_text
-    assert [axes.get_title(loc="left") for axes in plot.axes] == views.signals(workspace)["signal"].to_list()
+    assert [axes.get_title(loc="left") for axes in plot.axes] == views.signals(workspace)[
+        "signal"
+    ].to_list()
     assert "not known" in plot._suptitle.get_text()
     judge(workspace, tmp_path)
     plot = plots.signal_precision(workspace, most=3)
@@ -185,16 +229,31 @@ def test_the_plot_has_the_best_columns_first_and_without_verdicts_the_distributi
 
 def test_the_distributions_of_signals_have_missing_values_and_shares(workspace):
     found = {row["signal"]: row for row in views.signals(workspace).iter_rows(named=True)}
-    assert list(found) == ["rms_dbfs", "clipped_share", "snr_db", "noise_floor_dbfs", "channel_correlation", "cut_end"]
+    assert list(found) == [
+        "rms_dbfs",
+        "clipped_share",
+        "snr_db",
+        "noise_floor_dbfs",
+        "channel_correlation",
+        "cut_end",
+    ]
     assert found["channel_correlation"]["missing"] == 0.5
-    assert found["snr_db"]["median"] == pytest.approx(workspace.segments["snr_db"].median(), abs=0.1)
+    assert found["snr_db"]["median"] == pytest.approx(
+        workspace.segments["snr_db"].median(), abs=0.1
+    )
     cut = found["cut_end"]
-    assert (cut["median"], cut["true"]) == (None, pytest.approx(workspace.segments["cut_end"].mean()))
+    assert (cut["median"], cut["true"]) == (
+        None,
+        pytest.approx(workspace.segments["cut_end"].mean()),
+    )
     plot = plots.signals(workspace)
     assert "channel_correlation: median" in plot.alt_text
     assert ", 1,500 without" in plot.alt_text
     heights = [bar.get_height() for bar in plot.axes[-1].containers[0]]
-    assert heights == [workspace.segments["cut_end"].not_().sum(), workspace.segments["cut_end"].sum()]
+    assert heights == [
+        workspace.segments["cut_end"].not_().sum(),
+        workspace.segments["cut_end"].sum(),
+    ]
     workspace.save(segments=workspace.segments.drop(found))
     assert "Nothing is measured yet" in plots.signals(workspace).alt_text
     plots.signals(workspace)._repr_html_()

@@ -44,13 +44,24 @@ def web(tmp_path, recorded):
     """Three recordings; `b.wav` is the one that has trouble."""
     (tmp_path / "www").mkdir()
     for number, name in enumerate("abc"):
-        shutil.copy(recorded(".wav", 2, 8000, channels=1, seed=number), tmp_path / f"www/{name}.wav")
+        shutil.copy(
+            recorded(".wav", 2, 8000, channels=1, seed=number), tmp_path / f"www/{name}.wav"
+        )
     with serving(tmp_path / "www") as web:
         yield web
 
 
 def transcripts(path, names):
-    lines = [{"file": name, "start": 0.25, "end": 1.5, "words": ["dobar", "dan"], "asr": ["dobar", "dan"]} for name in names]
+    lines = [
+        {
+            "file": name,
+            "start": 0.25,
+            "end": 1.5,
+            "words": ["dobar", "dan"],
+            "asr": ["dobar", "dan"],
+        }
+        for name in names
+    ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
@@ -60,10 +71,14 @@ def fetch_by_download(web, tmp_path):
     rows = [json.dumps({"url": f"{web.url}/{name}.wav"}) + "\n" for name in "abc"]
     (tmp_path / "list.jsonl").write_text("".join(rows))
     report = nbaudio.download(tmp_path / "list.jsonl", out=tmp_path / "out", per_second=1000)
-    ledger = [json.loads(line) for line in (tmp_path / "out/downloads.jsonl").read_text().splitlines()]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.name.endswith((".partial", ".wav"))) == sorted(
-        row["name"] for row in ledger if row["state"] == "done"
-    )
+    ledger = [
+        json.loads(line) for line in (tmp_path / "out/downloads.jsonl").read_text().splitlines()
+    ]
+    assert sorted(
+        path.name
+        for path in (tmp_path / "out").iterdir()
+        if path.name.endswith((".partial", ".wav"))
+    ) == sorted(row["name"] for row in ledger if row["state"] == "done")
     return report, {row["name"]: row["reason"] for row in ledger}
 
 
@@ -71,7 +86,12 @@ def fetch_by_ingest(web, tmp_path):
     source = transcripts(tmp_path / "asr.json", ["a.wav", "b.wav", "c.wav"])
     report = nbaudio.ingest("parlaspeech", source, audio=web.url, out=tmp_path / "W")
     workspace = Workspace.open(tmp_path / "W")
-    problems = dict(workspace.table("problems").filter(pl.col("reason").str.contains("://")).select("file", "reason").iter_rows())
+    problems = dict(
+        workspace.table("problems")
+        .filter(pl.col("reason").str.contains("://"))
+        .select("file", "reason")
+        .iter_rows()
+    )
     come = workspace.recordings.filter(pl.col("num_samples").is_not_null())["path"].to_list()
     assert not list((tmp_path / "W/fetched").rglob("*.partial"))
     return report, dict.fromkeys(come) | problems
@@ -84,8 +104,14 @@ def only_b_fails(fetch, web, tmp_path):
     began = time.monotonic()
     report, reasons = fetch(web, tmp_path)
     assert time.monotonic() - began < 20
-    assert {name: reason is None for name, reason in reasons.items()} == {"a.wav": True, "b.wav": False, "c.wav": True}
-    assert len([line for line in report.problems if "b.wav" in line and "segments" not in line]) >= 1
+    assert {name: reason is None for name, reason in reasons.items()} == {
+        "a.wav": True,
+        "b.wav": False,
+        "c.wav": True,
+    }
+    assert (
+        len([line for line in report.problems if "b.wav" in line and "segments" not in line]) >= 1
+    )
     assert all("\n" not in line for line in report.problems)
     return reasons["b.wav"]
 
@@ -98,7 +124,9 @@ def test_a_body_without_end_ends_where_the_header_said(fetch, web, tmp_path):
     web.acts["HEAD b.wav"] = answers(200, Content_Length=96_044)
     web.acts["b.wav"] = answers(200, bytes(65536), pieces=ENDLESS)
     for _ in range(2):  # it is met again
-        assert "sends more than the 96,044 bytes that it announced" in only_b_fails(fetch, web, tmp_path).replace(
+        assert "sends more than the 96,044 bytes that it announced" in only_b_fails(
+            fetch, web, tmp_path
+        ).replace(
             "of a file of unannounced length that are fetched (--max-size)", "that it announced"
         )
     assert web.sent < 200_000_000
@@ -121,7 +149,9 @@ def test_a_body_of_unknown_length_has_a_limit(web, tmp_path, monkeypatch):
 def test_an_absurd_length_is_one_line_and_no_progress(fetch, web, tmp_path, capsys):
     for method in ("b.wav", "HEAD b.wav"):
         web.acts[method] = answers(200, b"abc", Content_Length=ABSURD)
-    assert f"announces {ABSURD:,} bytes; at most 1,000,000,000,000 are fetched" in only_b_fails(fetch, web, tmp_path)
+    assert f"announces {ABSURD:,} bytes; at most 1,000,000,000,000 are fetched" in only_b_fails(
+        fetch, web, tmp_path
+    )
     shown = capsys.readouterr().err
     assert not any(unit in shown for unit in ("E/", "E ", "EB", "PB", str(ABSURD)[:6]))
 
@@ -149,22 +179,38 @@ def test_compressed_bodies_are_not_unpacked(fetch, web, tmp_path):
     bomb = gzip.compress(bytes(50_000_000))
     web.acts["HEAD b.wav"] = answers(200, Content_Length=50_000_000)
     web.acts["b.wav"] = answers(200, bomb, Content_Length=len(bomb), Content_Encoding="gzip")
-    assert "sends it compressed (gzip), which was not requested" in only_b_fails(fetch, web, tmp_path)
+    assert "sends it compressed (gzip), which was not requested" in only_b_fails(
+        fetch, web, tmp_path
+    )
 
 
 @pytest.mark.parametrize(
     "act",
     [
         answers(206, bytes(65536), pieces=ENDLESS, Content_Range="bytes 100-199/44100"),
-        answers(206, bytes(65536), pieces=ENDLESS, Content_Range="bytes 100-199/44100", Content_Length=65536 * ENDLESS),
+        answers(
+            206,
+            bytes(65536),
+            pieces=ENDLESS,
+            Content_Range="bytes 100-199/44100",
+            Content_Length=65536 * ENDLESS,
+        ),
         answers(206, bytes(100), Content_Range="bytes 0-99/44100", Content_Length=100),
-        answers(206, gzip.compress(bytes(9_000_000)), Content_Range="bytes 100-199/44100", Content_Encoding="gzip"),
+        answers(
+            206,
+            gzip.compress(bytes(9_000_000)),
+            Content_Range="bytes 100-199/44100",
+            Content_Encoding="gzip",
+        ),
         answers(200, bytes(65536), pieces=ENDLESS),
     ],
 )
 def test_ranges_are_no_more_and_no_others_than_requested(web, act):
     web.acts["b.wav"] = act
-    with pytest.raises(AudioError, match=r"more than the 100 bytes|were requested|does not support range requests|compressed"):
+    with pytest.raises(
+        AudioError,
+        match=r"more than the 100 bytes|were requested|does not support range requests|compressed",
+    ):
         remote(f"{web.url}/b.wav").read(100, 200)
     assert web.sent < 20_000_000
     assert web.asked["GET", "b.wav"] == 1
@@ -174,7 +220,12 @@ def test_a_part_that_is_continued_with_too_much_is_begun_anew(web, tmp_path):
     body = bytes(range(256)) * 400
     acts = [
         answers(200, body[:100], Content_Length=len(body), ETag='"1"'),
-        answers(206, bytes(65536), pieces=ENDLESS, Content_Range=f"bytes 100-{len(body) - 1}/{len(body)}"),
+        answers(
+            206,
+            bytes(65536),
+            pieces=ENDLESS,
+            Content_Range=f"bytes 100-{len(body) - 1}/{len(body)}",
+        ),
         answers(200, body, Content_Length=len(body), ETag='"1"'),
     ]
 
@@ -197,13 +248,18 @@ def test_recordings_that_go_bad_after_ingest_are_ledgered_while_cutting(web, tmp
     nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
     rejected = pl.read_parquet(tmp_path / "C/rejected.parquet")
     assert rejected["recording_id"].to_list() == ["b"]
-    assert f"sends more than the {status.st_size:,} bytes that it announced" in rejected["detail"].item()
+    assert (
+        f"sends more than the {status.st_size:,} bytes that it announced"
+        in rejected["detail"].item()
+    )
     assert pl.read_parquet(tmp_path / "C/segments.parquet").height == 2
 
 
 def test_pages_without_end_are_no_list_of_files(web, tmp_path):
     (tmp_path / "www/sub").mkdir()
-    web.acts["sub"] = answers(200, b"<a href='x.wav'>x</a>" * 4000, pieces=ENDLESS, Content_Type="text/html")
+    web.acts["sub"] = answers(
+        200, b"<a href='x.wav'>x</a>" * 4000, pieces=ENDLESS, Content_Type="text/html"
+    )
     assert remote(f"{web.url}/sub").listing(lambda _: True) is None
     assert web.sent < 200_000_000
 
@@ -241,7 +297,9 @@ def dead_hosts():
 
 @dead_hosts()
 @pytest.mark.parametrize("fetch", ["download", pytest.param("ingest", marks=pytest.mark.slow)])
-def test_a_host_that_only_fails_is_given_up_and_retried_in_the_next_run(fetch, dead, web, tmp_path, monkeypatch):
+def test_a_host_that_only_fails_is_given_up_and_retried_in_the_next_run(
+    fetch, dead, web, tmp_path, monkeypatch
+):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")
     if dead == "refusing":
@@ -251,14 +309,23 @@ def test_a_host_that_only_fails_is_given_up_and_retried_in_the_next_run(fetch, d
         names = [f"{bad}/{number}.wav" for number in range(60)] + [f"{web.url}/a.wav"]
         began = time.monotonic()
         if fetch == "download":
-            (tmp_path / "list.jsonl").write_text("".join(json.dumps({"url": name}) + "\n" for name in names))
+            (tmp_path / "list.jsonl").write_text(
+                "".join(json.dumps({"url": name}) + "\n" for name in names)
+            )
             report = nbaudio.download(tmp_path / "list.jsonl", out=tmp_path / "out", per_second=20)
-            rows = [json.loads(line) for line in (tmp_path / "out/downloads.jsonl").read_text().splitlines()]
+            rows = [
+                json.loads(line)
+                for line in (tmp_path / "out/downloads.jsonl").read_text().splitlines()
+            ]
             reasons = {row["name"]: row["reason"] for row in rows}
         else:
             source = transcripts(tmp_path / "asr.json", names)
-            report = nbaudio.ingest("parlaspeech", source, audio="http://", out=tmp_path / "W", jobs=2)
-            rows = [json.loads(line) for line in (tmp_path / "W/probes.jsonl").read_text().splitlines()]
+            report = nbaudio.ingest(
+                "parlaspeech", source, audio="http://", out=tmp_path / "W", jobs=2
+            )
+            rows = [
+                json.loads(line) for line in (tmp_path / "W/probes.jsonl").read_text().splitlines()
+            ]
             reasons = {row["path"].rpartition("/")[2]: row.get("error") for row in rows}
         return report, reasons, time.monotonic() - began
 
@@ -268,7 +335,9 @@ def test_a_host_that_only_fails_is_given_up_and_retried_in_the_next_run(fetch, d
     assert len(reasons) == 61
     assert reasons["a.wav"] is None
     given_up = [
-        reason for name, reason in reasons.items() if name != "a.wav" and "skipped for the rest of this run: 127.0.0.1:" in reason
+        reason
+        for name, reason in reasons.items()
+        if name != "a.wav" and "skipped for the rest of this run: 127.0.0.1:" in reason
     ]
     assert len(given_up) > 30
     assert all("has only failed for" in reason for reason in given_up)
@@ -295,12 +364,16 @@ def test_a_host_with_bad_files_is_not_given_up(web, tmp_path, monkeypatch):
     web.says = {f"{number}.wav": 500 for number in range(0, 20, 2)}
     source = transcripts(tmp_path / "asr.json", [f"{number}.wav" for number in range(20)])
     nbaudio.ingest("parlaspeech", source, audio=web.url, out=tmp_path / "W", jobs=1)
-    come = Workspace.open(tmp_path / "W").recordings.filter(pl.col("num_samples").is_not_null())["path"]
+    come = Workspace.open(tmp_path / "W").recordings.filter(pl.col("num_samples").is_not_null())[
+        "path"
+    ]
     assert {f"{number}.wav" for number in range(1, 20, 2)} <= {*come}
 
 
 @BOTH
-@pytest.mark.parametrize("target", ["file:///etc/passwd", "gopher://127.0.0.1/x", "/b.wav", "/loop/b.wav"])
+@pytest.mark.parametrize(
+    "target", ["file:///etc/passwd", "gopher://127.0.0.1/x", "/b.wav", "/loop/b.wav"]
+)
 def test_redirects_to_nowhere_fail_at_once(fetch, target, web, tmp_path, monkeypatch):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 60.0)
     for name in ("b.wav", "HEAD b.wav"):
@@ -330,7 +403,9 @@ def test_pauses_are_kept_as_far_as_max_wait_goes(fetch, web, tmp_path, monkeypat
     assert "100 s" in fetch(web, tmp_path)[1]["b.wav"]
 
 
-@pytest.mark.parametrize("fetch", [fetch_by_download, pytest.param(fetch_by_ingest, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "fetch", [fetch_by_download, pytest.param(fetch_by_ingest, marks=pytest.mark.slow)]
+)
 def test_progress_names_the_host_that_is_waited_for(fetch, web, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "2.5")
     monkeypatch.setenv("NBAUDIO_TRIES", "1")
@@ -368,7 +443,9 @@ def test_archives_and_sources_on_dead_servers_are_one_line(tmp_path, monkeypatch
             with pytest.raises(InputError, match="could not be read in 2 tries"):
                 nbaudio.ingest("parlaspeech", source, audio=audio, out=tmp_path / "W")
             assert time.monotonic() - began < 2
-        report = nbaudio.ingest("parlaspeech", source, audio=f"tar://::{address}/all.tar.gz", out=tmp_path / "W")
+        report = nbaudio.ingest(
+            "parlaspeech", source, audio=f"tar://::{address}/all.tar.gz", out=tmp_path / "W"
+        )
         assert any("could not be read in 2 tries" in problem for problem in report.problems)
         with pytest.raises(InputError, match="could not be read in 2 tries"):
             nbaudio.ingest("nemo", f"{address}/m.json", out=tmp_path / "V")
@@ -381,11 +458,25 @@ def test_options_and_environment_set_the_limits(tmp_path, monkeypatch):
     source = transcripts(tmp_path / "asr.json", ["a.wav"])
     words = ["ingest", "parlaspeech", str(source), "--out", str(tmp_path / "W")]
     with silent() as address:
-        for command in ([*words, "--audio", address], ["verify", f"{address}/c"], ["stats", f"{address}/c"]):
-            done = CliRunner().invoke(app, [*command, "--timeout", "0.1", "--tries", "1", "--max-wait", "0"])
-            assert (done.exit_code, "in 1 tries" in done.stderr) == (2, True), (command, done.stderr)
+        for command in (
+            [*words, "--audio", address],
+            ["verify", f"{address}/c"],
+            ["stats", f"{address}/c"],
+        ):
+            done = CliRunner().invoke(
+                app, [*command, "--timeout", "0.1", "--tries", "1", "--max-wait", "0"]
+            )
+            assert (done.exit_code, "in 1 tries" in done.stderr) == (2, True), (
+                command,
+                done.stderr,
+            )
     assert Network.of().timeout == 60
-    for name, value in (("TIMEOUT", "0"), ("TRIES", "1.5"), ("MAX_WAIT", "-1"), ("MAX_SIZE", "much")):
+    for name, value in (
+        ("TIMEOUT", "0"),
+        ("TRIES", "1.5"),
+        ("MAX_WAIT", "-1"),
+        ("MAX_SIZE", "much"),
+    ):
         monkeypatch.setenv(f"NBAUDIO_{name}", value)
         with pytest.raises(InputError, match=f"NBAUDIO_{name} is {value}"):
             remote("http://127.0.0.1/a")
@@ -400,10 +491,19 @@ def test_a_killed_ingest_resumes(web, tmp_path):
         shutil.copy(web.folder / "a.wav", web.folder / f"{number}.wav")
     names = [f"{number}.wav" for number in range(6)]
     web.hangs.add("5.wav")
-    words = [sys.executable, "-m", "nbaudio", "ingest", "parlaspeech", transcripts(tmp_path / "asr.json", names)]
+    words = [
+        sys.executable,
+        "-m",
+        "nbaudio",
+        "ingest",
+        "parlaspeech",
+        transcripts(tmp_path / "asr.json", names),
+    ]
     words += ["--audio", web.url, "--out", tmp_path / "W", "--jobs", "2", "--timeout", "60"]
     probes = tmp_path / "W/probes.jsonl"
-    with subprocess.Popen([*map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [*map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         until = time.monotonic() + 30
         while not (probes.exists() and probes.read_bytes().count(b"\n") == 5):
             assert time.monotonic() < until
@@ -445,11 +545,16 @@ def test_a_stopped_ingest_of_a_folder_resumes(web, tmp_path, monkeypatch):
         nbaudio.ingest("parlaspeech", source, audio=web.folder, out=tmp_path / "W", jobs=1)
     assert looked == ["a.wav", "b.wav", "c.wav"]
     (web.folder / "a.wav").write_bytes((web.folder / "c.wav").read_bytes())
-    assert nbaudio.ingest("parlaspeech", source, audio=web.folder, out=tmp_path / "W", jobs=1).problems == []
+    assert (
+        nbaudio.ingest("parlaspeech", source, audio=web.folder, out=tmp_path / "W", jobs=1).problems
+        == []
+    )
     assert looked[3:] == ["a.wav", "c.wav"]  # and b.wav is known
     assert not (tmp_path / "W/probes.jsonl").exists()
     nbaudio.ingest("parlaspeech", source, audio=web.folder, out=tmp_path / "V", jobs=1)
-    assert Workspace.open(tmp_path / "W").recordings.equals(Workspace.open(tmp_path / "V").recordings)
+    assert Workspace.open(tmp_path / "W").recordings.equals(
+        Workspace.open(tmp_path / "V").recordings
+    )
 
 
 # secrets
@@ -472,7 +577,9 @@ def test_no_secret_of_a_signed_address_is_written_anywhere(web, tmp_path, capfd)
     query = f"X-Amz-Signature={SECRET}&X-Amz-Expires=60"
     web.says["gone.wav"] = 403
     web.acts["cut.wav"] = answers(500, SECRET.encode(), Content_Length=len(SECRET))
-    web.acts["moved.wav"] = answers(302, Content_Length=0, Location=f"ftp://me:{SECRET}@host/x?{query}")
+    web.acts["moved.wav"] = answers(
+        302, Content_Length=0, Location=f"ftp://me:{SECRET}@host/x?{query}"
+    )
     web.acts["told.wav"] = lambda handler: handler.send_error(404, f"no {SECRET}")
     names = ["a", "b", "c", "gone", "cut", "moved", "told"]
     urls = [f"{web.url}/{name}.wav?{query}" for name in names]
@@ -485,16 +592,32 @@ def test_no_secret_of_a_signed_address_is_written_anywhere(web, tmp_path, capfd)
     (tmp_path / "in").mkdir()
     (tmp_path / "in/list.csv").write_text("url\n" + "\n".join([*urls, *bad]))
     out = tmp_path / "work"
-    said = [str(nbaudio.download(tmp_path / "in/list.csv", out=out / "audio", per_second=1000, tries=2))]
-    rows = {row["name"]: row for row in map(json.loads, (out / "audio/downloads.jsonl").read_text().splitlines())}
+    said = [
+        str(nbaudio.download(tmp_path / "in/list.csv", out=out / "audio", per_second=1000, tries=2))
+    ]
+    rows = {
+        row["name"]: row
+        for row in map(json.loads, (out / "audio/downloads.jsonl").read_text().splitlines())
+    }
     assert rows["a.wav"]["url"] == f"{web.url}/a.wav"
     assert rows["a.wav"]["url_sha256"] == hashlib.sha256(urls[0].encode()).hexdigest()
-    assert {name for name, row in rows.items() if row["state"] == "done"} == {"a.wav", "b.wav", "c.wav"}
-    said.append(str(nbaudio.download(tmp_path / "in/list.csv", out=out / "audio", per_second=1000, tries=1)))
+    assert {name for name, row in rows.items() if row["state"] == "done"} == {
+        "a.wav",
+        "b.wav",
+        "c.wav",
+    }
+    said.append(
+        str(nbaudio.download(tmp_path / "in/list.csv", out=out / "audio", per_second=1000, tries=1))
+    )
     assert "there before  3" in said[-1]
 
     # What is no row of a ledger, such as one with a whole URL, is dropped.
-    old = {"url": urls[0], "name": "a.wav", "state": "failed", "reason": f"the server responded with {urls[0]}"}
+    old = {
+        "url": urls[0],
+        "name": "a.wav",
+        "state": "failed",
+        "reason": f"the server responded with {urls[0]}",
+    }
     old |= dict.fromkeys(("bytes", "sha256", "checksum", "validator"))
     (out / "old").mkdir()
     (out / "old/downloads.jsonl").write_text(json.dumps(old) + "\n")
@@ -502,7 +625,13 @@ def test_no_secret_of_a_signed_address_is_written_anywhere(web, tmp_path, capfd)
     nbaudio.download(tmp_path / "in/empty.csv", out=out / "old")
 
     lines = [
-        {"audio_filepath": url, "text": "dobar dan", "duration": 1.5, "offset": 0.25, "page": f"https://host/?v=1&sig={SECRET}"}
+        {
+            "audio_filepath": url,
+            "text": "dobar dan",
+            "duration": 1.5,
+            "offset": 0.25,
+            "page": f"https://host/?v=1&sig={SECRET}",
+        }
         for url in urls
     ]
     (tmp_path / "in/m.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -521,10 +650,25 @@ def test_no_secret_of_a_signed_address_is_written_anywhere(web, tmp_path, capfd)
 
     for call in (
         ["ingest", "nemo", f"{web.url}/m.json?{query}", "--out", str(out / "U")],
-        ["ingest", "nemo", str(tmp_path / "in/m.json"), "--audio", f"http://me:{SECRET}@host/a", "--out", str(out / "U")],
+        [
+            "ingest",
+            "nemo",
+            str(tmp_path / "in/m.json"),
+            "--audio",
+            f"http://me:{SECRET}@host/a",
+            "--out",
+            str(out / "U"),
+        ],
         ["verify", f"{web.url}/c?{query}"],
         ["download", str(tmp_path / "in/list.csv"), "--out", str(out / "audio")],
-        ["run", str(tmp_path / "in/run.yaml"), "--set", f"audio='{web.url}/?{query}'", "--out", str(out / "R")],
+        [
+            "run",
+            str(tmp_path / "in/run.yaml"),
+            "--set",
+            f"audio='{web.url}/?{query}'",
+            "--out",
+            str(out / "R"),
+        ],
     ):
         (tmp_path / "in/run.yaml").write_text("format: nemo")
         done = CliRunner().invoke(app, call)
@@ -536,7 +680,9 @@ def test_no_secret_of_a_signed_address_is_written_anywhere(web, tmp_path, capfd)
 
 
 def test_no_traceback_has_the_signature_of_a_redirect(web, tmp_path):
-    web.acts["HEAD b.wav"] = web.acts["b.wav"] = answers(302, Content_Length=0, Location=f"/gone.wav?X-Amz-Signature={SECRET}")
+    web.acts["HEAD b.wav"] = web.acts["b.wav"] = answers(
+        302, Content_Length=0, Location=f"/gone.wav?X-Amz-Signature={SECRET}"
+    )
     web.says["gone.wav"] = 503
     with pytest.raises(AudioError) as caught:
         remote(f"{web.url}/b.wav").status()
@@ -559,10 +705,18 @@ def test_addresses_that_differ_in_their_query_alone_are_two(web, tmp_path):
     source = transcripts(tmp_path / "asr.json", [row["url"] for row in rows])
     for number, name in ((5, "a.wav"), (6, "b.wav")):
         shutil.copy(web.folder / name, tmp_path / f"out/{number}.wav")
-    (tmp_path / "names.csv").write_text("name,path\n" + "".join(f"{row['url']},{row['name']}\n" for row in rows))
+    (tmp_path / "names.csv").write_text(
+        "name,path\n" + "".join(f"{row['url']},{row['name']}\n" for row in rows)
+    )
     nbaudio.ingest("parlaspeech", source, audio=tmp_path / "out", out=tmp_path / "W")
     assert Workspace.open(tmp_path / "W").recordings["recording_id"].n_unique() == 2
-    nbaudio.ingest("parlaspeech", source, audio=tmp_path / "out", names=tmp_path / "names.csv", out=tmp_path / "V")
+    nbaudio.ingest(
+        "parlaspeech",
+        source,
+        audio=tmp_path / "out",
+        names=tmp_path / "names.csv",
+        out=tmp_path / "V",
+    )
     found = Workspace.open(tmp_path / "V")
     joined = found.segments.join(found.recordings, on="recording_id", maintain_order="left")
     assert joined["path"].to_list() == ["5.wav", "6.wav"]

@@ -29,9 +29,16 @@ VOICES = {"spk01": "17 1 2024", "spk07": "12 3 2024"}
 @cache
 def speech(rate: int = 22050, voice: str = "spk07") -> Samples:
     """A sentence of the demo, with a noise floor of about -75 dBFS, half a second before it and a second after it; peak 1."""
-    path = next(path for path in sorted(bundled("data_manifests/demo/audio").iterdir()) if path.name.startswith(VOICES[voice]))
+    path = next(
+        path
+        for path in sorted(bundled("data_manifests/demo/audio").iterdir())
+        if path.name.startswith(VOICES[voice])
+    )
     with open_recording(path) as recording:
-        start, stop = (round(second * recording.sampling_rate) for second in ((0.81, 6.6) if voice == "spk01" else (0.9, 6.0)))
+        start, stop = (
+            round(second * recording.sampling_rate)
+            for second in ((0.81, 6.6) if voice == "spk01" else (0.9, 6.0))
+        )
         window = recording.read(start, stop)
     mono = window.astype(np.float64).mean(axis=1)
     mono = soxr.resample(mono / np.abs(mono).max(), recording.sampling_rate, rate)
@@ -39,7 +46,9 @@ def speech(rate: int = 22050, voice: str = "spk07") -> Samples:
     return padded / np.abs(padded).max() + np.random.default_rng(0).normal(0, 2e-4, len(padded))
 
 
-def of(x: Samples, rate: int = 22050, start: int = 0, stop: int | None = None, channel: str = "mix") -> dict[str, Any]:
+def of(
+    x: Samples, rate: int = 22050, start: int = 0, stop: int | None = None, channel: str = "mix"
+) -> dict[str, Any]:
     """Signals of samples [start, stop) of a recording of 16 bits."""
     x = x if x.ndim == 2 else x[:, None]
     return of_window(in_16_bits(x), rate, start, stop, channel)
@@ -48,7 +57,13 @@ def of(x: Samples, rate: int = 22050, start: int = 0, stop: int | None = None, c
 def cuts(x: Samples, rate: int, start: int = 0, stop: int | None = None) -> tuple[bool, bool]:
     """`cut_start` and `cut_end` of samples [start, stop) of a recording of 16 bits, without its other signals."""
     speech = SIGNALS["speech"]
-    found = dict(zip(speech.columns, speech.function(segment_of(in_16_bits(x[:, None]), rate, start, stop)), strict=True))
+    found = dict(
+        zip(
+            speech.columns,
+            speech.function(segment_of(in_16_bits(x[:, None]), rate, start, stop)),
+            strict=True,
+        )
+    )
     return found["cut_start"], found["cut_end"]
 
 
@@ -56,11 +71,15 @@ def in_16_bits(x: Samples) -> NDArray[np.int16]:
     return np.clip(np.rint(32768 * x), -32768, 32767).astype(np.int16)
 
 
-def of_window(window: NDArray[Any], rate: int, start: int = 0, stop: int | None = None, channel: str = "mix") -> dict[str, Any]:
+def of_window(
+    window: NDArray[Any], rate: int, start: int = 0, stop: int | None = None, channel: str = "mix"
+) -> dict[str, Any]:
     return signals(segment_of(window, rate, start, stop, channel))
 
 
-def segment_of(window: NDArray[Any], rate: int, start: int, stop: int | None, channel: str = "mix") -> SegmentAudio:
+def segment_of(
+    window: NDArray[Any], rate: int, start: int, stop: int | None, channel: str = "mix"
+) -> SegmentAudio:
     stop, context = len(window) if stop is None else stop, rate // 5
     begin = max(0, start - context)
     return SegmentAudio(window[begin : stop + context], channel, rate, stop - start, start - begin)
@@ -87,7 +106,9 @@ def test_levels_are_those_of_the_samples_without_dc(rate: int, gain: float) -> N
     for offset in (0.0, 0.05):
         found = of(0.5 * x + offset, rate)
         expected = 0.5 * (x - x.mean())
-        assert found["rms_dbfs"] == pytest.approx(10 * np.log10(np.square(expected).mean()), abs=0.05)
+        assert found["rms_dbfs"] == pytest.approx(
+            10 * np.log10(np.square(expected).mean()), abs=0.05
+        )
         assert found["peak_dbfs"] == pytest.approx(20 * np.log10(np.abs(expected).max()), abs=0.05)
         assert found["dc_offset"] == pytest.approx(offset + 0.5 * x.mean(), abs=2e-5)
 
@@ -107,13 +128,17 @@ def test_noise_of_known_level_is_the_noise_floor(voice: str, rate: int, snr_db: 
 @pytest.mark.parametrize("share", [0.001, 0.003, 0.01, 0.03, 0.1])
 @pytest.mark.parametrize("gain", LEVELS)
 @pytest.mark.parametrize("rate", RATES)
-def test_clipping_of_a_known_share_is_found_also_below_full_scale(rate: int, gain: float, share: float) -> None:
+def test_clipping_of_a_known_share_is_found_also_below_full_scale(
+    rate: int, gain: float, share: float
+) -> None:
     x = speech(rate)
     rail = np.quantile(np.abs(x), 1 - share)
     found = of(gain * np.clip(x / rail, -1, 1), rate)["clipped_share"]
     # At low rates some runs are of one sample, which nothing tells from a peak.
     assert found == pytest.approx(share, rel=0.55 if rate < 20000 else 0.25)
-    one_sided = of(gain * np.minimum(x / rail, 1) / max(1, np.abs(x).max() / rail), rate)["clipped_share"]
+    one_sided = of(gain * np.minimum(x / rail, 1) / max(1, np.abs(x).max() / rail), rate)[
+        "clipped_share"
+    ]
     assert 0 < one_sided < found
 
 
@@ -121,25 +146,47 @@ def test_clipping_of_a_known_share_is_found_also_below_full_scale(rate: int, gai
 @pytest.mark.parametrize("rate", RATES)
 def test_what_is_not_clipped_has_no_clipped_samples(rate: int, gain: float) -> None:
     time = np.arange(2 * rate) / rate
-    for x in (speech(rate), speech(rate, "spk01"), np.sin(2 * np.pi * 100 * time), np.sin(2 * np.pi * 441.3 * time)):
+    for x in (
+        speech(rate),
+        speech(rate, "spk01"),
+        np.sin(2 * np.pi * 100 * time),
+        np.sin(2 * np.pi * 441.3 * time),
+    ):
         assert of(0.99 * gain * x, rate)["clipped_share"] == 0.0
 
 
 def test_speech_in_eight_bits_is_not_clipped() -> None:
     x = np.clip(speech(8000), -1, 1)
     companded = np.round(np.sign(x) * np.log1p(255 * np.abs(x)) / np.log(256) * 127) / 127
-    assert of(0.98 * np.sign(companded) * np.expm1(np.abs(companded) * np.log(256)) / 255, 8000)["clipped_share"] == 0.0
+    assert (
+        of(0.98 * np.sign(companded) * np.expm1(np.abs(companded) * np.log(256)) / 255, 8000)[
+            "clipped_share"
+        ]
+        == 0.0
+    )
     assert of(np.round(x * 100) / 128, 8000)["clipped_share"] == 0.0
 
 
 @pytest.mark.parametrize(
     ("rate", "hertz"),
-    [(rate, hertz) for rate in (16000, 22050, 48000) for hertz in (3400, 4000, 5500, 7000) if hertz < 0.45 * rate],
+    [
+        (rate, hertz)
+        for rate in (16000, 22050, 48000)
+        for hertz in (3400, 4000, 5500, 7000)
+        if hertz < 0.45 * rate
+    ],
 )
 @pytest.mark.parametrize("gain", [0.9, 0.1])
 def test_bandwidth_is_where_a_filter_ends(gain: float, rate: int, hertz: int) -> None:
     # Noise stands for a voice that fills the whole band.
-    x = gain * 0.3 * (speech(rate) + np.abs(speech(rate)) * np.random.default_rng(2).normal(0, 0.3, len(speech(rate))))
+    x = (
+        gain
+        * 0.3
+        * (
+            speech(rate)
+            + np.abs(speech(rate)) * np.random.default_rng(2).normal(0, 0.3, len(speech(rate)))
+        )
+    )
     filtered = sosfiltfilt(ellip(8, 0.5, 70, hertz, fs=rate, output="sos"), x)
     assert of(filtered, rate)["bandwidth_hz"] == pytest.approx(hertz, rel=0.05)
     resampled = soxr.resample(soxr.resample(x, rate, 2 * hertz), 2 * hertz, rate)
@@ -165,14 +212,22 @@ def test_digital_silence_counts_as_neither_noise_nor_speech(rate: int) -> None:
     for value in (0.0, 0.1):  # a muted channel may have an offset
         before, after = np.full(round(0.7 * rate), value), np.full(rate, value)
         padded = of(np.concatenate([before, x, after]), rate)
-        assert padded["silence_share"] == pytest.approx(1.7 * rate / (len(x) + 1.7 * rate), abs=1e-3)
+        assert padded["silence_share"] == pytest.approx(
+            1.7 * rate / (len(x) + 1.7 * rate), abs=1e-3
+        )
         for name in ("snr_db", "noise_floor_dbfs", "peak_dbfs", "clipped_share"):
             assert padded[name] == pytest.approx(found[name], abs=0.1), name
         assert padded["bandwidth_hz"] == pytest.approx(found["bandwidth_hz"], rel=0.05)
         assert padded["dc_offset"] == pytest.approx(found["dc_offset"], abs=1e-4)
-        assert padded["leading_silence_s"] == pytest.approx(found["leading_silence_s"] + 0.7, abs=0.015)
-        assert padded["trailing_silence_s"] == pytest.approx(found["trailing_silence_s"] + 1.0, abs=0.015)
-        assert padded["speech_share"] * len(padded_length(x, rate)) == pytest.approx(found["speech_share"] * len(x), rel=0.02)
+        assert padded["leading_silence_s"] == pytest.approx(
+            found["leading_silence_s"] + 0.7, abs=0.015
+        )
+        assert padded["trailing_silence_s"] == pytest.approx(
+            found["trailing_silence_s"] + 1.0, abs=0.015
+        )
+        assert padded["speech_share"] * len(padded_length(x, rate)) == pytest.approx(
+            found["speech_share"] * len(x), rel=0.02
+        )
     assert found["silence_share"] == 0.0
     half = np.where(np.arange(len(x)) < len(x) / 2, x, 0)
     assert of(half, rate)["silence_share"] == pytest.approx(0.5, abs=0.01)
@@ -187,14 +242,25 @@ def padded_length(x: Samples, rate: int) -> range:
 def test_silence_of_known_length_around_speech(rate: int, milliseconds: int) -> None:
     """Room noise, not digital silence."""
     x = 0.4 * speech(rate)
-    found, room = of(x, rate), np.random.default_rng(5).normal(0, 0.4 * 2e-4, rate * milliseconds // 1000)
+    found, room = (
+        of(x, rate),
+        np.random.default_rng(5).normal(0, 0.4 * 2e-4, rate * milliseconds // 1000),
+    )
     longer = of(np.concatenate([room, x, room]), rate)
     for name in ("leading_silence_s", "trailing_silence_s"):
         assert longer[name] == pytest.approx(found[name] + milliseconds / 1000, abs=0.03)
     assert found["leading_silence_s"] == pytest.approx(0.5, abs=0.1)
 
 
-INVARIANT = ("snr_db", "speech_share", "leading_silence_s", "trailing_silence_s", "cut_start", "cut_end", "silence_share")
+INVARIANT = (
+    "snr_db",
+    "speech_share",
+    "leading_silence_s",
+    "trailing_silence_s",
+    "cut_start",
+    "cut_end",
+    "silence_share",
+)
 
 
 @pytest.mark.parametrize("voice", VOICES)
@@ -202,8 +268,12 @@ def test_gain_and_resampling_change_only_levels(voice: str) -> None:
     found = of(0.5 * speech(22050, voice), 22050)
     for gain in (0.9, 0.05):
         other = of(gain * speech(22050, voice), 22050)
-        assert other["rms_dbfs"] - found["rms_dbfs"] == pytest.approx(20 * np.log10(gain / 0.5), abs=0.02)
-        assert {name: other[name] for name in INVARIANT} == pytest.approx({name: found[name] for name in INVARIANT}, abs=0.6)
+        assert other["rms_dbfs"] - found["rms_dbfs"] == pytest.approx(
+            20 * np.log10(gain / 0.5), abs=0.02
+        )
+        assert {name: other[name] for name in INVARIANT} == pytest.approx(
+            {name: found[name] for name in INVARIANT}, abs=0.6
+        )
     for rate in (16000, 44100, 48000):
         other = of(soxr.resample(0.5 * speech(22050, voice), 22050, rate), rate)
         assert other["rms_dbfs"] == pytest.approx(found["rms_dbfs"], abs=0.15)
@@ -224,8 +294,12 @@ def loud_and_quiet(x: Samples, rate: int) -> tuple[list[int], list[int]]:
     """Positions in the middle of loud speech, and in pauses; from levels of 10 ms alone."""
     hop = rate // 100
     level = 10 * np.log10(np.square(x[: len(x) // hop * hop].reshape(-1, hop)).mean(axis=1) + 1e-12)
-    loud = [i * hop for i in range(40, len(level) - 40) if level[i - 5 : i + 5].min() > level.max() - 18]
-    quiet = [i * hop for i in range(20, len(level) - 20) if level[i - 5 : i + 5].max() < level.max() - 38]
+    loud = [
+        i * hop for i in range(40, len(level) - 40) if level[i - 5 : i + 5].min() > level.max() - 18
+    ]
+    quiet = [
+        i * hop for i in range(20, len(level) - 20) if level[i - 5 : i + 5].max() < level.max() - 38
+    ]
     return loud, quiet
 
 
@@ -237,8 +311,12 @@ def test_cuts_through_speech_are_found_and_cuts_in_pauses_are_none(voice: str, r
     assert len(loud) > 20
     assert len(quiet) > 20
     # In a recording that goes on, and where the recording itself begins or ends there.
-    starts = [cuts(x, rate, start=place)[0] for place in loud] + [cuts(x[place:], rate)[0] for place in loud]
-    ends = [cuts(x, rate, stop=place)[1] for place in loud] + [cuts(x[:place], rate)[1] for place in loud]
+    starts = [cuts(x, rate, start=place)[0] for place in loud] + [
+        cuts(x[place:], rate)[0] for place in loud
+    ]
+    ends = [cuts(x, rate, stop=place)[1] for place in loud] + [
+        cuts(x[:place], rate)[1] for place in loud
+    ]
     assert np.mean(starts) > 0.85
     assert np.mean(ends) > 0.85
     for place in quiet:
@@ -254,15 +332,22 @@ def test_correlation_of_channels() -> None:
     x, rng = 0.3 * speech(16000), np.random.default_rng(3)
     assert of(x, 16000)["channel_correlation"] is None
     for rows in ([x, x], [x, 0.1 * x]):
-        assert of(np.stack(rows, axis=1), 16000)["channel_correlation"] == pytest.approx(1, abs=1e-3)
+        assert of(np.stack(rows, axis=1), 16000)["channel_correlation"] == pytest.approx(
+            1, abs=1e-3
+        )
     assert of(np.stack([x, -x], axis=1), 16000, channel="left")["channel_correlation"] == -1
     both = np.stack([x, x], axis=1) + rng.normal(0, 0.02, (len(x), 2)) + 0.1
     expected = np.corrcoef(both.T)[0, 1]
     assert of(both, 16000)["channel_correlation"] == pytest.approx(expected, abs=2e-3)
-    assert of(both, 16000, channel="right")["channel_correlation"] == of(both, 16000)["channel_correlation"]
+    assert (
+        of(both, 16000, channel="right")["channel_correlation"]
+        == of(both, 16000)["channel_correlation"]
+    )
     three = np.column_stack([both, rng.normal(0, 0.02, len(x))])
     matrix = np.corrcoef(three.T)
-    assert of(three, 16000)["channel_correlation"] == pytest.approx((matrix[0, 1] + matrix[0, 2] + matrix[1, 2]) / 3, abs=2e-3)
+    assert of(three, 16000)["channel_correlation"] == pytest.approx(
+        (matrix[0, 1] + matrix[0, 2] + matrix[1, 2]) / 3, abs=2e-3
+    )
     for dead in (np.zeros(len(x)), np.full(len(x), 0.01), rng.normal(0, 3e-5, len(x))):
         found = of(np.stack([x, dead], axis=1), 16000)
         assert found["channel_correlation"] is None
@@ -279,21 +364,31 @@ def test_the_channel_decides() -> None:
 
 @pytest.mark.parametrize("samples", [1, 2, 7, 79, 80, 81, 160, 400, 1000])
 def test_short_segments_have_values_and_none_is_infinite(samples: int) -> None:
-    for x in (np.random.default_rng(1).normal(0, 0.1, samples), np.zeros(samples), np.ones(samples) / 3):
+    for x in (
+        np.random.default_rng(1).normal(0, 0.1, samples),
+        np.zeros(samples),
+        np.ones(samples) / 3,
+    ):
         for channels in (x, np.stack([x, x], axis=1)):
-            for found in (of(channels, 8000), of_window(channels.reshape(samples, -1).astype(np.float32), 8000)):
+            for found in (
+                of(channels, 8000),
+                of_window(channels.reshape(samples, -1).astype(np.float32), 8000),
+            ):
                 numbers = [value for value in found.values() if value is not None]
                 assert np.isfinite(numbers).all()
                 assert found["silence_share"] in (0.0, 1.0)
 
 
-def test_values_that_need_sound_are_null_in_digital_silence_and_never_null_where_there_is_speech() -> None:
+def test_values_that_need_sound_are_null_in_digital_silence_and_never_null_where_there_is_speech() -> (
+    None
+):
     silent = of(np.zeros(16000), 16000)
     assert silent["silence_share"] == 1
     assert silent["speech_share"] == 0
-    assert [silent[name] for name in ("rms_dbfs", "snr_db", "noise_floor_dbfs", "bandwidth_hz", "leading_silence_s")] == [
-        None
-    ] * 5
+    assert [
+        silent[name]
+        for name in ("rms_dbfs", "snr_db", "noise_floor_dbfs", "bandwidth_hz", "leading_silence_s")
+    ] == [None] * 5
     for gain in (1.0, 1e-3):
         found = of_window((gain * speech(16000)).astype(np.float32)[:, None], 16000)
         assert [name for name, value in found.items() if value is None] == ["channel_correlation"]
@@ -301,7 +396,9 @@ def test_values_that_need_sound_are_null_in_digital_silence_and_never_null_where
 
 
 def test_float_and_int_samples_give_the_same() -> None:
-    window = np.rint(32768 * 0.5 * np.stack([speech(44100), 0.8 * speech(44100)], axis=1)).astype(np.int16)
+    window = np.rint(32768 * 0.5 * np.stack([speech(44100), 0.8 * speech(44100)], axis=1)).astype(
+        np.int16
+    )
     assert of_window((window / 32768).astype(np.float32), 44100) == of_window(window, 44100)
     assert of_window(np.asfortranarray(window), 44100) == of_window(window, 44100)
 
@@ -310,7 +407,9 @@ def test_a_window_of_a_recording_gives_what_its_samples_give(tmp_path: Path) -> 
     x = np.rint(32768 * 0.5 * speech(16000)).astype(np.int16)
     sf.write(tmp_path / "a.flac", x, 16000)
     with open_recording(tmp_path / "a.flac") as recording:
-        found = window_signals(recording, 20000, 60000, "mix", num_samples=probe(tmp_path / "a.flac").num_samples)
+        found = window_signals(
+            recording, 20000, 60000, "mix", num_samples=probe(tmp_path / "a.flac").num_samples
+        )
     assert found == of_window(x[:, None], 16000, 20000, 60000)
 
 
@@ -326,26 +425,41 @@ DAMAGES: Mapping[str, tuple[Damage, pl.Expr]] = {
     "clipped": (lambda x: np.clip(4 * x, -0.6, 0.6), pl.col("clipped_share") > 0.005),
     "noisy": (lambda x: noisy(x, 5)[0], pl.col("snr_db") < 15),
     "quiet": (lambda x: 0.03 * x, pl.col("rms_dbfs") < -48),
-    "half silent": (lambda x: np.where(np.arange(len(x)) < len(x) / 2, x, 0), pl.col("silence_share") > 0.3),
+    "half silent": (
+        lambda x: np.where(np.arange(len(x)) < len(x) / 2, x, 0),
+        pl.col("silence_share") > 0.3,
+    ),
     "offset": (lambda x: x + 0.1, pl.col("dc_offset").abs() > 0.05),
-    "telephone": (lambda x: sosfiltfilt(ellip(8, 0.5, 70, 3400, fs=22050, output="sos"), x), pl.col("bandwidth_hz") < 4000),
+    "telephone": (
+        lambda x: sosfiltfilt(ellip(8, 0.5, 70, 3400, fs=22050, output="sos"), x),
+        pl.col("bandwidth_hz") < 4000,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_each_fault_is_caught_by_its_condition_alone(name: str) -> None:
-    clean = 0.4 * (speech() + np.abs(speech()) * np.random.default_rng(2).normal(0, 0.1, len(speech())))
+    clean = 0.4 * (
+        speech() + np.abs(speech()) * np.random.default_rng(2).normal(0, 0.1, len(speech()))
+    )
     # In 16 bits the pauses of a quiet recording are digital silence.
-    rows = pl.DataFrame([of_window(x.astype(np.float32)[:, None], 22050) for x in (clean, DAMAGES[name][0](clean))])
+    rows = pl.DataFrame(
+        [of_window(x.astype(np.float32)[:, None], 22050) for x in (clean, DAMAGES[name][0](clean))]
+    )
     for other, (_, caught) in DAMAGES.items():
         assert rows.select(caught).to_series().to_list() == [False, other == name], other
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
 @pytest.mark.parametrize("channels", [1, 2])
-def test_what_is_no_number_or_far_beyond_full_scale_is_an_error_that_says_so(value: float, channels: int, tmp_path: Path) -> None:
+def test_what_is_no_number_or_far_beyond_full_scale_is_an_error_that_says_so(
+    value: float, channels: int, tmp_path: Path
+) -> None:
     x = np.repeat(0.5 * speech(16000)[:, None], channels, axis=1).astype(np.float32)
     x[9000] = value
     sf.write(tmp_path / "a.wav", x, 16000, subtype="FLOAT")
-    with open_recording(tmp_path / "a.wav") as recording, pytest.raises(AudioError, match="not numbers"):
+    with (
+        open_recording(tmp_path / "a.wav") as recording,
+        pytest.raises(AudioError, match="not numbers"),
+    ):
         window_signals(recording, 0, len(x), "mix", num_samples=len(x))

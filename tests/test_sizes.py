@@ -29,7 +29,10 @@ def test_sizes_are_read_as_people_write_them(text, size):
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "MB", "1.5.1GB", "-1GB", "1e9", "5 PB", "2iB", "0", "0.1B", 0, -5, True, 1.5, None, "nan"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "MB", "1.5.1GB", "-1GB", "1e9", "5 PB", "2iB", "0", "0.1B", 0, -5, True, 1.5, None, "nan"],
+)
 def test_what_is_no_size_is_refused_with_an_example(text):
     with pytest.raises(InputError, match="500MB"):
         parse_size(text)
@@ -59,9 +62,16 @@ def recordings(tmp_path):
 
 
 def test_the_measure_is_above_the_mean_of_what_was_encoded(recordings, tmp_path):
-    sizes = [len(encode_clip(read_clip(tmp_path / "a.wav", start, start + 48000), 16000)) for start in recordings["start_sample"]]
+    sizes = [
+        len(encode_clip(read_clip(tmp_path / "a.wav", start, start + 48000), 16000))
+        for start in recordings["start_sample"]
+    ]
     measured = measure_clip_size(recordings, tmp_path)
-    assert np.mean(sizes) + 2 * np.std(sizes) / np.sqrt(8) < measured < np.mean(sizes) + 4 * np.std(sizes) / np.sqrt(7)
+    assert (
+        np.mean(sizes) + 2 * np.std(sizes) / np.sqrt(8)
+        < measured
+        < np.mean(sizes) + 4 * np.std(sizes) / np.sqrt(7)
+    )
     # Clips that are all alike leave no doubt.
     alike = measure_clip_size(recordings[[2, 4]], tmp_path)
     assert alike == pytest.approx(sizes[2])
@@ -69,5 +79,7 @@ def test_the_measure_is_above_the_mean_of_what_was_encoded(recordings, tmp_path)
 
 def test_clips_that_cannot_be_read_are_not_measured(recordings, tmp_path):
     lost = recordings[:2].with_columns(path=pl.lit("lost.wav"))
-    assert measure_clip_size(pl.concat([recordings, lost]), tmp_path) == measure_clip_size(recordings, tmp_path)
+    assert measure_clip_size(pl.concat([recordings, lost]), tmp_path) == measure_clip_size(
+        recordings, tmp_path
+    )
     assert measure_clip_size(pl.concat([recordings[:1], lost]), tmp_path) is None

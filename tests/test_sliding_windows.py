@@ -38,14 +38,22 @@ def windows_of(keys, size, step):
 
 def windows_by_hand(index, size, step):
     clips = {}
-    for number, (recording, start) in enumerate(index.select("recording_id", "start_sample").iter_rows()):
+    for number, (recording, start) in enumerate(
+        index.select("recording_id", "start_sample").iter_rows()
+    ):
         clips.setdefault(recording, []).append((start, number))
-    return [window for _, own in sorted(clips.items()) for window in windows_of([n for _, n in sorted(own)], size, step)]
+    return [
+        window
+        for _, own in sorted(clips.items())
+        for window in windows_of([n for _, n in sorted(own)], size, step)
+    ]
 
 
 sizes = st.integers(2, 6).flatmap(lambda size: st.tuples(st.just(size), st.integers(1, size)))
 sliding = st.builds(
-    lambda size_and_step, **options: Epoch(consecutive=size_and_step[0], step=size_and_step[1], **options),
+    lambda size_and_step, **options: Epoch(
+        consecutive=size_and_step[0], step=size_and_step[1], **options
+    ),
     sizes,
     index=indices,
     seed=st.integers(0, 3),
@@ -73,7 +81,9 @@ def test_without_a_step_or_with_the_whole_window_nothing_overlaps(epoch):
     plain = replace(epoch, step=None)
     whole = replace(epoch, step=epoch.consecutive)
     assert left_to(whole, Partition()) == left_to(plain, Partition())
-    assert sorted(clip for step in left_to(whole, Partition()) for clip in step) == list(range(len(epoch.index)))
+    assert sorted(clip for step in left_to(whole, Partition()) for clip in step) == list(
+        range(len(epoch.index))
+    )
 
 
 @given(sliding, st.integers(1, 5), st.integers(1, 4), st.booleans())
@@ -117,7 +127,9 @@ def test_blocks_hold_the_bytes_of_each_clip_once(epoch):
     blocks = [steps[start:end] for start, end in pairwise(edges)]
     for block in blocks:
         assert len(block) == 1 or lengths[np.unique(block.members)].sum() <= epoch.buffer + largest
-    assert [clip for block in blocks for clip in block.members.tolist()] == [clip for step in steps for clip in step.tolist()]
+    assert [clip for block in blocks for clip in block.members.tolist()] == [
+        clip for step in steps for clip in step.tolist()
+    ]
 
 
 def test_windows_are_shuffled_in_runs_and_singly_with_run_1():
@@ -128,7 +140,10 @@ def test_windows_are_shuffled_in_runs_and_singly_with_run_1():
         firsts[run] = [step[0] for step in epoch.whole]
         assert firsts[run] != sorted(firsts[run])
     places = {step[0]: place for place, step in enumerate(windows_by_hand(index, 10, 1))}
-    together = {run: np.mean(np.diff([places[first] for first in order]) == 1) for run, order in firsts.items()}
+    together = {
+        run: np.mean(np.diff([places[first] for first in order]) == 1)
+        for run, order in firsts.items()
+    }
     assert together[1] < 0.02
     assert together[16] > 0.9
 
@@ -136,7 +151,10 @@ def test_windows_are_shuffled_in_runs_and_singly_with_run_1():
 def test_orders_of_earlier_versions_stay():
     index = index_of(list(range(1, 31)) * 4, [0, 3, 1], [0, 0, 1, 2])
     kinds = ({}, {"consecutive": 4}, {"batch_s": 40.0}, {"consecutive": 3, "shuffle": False})
-    orders = [left_to(Epoch(index, seed=2, buffer=300_000, **kind), Partition(1, 2, 0, 2)) for kind in kinds]
+    orders = [
+        left_to(Epoch(index, seed=2, buffer=300_000, **kind), Partition(1, 2, 0, 2))
+        for kind in kinds
+    ]
     assert (
         hashlib.sha256(json.dumps(orders).encode()).hexdigest()
         == "6b3e1fd51f0f627237b13a610edbba6f174f7233ae4c57d223e2cf34d546ce55"
@@ -151,8 +169,16 @@ def make(make_workspace, tmp_path):
     """Clips of 0.3 s from recordings of 2, 14 and 23 s at three rates, of which one is read at its own."""
 
     def made(**options):
-        workspace = make_workspace({"z.wav": (2.0, 8000), "b.flac": (14.0, 22050), "a.wav": (23.0, 44100)}, every=0.5, length=0.3)
-        materialize(workspace, out=tmp_path / "c", **({"rate": 11025, "shard_size": "90kB"} | QUIET | options))
+        workspace = make_workspace(
+            {"z.wav": (2.0, 8000), "b.flac": (14.0, 22050), "a.wav": (23.0, 44100)},
+            every=0.5,
+            length=0.3,
+        )
+        materialize(
+            workspace,
+            out=tmp_path / "c",
+            **({"rate": 11025, "shard_size": "90kB"} | QUIET | options),
+        )
         return open_corpus(tmp_path / "c")
 
     return made
@@ -166,7 +192,9 @@ class Held(np.ndarray):
 
 def ids_by_hand(corpus, split, size, step):
     rows = corpus.rows(split).sort("recording_id", "start_sample")
-    groups = rows.group_by("recording_id", maintain_order=True).agg("segment_id")["segment_id"].to_list()
+    groups = (
+        rows.group_by("recording_id", maintain_order=True).agg("segment_id")["segment_id"].to_list()
+    )
     return [list(window) for keys in groups for window in windows_of(keys, size, step)]
 
 
@@ -184,18 +212,27 @@ def work(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize(("container", "rate"), [("webdataset", None), ("parquet", 8000), ("zip", 11025), ("files", 16000)])
+@pytest.mark.parametrize(
+    ("container", "rate"),
+    [("webdataset", None), ("parquet", 8000), ("zip", 11025), ("files", 16000)],
+)
 def test_windows_of_real_clips(make, container, rate):
     corpus = make(container=container, rate=rate)
     wanted = {clip.segment_id: clip for clip in corpus.read_many(corpus.segments["segment_id"])}
     for split, size, step in (("train", 10, 1), ("train", 4, 3), ("dev", 5, 2)):
         windows = ids_by_hand(corpus, split, size, step)
-        assert ids(corpus.stream(split, consecutive=size, step=step, shuffle=False, threads=2)) == windows
+        assert (
+            ids(corpus.stream(split, consecutive=size, step=step, shuffle=False, threads=2))
+            == windows
+        )
         found = list(corpus.stream(split, seed=3, consecutive=size, step=step, buffer=60_000))
         assert sorted(ids(found)) == sorted(windows)
         for clip in (clip for window in found for clip in window):
             assert np.array_equal(clip.samples, wanted[clip.segment_id].samples)
-            assert (clip.sampling_rate, clip.text) == (wanted[clip.segment_id].sampling_rate, wanted[clip.segment_id].text)
+            assert (clip.sampling_rate, clip.text) == (
+                wanted[clip.segment_id].sampling_rate,
+                wanted[clip.segment_id].text,
+            )
 
 
 def test_a_clip_is_read_and_decoded_once_per_block(make, work):
@@ -213,7 +250,11 @@ def test_a_clip_is_read_and_decoded_once_per_block(make, work):
     assert blocks > 2
     assert count < work.total() <= count + 9 * blocks < steps / 2
     work.clear()
-    assert sum(map(len, corpus.stream("train", consecutive=10, step=1, run=1, buffer=1))) == work.total() == steps
+    assert (
+        sum(map(len, corpus.stream("train", consecutive=10, step=1, run=1, buffer=1)))
+        == work.total()
+        == steps
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"consecutive": 4, "step": 1}], ids=str)
@@ -247,9 +288,14 @@ def test_arrays_that_windows_share_are_read_only(make):
 
 def test_batches_are_windows(make):
     corpus = make()
-    found = list(batches(corpus.stream("train", consecutive=4, step=2, shuffle=False), dtype="int16"))
+    found = list(
+        batches(corpus.stream("train", consecutive=4, step=2, shuffle=False), dtype="int16")
+    )
     assert [batch["segment_id"] for batch in found] == ids_by_hand(corpus, "train", 4, 2)
-    assert all(batch["samples"].shape == (len(batch["segment_id"]), batch["lengths"].max()) for batch in found)
+    assert all(
+        batch["samples"].shape == (len(batch["segment_id"]), batch["lengths"].max())
+        for batch in found
+    )
 
 
 @pytest.mark.parametrize("buffer", [30_000, 24 << 20])
@@ -269,7 +315,11 @@ def test_other_consumers_continue_without_loss_or_repeat(make):
     corpus = make()
     options = {"consecutive": 4, "step": 1, "buffer": 50_000}
     three = [corpus.stream("train", worker=worker, num_workers=3, **options) for worker in range(3)]
-    seen = [window for stream, taken in zip(three, (5, 0, 9), strict=True) for window in ids(islice(stream, taken))]
+    seen = [
+        window
+        for stream, taken in zip(three, (5, 0, 9), strict=True)
+        for window in ids(islice(stream, taken))
+    ]
     two = [corpus.stream("train", rank=rank, world_size=2, **options) for rank in range(2)]
     for stream in two:
         stream.load_state_dict([state.state_dict() for state in three])
@@ -301,7 +351,10 @@ def test_states_of_another_step_are_refused_and_those_without_one_load(make):
     [
         ({"consecutive": 3, "step": 0}, "step must be 1 or more, not 0"),
         ({"consecutive": 3, "step": 1.5}, "step must be a whole number, not 1.5"),
-        ({"consecutive": 3, "step": 4}, "step must be at most consecutive, .* got step=4, consecutive=3"),
+        (
+            {"consecutive": 3, "step": 4},
+            "step must be at most consecutive, .* got step=4, consecutive=3",
+        ),
         ({"step": 1}, "consecutive, which must be 2 or more; got step=1, consecutive=1"),
         ({"batch_s": 3.0, "step": 1}, "which must be 2 or more"),
     ],
@@ -317,7 +370,13 @@ def test_steps_that_make_no_sense_are_refused(make, options, says):
 @given(indices, st.integers(2, 9), st.sampled_from([["train"], ["train", "dev"], ["a", "b", "c"]]))
 def test_the_note_counts_recordings_and_windows(index, size, splits):
     named = pl.Series("split", [splits[n % len(splits)] for n in range(len(index))])
-    table = index.select("recording_id", "start_sample", named, end_sample="start_sample", segment_id=pl.int_range(pl.len()))
+    table = index.select(
+        "recording_id",
+        "start_sample",
+        named,
+        end_sample="start_sample",
+        segment_id=pl.int_range(pl.len()),
+    )
     counts = Counter(table.select("split", "recording_id").rows())
     short = {recording for (_, recording), count in counts.items() if count < size}
     held = Counter(assign_windows(table, size).select("split", "window").rows())
@@ -328,7 +387,9 @@ def test_the_note_counts_recordings_and_windows(index, size, splits):
 
 
 def test_materialize_and_convert_note_recordings_that_are_too_short(make_workspace, tmp_path):
-    workspace = make_workspace({"a.wav": (12.0, 8000), "b.wav": (3.0, 16000)}, every=0.5, length=0.3)
+    workspace = make_workspace(
+        {"a.wav": (12.0, 8000), "b.wav": (3.0, 16000)}, every=0.5, length=0.3
+    )
     one = pl.lit("train").alias("split")
     workspace.save(segments=workspace.segments.with_columns(one))  # 24 segments and 6
     options = {"rate": 8000, "container": "tfrecord"} | QUIET
@@ -339,4 +400,6 @@ def test_materialize_and_convert_note_recordings_that_are_too_short(make_workspa
     assert not materialize(workspace, out=tmp_path / "e", **options).warnings
     converted = convert(tmp_path / "e", container="tfrecord", out=tmp_path / "f", window=8, **QUIET)
     assert converted.warnings == written.warnings
-    assert not convert(tmp_path / "c", container="zip", out=tmp_path / "g", window=3, **QUIET).warnings
+    assert not convert(
+        tmp_path / "c", container="zip", out=tmp_path / "g", window=3, **QUIET
+    ).warnings

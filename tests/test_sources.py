@@ -38,11 +38,20 @@ NAMED_BY_PATH = ("nemo", "lhotse", "table")
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
 def test_every_layout_can_be_in_a_store(store, tmp_path, name):
     made = LAYOUTS[name](tmp_path / "source")
-    local = ingest(format_of(name), made.source, audio=made.audio, out=tmp_path / "local", jobs=1, options=made.options)
+    local = ingest(
+        format_of(name),
+        made.source,
+        audio=made.audio,
+        out=tmp_path / "local",
+        jobs=1,
+        options=made.options,
+    )
     shutil.copytree(made.source.parent, store / "bucket")
     address = f"gs://bucket/{made.source.name}"
     audio = made.audio or ("gs://bucket" if format_of(name) in NAMED_BY_PATH else None)
-    report = ingest(format_of(name), address, audio=audio, out=tmp_path / "W", jobs=1, options=made.options)
+    report = ingest(
+        format_of(name), address, audio=audio, out=tmp_path / "W", jobs=1, options=made.options
+    )
     assert segments(tmp_path / "W").equals(segments(tmp_path / "local"))
     assert report.facts["hours"] == local.facts["hours"] > 0
     assert Workspace.open(tmp_path / "W").settings["source"] == address
@@ -74,7 +83,9 @@ def test_folders_on_the_web_are_recognized_by_their_page(tmp_path):
     made = LAYOUTS["textgrid"](tmp_path / "www")
     ingest("textgrid", made.source, out=tmp_path / "local", options=made.options)
     with serving(tmp_path / "www") as web:
-        ingest("textgrid", f"{web.url}/{made.source.name}/", out=tmp_path / "W", options=made.options)
+        ingest(
+            "textgrid", f"{web.url}/{made.source.name}/", out=tmp_path / "W", options=made.options
+        )
     assert segments(tmp_path / "W").equals(segments(tmp_path / "local"))
 
 
@@ -87,7 +98,9 @@ def test_librispeech_out_of_a_bucket_is_the_corpus_of_its_folder(store, tmp_path
         first = ingest("librispeech", address, out=out / "W", jobs=2)
         select(out / "W", dev=0, test=0, group_by=())
         materialize(out / "W", out=out / "C", jobs=1, show_progress=False)
-        return first.problems, {path.name: path.read_bytes() for path in (out / "C").rglob("*") if path.is_file()}
+        return first.problems, {
+            path.name: path.read_bytes() for path in (out / "C").rglob("*") if path.is_file()
+        }
 
     problems, made = corpus(f"gs://bucket/top/{inside}", tmp_path / "bucket")
     wanted_problems, wanted = corpus(source / inside, tmp_path / "folder")
@@ -103,11 +116,16 @@ def test_librispeech_out_of_an_archive_on_the_web(tmp_path):
         ingest("librispeech", f"{web.url}/{archive.name}", out=tmp_path / "W")
     assert segments(tmp_path / "W").equals(segments(tmp_path / "local"))
     select(tmp_path / "W", dev=0, test=0, group_by=())
-    assert materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False).facts["kept"] == 3
+    assert (
+        materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False).facts["kept"]
+        == 3
+    )
 
 
 def test_a_store_is_listed_by_its_folders_and_texts_alone_are_read(store, tmp_path):
-    librispeech_tree(store / "bucket/L/dev", {f"{speaker}-1-0000": "HELLO" for speaker in range(3)}, seconds=0.2)
+    librispeech_tree(
+        store / "bucket/L/dev", {f"{speaker}-1-0000": "HELLO" for speaker in range(3)}, seconds=0.2
+    )
     listed = []
     find = Bucket.find
 
@@ -119,7 +137,9 @@ def test_a_store_is_listed_by_its_folders_and_texts_alone_are_read(store, tmp_pa
         patch.setattr(Bucket, "find", noted)
         assert ingest("librispeech", "gs://bucket/L", out=tmp_path / "W").facts["segments"] == 3
     # Never the whole, whose facts on every file would be in memory at once.
-    assert {path.strip("/") for path in listed} == {f"bucket/L/dev/{speaker}" for speaker in range(3)}
+    assert {path.strip("/") for path in listed} == {
+        f"bucket/L/dev/{speaker}" for speaker in range(3)
+    }
 
 
 @pytest.mark.parametrize(
@@ -144,6 +164,8 @@ def test_what_a_reader_can_do_nothing_with_is_recognized_by_its_name(store, tmp_
     (store / "bucket/asr.json").write_text("[]\n" * 3)
     with pytest.raises(InputError, match=r"asr\.json: no ParlaSpeech transcripts"):
         ingest("parlaspeech", "gs://bucket/asr.json", out=tmp_path / "W")
-    (store / "bucket/asr.json").write_text('{"file": "a.wav", "start": 0, "end": 1, "words": ["da"]}')
+    (store / "bucket/asr.json").write_text(
+        '{"file": "a.wav", "start": 0, "end": 1, "words": ["da"]}'
+    )
     assert ingest("parlaspeech", "gs://bucket/asr.json", out=tmp_path / "W").facts["segments"] == 1
     assert pl.read_parquet(tmp_path / "W/segments.parquet")["text"].to_list() == ["da"]

@@ -19,7 +19,13 @@ HEAVY = {
 def imported(code: str, *arguments: str, cwd: Path | None = None) -> set[str]:
     """Top-level modules that a program of its own has imported when it ends."""
     tail = "\nimport sys, json; print('\\n' + json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
-    run = subprocess.run([sys.executable, "-c", code + tail, *arguments], capture_output=True, text=True, check=False, cwd=cwd)
+    run = subprocess.run(
+        [sys.executable, "-c", code + tail, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+    )
     assert run.returncode == 0, run.stderr
     return set(json.loads(run.stdout.splitlines()[-1]))
 
@@ -41,7 +47,15 @@ for line in sys.argv[1:]:
 
 def test_help_wrong_use_and_status_import_neither_tables_nor_audio(tmp_path: Path) -> None:
     commands = ("demo", "download", "ingest", "select", "materialize", "verify", "wheel")
-    lines = ["--help", "--version", "nothing", "select", "review --help", "status .", *(f"{name} --help" for name in commands)]
+    lines = [
+        "--help",
+        "--version",
+        "nothing",
+        "select",
+        "review --help",
+        "status .",
+        *(f"{name} --help" for name in commands),
+    ]
     (tmp_path / "corpus.json").write_text("{}")
     assert not imported(COMMANDS, *lines, cwd=tmp_path) & HEAVY
 
@@ -61,7 +75,9 @@ for package in (nbaudio, nbaudio.review):
 
 def test_tables_are_imported_where_numpy_is_missing() -> None:
     """The site of the docs is built without it."""
-    assert "polars" in imported("import sys; sys.modules['numpy'] = None; from nbaudio.core import tables")
+    assert "polars" in imported(
+        "import sys; sys.modules['numpy'] = None; from nbaudio.core import tables"
+    )
 
 
 def test_exported_names_are_there_whatever_was_imported_before() -> None:
@@ -79,8 +95,13 @@ assert corpus.read(clips[0].segment_id).metadata == clips[0].metadata
 
 def test_streams_import_no_more_than_they_use(make_workspace, tmp_path: Path) -> None:
     workspace = make_workspace({"a.flac": (30.0, 16000)})
-    nbaudio.materialize(workspace, out=tmp_path / "corpus", jobs=1, engine="threading", show_progress=False)
-    assert imported(STREAM, str(tmp_path / "corpus")) & {*HEAVY, "urllib3", "fsspec"} == {"numpy", "pyarrow"}
+    nbaudio.materialize(
+        workspace, out=tmp_path / "corpus", jobs=1, engine="threading", show_progress=False
+    )
+    assert imported(STREAM, str(tmp_path / "corpus")) & {*HEAVY, "urllib3", "fsspec"} == {
+        "numpy",
+        "pyarrow",
+    }
 
 
 def test_unknown_names_are_attribute_errors() -> None:
@@ -98,13 +119,21 @@ assert not nbaudio.verify(sys.argv[3], jobs=2, engine="threading").problems
 
 
 @pytest.mark.slow
-def test_workers_do_without_what_their_requirements_leave_out(make_workspace, tmp_path: Path) -> None:
-    requirements = Path(nbaudio.wheel(out=tmp_path / "dist").facts["requirements"]).read_text().splitlines()
+def test_workers_do_without_what_their_requirements_leave_out(
+    make_workspace, tmp_path: Path
+) -> None:
+    requirements = (
+        Path(nbaudio.wheel(out=tmp_path / "dist").facts["requirements"]).read_text().splitlines()
+    )
     names = {line.partition("=")[0].partition(">")[0] for line in requirements}
     assert {"polars", "soundfile", "joblib"} <= names
-    assert {f"{name}=={importlib.import_module(name).__version__}" for name in ("polars", "soundfile")} <= set(requirements)
+    assert {
+        f"{name}=={importlib.import_module(name).__version__}" for name in ("polars", "soundfile")
+    } <= set(requirements)
     plain = importlib.metadata.requires("nbaudio") or []
-    required = {name for line in plain if "extra ==" not in line for name in [line.partition(">")[0]]}
+    required = {
+        name for line in plain if "extra ==" not in line for name in [line.partition(">")[0]]
+    }
     absent = {name.replace("-", "_") for name in required - names}
     assert {"jupyterlab", "ipykernel", "ipywidgets", "pandas", "matplotlib"} <= absent
     workspace = make_workspace({"a.flac": (30.0, 16000), "b.mp3": (30.0, 44100)})

@@ -58,7 +58,10 @@ def workspace(make_workspace):
     odd = pl.Series(HOSTILE).gather([i % len(HOSTILE) for i in range(workspace.segments.height)])
     workspace.save(
         segments=workspace.segments.with_columns(
-            text=pl.lit(odd), speaker_id=pl.lit(odd), similarity=pl.when(number % 9 == 8).then(0.3).otherwise(0.9), wer=0.1
+            text=pl.lit(odd),
+            speaker_id=pl.lit(odd),
+            similarity=pl.when(number % 9 == 8).then(0.3).otherwise(0.9),
+            wer=0.1,
         )
     )
     select(workspace, dev=2, test=2, group_by="")
@@ -75,31 +78,63 @@ def test_a_page_needs_nothing_but_itself_and_runs_nothing(workspace, corpus, tmp
     for path in (workspace.path, corpus):
         assert stats(path, out=tmp_path / "p.html").facts["page"] == str(tmp_path / "p.html")
         found = read((tmp_path / "p.html").read_text(encoding="utf8"))
-        assert not {"script", "iframe", "link", "object", "form", "foreignobject", "animate"} & set(found.tags)
+        assert not {"script", "iframe", "link", "object", "form", "foreignobject", "animate"} & set(
+            found.tags
+        )
         assert not [name for _, name, _ in found.attributes if name.startswith("on")]
         sources = [value for _, name, value in found.attributes if name in ("src", "href")]
-        assert all(value.startswith(("data:image/png;base64,", "data:audio/mpeg;base64,", "#")) for value in sources)
+        assert all(
+            value.startswith(("data:image/png;base64,", "data:audio/mpeg;base64,", "#"))
+            for value in sources
+        )
         assert found.tags.count("svg") >= 3
         names = [value for tag, name, value in found.attributes if name == "id"]
         assert len(names) == len(set(names))
-        policy = [value for tag, name, value in found.attributes if tag == "meta" and name == "content"]
+        policy = [
+            value for tag, name, value in found.attributes if tag == "meta" and name == "content"
+        ]
         assert policy[0].startswith("default-src 'none'")
         assert str(tmp_path) not in "".join(found.texts)
 
 
-def test_results_do_not_depend_on_the_rows_that_are_read_at_once(workspace, corpus, tmp_path, monkeypatch):
+def test_results_do_not_depend_on_the_rows_that_are_read_at_once(
+    workspace, corpus, tmp_path, monkeypatch
+):
     def results(path):
-        facts = stats(path, out=None if path == workspace.path else tmp_path / "p.html", audio=False).facts
-        found = [getattr(views, name)(path) for name in ("segments", "threshold_curve", "speakers", "reasons", "error_rates")]
-        found += [views.error_rates(path, by=by, where="duration_s > 1.0 and duration_s < 9.0") for by in ("split", "duration")]
-        found += [views.words(path, where="similarity <= avg(similarity)"), views.segments(path, further=True)]
+        facts = stats(
+            path, out=None if path == workspace.path else tmp_path / "p.html", audio=False
+        ).facts
+        found = [
+            getattr(views, name)(path)
+            for name in ("segments", "threshold_curve", "speakers", "reasons", "error_rates")
+        ]
+        found += [
+            views.error_rates(path, by=by, where="duration_s > 1.0 and duration_s < 9.0")
+            for by in ("split", "duration")
+        ]
+        found += [
+            views.words(path, where="similarity <= avg(similarity)"),
+            views.segments(path, further=True),
+        ]
         return facts, [repr((frame.schema, frame.rows())) for frame in found]
 
     def all_results():
-        chosen = [views.examples(workspace, order, n=4, where="similarity < 0.5 or similarity > 0.8") for order in views.ORDERS]
-        few = views.examples(workspace, "random", ids=views.segments(workspace)["segment_id"][::5], where="wer >= avg(wer)")
+        chosen = [
+            views.examples(workspace, order, n=4, where="similarity < 0.5 or similarity > 0.8")
+            for order in views.ORDERS
+        ]
+        few = views.examples(
+            workspace,
+            "random",
+            ids=views.segments(workspace)["segment_id"][::5],
+            where="wer >= avg(wer)",
+        )
         odd = [views.characters(workspace), views.recordings(workspace), few, *chosen]
-        return *map(results, (workspace.path, corpus)), [frame.rows() for frame in odd], (tmp_path / "p.html").read_bytes()
+        return (
+            *map(results, (workspace.path, corpus)),
+            [frame.rows() for frame in odd],
+            (tmp_path / "p.html").read_bytes(),
+        )
 
     expected = all_results()
     monkeypatch.setattr(segment_rows, "ROWS", 3)
@@ -115,7 +150,9 @@ def test_only_the_columns_that_are_needed_are_read(workspace):
     with pytest.raises(InputError, match="no segment 'absent'"):
         views.examples(workspace, "random", ids=[*ids[:2], "absent"])
     read = segment_rows.workspace_rows(workspace)
-    assert read.where(" ").filter(pl.col("text").is_null()).read("segment_id", "segment_id").shape == (0, 1)
+    assert read.where(" ").filter(pl.col("text").is_null()).read(
+        "segment_id", "segment_id"
+    ).shape == (0, 1)
     assert read.where("1 = 1").read("segment_id")["segment_id"].equals(ids)
 
 
@@ -132,7 +169,13 @@ def test_cells_are_typed(workspace, corpus, tmp_path):
     for path in (workspace.path, corpus):
         stats(path, out=tmp_path / "p.xlsx")
         book = openpyxl.load_workbook(tmp_path / "p.xlsx")
-        cells = [cell for sheet in book for row in sheet.iter_rows() for cell in row if cell.value is not None]
+        cells = [
+            cell
+            for sheet in book
+            for row in sheet.iter_rows()
+            for cell in row
+            if cell.value is not None
+        ]
         assert {cell.data_type for cell in cells} == {"s", "n"}
         assert not [cell for cell in cells if cell.hyperlink]
         texts = {cell.value for cell in cells if cell.data_type == "s"}
@@ -154,9 +197,17 @@ def played(path, out, **options):
     """Ids of the clips of a page with their samples, and all texts."""
     stats(path, out=out, **options)
     found = read(out.read_text(encoding="utf8"))
-    labels = [value for tag, name, value in found.attributes if (tag, name) == ("audio", "aria-label")]
-    data = [value.partition(",")[2] for tag, name, value in found.attributes if (tag, name) == ("audio", "src")]
-    return list(zip(labels, (decode_clip(b64decode(text), "mp3") for text in data), strict=True)), found.texts
+    labels = [
+        value for tag, name, value in found.attributes if (tag, name) == ("audio", "aria-label")
+    ]
+    data = [
+        value.partition(",")[2]
+        for tag, name, value in found.attributes
+        if (tag, name) == ("audio", "src")
+    ]
+    return list(
+        zip(labels, (decode_clip(b64decode(text), "mp3") for text in data), strict=True)
+    ), found.texts
 
 
 @pytest.mark.slow
@@ -166,7 +217,11 @@ def test_examples_of_each_finding_can_be_heard(workspace, corpus, tmp_path):
     heard = {name for name, _ in clips}
     assert heard & rejected
     assert heard - rejected
-    assert {"Kept, with the lowest similarity", "Lowest similarity of all", "One segment of each reason"} <= set(texts)
+    assert {
+        "Kept, with the lowest similarity",
+        "Lowest similarity of all",
+        "One segment of each reason",
+    } <= set(texts)
     assert "reason: below_similarity" in texts
     lengths = dict(views.segments(workspace).select("segment_id", "duration_s").iter_rows())
     for name, (samples, rate) in clips:
@@ -179,13 +234,17 @@ def test_examples_of_each_finding_can_be_heard(workspace, corpus, tmp_path):
 
 
 @pytest.mark.slow
-def test_audio_that_is_absent_unwanted_or_too_much_leaves_the_words(workspace, tmp_path, monkeypatch):
+def test_audio_that_is_absent_unwanted_or_too_much_leaves_the_words(
+    workspace, tmp_path, monkeypatch
+):
     assert played(workspace.path, tmp_path / "p.html", audio=False)[0] == []
     monkeypatch.setattr(examples, "LONGEST_S", 1)
     monkeypatch.setattr(static_html, "MOST_BYTES", 20_000)
     clips, texts = played(workspace.path, tmp_path / "p.html")
     assert 0 < sum(len(samples) for _, (samples, _) in clips) < 16_000 * 6
-    assert {"the first 1 s of it", "no sound: the page holds 0.02 MB of it already"} <= {text.lstrip("⚠ ") for text in texts}
+    assert {"the first 1 s of it", "no sound: the page holds 0.02 MB of it already"} <= {
+        text.lstrip("⚠ ") for text in texts
+    }
     for path in workspace.recordings["path"]:
         (workspace.audio / path).local.unlink()
     clips, texts = played(workspace.path, tmp_path / "p.html")
@@ -196,12 +255,16 @@ def test_audio_that_is_absent_unwanted_or_too_much_leaves_the_words(workspace, t
 
 def test_headline_figures_come_first_and_say_what_is_missing(workspace, tmp_path):
     facts = stats(workspace.path, out=tmp_path / "p.html").facts
-    texts = [text for text in read((tmp_path / "p.html").read_text(encoding="utf8")).texts if text.strip()]
+    texts = [
+        text
+        for text in read((tmp_path / "p.html").read_text(encoding="utf8")).texts
+        if text.strip()
+    ]
     start = texts.index("Overview")
     figures = texts[start : texts.index("Durations and similarity")]
-    assert [figures[figures.index(name) + 1] for name in ("segments", "speakers", "recordings")] == [
-        str(facts[name]) for name in ("segments_kept", "speakers", "recordings")
-    ]
+    assert [
+        figures[figures.index(name) + 1] for name in ("segments", "speakers", "recordings")
+    ] == [str(facts[name]) for name in ("segments_kept", "speakers", "recordings")]
     assert figures[figures.index("right labels") + 1] == "not known"
     assert "nbaudio review export W" in figures[figures.index("right labels") + 2]
 
@@ -221,7 +284,10 @@ def test_the_section_on_audio_signals_is_there_once_they_are_measured(workspace,
     expected = workspace.segments["snr_db"].median()
     share = workspace.segments["cut_end"].mean()
     assert f"SNR: median {expected:.1f} dB; cut_end: {share:.1%}" in " ".join(texts)
-    in_report = {row["signal"]: row for row in stats(workspace.path, out=tmp_path / "p.xlsx", audio=False).facts["signals"]}
+    in_report = {
+        row["signal"]: row
+        for row in stats(workspace.path, out=tmp_path / "p.xlsx", audio=False).facts["signals"]
+    }
     kept = workspace.segments.filter(pl.col("decision").ne_missing("reject"))
     assert in_report["snr_db"]["median"] == round(kept["snr_db"].median(), 4)
     assert in_report["cut_end"]["true"] == round(kept["cut_end"].mean(), 4)
@@ -231,8 +297,14 @@ def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
     ours, theirs = stats(workspace.path).facts, stats(corpus).facts
     assert ours | {"of": ""} == theirs | {"of": ""}
     assert ours["segments_kept"] + ours["segments_rejected"] == workspace.segments.height
-    columns = [name for name in views.segments(corpus).columns if name not in ("decision", "reason", "split")]
-    left, right = (views.segments(path).select(columns).sort("segment_id") for path in (workspace, corpus))
+    columns = [
+        name
+        for name in views.segments(corpus).columns
+        if name not in ("decision", "reason", "split")
+    ]
+    left, right = (
+        views.segments(path).select(columns).sort("segment_id") for path in (workspace, corpus)
+    )
     assert left.drop("duration_s").equals(right.drop("duration_s"))
     assert views.reasons(workspace).drop("example").equals(views.reasons(corpus).drop("example"))
     assert views.speakers(workspace).equals(views.speakers(corpus))
@@ -242,11 +314,16 @@ def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
 def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=12, seed=1)
     drawn = ReviewState.load(workspace).records["one"]
-    said = [Verdict(*pair, "ok", "", None, "ana", WHEN, "one") for pair in zip(drawn.segment_ids, drawn.contents, strict=True)]
+    said = [
+        Verdict(*pair, "ok", "", None, "ana", WHEN, "one")
+        for pair in zip(drawn.segment_ids, drawn.contents, strict=True)
+    ]
     append_verdicts(workspace, said)
     evidence(workspace)
     # What was said since counts too.
-    append_verdicts(workspace, [replace(said[0], verdict="noise"), replace(said[1], verdict="noise")])
+    append_verdicts(
+        workspace, [replace(said[0], verdict="noise"), replace(said[1], verdict="noise")]
+    )
     facts = selection_claim(workspace)
     claim = facts["selection"]
     told = str(round(claim["precision"], 3))
@@ -259,23 +336,34 @@ def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
     card = (tmp_path / "c/README.md").read_text(encoding="utf8")
     assert f"| right, estimated share | {told} |" in card
     assert claim["statement"] in card
-    drawn_points = plots.claimed(pl.DataFrame(facts["curve"])).axes[0].lines[-1].get_ydata().tolist()
+    drawn_points = (
+        plots.claimed(pl.DataFrame(facts["curve"])).axes[0].lines[-1].get_ydata().tolist()
+    )
     assert drawn_points == [row["precision"] for row in facts["curve"]]
     stats(tmp_path / "c", out=tmp_path / "p.xlsx")
     sheet = openpyxl.load_workbook(tmp_path / "p.xlsx")["How right the labels are"]
     assert len(sheet._images) == 1
-    assert {row["precision"] for row in facts["curve"]} <= {cell.value for line in sheet.iter_rows() for cell in line}
+    assert {row["precision"] for row in facts["curve"]} <= {
+        cell.value for line in sheet.iter_rows() for cell in line
+    }
 
 
 @pytest.mark.parametrize(
     "missing",
     [
         ["similarity", "wer", "cer", "asr_text"],
-        *(pytest.param(names, marks=pytest.mark.slow) for names in (["text"], ["speaker_id"], ["split", "decision", "reason"])),
+        *(
+            pytest.param(names, marks=pytest.mark.slow)
+            for names in (["text"], ["speaker_id"], ["split", "decision", "reason"])
+        ),
     ],
 )
 def test_a_page_can_be_had_of_what_is_half_done(workspace, tmp_path, missing):
-    empty = {name: pl.lit(None, dtype=workspace.segments.schema[name]) for name in missing if name != "decision"}
+    empty = {
+        name: pl.lit(None, dtype=workspace.segments.schema[name])
+        for name in missing
+        if name != "decision"
+    }
     pending = {"decision": pl.lit("pending")} if "decision" in missing else {}
     workspace.save(segments=workspace.segments.with_columns(**empty, **pending))
     (workspace.path / "reports/select.json").unlink()
@@ -302,18 +390,28 @@ def test_a_page_is_html_or_xlsx(workspace, tmp_path, name):
 
 
 def test_titles_and_captions_are_texts_too():
-    part = Section("[x]: a/b*?" * 9, "<b>", {"<i>": pl.DataFrame({"<u>": ["<s>"], "n": [float("nan")]})})
+    part = Section(
+        "[x]: a/b*?" * 9, "<b>", {"<i>": pl.DataFrame({"<u>": ["<s>"], "n": [float("nan")]})}
+    )
     found = read(render_page("<title>", [part]))
     assert not {"b", "i", "u", "s"} & set(found.tags)
     book = openpyxl.load_workbook(BytesIO(write_workbook("=1+1", [part])))
-    values = [cell.value for row in book.worksheets[0].iter_rows() for cell in row if cell.value is not None]
+    values = [
+        cell.value
+        for row in book.worksheets[0].iter_rows()
+        for cell in row
+        if cell.value is not None
+    ]
     assert values[1:] == ["<b>", "<i>", "<u>", "n", "<s>", "nan"]
     assert values[0].startswith("=1+1: [x]")
 
 
 @pytest.mark.slow
 def test_model_against_label_in_report_and_page(workspace, tmp_path):
-    assert [row["hypothesis"] for row in stats(workspace.path).facts["model_against_label"]] == ["asr", "asr"]
+    assert [row["hypothesis"] for row in stats(workspace.path).facts["model_against_label"]] == [
+        "asr",
+        "asr",
+    ]
     texts = workspace.segments.with_columns(
         asr_text_big=pl.lit("sasvim krivo"), speaker_id=pl.concat_str("segment_id", pl.lit("'"))
     )
@@ -327,11 +425,19 @@ def test_model_against_label_in_report_and_page(workspace, tmp_path):
     ]
     assert rows[1]["wer_difference"] == pytest.approx(rows[1]["wer"] - rows[0]["wer"], abs=1e-3)
     texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
-    assert {"Model against label", "Error rates [%]", "Speakers with the highest rates [%]", "By duration [%]"} <= set(texts)
+    assert {
+        "Model against label",
+        "Error rates [%]",
+        "Speakers with the highest rates [%]",
+        "By duration [%]",
+    } <= set(texts)
     # A second hypothesis is compared without splits too; a single one of a source only in held-out splits.
     nothing = workspace.segments.with_columns(split=pl.lit(None, pl.String))
     workspace.save(segments=nothing)
-    assert [row["group"] for row in stats(workspace.path).facts["model_against_label"]] == ["out", "out"]
+    assert [row["group"] for row in stats(workspace.path).facts["model_against_label"]] == [
+        "out",
+        "out",
+    ]
     workspace.save(segments=nothing.drop("asr_text_big"))
     assert "model_against_label" not in stats(workspace.path, out=tmp_path / "q.html").facts
     assert "Model against label" not in (tmp_path / "q.html").read_text(encoding="utf8")

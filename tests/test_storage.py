@@ -32,7 +32,16 @@ from nbaudio.storage.http import HttpFiles
 from nbaudio.storage.location import LocalPath, location, read_whole
 from nbaudio.storage.network import Network, environment
 from nbaudio.storage.remote import remote
-from nbaudio.storage.urls import check_url, is_url, public_url, redact, redact_log, redact_url, stays_inside, stored_names
+from nbaudio.storage.urls import (
+    check_url,
+    is_url,
+    public_url,
+    redact,
+    redact_log,
+    redact_url,
+    stays_inside,
+    stored_names,
+)
 
 
 def test_rows_of_a_frame_are_written_as_objects(tmp_path):
@@ -84,16 +93,30 @@ def test_lines_that_a_full_disk_breaks_off_are_dropped_by_the_next_write(tmp_pat
 
 
 def test_addresses_are_told_from_paths_and_stay_inside():
-    assert [is_url(text) for text in ("s3://bucket/a", "zip://::a.zip", "a/b c.wav")] == [True, True, False]
+    assert [is_url(text) for text in ("s3://bucket/a", "zip://::a.zip", "a/b c.wav")] == [
+        True,
+        True,
+        False,
+    ]
     assert check_url("https://host/a%20b") == "https://host/a%20b"
-    assert [stays_inside(name) for name in ("./a/b.wav", "a/../../b.wav", "/b.wav", "a\0b")] == [True, False, False, False]
-    assert filter_names(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav")) == (
+    assert [stays_inside(name) for name in ("./a/b.wav", "a/../../b.wav", "/b.wav", "a\0b")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert filter_names(
+        ["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav")
+    ) == (
         ["b.wav"],
         [("../c.wav", "its name points outside the audio folder")],
     )
     places = (remote("tar://LibriSpeech::/data/dev-clean.tar.gz"), remote("tar://::/data/all.tar"))
     assert [is_in_archive(place) for place in places] == [True, False]
-    assert [str(folder_at(where)) for where in ("/data/corpus", "s3://bucket/corpus/")] == ["/data/corpus", "s3://bucket/corpus"]
+    assert [str(folder_at(where)) for where in ("/data/corpus", "s3://bucket/corpus/")] == [
+        "/data/corpus",
+        "s3://bucket/corpus",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +128,11 @@ def test_addresses_are_told_from_paths_and_stay_inside():
         (public_url, "HTTP://a?b@c:d", "HTTP://a"),
         (display_url, "ftp://me:secret@example.org/a.wav?key=0", "ftp://example.org/a.wav"),
         (display_url, "http:me:sec/ret@example.org/b", "http:example.org/b"),
-        (lambda text: redact(text, "https://me:word@host/a?sig=0123&v=2"), "no such key: 0123 for me", "no such key: ... for me"),
+        (
+            lambda text: redact(text, "https://me:word@host/a?sig=0123&v=2"),
+            "no such key: 0123 for me",
+            "no such key: ... for me",
+        ),
         (
             redact_log,
             "s3://me:word@bucket/a failed with aws_secret_key=abc, token: 'xyz'; key of 3 clips",
@@ -127,16 +154,27 @@ def test_stored_names_have_no_secret_and_stay_apart():
 
 
 def test_pauses_between_tries():
-    assert [network.backoff_seconds(failures) for failures in (1, 3, 50)] == pytest.approx([0.5, 2.0, 60.0], rel=0.25)
+    assert [network.backoff_seconds(failures) for failures in (1, 3, 50)] == pytest.approx(
+        [0.5, 2.0, 60.0], rel=0.25
+    )
     date = {"Retry-After": "Sat, 21 Nov 2026 01:00:30 GMT", "Date": "Sat, 21 Nov 2026 01:00:00 GMT"}
-    assert [network.retry_after(headers) for headers in ({"Retry-After": "120"}, {}, date)] == [120.0, None, 30.0]
+    assert [network.retry_after(headers) for headers in ({"Retry-After": "120"}, {}, date)] == [
+        120.0,
+        None,
+        30.0,
+    ]
 
 
 def test_errors_of_libraries_and_of_the_disk_are_read():
     error = OSError("slow down")
-    error.__cause__ = type("ClientError", (Exception,), {"response": {"ResponseMetadata": {"HTTPStatusCode": 503}}})()
+    error.__cause__ = type(
+        "ClientError", (Exception,), {"response": {"ResponseMetadata": {"HTTPStatusCode": 503}}}
+    )()
     assert (network.http_status(error), network.http_status(OSError("no route"))) == (503, None)
-    assert network.one_line_error(OSError("cannot reach https://host/?key=secret")) == "cannot reach ..."
+    assert (
+        network.one_line_error(OSError("cannot reach https://host/?key=secret"))
+        == "cannot reach ..."
+    )
     full = (OSError(28, "No space left on device"), OSError(5, "Input/output error"))
     assert [disk_full_reason(each) for each in full] == ["No space left on device", None]
 
@@ -153,7 +191,10 @@ def test_links_that_lead_out_of_a_folder(tmp_path):
     home = trusted_root(tmp_path)
     (home / "inside").symlink_to(home / "a")
     (home / "outside").symlink_to("/etc")
-    assert [escapes_folder(home / name, home) for name in ("inside", "outside/passwd")] == [False, True]
+    assert [escapes_folder(home / name, home) for name in ("inside", "outside/passwd")] == [
+        False,
+        True,
+    ]
 
 
 def test_locks_are_shared_or_exclusive(tmp_path):
@@ -180,11 +221,15 @@ def test_credentials_of_netrc_go_to_their_host_alone(served, tmp_path, monkeypat
     seen = []
 
     def note(handler):
-        seen.append((handler.headers["Host"].partition(":")[0], handler.headers.get("Authorization")))
+        seen.append(
+            (handler.headers["Host"].partition(":")[0], handler.headers.get("Authorization"))
+        )
         answers(200, b"", Content_Length=7)(handler)
 
     def move(handler):
-        seen.append((handler.headers["Host"].partition(":")[0], handler.headers.get("Authorization")))
+        seen.append(
+            (handler.headers["Host"].partition(":")[0], handler.headers.get("Authorization"))
+        )
         answers(302, Content_Length=0, Location=f"{other}/b.wav")(handler)
 
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password word\n")
@@ -197,8 +242,12 @@ def test_credentials_of_netrc_go_to_their_host_alone(served, tmp_path, monkeypat
 def test_links_of_a_page_below_it(served):
     page = f"<A class='x' HREF='{served.url}/sub/b.wav'>b</A> {served.url}/sub/c.wav"
     page += " <a href='../'>up</a> <a href='/sub/d/'>d</a> <a href='/other'>o</a>"
-    served.acts["sub"] = answers(200, page.encode(), Content_Length=len(page), Content_Type="text/html; charset=utf8")
-    assert HttpFiles(Network()).ls(f"{served.url}/sub/") == [f"{served.url}/sub/{name}" for name in ("b.wav", "c.wav", "d/")]
+    served.acts["sub"] = answers(
+        200, page.encode(), Content_Length=len(page), Content_Type="text/html; charset=utf8"
+    )
+    assert HttpFiles(Network()).ls(f"{served.url}/sub/") == [
+        f"{served.url}/sub/{name}" for name in ("b.wav", "c.wav", "d/")
+    ]
 
 
 def test_a_server_of_archives_needs_ranges(served, tmp_path):
@@ -207,7 +256,9 @@ def test_a_server_of_archives_needs_ranges(served, tmp_path):
     place = remote(f"zip://a::{served.url}/all.zip") / "b.wav"
     assert place.read(1, 3) == b"av"
     served.ranges = False
-    with pytest.raises(AudioError, match=r"does not support range requests.*fetch the archive first"):
+    with pytest.raises(
+        AudioError, match=r"does not support range requests.*fetch the archive first"
+    ):
         (remote(f"zip://::{served.url}/all.zip") / "a/b.wav").status()
 
 
@@ -226,7 +277,9 @@ def test_an_idle_connection_that_the_server_closed_costs_no_try(served, monkeypa
 @pytest.fixture(params=["local", "remote"])
 def place(request, tmp_path, monkeypatch):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
-    return location(tmp_path / "folder" if request.param == "local" else f"memory://{tmp_path.name}/folder")
+    return location(
+        tmp_path / "folder" if request.param == "local" else f"memory://{tmp_path.name}/folder"
+    )
 
 
 def test_local_and_remote_files_have_the_same_methods(place, tmp_path):
@@ -259,7 +312,12 @@ def test_local_and_remote_files_have_the_same_methods(place, tmp_path):
 
 
 def test_any_path_or_address_is_a_location(tmp_path):
-    assert location(tmp_path) == location(str(tmp_path)) == location(tmp_path.as_uri()) == LocalPath(tmp_path)
+    assert (
+        location(tmp_path)
+        == location(str(tmp_path))
+        == location(tmp_path.as_uri())
+        == LocalPath(tmp_path)
+    )
     assert location("s3://bucket/a") == remote("s3://bucket/a")
     assert location(remote("s3://bucket/a")).local is None
     with pytest.raises(InputError, match="scheme 'ftp' is unknown"):

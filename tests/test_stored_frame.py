@@ -25,7 +25,9 @@ def stored(request, tmp_path, monkeypatch):
         {
             "segment_id": [f"s{i}" for i in range(ROWS)],
             "text": pl.Series([f"rečenica {i} č" for i in number]).set(number == 3, None),
-            "wer": pl.Series(rng.random(ROWS).round(1)).set(number == 5, float("nan")).set(number == 6, None),
+            "wer": pl.Series(rng.random(ROWS).round(1))
+            .set(number == 5, float("nan"))
+            .set(number == 6, None),
             "split": pl.Series(rng.choice(["train", "dev"], ROWS), dtype=pl.Enum(["train", "dev"])),
             "flag": number > 20,
         }
@@ -75,7 +77,12 @@ def test_rows_columns_and_cells_are_those_of_the_frame(stored):
 
 def test_errors_are_those_of_the_frame(stored):
     frame, file = stored
-    for how in ({"where": "speaker = 'x'"}, {"where": "text < 3"}, {"sort": "texts"}, {"where": "wer <"}):
+    for how in (
+        {"where": "speaker = 'x'"},
+        {"where": "text < 3"},
+        {"sort": "texts"},
+        {"where": "wer <"},
+    ):
         with pytest.raises(InputError) as one:
             sort_and_filter(frame, **how)
         with pytest.raises(InputError) as other:
@@ -101,17 +108,23 @@ def test_a_table_of_a_file_answers_as_one_of_its_frame(stored, tmp_path):
     assert opened.pop("page") < 100, "rows of many row groups are requested a few at a time"
     assert opened == expected
     for column in frame.columns:
-        found, expected = (ask(table, "table.distribution", column=column)[0] for table in (ours, theirs))
+        found, expected = (
+            ask(table, "table.distribution", column=column)[0] for table in (ours, theirs)
+        )
         # Of values that are as frequent, any comes first.
         tops = [[count for _, count in each.pop("top", None) or []] for each in (found, expected)]
         assert (found, tops[0]) == (expected, tops[1])
-        assert ask(ours, "table.cell", number=9, column=column) == ask(theirs, "table.cell", number=9, column=column)
+        assert ask(ours, "table.cell", number=9, column=column) == ask(
+            theirs, "table.cell", number=9, column=column
+        )
     assert ours.static_html() == theirs.static_html()
     assert ours.selected.equals(theirs.selected)
 
 
 def arrange(table, **how):
-    return ask(table, "table.arrange", **{"where": "", "find": "", "sort": "", "descending": False, **how})[0]
+    return ask(
+        table, "table.arrange", **{"where": "", "find": "", "sort": "", "descending": False, **how}
+    )[0]
 
 
 @pytest.fixture
@@ -151,10 +164,14 @@ def test_parts_end_as_the_arrangement_at_once(stored, in_parts, how):
     assert totals[-1] == len(expected)
     shares = [int(size["progress"].rsplit(" ", 2)[1]) for size in sizes[:-1]]
     assert shares == sorted(shares)
-    assert len({size["version"] for size in sizes}) == (2 if "sort" in how else 1), "other rows only once they are sorted"
+    assert len({size["version"] for size in sizes}) == (2 if "sort" in how else 1), (
+        "other rows only once they are sorted"
+    )
     assert in_parts.shown.equals(frame[expected])
     resorted = finish(in_parts, arrange(in_parts, **{**how, "sort": "flag"}))
-    assert {size["total"] for size in resorted} == {len(expected)}, "rows that are found are not searched again"
+    assert {size["total"] for size in resorted} == {len(expected)}, (
+        "rows that are found are not searched again"
+    )
     assert in_parts.shown.equals(frame[sort_and_filter(frame, **{**how, "sort": "flag"})])
 
 
@@ -168,7 +185,9 @@ def test_rows_that_are_found_stay_and_are_shown_while_the_search_goes_on(stored,
         assert ask(in_parts, **page)[0]["rows"][: len(first["rows"])] == first["rows"]
         assert each["version"] == first["version"]
     arrange(in_parts, find="s7", where="flag")
-    assert in_parts.shown.equals(frame[sort_and_filter(frame, find="s7", where="flag")]), "Python gets all rows"
+    assert in_parts.shown.equals(frame[sort_and_filter(frame, find="s7", where="flag")]), (
+        "Python gets all rows"
+    )
 
 
 @pytest.mark.parametrize("stored", [7], indirect=True)
@@ -177,9 +196,13 @@ def test_a_new_arrangement_ends_a_search(stored, in_parts):
     old = arrange(in_parts, find="s1")
     new = arrange(in_parts, find="s7")
     assert "progress" in old
-    assert ask(in_parts, "table.continue", version=old["version"])[0] == new, "the old one does not go on"
+    assert ask(in_parts, "table.continue", version=old["version"])[0] == new, (
+        "the old one does not go on"
+    )
     assert "error" in arrange(in_parts, where="no condition")
-    assert finish(in_parts, new)[-1]["total"] == frame["segment_id"].str.contains("s7").sum(), "a mistake does not end it"
+    assert finish(in_parts, new)[-1]["total"] == frame["segment_id"].str.contains("s7").sum(), (
+        "a mistake does not end it"
+    )
     arrange(in_parts, find="s1")
     in_parts.narrow("flag")
     assert in_parts.shown.equals(frame[sort_and_filter(frame, find="s1", where="flag")])
@@ -211,10 +234,15 @@ def test_columns_of_all_types_are_sorted_as_in_memory(tmp_path, monkeypatch, des
     frame = pl.DataFrame({str(dtype): number.cast(dtype) for dtype in types})
     texts = number.cast(pl.String)
     frame = frame.with_columns(
-        large=number + 2**60, category=texts.cast(pl.Categorical), alike="one beginning " + texts, none=None
+        large=number + 2**60,
+        category=texts.cast(pl.Categorical),
+        alike="one beginning " + texts,
+        none=None,
     )
     often = pl.when(number < 25).then(7).otherwise(number)
-    frame = frame.with_columns(often=often, often_share=often / 9, often_text=pl.format("speaker {}", often))
+    frame = frame.with_columns(
+        often=often, often_share=often / 9, often_text=pl.format("speaker {}", often)
+    )
     frame.write_parquet(tmp_path / "t.parquet", row_group_size=20)
     file = StoredFrame(tmp_path / "t.parquet")
     for sort in frame.columns:
@@ -244,22 +272,36 @@ def test_a_large_workspace_stays_in_its_file(make_workspace, monkeypatch):
         {"sort": "duration_s"},
         {"where": "speaker_id is not null", "sort": "recording_id"},
     ):
-        assert sort_and_filter(ours.stored, **how).tolist() == sort_and_filter(theirs.frame, **how).tolist()
+        assert (
+            sort_and_filter(ours.stored, **how).tolist()
+            == sort_and_filter(theirs.frame, **how).tolist()
+        )
     table = SegmentTable(workspace)
     assert table._rows.frame.columns == ours.rows.columns
-    assert ask(table, "player.segment", number=2)[0] == ask(SegmentTable(theirs), "player.segment", number=2)[0]
+    assert (
+        ask(table, "player.segment", number=2)[0]
+        == ask(SegmentTable(theirs), "player.segment", number=2)[0]
+    )
 
 
 def test_a_threshold_of_a_large_workspace_is_tuned_in_its_file(make_workspace, monkeypatch):
     workspace = make_workspace({"r.flac": (20.0, 16000), "s.wav": (9.0, 44100)})
     number = pl.int_range(pl.len())
     speaker = pl.when(number % 5 > 0).then(pl.format("s{}", number % 3))
-    workspace.save(segments=workspace.segments.with_columns(similarity=number / pl.len(), speaker_id=speaker, number=number))
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            similarity=number / pl.len(), speaker_id=speaker, number=number
+        )
+    )
 
     def answers(column):
         tuner = ThresholdTuner(workspace, column=column)
         found, arrays = ask(tuner, "tuner.open", column=column)
-        shown = tuner.static_html() if column == "similarity" else ask(tuner, "tuner.examples", column=column, value=1.5)
+        shown = (
+            tuner.static_html()
+            if column == "similarity"
+            else ask(tuner, "tuner.examples", column=column, value=1.5)
+        )
         return found, [bytes(each) for each in arrays], tuner.value, tuner.where, shown
 
     columns = ("similarity", "duration_s", "number")

@@ -14,7 +14,13 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, WORD_TIMES, conform
 from nbaudio.storage.workspace import Workspace
 
-RECORDING = {"recording_id": "r", "path": "r.wav", "sampling_rate": 16000, "num_channels": 1, "num_samples": 160_000}
+RECORDING = {
+    "recording_id": "r",
+    "path": "r.wav",
+    "sampling_rate": 16000,
+    "num_channels": 1,
+    "num_samples": 160_000,
+}
 SEGMENT = {
     "segment_id": "s",
     "recording_id": "r",
@@ -26,7 +32,9 @@ SEGMENT = {
 }
 
 
-def failures(recordings: list[dict[str, object]], segments: list[dict[str, object]]) -> list[tuple[str, str]]:
+def failures(
+    recordings: list[dict[str, object]], segments: list[dict[str, object]]
+) -> list[tuple[str, str]]:
     found = check_tables(pl.DataFrame(recordings), pl.DataFrame(segments, infer_schema_length=None))
     return found.select("key", "rule").rows()
 
@@ -68,9 +76,10 @@ def test_a_window_that_is_there_twice_fails_once() -> None:
         ("again", "duplicate"),
     ]
     unread = {"source_start": "x", "source_end": "y"}
-    assert failures([RECORDING], [SEGMENT | unread, SEGMENT | {"segment_id": "b", "source_start": None, "source_end": None}]) == [
-        ("s", "no_times")
-    ]
+    assert failures(
+        [RECORDING],
+        [SEGMENT | unread, SEGMENT | {"segment_id": "b", "source_start": None, "source_end": None}],
+    ) == [("s", "no_times")]
 
 
 def test_keys_that_are_there_twice_fail_on_every_row() -> None:
@@ -81,30 +90,52 @@ def test_keys_that_are_there_twice_fail_on_every_row() -> None:
 
 @pytest.mark.parametrize(
     ("change", "rule"),
-    [({"sampling_rate": 0}, "sampling_rate"), ({"num_channels": 0}, "num_channels"), ({"num_samples": 0}, "no_samples")],
+    [
+        ({"sampling_rate": 0}, "sampling_rate"),
+        ({"num_channels": 0}, "num_channels"),
+        ({"num_samples": 0}, "no_samples"),
+    ],
 )
 def test_a_bad_recording_is_named_with_its_rule(change: dict[str, object], rule: str) -> None:
-    assert failures([RECORDING, RECORDING | {"recording_id": "bad"} | change], [SEGMENT]) == [("bad", rule)]
+    assert failures([RECORDING, RECORDING | {"recording_id": "bad"} | change], [SEGMENT]) == [
+        ("bad", rule)
+    ]
 
 
 def test_a_table_without_its_key_is_refused() -> None:
-    with pytest.raises(InputError, match="segments: the key column segment_id is missing; columns are text"):
+    with pytest.raises(
+        InputError, match="segments: the key column segment_id is missing; columns are text"
+    ):
         check_tables(pl.DataFrame([RECORDING]), pl.DataFrame({"text": ["a"]}))
 
 
 def test_conform_orders_casts_and_keeps_further_columns() -> None:
-    frame = conform(pl.DataFrame({"mine": [1], "sampling_rate": ["16000"], "recording_id": ["r"]}), RECORDINGS, "recordings")
+    frame = conform(
+        pl.DataFrame({"mine": [1], "sampling_rate": ["16000"], "recording_id": ["r"]}),
+        RECORDINGS,
+        "recordings",
+    )
     assert frame.columns == [*RECORDINGS, "mine"]
     assert frame.schema["sampling_rate"] == pl.Int32
     assert frame["sampling_rate"].item() == 16000
-    with pytest.raises(InputError, match="segments: column decision is String and cannot be read as Enum"):
+    with pytest.raises(
+        InputError, match="segments: column decision is String and cannot be read as Enum"
+    ):
         conform(pl.DataFrame({"segment_id": ["s"], "decision": ["maybe"]}), SEGMENTS, "segments")
 
 
 def test_tables_come_back_from_the_disk_as_they_were(tmp_path: Path) -> None:
     segments = conform(
         pl.DataFrame(
-            [SEGMENT | {"word_times": [{"start": 0.25, "end": 0.5}], "split": "dev", "decision": "accept", "mine": "ž"}]
+            [
+                SEGMENT
+                | {
+                    "word_times": [{"start": 0.25, "end": 0.5}],
+                    "split": "dev",
+                    "decision": "accept",
+                    "mine": "ž",
+                }
+            ]
         ),
         SEGMENTS,
         "segments",
@@ -144,7 +175,10 @@ def test_columns_are_replaced_as_if_the_whole_table_was_saved(tmp_path: Path, ro
         },
         schema_overrides={"segment_id": pl.String, "chamber": pl.String},
     )
-    new = pl.DataFrame({"split": ["dev"] * rows, "reason": [None] * rows}, schema={n: SEGMENTS[n] for n in ("split", "reason")})
+    new = pl.DataFrame(
+        {"split": ["dev"] * rows, "reason": [None] * rows},
+        schema={n: SEGMENTS[n] for n in ("split", "reason")},
+    )
     partly, whole = Workspace.create(tmp_path / "[1]*"), Workspace.create(tmp_path / "whole")
     for workspace in (partly, whole):
         workspace.save(segments=stored)
@@ -154,9 +188,15 @@ def test_columns_are_replaced_as_if_the_whole_table_was_saved(tmp_path: Path, ro
     assert partly.table("segments").schema == whole.table("segments").schema
 
 
-def test_a_table_damaged_in_a_column_that_goes_over_unread_stays_and_is_named(tmp_path: Path) -> None:
+def test_a_table_damaged_in_a_column_that_goes_over_unread_stays_and_is_named(
+    tmp_path: Path,
+) -> None:
     workspace = Workspace.create(tmp_path / "w")
-    workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "text": ["dobar dan " * 40, "hvala " * 50]}))
+    workspace.save(
+        segments=pl.DataFrame(
+            {"segment_id": ["a", "b"], "text": ["dobar dan " * 40, "hvala " * 50]}
+        )
+    )
     path = workspace.path / "segments.parquet"
     start = pq.read_metadata(path).row_group(0).column(1).data_page_offset
     damaged = bytearray(path.read_bytes())
@@ -165,12 +205,18 @@ def test_a_table_damaged_in_a_column_that_goes_over_unread_stays_and_is_named(tm
     with pytest.raises(InputError, match=r"segments\.parquet: not a readable Parquet file"):
         tables.replace_columns(workspace, pl.DataFrame({"similarity": [0.5, 1.0]}))
     assert path.read_bytes() == damaged
-    assert sorted(each.name for each in workspace.path.iterdir()) == ["segments.parquet", "workspace.json"]
+    assert sorted(each.name for each in workspace.path.iterdir()) == [
+        "segments.parquet",
+        "workspace.json",
+    ]
 
 
 @pytest.mark.parametrize("form", ["frame", "lazy", "batches"])
 def test_a_table_is_written_from_a_frame_a_lazy_frame_or_batches(tmp_path: Path, form: str) -> None:
-    rows = [SEGMENT | {"segment_id": f"s{number}", "split": "dev", "mine": number} for number in range(70)]
+    rows = [
+        SEGMENT | {"segment_id": f"s{number}", "split": "dev", "mine": number}
+        for number in range(70)
+    ]
     whole = conform(pl.DataFrame(rows), SEGMENTS, "segments")
     forms = {"frame": whole, "lazy": whole.lazy(), "batches": whole.iter_slices(32)}
     tables.write(tmp_path, forms[form])
@@ -192,23 +238,40 @@ def test_batches_that_fail_leave_the_table_as_it_was(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["segments.parquet"]
 
 
-@pytest.mark.parametrize("columns", [["split", "mine"], ["text", "segment_id"], ["reason"], ["none such"], None])
+@pytest.mark.parametrize(
+    "columns", [["split", "mine"], ["text", "segment_id"], ["reason"], ["none such"], None]
+)
 def test_scan_and_read_give_the_same_columns(tmp_path: Path, columns: list[str] | None) -> None:
     """The file has other types than the schema, lacks columns of it and has one more."""
-    tables.write(tmp_path, pl.DataFrame({"mine": [1, 2], "segment_id": ["a", "b"], "text": ["A", "B"], "split": ["dev", None]}))
+    tables.write(
+        tmp_path,
+        pl.DataFrame(
+            {"mine": [1, 2], "segment_id": ["a", "b"], "text": ["A", "B"], "split": ["dev", None]}
+        ),
+    )
     found = tables.scan(tmp_path, columns).collect()
     assert found.equals(tables.read(tmp_path, columns))
-    assert found.columns == ([*SEGMENTS, "mine"] if columns is None else [name for name in columns if name != "none such"])
+    assert found.columns == (
+        [*SEGMENTS, "mine"]
+        if columns is None
+        else [name for name in columns if name != "none such"]
+    )
     assert found.schema == tables.read(tmp_path, columns).schema
 
 
 def test_a_table_without_key_or_with_another_type_is_named(tmp_path: Path) -> None:
     tables.write(tmp_path, pl.DataFrame({"text": ["a"]}))
     for reader in (tables.scan, tables.read):
-        with pytest.raises(InputError, match=r"segments\.parquet: the key column segment_id is missing; columns are text"):
+        with pytest.raises(
+            InputError,
+            match=r"segments\.parquet: the key column segment_id is missing; columns are text",
+        ):
             reader(tmp_path)
     tables.write(tmp_path, pl.DataFrame({"segment_id": ["a"], "start_sample": ["soon"]}))
-    with pytest.raises(InputError, match=r"segments\.parquet: column start_sample is String and cannot be read as Int64"):
+    with pytest.raises(
+        InputError,
+        match=r"segments\.parquet: column start_sample is String and cannot be read as Int64",
+    ):
         tables.read(tmp_path)
     assert tables.scan(tmp_path, ["segment_id"]).collect().item() == "a"
 
@@ -219,10 +282,15 @@ def test_streamed_joins_keep_the_order_of_rows(tmp_path):
     rows = pl.select(key=pl.lit(pl.Series(names)).gather(owner), text=pl.lit("x" * 30))
     rows.write_parquet(tmp_path / "rows.parquet", row_group_size=tables.ROWS_A_GROUP)
     facts = pl.LazyFrame({"key": names, "number": range(len(names))})
-    joined = pl.scan_parquet(tmp_path / "rows.parquet").join(facts, on="key", how="left", maintain_order="left")
+    joined = pl.scan_parquet(tmp_path / "rows.parquet").join(
+        facts, on="key", how="left", maintain_order="left"
+    )
     only_literals = joined.select(reason=pl.when(pl.col("number") < 300).then(pl.lit("short")))
     tables.write(tmp_path, only_literals)
-    found = [only_literals.collect(**STREAMED), pl.concat(only_literals.collect_batches(**IN_ORDER))]
+    found = [
+        only_literals.collect(**STREAMED),
+        pl.concat(only_literals.collect_batches(**IN_ORDER)),
+    ]
     for one in (*found, pl.read_parquet(tmp_path / "segments.parquet")):
         assert one["reason"].is_not_null().equals((owner < 300).alias("reason"))
 
@@ -235,7 +303,9 @@ def test_rows_are_looked_up_with_columns_of_all_types_in_several_row_groups(tmp_
         "x": number.cast(pl.Int8),
         "x.y": number.cast(pl.String).cast(pl.Categorical),
         "day": pl.select(pl.date(2026, 1, 1) + pl.duration(days=number)).to_series(),
-        "at": pl.select(pl.datetime(2026, 1, 1, time_zone="Europe/Zagreb") + pl.duration(hours=number)).to_series(),
+        "at": pl.select(
+            pl.datetime(2026, 1, 1, time_zone="Europe/Zagreb") + pl.duration(hours=number)
+        ).to_series(),
         "took": pl.select(pl.duration(milliseconds=number)).to_series(),
         "price": number.cast(pl.Decimal(10, 2)),
         "raw": pl.Series([bytes([i]) * (i % 5) or None for i in range(100)]),
@@ -246,23 +316,35 @@ def test_rows_are_looked_up_with_columns_of_all_types_in_several_row_groups(tmp_
     pl.DataFrame(columns).write_parquet(tables.table_path(workspace), row_group_size=7)
     every = tables.read(workspace, row="row")
     for ids in (["s3", "s50", "s89"], [], [f"s{i}" for i in range(90)], ["other"]):
-        found = tables.read(workspace, where=tables.has_id(pl.Series(ids, dtype=pl.String)), row="row")
+        found = tables.read(
+            workspace, where=tables.has_id(pl.Series(ids, dtype=pl.String)), row="row"
+        )
         assert found.equals(every.filter(pl.col("segment_id").is_in(ids)))
         assert found.schema == every.schema
-    assert tables.read(workspace, ["x"], where=pl.col("price") > 97).to_dict(as_series=False) == {"x": [98, 99]}
+    assert tables.read(workspace, ["x"], where=pl.col("price") > 97).to_dict(as_series=False) == {
+        "x": [98, 99]
+    }
 
 
 def test_rows_are_those_that_were_found_if_the_table_is_replaced_meanwhile(tmp_path, monkeypatch):
-    workspace, ids, opened = Workspace.create(tmp_path / "W"), pl.Series([f"s{i}" for i in range(50)]), []
+    workspace, ids, opened = (
+        Workspace.create(tmp_path / "W"),
+        pl.Series([f"s{i}" for i in range(50)]),
+        [],
+    )
     tables.write(workspace, pl.DataFrame({"segment_id": ids, "text": ids}))
     open_parquet = tables.open_parquet
 
     def replace_when_opened(path):
         opened.append(open_parquet(path))
         if len(opened) == 1:
-            tables.write(workspace, pl.DataFrame({"segment_id": ids.reverse(), "text": ids.reverse()}))
+            tables.write(
+                workspace, pl.DataFrame({"segment_id": ids.reverse(), "text": ids.reverse()})
+            )
         return opened[-1]
 
     monkeypatch.setattr(tables, "open_parquet", replace_when_opened)
-    found = tables.read(workspace, ["segment_id", "text"], where=tables.has_id(pl.Series(["s3", "s40"])))
+    found = tables.read(
+        workspace, ["segment_id", "text"], where=tables.has_id(pl.Series(["s3", "s40"]))
+    )
     assert found.rows() == [("s40", "s40"), ("s3", "s3")]

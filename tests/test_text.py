@@ -16,7 +16,9 @@ from nbaudio.text.score import score
 
 # Few letters, so that texts resemble each other, every kind of blank, and letters beyond the basic plane.
 letters = st.sampled_from("aabčć😀 \t\n\x1c\x85\xa0\u2003\u3000")
-hostile = st.text(letters, max_size=12) | st.lists(st.sampled_from(["da", "ne", "evo", "Da"]), max_size=8).map(" ".join)
+hostile = st.text(letters, max_size=12) | st.lists(
+    st.sampled_from(["da", "ne", "evo", "Da"]), max_size=8
+).map(" ".join)
 pairs = st.lists(st.tuples(st.none() | hostile, st.none() | hostile), max_size=8)
 # Whatever polars can hold: no lone surrogates.
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -47,7 +49,9 @@ def test_similarity_is_the_formula(a, b):
 def test_similarity_of_nothing():
     assert text.similarity("", "") == 1
     assert text.similarity("a", "") == text.similarity("", "a") == -1
-    assert text.similarity("abc", "xyz") == 0  # Levenshtein.ratio and 1 - edits / longest are 0 here, the next ones part them
+    assert (
+        text.similarity("abc", "xyz") == 0
+    )  # Levenshtein.ratio and 1 - edits / longest are 0 here, the next ones part them
     assert text.similarity("abcd", "ab") == pytest.approx(1 / 3)
 
 
@@ -63,17 +67,30 @@ def test_error_rates_are_those_of_jiwer(reference, hypothesis):
 @example([("a b", "a b"), (" a \t b", "a b ")])
 @example([("a  b", "a b"), (" a", "b a "), ("", "a b")])
 def test_columns_equal_the_plain_functions(rows):
-    left, right = (pl.Series(name, [row[i] for row in rows], dtype=pl.String) for i, name in enumerate(("text", "asr_text")))
+    left, right = (
+        pl.Series(name, [row[i] for row in rows], dtype=pl.String)
+        for i, name in enumerate(("text", "asr_text"))
+    )
 
     def one_by_one(measure):
         return [None if a is None or b is None else measure(a, b) for a, b in rows]
 
     expected = pl.DataFrame(
-        {"similarity": one_by_one(text.similarity), "wer": one_by_one(text.wer), "cer": one_by_one(text.cer)},
+        {
+            "similarity": one_by_one(text.similarity),
+            "wer": one_by_one(text.wer),
+            "cer": one_by_one(text.cer),
+        },
         schema=dict.fromkeys(("similarity", "wer", "cer"), pl.Float64),
     )
     assert_frame_equal(text.score_columns(left, right), expected, check_exact=True)
-    alone = pl.DataFrame([text.similarity_column(left, right), text.wer_column(left, right), text.cer_column(left, right)])
+    alone = pl.DataFrame(
+        [
+            text.similarity_column(left, right),
+            text.wer_column(left, right),
+            text.cer_column(left, right),
+        ]
+    )
     assert_frame_equal(alone, expected, check_exact=True)
 
 
@@ -82,7 +99,9 @@ def test_columns_keep_the_order_over_blocks(monkeypatch):
     left = pl.Series([f"riječ {n} i {n % 7}" for n in range(50)])
     right = pl.Series([f"riječ {n // 2} {n % 5}" for n in range(50)])
     scores = text.score_columns(left, right)
-    assert scores["similarity"].to_list() == [text.similarity(a, b) for a, b in zip(left, right, strict=True)]
+    assert scores["similarity"].to_list() == [
+        text.similarity(a, b) for a, b in zip(left, right, strict=True)
+    ]
     assert scores["wer"].to_list() == [text.wer(a, b) for a, b in zip(left, right, strict=True)]
 
 
@@ -91,7 +110,9 @@ def test_more_distinct_words_than_the_basic_plane_or_the_alphabet_has(monkeypatc
     monkeypatch.setattr(edit_distance, "_ALPHABET", alphabet)
     reference = " ".join(f"w{n}" for n in range(60_000))
     hypothesis = " ".join(f"w{n}" for n in range(3, 60_003))
-    assert text.wer_column(pl.Series([reference]), pl.Series([hypothesis]))[0] == pytest.approx(6 / 60_000)
+    assert text.wer_column(pl.Series([reference]), pl.Series([hypothesis]))[0] == pytest.approx(
+        6 / 60_000
+    )
 
 
 def test_columns_of_nulls_and_of_other_things():
@@ -109,7 +130,9 @@ def test_columns_of_nulls_and_of_other_things():
 @given(hostile | any_text)
 def test_words_are_those_of_jiwer_at_their_places(given_text):
     assert text.words(given_text) == jiwer.process_words(given_text, "").references[0]
-    assert [given_text[start:stop] for start, stop in text.word_spans(given_text)] == text.words(given_text)
+    assert [given_text[start:stop] for start, stop in text.word_spans(given_text)] == text.words(
+        given_text
+    )
 
 
 @given(hostile, hostile)
@@ -139,7 +162,10 @@ def test_blanks_are_pythons():
 @pytest.mark.parametrize(
     ("given_text", "expected"),
     [
-        ("„Dobar dan“, rekao je – «ne»… »da« ’tko’ “to” 'je'?!", "Dobar dan rekao je ne da tko to je"),
+        (
+            "„Dobar dan“, rekao je – «ne»… »da« ’tko’ “to” 'je'?!",
+            "Dobar dan rekao je ne da tko to je",
+        ),
         ("5. ožujka 2015., u 3. (5.) redu.", "5. ožujka 2015. u 3. 5. redu"),
         ("Kraj. Bilo ih je 7...", "Kraj Bilo ih je 7"),
         ("d’Artagnan, crno‑bijeli i rock'n'roll", "d'Artagnan crno-bijeli i rock'n'roll"),
@@ -194,7 +220,11 @@ def test_vocabulary_counts_every_character(rows):
     assert set(found.ids) == {"|", "[UNK]", "[PAD]"} | (set(joined) - {" "})
     assert json.loads(json.dumps(found.to_json())) == found.ids
     fine = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Mn", "Mc", "Me")
-    odd = {c for c in joined if c != " " and (unicodedata.category(c) not in fine or "\u0300" <= c <= "\u036f")}
+    odd = {
+        c
+        for c in joined
+        if c != " " and (unicodedata.category(c) not in fine or "\u0300" <= c <= "\u036f")
+    }
     assert set(found.odd["character"]) == odd
     for row in found.odd.iter_rows(named=True):
         assert row["character"] in rows[int(row["example"])]
@@ -238,14 +268,19 @@ def test_score_writes_the_measures_and_keeps_the_rest(workspace):
     report = score(workspace)
     after = workspace.segments
     assert after.columns == [*before.columns, "spoken_similarity", "spoken_wer", "spoken_cer"]
-    assert_frame_equal(after.select(before.columns).drop("similarity", "wer", "cer"), before.drop("similarity", "wer", "cer"))
+    assert_frame_equal(
+        after.select(before.columns).drop("similarity", "wer", "cer"),
+        before.drop("similarity", "wer", "cer"),
+    )
     assert after["similarity"].to_list() == [text.similarity("Evo, blic –", "evo blic"), -1.0, None]
     assert after["wer"].to_list() == [2 / 3, 1.0, None]
     assert report.facts["segments"] == 3
     assert report.facts["scored"] == 2
     assert report.facts["without_hypothesis"] == 1
     assert report.facts["above_0_8"] == 0
-    assert report.facts["word_error_rate"] == 1.0  # two of three words, and one inserted where there are none
+    assert (
+        report.facts["word_error_rate"] == 1.0
+    )  # two of three words, and one inserted where there are none
     assert report.facts["odd_characters"] == ["comma , 1", "full stop . 1", "en dash – 1"]
     assert workspace.report("score") == report.to_dict()
     assert not report.warnings
@@ -255,7 +290,10 @@ def test_score_keeps_the_texts_and_stores_their_normal_forms(workspace):
     before = workspace.segments
     report = score(workspace, normalize=text.DEFAULT_STEPS)
     after = workspace.segments
-    assert_frame_equal(after.select(before.columns).drop("similarity", "wer", "cer"), before.drop("similarity", "wer", "cer"))
+    assert_frame_equal(
+        after.select(before.columns).drop("similarity", "wer", "cer"),
+        before.drop("similarity", "wer", "cer"),
+    )
     assert after["text_normalized"].to_list() == ["evo blic", "", "dobar dan"]
     assert after["asr_text_normalized"].to_list() == ["evo blic", "da", None]
     assert after["similarity"].to_list() == [1.0, -1.0, None]
@@ -273,7 +311,12 @@ any_steps = st.lists(st.sampled_from(sorted(text.NORMALIZERS)), max_size=4)
 @given(st.lists(any_steps, min_size=1, max_size=3))
 @settings(max_examples=30, deadline=None)
 def test_scoring_several_times_gives_what_the_last_time_gives(tmp_path_factory, several):
-    rows = {"segment_id": ["a", "b"], "text": ["Dvadeset – „Č”", None], "text_raw": ["20", None], "asr_text": ["20 č", "Da."]}
+    rows = {
+        "segment_id": ["a", "b"],
+        "text": ["Dvadeset – „Č”", None],
+        "text_raw": ["20", None],
+        "asr_text": ["20 č", "Da."],
+    }
     often, once = (Workspace.create(tmp_path_factory.mktemp("w")) for _ in range(2))
     for workspace in (often, once):
         workspace.save(segments=pl.DataFrame(rows))

@@ -16,7 +16,9 @@ from nbaudio.formats.timed_words import read_timed_words, stem
 WORDS = [("Dobar", 0.5, 0.75), ("dan,", 0.75, 1.25), ("šest", 2.0, 2.5), ("kuća.", 2.5, 3.0)]
 
 
-def read(folder: Path, content: object, name: str = "file") -> dict[str, list[tuple[str, float, float]]]:
+def read(
+    folder: Path, content: object, name: str = "file"
+) -> dict[str, list[tuple[str, float, float]]]:
     """Words of each recording with starts and ends in milliseconds' precision; what is not text is written as JSON."""
     path = folder / "hypotheses"
     if not isinstance(content, bytes):
@@ -29,7 +31,9 @@ def read(folder: Path, content: object, name: str = "file") -> dict[str, list[tu
         assert (np.diff(starts) >= 0).all()
         assert (ends >= starts).all()
         assert all(word and word.split() == [word] for word in words)
-        found[name_] = list(zip(words, starts.round(3).tolist(), ends.round(3).tolist(), strict=True))
+        found[name_] = list(
+            zip(words, starts.round(3).tolist(), ends.round(3).tolist(), strict=True)
+        )
     return found
 
 
@@ -47,7 +51,10 @@ def clock(seconds: float, mark: str = ",") -> str:
 
 
 def cues(*items: tuple[str, float, float], mark: str = ",") -> str:
-    blocks = (f"{n}\n{clock(start, mark)} --> {clock(end, mark)}\n{text}\n" for n, (text, start, end) in enumerate(items, 1))
+    blocks = (
+        f"{n}\n{clock(start, mark)} --> {clock(end, mark)}\n{text}\n"
+        for n, (text, start, end) in enumerate(items, 1)
+    )
     return ("WEBVTT\n\n" if mark == "." else "") + "\n".join(blocks)
 
 
@@ -60,8 +67,20 @@ SEGMENTS = [
 PLAIN = [{key: segment[key] for key in ("id", "start", "end", "text")} for segment in SEGMENTS]
 TEXT = " Dobar dan, šest kuća."
 PARLASPEECH = [
-    {"file": "file", "start": 0.25, "end": 1.3, "words": ["Dobar", "dan,"], "word_start_times": [0.25, 0.5]},
-    {"orig_file": "file", "start": "1.9", "end": "3.1", "words": "šest kuća.", "word_start_times": [0.1, 0.6]},
+    {
+        "file": "file",
+        "start": 0.25,
+        "end": 1.3,
+        "words": ["Dobar", "dan,"],
+        "word_start_times": [0.25, 0.5],
+    },
+    {
+        "orig_file": "file",
+        "start": "1.9",
+        "end": "3.1",
+        "words": "šest kuća.",
+        "word_start_times": [0.1, 0.6],
+    },
 ]
 PARLASPEECH[0]["word_end_times"], PARLASPEECH[1]["word_end_times"] = [0.5, 1.0], ["0.6", "1.1"]
 CTM = "".join(f"file 1 {start} {end - start} {word} 0.9\n" for word, start, end in WORDS)
@@ -73,11 +92,24 @@ KARAOKE = [
 LAYOUTS = {
     "ctm": CTM,
     "ctm without confidence, with comments": ";; a comment\n\n" + CTM.replace(" 0.9\n", "\n"),
-    "ctm of two channels, out of order": "".join(reversed(CTM.replace("file 1", "file A", 2).splitlines(keepends=True))),
+    "ctm of two channels, out of order": "".join(
+        reversed(CTM.replace("file 1", "file A", 2).splitlines(keepends=True))
+    ),
     "whisper": {"text": TEXT, "segments": SEGMENTS, "language": "hr"},
-    "whisperx": {"segments": [{**SEGMENTS[0], "words": DICTS[:2]}, {**SEGMENTS[1], "words": DICTS[2:]}], "word_segments": DICTS},
-    "whisper_timestamped": {"segments": [{"words": [{"text": w, "start": s, "end": e} for w, s, e in WORDS]}]},
-    "openai": {"task": "transcribe", "duration": 3.1, "text": TEXT, "segments": PLAIN, "words": DICTS},
+    "whisperx": {
+        "segments": [{**SEGMENTS[0], "words": DICTS[:2]}, {**SEGMENTS[1], "words": DICTS[2:]}],
+        "word_segments": DICTS,
+    },
+    "whisper_timestamped": {
+        "segments": [{"words": [{"text": w, "start": s, "end": e} for w, s, e in WORDS]}]
+    },
+    "openai": {
+        "task": "transcribe",
+        "duration": 3.1,
+        "text": TEXT,
+        "segments": PLAIN,
+        "words": DICTS,
+    },
     "openai without segments": {"text": TEXT, "words": DICTS},
     "list of segments": SEGMENTS,
     "list of words": DICTS,
@@ -102,7 +134,10 @@ def test_every_layout_gives_words_and_times(layout, tmp_path):
 @pytest.mark.parametrize(
     ("layout", "encoding"),
     [
-        *product(("ctm", "indented", "parlaspeech", "lines of segments", "srt", "vtt"), ("utf8", "utf-8-sig", "crlf")),
+        *product(
+            ("ctm", "indented", "parlaspeech", "lines of segments", "srt", "vtt"),
+            ("utf8", "utf-8-sig", "crlf"),
+        ),
         *product(("indented", "srt", "vtt"), ("utf-16",)),
     ],
 )
@@ -126,25 +161,49 @@ def test_entries_of_several_recordings_may_alternate(tmp_path):
         for name, start in (("b", 1), ("a", 0), ("b", 0.5))
     ]
     found = read(tmp_path, "\n".join(map(json.dumps, rows)))
-    assert list(found.items()) == [("b", [("b", 0.5, 2.0), ("b", 1.0, 2.0)]), ("a", [("a", 0.0, 2.0)])]
+    assert list(found.items()) == [
+        ("b", [("b", 0.5, 2.0), ("b", 1.0, 2.0)]),
+        ("a", [("a", 0.0, 2.0)]),
+    ]
 
 
 def test_words_of_a_file_without_a_name_belong_to_the_given_one(tmp_path):
     assert list(read(tmp_path, cues(*WORDS), "2024/day 1")) == ["2024/day 1"]
     assert list(read(tmp_path, {"audio": "x.wav", "words": DICTS}, "y")) == ["x.wav"]
-    assert list(read(tmp_path, {"recording": None, "audio": {"path": "x.wav"}, "words": DICTS}, "y")) == ["y"]
+    assert list(
+        read(tmp_path, {"recording": None, "audio": {"path": "x.wav"}, "words": DICTS}, "y")
+    ) == ["y"]
 
 
-@pytest.mark.parametrize("content", [{"text": "", "segments": []}, [], "WEBVTT\n", {"text": " ", "words": []}])
+@pytest.mark.parametrize(
+    "content", [{"text": "", "segments": []}, [], "WEBVTT\n", {"text": " ", "words": []}]
+)
 def test_a_recording_in_which_nothing_was_heard_has_no_words(content, tmp_path):
     assert read(tmp_path, content) == {"file": []}
 
 
 def test_stem():
-    for ending in (".json", ".CTM", ".srt", ".vtt", ".jsonl", ".txt", ".wav.json", ".MP3", ".xml", ".ana.xml", ".docx", ".html"):
+    for ending in (
+        ".json",
+        ".CTM",
+        ".srt",
+        ".vtt",
+        ".jsonl",
+        ".txt",
+        ".wav.json",
+        ".MP3",
+        ".xml",
+        ".ana.xml",
+        ".docx",
+        ".html",
+    ):
         assert stem(f"a.b/day 1.5 [HlauTe_NK6U]{ending}") == "a.b/day 1.5 [HlauTe_NK6U]"
-    assert stem("a [HlauTe_NK6U].hr.vtt") == stem("a [HlauTe_NK6U].sr-Latn.vtt") == "a [HlauTe_NK6U]"
-    assert [stem(name) for name in ("a.hr", "a", ".wav", "a/.json", "a.json.wav", "2024.05.01")] == [
+    assert (
+        stem("a [HlauTe_NK6U].hr.vtt") == stem("a [HlauTe_NK6U].sr-Latn.vtt") == "a [HlauTe_NK6U]"
+    )
+    assert [
+        stem(name) for name in ("a.hr", "a", ".wav", "a/.json", "a.json.wav", "2024.05.01")
+    ] == [
         *("a.hr", "a", ".wav", "a/.json"),
         *("a.json", "2024.05.01"),
     ]
@@ -156,7 +215,11 @@ def test_stem():
 @pytest.mark.parametrize("start", [None, "NaN", float("nan"), -1, "soon", 1e300, True, [1]])
 def test_a_word_with_unusable_times_lies_between_its_neighbors(start, tmp_path):
     words = [dict(DICTS[0]), {"word": "2024.", "start": start, "end": start}, dict(DICTS[2])]
-    assert read(tmp_path, {"segments": [{"start": 0, "end": 3, "words": words}]})["file"][1] == ("2024.", 0.75, 2.0)
+    assert read(tmp_path, {"segments": [{"start": 0, "end": 3, "words": words}]})["file"][1] == (
+        "2024.",
+        0.75,
+        2.0,
+    )
     assert read(tmp_path, {"words": words})["file"][1] == ("2024.", 0.75, 2.0)
 
 
@@ -172,26 +235,40 @@ def test_unknown_times_are_shared_by_characters(tmp_path):
 
 def test_a_segment_that_whisperx_could_not_align_shares_its_times(tmp_path):
     digits = {"start": 4.0, "end": 5.0, "text": " 20 24", "words": []}
-    assert read(tmp_path, {"segments": [*SEGMENTS, digits]}) == {"file": [*WORDS, ("20", 4.0, 4.5), ("24", 4.5, 5.0)]}
+    assert read(tmp_path, {"segments": [*SEGMENTS, digits]}) == {
+        "file": [*WORDS, ("20", 4.0, 4.5), ("24", 4.5, 5.0)]
+    }
     assert "segment 1: word times are needed" in refused(tmp_path, {"segments": [digits]})
 
 
 def test_reversed_and_overlapping_times(tmp_path):
     text = "a 1 1.0 0.5 c\na 1 0.9 1 b\na 1 0.2 0.2 a\n"
     assert read(tmp_path, text) == {"a": [("a", 0.2, 0.4), ("b", 0.9, 1.9), ("c", 1.0, 1.5)]}
-    words = [*DICTS[:1], {"word": "x", "start": 0.9, "end": 0.85}, {"word": "y", "start": 1.9, "end": 0.1}, *DICTS[2:]]
+    words = [
+        *DICTS[:1],
+        {"word": "x", "start": 0.9, "end": 0.85},
+        {"word": "y", "start": 1.9, "end": 0.1},
+        *DICTS[2:],
+    ]
     assert read(tmp_path, {"words": words})["file"][1:3] == [("x", 0.9, 0.9), ("y", 0.9, 2.0)]
 
 
 def test_unusable_times_in_ctm(tmp_path):
     text = "a 1 0 1 x\na 1 nan 0.3 y\na 1 3 -1 z\na 1 5 1 w\na 1 6 1\n"
-    assert read(tmp_path, text) == {"a": [("x", 0.0, 1.0), ("y", 1.0, 3.0), ("z", 3.0, 5.0), ("w", 5.0, 6.0)]}
-    assert "a: the times of 'x' and of all other words are unusable" in refused(tmp_path, "b 1 1 1 y\na 1 nan 0.3 x\n")
+    assert read(tmp_path, text) == {
+        "a": [("x", 0.0, 1.0), ("y", 1.0, 3.0), ("z", 3.0, 5.0), ("w", 5.0, 6.0)]
+    }
+    assert "a: the times of 'x' and of all other words are unusable" in refused(
+        tmp_path, "b 1 1 1 y\na 1 nan 0.3 x\n"
+    )
 
 
 def test_parlaspeech_without_ends_or_start(tmp_path):
     row = {"file": "a", "words": ["x", "y"], "word_start_times": [0.5, 1]}
-    assert read(tmp_path, row | {"start": 10, "end": 12})["a"] == [("x", 10.5, 11.0), ("y", 11.0, 12.0)]
+    assert read(tmp_path, row | {"start": 10, "end": 12})["a"] == [
+        ("x", 10.5, 11.0),
+        ("y", 11.0, 12.0),
+    ]
     [x, (y, start, end)] = read(tmp_path, row)["a"]
     assert (x, y, start) == (("x", 0.5, 1.0), "y", 1.0)
     assert 1 < end < 1.5
@@ -202,16 +279,34 @@ def test_parlaspeech_without_ends_or_start(tmp_path):
 
 
 def test_a_token_with_blanks_is_several_words(tmp_path):
-    words = [{"word": " New\u00a0York City ", "start": 1, "end": 2.1}, {"word": "  ", "start": 2.1, "end": 2.2}, {"word": None}]
-    assert read(tmp_path, {"words": words}) == {"file": [("New", 1.0, 1.3), ("York", 1.3, 1.7), ("City", 1.7, 2.1)]}
+    words = [
+        {"word": " New\u00a0York City ", "start": 1, "end": 2.1},
+        {"word": "  ", "start": 2.1, "end": 2.2},
+        {"word": None},
+    ]
+    assert read(tmp_path, {"words": words}) == {
+        "file": [("New", 1.0, 1.3), ("York", 1.3, 1.7), ("City", 1.7, 2.1)]
+    }
 
 
 def test_a_token_without_a_blank_continues_a_word_where_others_begin_with_one(tmp_path):
     tokens = [(" well", 0, 1), ("-known", 1, 2), (" 20", 2, 3), ("%", None, None), (" x", 4, 5)]
-    segment = {"start": 0, "end": 5, "words": [{"word": w, "start": s, "end": e} for w, s, e in tokens]}
-    assert read(tmp_path, {"segments": [segment]}) == {"file": [("well-known", 0.0, 2.0), ("20%", 2.0, 4.0), ("x", 4.0, 5.0)]}
+    segment = {
+        "start": 0,
+        "end": 5,
+        "words": [{"word": w, "start": s, "end": e} for w, s, e in tokens],
+    }
+    assert read(tmp_path, {"segments": [segment]}) == {
+        "file": [("well-known", 0.0, 2.0), ("20%", 2.0, 4.0), ("x", 4.0, 5.0)]
+    }
     bare = [{"word": word.strip(), "start": 0, "end": 1} for word, _, _ in tokens]
-    assert [word for word, _, _ in read(tmp_path, {"words": bare})["file"]] == ["well", "-known", "20", "%", "x"]
+    assert [word for word, _, _ in read(tmp_path, {"words": bare})["file"]] == [
+        "well",
+        "-known",
+        "20",
+        "%",
+        "x",
+    ]
 
 
 # Subtitles
@@ -256,8 +351,15 @@ kraj<00:00:09.500><c> kraj</c>
 
 def test_rolling_captions_do_not_double_words(tmp_path):
     found = read(tmp_path, ROLLING)["file"]
-    assert " ".join(word for word, _, _ in found) == "da da idemo to & to [Glazba] [Glazba] kraj kraj"
-    assert found[:4] == [("da", 0.16, 0.48), ("da", 0.48, 0.96), ("idemo", 0.96, 2.389), ("to", 2.399, 2.6)]
+    assert (
+        " ".join(word for word, _, _ in found) == "da da idemo to & to [Glazba] [Glazba] kraj kraj"
+    )
+    assert found[:4] == [
+        ("da", 0.16, 0.48),
+        ("da", 0.48, 0.96),
+        ("idemo", 0.96, 2.389),
+        ("to", 2.399, 2.6),
+    ]
     assert found[-2:] == [("kraj", 9.0, 9.5), ("kraj", 9.5, 10.0)]
 
 
@@ -286,9 +388,17 @@ def test_highlighted_words(mark, tmp_path):
         ("Da.", 1.5, 1.8),
         ("<u>Da.</u>", 1.8, 2.0),
     ]
-    expected = [("Dobar", 0.2, 0.5), ("e-mail", 0.5, 0.9), ("da", 1.0, 1.2), ("Da.", 1.2, 1.5), ("Da.", 1.8, 2.0)]
+    expected = [
+        ("Dobar", 0.2, 0.5),
+        ("e-mail", 0.5, 0.9),
+        ("da", 1.0, 1.2),
+        ("Da.", 1.2, 1.5),
+        ("Da.", 1.8, 2.0),
+    ]
     assert read(tmp_path, cues(*items, mark=mark)) == {"file": expected}
-    assert "line 1: underlined words are not the words of the cue" in refused(tmp_path, cues(("<u>Vrlo</u> važno", 0, 1)))
+    assert "line 1: underlined words are not the words of the cue" in refused(
+        tmp_path, cues(("<u>Vrlo</u> važno", 0, 1))
+    )
 
 
 # Refused files
@@ -297,7 +407,17 @@ EXPECTED = ": no timed words; expected CTM, Whisper-style JSON, word-timed SRT o
 
 
 @pytest.mark.parametrize(
-    "content", ["", "Dobar dan svima.\n", b"RIFF\x00\x00WAVE", b"%PDF-1.7", "\n\n", ";; a\n", "[Smijeh] da", "{\\rtf1"]
+    "content",
+    [
+        "",
+        "Dobar dan svima.\n",
+        b"RIFF\x00\x00WAVE",
+        b"%PDF-1.7",
+        "\n\n",
+        ";; a\n",
+        "[Smijeh] da",
+        "{\\rtf1",
+    ],
 )
 def test_other_files_are_refused(content, tmp_path):
     assert refused(tmp_path, content) == EXPECTED
@@ -306,27 +426,48 @@ def test_other_files_are_refused(content, tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ({"segments": PLAIN}, ", line 1, segment 1: word times are needed; Whisper writes them with the option word_timestamps"),
+        (
+            {"segments": PLAIN},
+            ", line 1, segment 1: word times are needed; Whisper writes them with the option word_timestamps",
+        ),
         ({"segments": [SEGMENTS[0], PLAIN[1]]}, ", line 1, segment 2: word times are needed"),
         ([{"text": "one two", "start": 0, "end": 1}], ", line 1, item 1: word times are needed"),
         ({"words": [{"word": "a"}, {"word": "b"}]}, ", line 1: word times are needed"),
         ({"text": "a b", "words": ["a", "b"]}, ", line 1: word times are needed"),
         ({"file": "a", "words": ["a"], "start": 0}, ", line 1: word times are needed"),
-        ({"file": "a", "words": ["a"], "word_start_times": None}, ", line 1: word times are needed"),
-        ({"file": "a", "words": ["a"], "word_start_times": [1, 2]}, ", line 1: words, word_start_times and word_end_times are"),
-        ({"file": "a", "words": ["a"], "word_start_times": [1], "start": "x"}, ", line 1: the start is not a time: 'x'"),
+        (
+            {"file": "a", "words": ["a"], "word_start_times": None},
+            ", line 1: word times are needed",
+        ),
+        (
+            {"file": "a", "words": ["a"], "word_start_times": [1, 2]},
+            ", line 1: words, word_start_times and word_end_times are",
+        ),
+        (
+            {"file": "a", "words": ["a"], "word_start_times": [1], "start": "x"},
+            ", line 1: the start is not a time: 'x'",
+        ),
         ({"segments": ["a"]}, ", line 1, segment 1: no timed words; expected"),
         ({"other": 1}, ", line 1: no timed words; expected"),
         ([[1, 2]], ", line 1, item 1: no timed words; expected"),
         ({"words": [{"word": {}, "start": 0, "end": 1}]}, ", line 1: a word that is not text: {}"),
-        ('{"words": [{"word": "\\ud800", "start": 0, "end": 1}]}', ", line 1: half a surrogate pair, which is not Unicode"),
+        (
+            '{"words": [{"word": "\\ud800", "start": 0, "end": 1}]}',
+            ", line 1: half a surrogate pair, which is not Unicode",
+        ),
         ('{"words": [}', ", line 1: not JSON: Expecting value (character 12 of the line)"),
         ('{\n"words": [\n}', ", line 3: not JSON: Expecting value"),
         (f"{json.dumps(SEGMENTS[0])}\n{{]\n", ", line 2: not JSON"),
         ("[" * 100_000, ", line 1: JSON that is nested too deeply"),
-        ("a 1 0 1 x\nDobar dan\n", ", line 2: expected recording, channel, start, duration and word, not 'Dobar dan'"),
+        (
+            "a 1 0 1 x\nDobar dan\n",
+            ", line 2: expected recording, channel, start, duration and word, not 'Dobar dan'",
+        ),
         (b"a 1 0 1 x\na 1 1 1 \xff\n", ", line 2: not UTF-8 text"),
-        (cues(WORDS[0], ("dva tri", 1, 2)), ", line 5: several words in one cue; word times are needed"),
+        (
+            cues(WORDS[0], ("dva tri", 1, 2)),
+            ", line 5: several words in one cue; word times are needed",
+        ),
         (cues(*WORDS) + "\n5\nx --> y\nda\n", ", line 18: expected times such as"),
         (cues(*WORDS).encode("cp1250"), ": not utf-8 text (byte"),
     ],
@@ -352,7 +493,13 @@ def test_what_is_no_file_or_too_large_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_name_of_numbers_is_no_line_of_ctm(tmp_path):
-    row = {"file": "12 3 2024 - Harbour Bill.mp3", "start": 2, "words": ["a"], "word_start_times": [0], "word_end_times": [1]}
+    row = {
+        "file": "12 3 2024 - Harbour Bill.mp3",
+        "start": 2,
+        "words": ["a"],
+        "word_start_times": [0],
+        "word_end_times": [1],
+    }
     (tmp_path / "words.jsonl").write_text(json.dumps(row), "utf8")
     [found] = read_timed_words(tmp_path / "words.jsonl", "x")
     assert (found.name, found.words, found.starts.tolist()) == (row["file"], ["a"], [2.0])
@@ -361,6 +508,8 @@ def test_a_name_of_numbers_is_no_line_of_ctm(tmp_path):
 @pytest.mark.parametrize("further", ["", " 0.93", " NA lex spk1"])
 def test_ctm_of_a_name_with_blanks(tmp_path, further):
     name = "17 1 2018 - 2. dio, 7. sjednica [HlauTe_NK6U].wav"
-    (tmp_path / "a.ctm").write_text(f"{name} 1 0.50 0.25 Dobar{further}\n{name} 1 0.75 0.50 dan{further}\n", "utf8")
+    (tmp_path / "a.ctm").write_text(
+        f"{name} 1 0.50 0.25 Dobar{further}\n{name} 1 0.75 0.50 dan{further}\n", "utf8"
+    )
     [found] = read_timed_words(tmp_path / "a.ctm", "a")
     assert (found.name, found.words, found.ends.tolist()) == (name, ["Dobar", "dan"], [0.75, 1.25])

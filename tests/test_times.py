@@ -11,9 +11,27 @@ from nbaudio.core.times import rescale, to_samples, to_samples_column
 
 RATES = st.sampled_from([8000, 11025, 16000, 22050, 44100, 48000, 192000])
 DECIMALS = st.decimals(0, 10**8, places=None, allow_nan=False, allow_infinity=False).map(str)
-PLAIN = st.tuples(st.integers(0, 10**9), st.text("0123456789", max_size=8)).map(lambda p: f"{p[0]}.{p[1]}" if p[1] else str(p[0]))
+PLAIN = st.tuples(st.integers(0, 10**9), st.text("0123456789", max_size=8)).map(
+    lambda p: f"{p[0]}.{p[1]}" if p[1] else str(p[0])
+)
 ODD = st.sampled_from(
-    ["NaN", "Infinity", "", "x", "1e3", "1E-7", "-0.5", "+2.5", " 1.5", "1.", ".5", "0001.50", "1_0", "٣", "1e999999999"]
+    [
+        "NaN",
+        "Infinity",
+        "",
+        "x",
+        "1e3",
+        "1E-7",
+        "-0.5",
+        "+2.5",
+        " 1.5",
+        "1.",
+        ".5",
+        "0001.50",
+        "1_0",
+        "٣",
+        "1e999999999",
+    ]
 )
 
 
@@ -47,11 +65,17 @@ def test_half_up_from_exact_decimals(seconds: str, rate: int) -> None:
         assert to_samples(seconds, rate) == int(exact.to_integral_value(ROUND_FLOOR))
 
 
-@given(st.lists(st.tuples(st.none() | PLAIN | DECIMALS | ODD, st.none() | RATES), min_size=1, max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.none() | PLAIN | DECIMALS | ODD, st.none() | RATES), min_size=1, max_size=30
+    )
+)
 def test_the_column_equals_the_function(rows: list[tuple[str | None, int | None]]) -> None:
     seconds, rates = (list(column) for column in zip(*rows, strict=True))
     found = to_samples_column(pl.Series(seconds, dtype=pl.String), pl.Series(rates, dtype=pl.Int32))
-    assert found.to_list() == [None if s is None or r is None else to_samples(s, r) for s, r in rows]
+    assert found.to_list() == [
+        None if s is None or r is None else to_samples(s, r) for s, r in rows
+    ]
 
 
 @given(st.integers(0, 10**10), RATES, RATES)

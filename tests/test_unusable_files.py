@@ -90,7 +90,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(3):
             words = ["riječ", f"broj{name}{i}"]
             rows.append(
-                {"file": f"{name}.wav", "start": 2 * i, "end": 2 * i + 1.5, "words": words, "asr": words, "speaker": name}
+                {
+                    "file": f"{name}.wav",
+                    "start": 2 * i,
+                    "end": 2 * i + 1.5,
+                    "words": words,
+                    "asr": words,
+                    "speaker": name,
+                }
             )
     lines(top / "asr.json", *(json.dumps(row) for row in rows))
     lines(top / "list.csv", "url,name", "http://127.0.0.1:9/a.wav,a.wav")
@@ -98,11 +105,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines(top / "ids.txt", "no such segment")
     lines(top / "own.tsv", "hr\tRH\tRepublika Hrvatska")
     lines(top / "names.csv", "name,path", "a.wav,a.wav")
-    lines(top / "heard.ctm", *(f"day 1 {second} 0.9 riječ{second}".replace("day", "a") for second in range(20)))
+    lines(
+        top / "heard.ctm",
+        *(f"day 1 {second} 0.9 riječ{second}".replace("day", "a") for second in range(20)),
+    )
     lines(top / "minutes.txt", " ".join(f"riječ{second}" for second in range(20)))
     lines(top / "pairs.csv", "recording,transcript", "a,minutes.txt")
     lines(top / "job.yaml", "source: asr.json", "audio: audio")
-    table = pl.DataFrame({"path": ["a.wav", "b.wav"], "start": ["0", "1"], "end": ["1", "2"], "text": ["da", "ne"]})
+    table = pl.DataFrame(
+        {"path": ["a.wav", "b.wav"], "start": ["0", "1"], "end": ["1", "2"], "text": ["da", "ne"]}
+    )
     table.write_csv(top / "t.csv")
     table.write_parquet(top / "t.parquet")
     table.write_excel(top / "t.xlsx")
@@ -111,7 +123,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for ending in ("xlsx", "csv"):
         nbaudio.review.export(top / "W", out=top / f"sheet.{ending}", n=2)
     segment_id = json.loads((top / "W/reviews/sheet.json").read_text())["segment_ids"][0]
-    append_verdicts(top / "W", [Verdict(segment_id, "c", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "sheet")] * 2)
+    append_verdicts(
+        top / "W",
+        [Verdict(segment_id, "c", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "sheet")] * 2,
+    )
     nbaudio.select(top / "W", dev=1, test=1, group_by=["recording_id"])
     nbaudio.materialize(top / "W", out=top / "C", jobs=1, show_progress=False)
     return top
@@ -123,25 +138,48 @@ CORPUS = {"C/corpus.json": FEW, "C/segments.parquet": FEW}
 INGEST = "ingest parlaspeech asr.json --audio audio --out V"
 TABLE = "--audio audio --out V --option name=path --option start=start --option end=end --option text=text"
 CASES: dict[str, dict[str, Iterable[Damage]]] = {
-    "join W t.csv --text x --from text": {"t.csv": (empty, other_schema, *NO_FILES), "W/segments.parquet": FEW},
+    "join W t.csv --text x --from text": {
+        "t.csv": (empty, other_schema, *NO_FILES),
+        "W/segments.parquet": FEW,
+    },
     "join W t.parquet --hypothesis x": {"t.parquet": ALL},
     "recognize W --with cat --as x": {**TABLES, "W/workspace.json": NO_FILES},
     "measure W --jobs 1": {**TABLES, "W/workspace.json": NO_FILES},
     "score W --formatting own.tsv": {"own.tsv": (random_bytes, other_schema, *NO_FILES)},
     "score W": {"W/segments.parquet": FEW, "W/workspace.json": NO_FILES},
-    "evidence W": {"W/segments.parquet": FEW, "W/reviews/verdicts.jsonl": (random_bytes, other_schema, *NO_FILES)}
+    "evidence W": {
+        "W/segments.parquet": FEW,
+        "W/reviews/verdicts.jsonl": (random_bytes, other_schema, *NO_FILES),
+    }
     | {"W/reviews/sheet.json": ALL, "W/workspace.json": NO_FILES},
     "select W --dev 1 --test 1 --group-by recording_id": {**TABLES, "W/reviews/sheet.json": ALL},
     "review export W --out n.xlsx --n 2": TABLES,
-    "review import W sheet.xlsx": {"W/segments.parquet": FEW, "sheet.xlsx": (*SPOILED, loop, pipe, device)},
-    "review import W sheet.csv": {"sheet.csv": (random_bytes, empty, other_schema, loop, pipe, device)},
+    "review import W sheet.xlsx": {
+        "W/segments.parquet": FEW,
+        "sheet.xlsx": (*SPOILED, loop, pipe, device),
+    },
+    "review import W sheet.csv": {
+        "sheet.csv": (random_bytes, empty, other_schema, loop, pipe, device)
+    },
     "review correct-texts W": {"W/segments.parquet": FEW},
     "review correct-bounds W": {"W/segments.parquet": FEW},
-    "materialize W --out D --jobs 1": {"W/segments.parquet": ALL, "W/recordings.parquet": ALL, "W/workspace.json": ALL[:3]}
+    "materialize W --out D --jobs 1": {
+        "W/segments.parquet": ALL,
+        "W/recordings.parquet": ALL,
+        "W/workspace.json": ALL[:3],
+    }
     | {"W/reports/select.json": (*ALL[:3], *NO_FILES)},
     "materialize W --base C --out D --jobs 1": {"C/corpus.json": ALL, "C/segments.parquet": ALL},
-    "withdraw W --segments ids.txt --why x": {"ids.txt": (random_bytes, empty, *NO_FILES), "W/segments.parquet": FEW},
-    "diff C W": {**TABLES, "C/corpus.json": ALL, "C/segments.parquet": ALL, "C/rejected.parquet": ALL},
+    "withdraw W --segments ids.txt --why x": {
+        "ids.txt": (random_bytes, empty, *NO_FILES),
+        "W/segments.parquet": FEW,
+    },
+    "diff C W": {
+        **TABLES,
+        "C/corpus.json": ALL,
+        "C/segments.parquet": ALL,
+        "C/rejected.parquet": ALL,
+    },
     "publish C hf://datasets/a/b --consent x": {"C/corpus.json": ALL},
     "stats W": TABLES,
     "stats C": {"C/corpus.json": ALL, "C/segments.parquet": ALL, "C/rejected.parquet": ALL},
@@ -159,8 +197,12 @@ CASES: dict[str, dict[str, Iterable[Damage]]] = {
     f"ingest table t.xlsx {TABLE}": {"t.xlsx": ALL},
     "align heard.ctm minutes.txt --out V": {"heard.ctm": (random_bytes, other_schema, *NO_FILES)}
     | {"minutes.txt": (random_bytes, empty, *NO_FILES)},
-    "align heard.ctm minutes.txt --pairs pairs.csv --out V": {"pairs.csv": (random_bytes, empty, other_schema, *NO_FILES)},
-    "download list.csv --out files --tries 1": {"list.csv": (random_bytes, empty, other_schema, *NO_FILES)},
+    "align heard.ctm minutes.txt --pairs pairs.csv --out V": {
+        "pairs.csv": (random_bytes, empty, other_schema, *NO_FILES)
+    },
+    "download list.csv --out files --tries 1": {
+        "list.csv": (random_bytes, empty, other_schema, *NO_FILES)
+    },
     "run job.yaml --only 1": {"job.yaml": (random_bytes, other_schema, *NO_FILES)},
 }
 
@@ -169,7 +211,10 @@ def test_every_command_has_its_cases() -> None:
     def names(group: click.Group) -> set[str]:
         own = {name for name, each in group.commands.items() if not hasattr(each, "commands")}
         return own | {
-            f"{name} {sub}" for name, each in group.commands.items() if hasattr(each, "commands") for sub in names(each)
+            f"{name} {sub}"
+            for name, each in group.commands.items()
+            if hasattr(each, "commands")
+            for sub in names(each)
         }
 
     import typer
@@ -188,7 +233,9 @@ def test_a_file_of_no_use_is_one_line_that_names_it(
             place = tmp_path / f"{name.replace('/', '_')}{number}"
             shutil.copytree(made, place, copy_function=os.link)
             spoiled = place / name
-            shutil.copy(made / name, copy := spoiled.with_name("copy"))  # no hard link: the others keep theirs
+            shutil.copy(
+                made / name, copy := spoiled.with_name("copy")
+            )  # no hard link: the others keep theirs
             copy.replace(spoiled)
             damage(spoiled)
             monkeypatch.chdir(place)
@@ -213,22 +260,30 @@ def test_a_link_to_a_regular_file_is_a_file(made: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", NO_FILES)
-def test_a_shard_or_recording_that_is_no_file_is_ledgered(made: Path, tmp_path: Path, damage: Damage) -> None:
+def test_a_shard_or_recording_that_is_no_file_is_ledgered(
+    made: Path, tmp_path: Path, damage: Damage
+) -> None:
     shutil.copytree(made, tmp_path / "m")
     shard = next((tmp_path / "m/C/train").glob("*.tar"))
     damage(shard)
     told = nbaudio.verify(tmp_path / "m/C", jobs=1, show_progress=False).problems
     assert [line for line in told if line.startswith(f"train/{shard.name}: ")]
     settings = json.loads((tmp_path / "m/W/workspace.json").read_text())
-    (tmp_path / "m/W/workspace.json").write_text(json.dumps(settings | {"audio": str(tmp_path / "m/audio")}))
+    (tmp_path / "m/W/workspace.json").write_text(
+        json.dumps(settings | {"audio": str(tmp_path / "m/audio")})
+    )
     shutil.rmtree(tmp_path / "m/W/packs")
     damage(tmp_path / "m/audio/a.wav")
-    told = nbaudio.materialize(tmp_path / "m/W", out=tmp_path / "m/D", jobs=1, show_progress=False).problems
+    told = nbaudio.materialize(
+        tmp_path / "m/W", out=tmp_path / "m/D", jobs=1, show_progress=False
+    ).problems
     assert told
     assert all("a.wav" in line for line in told)
 
 
-def test_a_workbook_is_of_limited_size(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workbook_is_of_limited_size(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copy(made / "sheet.xlsx", tmp_path)
     monkeypatch.setattr(input_guards, "MOST_WORKBOOK_BYTES", 1 << 10)
     for read in (
@@ -243,7 +298,10 @@ def test_want_of_memory_is_one_line(made: Path, monkeypatch: pytest.MonkeyPatch)
     def greedy(*_: object, **__: object) -> None:
         raise MemoryError
 
-    for where, said in (("nbaudio.score", "not enough memory"), ("polars.scan_parquet", "segments.parquet: not enough memory")):
+    for where, said in (
+        ("nbaudio.score", "not enough memory"),
+        ("polars.scan_parquet", "segments.parquet: not enough memory"),
+    ):
         monkeypatch.setattr(where, greedy)
         done = CliRunner().invoke(app, ["score", str(made / "W")])
         assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)

@@ -44,7 +44,9 @@ def archive(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["corpus-v7", pytest.param("a.b (c)+", marks=pytest.mark.slow)])
-def test_a_grown_archive_makes_versions_beside_each_other_and_an_unchanged_one_makes_none(archive, tmp_path, name):
+def test_a_grown_archive_makes_versions_beside_each_other_and_an_unchanged_one_makes_none(
+    archive, tmp_path, name
+):
     corpus = tmp_path / name
     assert archive.next(corpus) == (str(corpus), None)
     made = {}
@@ -58,17 +60,28 @@ def test_a_grown_archive_makes_versions_beside_each_other_and_an_unchanged_one_m
         assert {folder: contents(folder) for folder in made} == made
         archive.grow(3 + number)
         assert archive.next(corpus) == (str(tmp_path / f"{name}-v{number + 2}"), str(out))
-    assert sorted(path.name for path in tmp_path.iterdir() if name in path.name) == [name, f"{name}-v2", f"{name}-v3"]
+    assert sorted(path.name for path in tmp_path.iterdir() if name in path.name) == [
+        name,
+        f"{name}-v2",
+        f"{name}-v3",
+    ]
 
 
 def test_what_corpus_json_may_lack_is_no_error(archive, tmp_path):
     archive.bring_up_to_date(tmp_path / "c")
     info = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
-    kept = {name: value for name, value in info.items() if name not in ("about", "leakage", "sources", "evidence", "card")}
+    kept = {
+        name: value
+        for name, value in info.items()
+        if name not in ("about", "leakage", "sources", "evidence", "card")
+    }
     (tmp_path / "c/corpus.json").write_text(json.dumps(kept), encoding="utf8")
     assert archive.next(tmp_path / "c") == (str(tmp_path / "c"), None)
     assert diff(tmp_path / "c", archive.workspace.path).facts["changed"]["segments"] == 0
-    assert convert(tmp_path / "c", out=tmp_path / "zip", container="zip", show_progress=False).problems == []
+    assert (
+        convert(tmp_path / "c", out=tmp_path / "zip", container="zip", show_progress=False).problems
+        == []
+    )
     archive.grow(3)
     archive.bring_up_to_date(tmp_path / "c")
     assert verify(tmp_path / "c-v2", **QUIET).problems == []
@@ -80,11 +93,15 @@ def test_a_base_with_an_odd_table_is_refused_in_one_line(archive, tmp_path, name
     archive.grow(3)
     table = tmp_path / "c/segments.parquet"
     odd = pl.col("split").replace("train", None)
-    (pl.read_parquet(table).drop(name) if name else pl.read_parquet(table).with_columns(odd)).write_parquet(table)
+    (
+        pl.read_parquet(table).drop(name) if name else pl.read_parquet(table).with_columns(odd)
+    ).write_parquet(table)
     info = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
     info["tables"][table.name] = sha256_file(table)
     (tmp_path / "c/corpus.json").write_text(json.dumps(info), encoding="utf8")
-    message = f"the column {name} is missing; is .* a corpus" if name else "of split None is not valid"
+    message = (
+        f"the column {name} is missing; is .* a corpus" if name else "of split None is not valid"
+    )
     with pytest.raises(InputError, match=message):
         materialize(archive.workspace, out=tmp_path / "d", base=tmp_path / "c", **QUIET)
     with pytest.raises(InputError, match=message):
@@ -107,7 +124,13 @@ def test_every_change_of_what_ships_is_a_change(archive, tmp_path, how):
         recordings[0] = recording(tmp_path, 0, seed=99)
     else:
         new = {"decision": {"decision": "reject", "split": None}, "text": {"text": "drugi tekst"}}
-        segments[5] = row | (new | {"window": {"end_sample": row["end_sample"] - 7}, "speaker": {"speaker_id": "x"}})[how]
+        segments[5] = (
+            row
+            | (
+                new
+                | {"window": {"end_sample": row["end_sample"] - 7}, "speaker": {"speaker_id": "x"}}
+            )[how]
+        )
     save(archive.workspace, recordings, segments)
     assert archive.next(tmp_path / "c") == (str(tmp_path / "c-v2"), str(tmp_path / "c"))
     save(archive.workspace, recordings[::-1], [*segments[:5], row, *segments[6:]])
@@ -182,11 +205,15 @@ def test_other_parameters_are_named(archive, tmp_path):
         archive.bring_up_to_date(tmp_path / "c", rate=8000)
 
 
-@pytest.mark.parametrize("corpus", ["gs://bucket/corpus", pytest.param("hdfs://bucket/a/corpus", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "corpus", ["gs://bucket/corpus", pytest.param("hdfs://bucket/a/corpus", marks=pytest.mark.slow)]
+)
 def test_versions_in_a_store(archive, tmp_path, corpus):
     stores.register(tmp_path / "store")
     try:
-        for number, (out, base) in enumerate(((corpus, None), (f"{corpus}-v2", corpus), (f"{corpus}-v3", f"{corpus}-v2"))):
+        for number, (out, base) in enumerate(
+            ((corpus, None), (f"{corpus}-v2", corpus), (f"{corpus}-v3", f"{corpus}-v2"))
+        ):
             assert archive.next(corpus) == (out, base)
             archive.bring_up_to_date(corpus)
             assert archive.next(corpus) == (out, base)
@@ -211,9 +238,18 @@ def test_what_is_new_is_shown_and_nothing_on_a_first_run(tmp_path):
     }
     statuses = {"new": 1, "changed": 0, "arrived": 1, "lost": 0, "unchanged": 6}
     workspace.save_report("ingest", {"facts": grown_by | {"recordings_by_status": statuses}})
-    workspace.save_report("select", {"facts": {"kept_from_earlier": {"dev": 2, "train": 5}, "new": {"test": 1, "train": 4}}})
+    workspace.save_report(
+        "select",
+        {"facts": {"kept_from_earlier": {"dev": 2, "train": 5}, "new": {"test": 1, "train": 4}}},
+    )
     assert views.growth(workspace).rows() == [
-        *(("new", 2, 1), ("changed", 3, 0), ("unchanged", 5, 6), ("removed", 4, None), ("withdrawn", 1, None)),
+        *(
+            ("new", 2, 1),
+            ("changed", 3, 0),
+            ("unchanged", 5, 6),
+            ("removed", 4, None),
+            ("withdrawn", 1, None),
+        ),
         *(("changed: audio arrived", 1, None), ("changed: text", 2, None)),
     ]
     assert views.kept_and_new(workspace).rows() == [("train", 5, 4), ("dev", 2, 0), ("test", 0, 1)]

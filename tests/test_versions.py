@@ -24,7 +24,11 @@ from nbaudio.storage.workspace import Workspace
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
 CLIPS = 12  # of a recording
 EVERY = pytest.mark.parametrize(
-    "container", [pytest.param(name, marks=() if name in ("webdataset", "files") else pytest.mark.slow) for name in CONTAINERS]
+    "container",
+    [
+        pytest.param(name, marks=() if name in ("webdataset", "files") else pytest.mark.slow)
+        for name in CONTAINERS
+    ],
 )
 
 
@@ -44,16 +48,37 @@ def recording(folder, number, *, rate=16000, channels=1, seed=None):
         -9000, 9000, (CLIPS * rate, channels), dtype=np.int16
     )
     sf.write(path, noise, rate)
-    facts = {"recording_id": f"r{number}", "path": path.name, "sampling_rate": rate, "num_channels": channels}
+    facts = {
+        "recording_id": f"r{number}",
+        "path": path.name,
+        "sampling_rate": rate,
+        "num_channels": channels,
+    }
     return facts | {"num_samples": CLIPS * rate, "codec": "pcm_s16le", "sha256": sha256_file(path)}
 
 
 def rows(number, *, rate=16000, split=None):
     return [
-        {"segment_id": f"r{number}-{clip:02d}", "recording_id": f"r{number}", "speaker_id": f"s{number}"}
-        | {"start_sample": clip * rate, "end_sample": clip * rate + rate // 2 + 100 * clip, "text": f"rečenica {number} {clip}"}
-        | {"source_start": str(clip), "source_end": str(clip + 0.5), "similarity": 0.9, "decision": "accept"}
-        | {"word_times": [{"start": 0.0, "end": 0.25}] * (clip % 3), "split": split or split_of(number)}
+        {
+            "segment_id": f"r{number}-{clip:02d}",
+            "recording_id": f"r{number}",
+            "speaker_id": f"s{number}",
+        }
+        | {
+            "start_sample": clip * rate,
+            "end_sample": clip * rate + rate // 2 + 100 * clip,
+            "text": f"rečenica {number} {clip}",
+        }
+        | {
+            "source_start": str(clip),
+            "source_end": str(clip + 0.5),
+            "similarity": 0.9,
+            "decision": "accept",
+        }
+        | {
+            "word_times": [{"start": 0.0, "end": 0.25}] * (clip % 3),
+            "split": split or split_of(number),
+        }
         for clip in range(CLIPS)
     ]
 
@@ -65,7 +90,10 @@ def workspace_of(folder, recordings, segments):
 
 
 def save(workspace, recordings, segments):
-    workspace.save(recordings=pl.DataFrame(recordings), segments=pl.DataFrame(segments, infer_schema_length=None))
+    workspace.save(
+        recordings=pl.DataFrame(recordings),
+        segments=pl.DataFrame(segments, infer_schema_length=None),
+    )
 
 
 def kinds(number):
@@ -82,7 +110,9 @@ def start(folder, count=5):
 
 def grown(folder, workspace, recordings, segments, *numbers):
     recordings = recordings + [recording(folder, number, **kinds(number)) for number in numbers]
-    segments = segments + [row for number in numbers for row in rows(number, rate=kinds(number)["rate"])]
+    segments = segments + [
+        row for number in numbers for row in rows(number, rate=kinds(number)["rate"])
+    ]
     save(workspace, recordings, segments)
     return recordings, segments
 
@@ -105,13 +135,18 @@ def contents(folder):
 
 
 def shards(folder):
-    return {shard["name"]: shard["sha256"] for shard in json.loads((folder / "corpus.json").read_text())["shards"]}
+    return {
+        shard["name"]: shard["sha256"]
+        for shard in json.loads((folder / "corpus.json").read_text())["shards"]
+    }
 
 
 def samples(folder):
     corpus = open_corpus(folder)
     ids = sorted(corpus.segments["segment_id"])
-    return dict(zip(ids, (clip.encoded for clip in corpus.read_many(ids, give="encoded")), strict=True))
+    return dict(
+        zip(ids, (clip.encoded for clip in corpus.read_many(ids, give="encoded")), strict=True)
+    )
 
 
 def check(folder):
@@ -142,7 +177,11 @@ def test_a_new_version_keeps_all_shards_of_its_base_and_adds_its_own(tmp_path, c
     whole = first(workspace, tmp_path / "whole", container=container)
     assert whole.facts["kept"] == report.facts["kept"] == 7 * CLIPS
     assert samples(tmp_path / "c2") == samples(tmp_path / "whole")
-    linked = [name for name in before if name.partition("/")[2].startswith(("train-0", "dev-0", "recording."))]
+    linked = [
+        name
+        for name in before
+        if name.partition("/")[2].startswith(("train-0", "dev-0", "recording."))
+    ]
     assert linked
     assert all((tmp_path / "c1" / name).samefile(tmp_path / "c2" / name) for name in linked)
     # The same command again changes nothing, nor does a version of the version.
@@ -206,13 +245,22 @@ def test_a_shard_without_clips_is_left_out(tmp_path):
     first(workspace, tmp_path / "c1", shard_count=1)
     save(workspace, recordings, [row for row in segments if row["split"] != "dev"])
     version(workspace, tmp_path / "c1", tmp_path / "c2")
-    assert sorted(shards(tmp_path / "c2")) == ["test/test-00000-of-00001.tar", "train/train-00000-of-00001.tar"]
+    assert sorted(shards(tmp_path / "c2")) == [
+        "test/test-00000-of-00001.tar",
+        "train/train-00000-of-00001.tar",
+    ]
     check(tmp_path / "c2")
 
 
 def test_parameters_are_those_of_the_base(tmp_path):
     workspace, *tables = start(tmp_path)
-    options = {"container": "parquet", "rate": 8000, "channel": "left", "encoding": "wav", "shard_size": "50kB"}
+    options = {
+        "container": "parquet",
+        "rate": 8000,
+        "channel": "left",
+        "encoding": "wav",
+        "shard_size": "50kB",
+    }
     first(workspace, tmp_path / "c1", **options, license="cc0-1.0", language="hr")
     grown(tmp_path, workspace, *tables, 5)
     for name, value in {
@@ -247,7 +295,10 @@ def test_columns_are_those_of_the_base(tmp_path):
     save(workspace, recordings, [row | {"party": "a"} for row in segments])
     first(workspace, tmp_path / "c1", container="parquet")
     recordings, segments = grown(tmp_path, workspace, recordings, segments, 5)
-    later = [row | ({"party": "a"} if row["recording_id"] != "r5" else {}) | {"snr_db": 20.0} for row in segments]
+    later = [
+        row | ({"party": "a"} if row["recording_id"] != "r5" else {}) | {"snr_db": 20.0}
+        for row in segments
+    ]
     save(workspace, recordings, later)
     report = version(workspace, tmp_path / "c1", tmp_path / "c2")
     assert any("snr_db" in line for line in report.warnings)
@@ -264,7 +315,11 @@ def test_windows_of_consecutive_segments_stay_in_new_versions(tmp_path):
     version(workspace, tmp_path / "c1", tmp_path / "c2")
     check(tmp_path / "c2")
     assert shards(tmp_path / "c1").items() <= shards(tmp_path / "c2").items()
-    windows = open_corpus(tmp_path / "c2").segments.group_by("window").agg(pl.len(), pl.col("recording_id").n_unique())
+    windows = (
+        open_corpus(tmp_path / "c2")
+        .segments.group_by("window")
+        .agg(pl.len(), pl.col("recording_id").n_unique())
+    )
     assert set(windows["len"]) == {4}
     assert set(windows["recording_id"]) == {1}
 
@@ -275,18 +330,29 @@ def test_what_the_base_holds_out_never_enters_train(tmp_path):
     first(workspace, tmp_path / "c1")
     moved = [row | {"split": "train"} if row["segment_id"] == "r0-03" else row for row in segments]
     save(workspace, recordings, moved)
-    with pytest.raises(InputError, match=r"segment 'r0-03' of train, which is in dev of the base .*c1; .*--splits"):
+    with pytest.raises(
+        InputError, match=r"segment 'r0-03' of train, which is in dev of the base .*c1; .*--splits"
+    ):
         version(workspace, tmp_path / "c1", tmp_path / "c2")
     for column, value in (("speaker_id", "s1"), ("text", "Rečenica 1 5!")):
         recordings, later = grown(tmp_path, workspace, recordings[:5], segments, 5)
         save(workspace, recordings, [*later[:-1], later[-1] | {column: value}])
-        with pytest.raises(InputError, match=rf"segment '{later[-1]['segment_id']}' of train, which has the .* in test of"):
+        with pytest.raises(
+            InputError,
+            match=rf"segment '{later[-1]['segment_id']}' of train, which has the .* in test of",
+        ):
             version(workspace, tmp_path / "c1", tmp_path / "c2")
     # A recording was no column of the grouping.
-    save(workspace, recordings, [*later[:-1], later[-1] | {"recording_id": "r1", "start_sample": 5, "end_sample": 4000}])
+    save(
+        workspace,
+        recordings,
+        [*later[:-1], later[-1] | {"recording_id": "r1", "start_sample": 5, "end_sample": 4000}],
+    )
     version(workspace, tmp_path / "c1", tmp_path / "c2")
     # Splits that were given may share: that is reported.
-    workspace.save_report("select", {"facts": {"parameters": {"group_by": ["speaker_id"], "splits": "source"}}})
+    workspace.save_report(
+        "select", {"facts": {"parameters": {"group_by": ["speaker_id"], "splits": "source"}}}
+    )
     save(workspace, recordings, [*later[:-1], later[-1] | {"speaker_id": "s1"}])
     report = version(workspace, tmp_path / "c1", tmp_path / "c3")
     assert any("given splits" in line for line in report.warnings)
@@ -318,16 +384,23 @@ def test_a_base_that_is_damaged_or_incomplete_is_refused(tmp_path):
 def test_a_damaged_clip_of_the_base_is_named_and_the_base_is_left_alone(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     first(workspace, tmp_path / "c1")
-    row = open_corpus(tmp_path / "c1").segments.filter(pl.col("split") == "train").row(0, named=True)
+    row = (
+        open_corpus(tmp_path / "c1").segments.filter(pl.col("split") == "train").row(0, named=True)
+    )
     path = tmp_path / "c1" / row["shard"]
     data = bytearray(path.read_bytes())
     data[row["offset"] + row["length"] // 2] ^= 255
     path.write_bytes(data)
-    inside = open_corpus(tmp_path / "c1").segments.filter(pl.col("shard") == row["shard"])["segment_id"]
+    inside = open_corpus(tmp_path / "c1").segments.filter(pl.col("shard") == row["shard"])[
+        "segment_id"
+    ]
     other = next(key for key in inside if key != row["segment_id"])
     save(workspace, recordings, [each for each in segments if each["segment_id"] != other])
     before = contents(tmp_path / "c1")
-    with pytest.raises(InputError, match=rf"{path.name}: a clip is damaged; 'nbaudio verify .*c1' lists all damage of the base"):
+    with pytest.raises(
+        InputError,
+        match=rf"{path.name}: a clip is damaged; 'nbaudio verify .*c1' lists all damage of the base",
+    ):
         version(workspace, tmp_path / "c1", tmp_path / "c2")
     assert contents(tmp_path / "c1") == before
 
@@ -335,7 +408,14 @@ def test_a_damaged_clip_of_the_base_is_named_and_the_base_is_left_alone(tmp_path
 def test_a_base_of_another_workspace_is_noticed(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     first(workspace, tmp_path / "c1")
-    save(workspace, recordings, [row | {"segment_id": f"x{row['segment_id']}", "text": f"x {row['text']}"} for row in segments])
+    save(
+        workspace,
+        recordings,
+        [
+            row | {"segment_id": f"x{row['segment_id']}", "text": f"x {row['text']}"}
+            for row in segments
+        ],
+    )
     report = version(workspace, tmp_path / "c1", tmp_path / "c2")
     assert any("was it made from this workspace?" in line for line in report.warnings)
     check(tmp_path / "c2")
@@ -348,10 +428,15 @@ def test_a_version_can_be_made_at_and_from_an_address(tmp_path):
     first(workspace, "memory://versions/c1")
     grown(tmp_path, workspace, *tables, 5)
     version(workspace, tmp_path / "c1", tmp_path / "c2")
-    for base, out in ((tmp_path / "c1", "memory://versions/a"), ("memory://versions/c1", "memory://versions/b")):
+    for base, out in (
+        (tmp_path / "c1", "memory://versions/a"),
+        ("memory://versions/c1", "memory://versions/b"),
+    ):
         version(workspace, base, out)
         check(out)
-        assert {shard["name"]: shard["sha256"] for shard in open_corpus(out).info["shards"]} == shards(tmp_path / "c2")
+        assert {
+            shard["name"]: shard["sha256"] for shard in open_corpus(out).info["shards"]
+        } == shards(tmp_path / "c2")
     version(workspace, "memory://versions/c1", tmp_path / "c3")
     assert shards(tmp_path / "c3") == shards(tmp_path / "c2")
     check(tmp_path / "c3")

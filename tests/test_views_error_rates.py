@@ -23,10 +23,24 @@ def table(speakers, errors, size=10, **columns):
     """A segment of `size` words for each speaker, with so many wrong words in the hypothesis."""
     n = len(speakers)
     texts = [" ".join(WORDS[(i + j) % 5] for j in range(size)) for i in range(n)]
-    heard = [" ".join(["krivo"] * wrong + said.split()[wrong:]) for said, wrong in zip(texts, errors, strict=True)]
-    facts = {"segment_id": [f"s{i}" for i in range(n)], "recording_id": [f"r{i}" for i in range(n)], "speaker_id": speakers}
+    heard = [
+        " ".join(["krivo"] * wrong + said.split()[wrong:])
+        for said, wrong in zip(texts, errors, strict=True)
+    ]
+    facts = {
+        "segment_id": [f"s{i}" for i in range(n)],
+        "recording_id": [f"r{i}" for i in range(n)],
+        "speaker_id": speakers,
+    }
     return pl.DataFrame(
-        {**facts, "duration_s": [1.0 + i for i in range(n)], "split": "test", "text": texts, "asr_text": heard, **columns}
+        {
+            **facts,
+            "duration_s": [1.0 + i for i in range(n)],
+            "split": "test",
+            "text": texts,
+            "asr_text": heard,
+            **columns,
+        }
     )
 
 
@@ -42,11 +56,17 @@ def jackknife(errors, words):
     return ratio, variance**0.5, np.trace(covariance) ** 2 / np.trace(covariance @ covariance)
 
 
-@pytest.mark.parametrize(("speakers", "errors"), [("aabbc", [1, 2, 0, 4, 3]), ("aaaabc", [0, 5, 2, 1, 9, 1]), ("abc", [1, 2, 3])])
+@pytest.mark.parametrize(
+    ("speakers", "errors"),
+    [("aabbc", [1, 2, 0, 4, 3]), ("aaaabc", [0, 5, 2, 1, 9, 1]), ("abc", [1, 2, 3])],
+)
 def test_the_interval_is_that_of_the_jackknife_over_speakers(speakers, errors):
     found = views.error_rates(table(list(speakers), errors)).row(0, named=True)
     clusters = sorted(set(speakers))
-    sums = [sum(wrong for one, wrong in zip(speakers, errors, strict=True) if one == name) for name in clusters]
+    sums = [
+        sum(wrong for one, wrong in zip(speakers, errors, strict=True) if one == name)
+        for name in clusters
+    ]
     ratio, error, freedom = jackknife(sums, [10 * speakers.count(name) for name in clusters])
     half = stats.t.ppf(0.975, freedom) * error
     assert found["wer"] == pytest.approx(ratio)
@@ -59,7 +79,10 @@ def test_speakers_of_equal_size_give_the_textbook_interval_of_a_mean():
     errors = [1, 2, 3, 6]
     found = views.error_rates(table(list("abcd"), errors), confidence=0.9).row(0, named=True)
     low, high = stats.t.interval(0.9, 3, loc=0.3, scale=stats.sem(np.array(errors) / 10))
-    assert (found["wer_low"], found["wer_high"]) == (pytest.approx(max(0, low)), pytest.approx(high))
+    assert (found["wer_low"], found["wer_high"]) == (
+        pytest.approx(max(0, low)),
+        pytest.approx(high),
+    )
 
 
 def test_rates_are_those_of_the_whole_text():
@@ -67,8 +90,12 @@ def test_rates_are_those_of_the_whole_text():
     found = views.error_rates(frame).row(0, named=True)
     whole = [" ".join(frame[name]) for name in ("text", "asr_text")]
     assert found["wer"] == pytest.approx(text.wer(*whole))
-    counts = [(text.cer(a, b) * len(a), len(a)) for a, b in frame.select("text", "asr_text").iter_rows()]
-    assert found["cer"] == pytest.approx(sum(edits for edits, _ in counts) / sum(length for _, length in counts))
+    counts = [
+        (text.cer(a, b) * len(a), len(a)) for a, b in frame.select("text", "asr_text").iter_rows()
+    ]
+    assert found["cer"] == pytest.approx(
+        sum(edits for edits, _ in counts) / sum(length for _, length in counts)
+    )
 
 
 def test_one_cluster_has_no_interval_and_a_speaker_is_clustered_by_recording_then_segment():
@@ -77,7 +104,12 @@ def test_one_cluster_has_no_interval_and_a_speaker_is_clustered_by_recording_the
     by_segment = views.error_rates(frame.with_columns(recording_id=pl.lit("r"))).row(0, named=True)
     assert by_recording["wer_low"] == by_segment["wer_low"] is not None
     single = views.error_rates(frame.head(1)).row(0, named=True)
-    assert (single["wer"], single["wer_low"], single["wer_high"], single["cer_low"]) == (0.1, None, None, None)
+    assert (single["wer"], single["wer_low"], single["wer_high"], single["cer_low"]) == (
+        0.1,
+        None,
+        None,
+        None,
+    )
 
 
 def test_the_difference_is_paired_over_segments_that_have_both():
@@ -90,7 +122,9 @@ def test_the_difference_is_paired_over_segments_that_have_both():
     # Each speaker improves by as much: no variance, though the rates themselves vary.
     assert found["wer_difference_low"] == pytest.approx(found["wer_difference_high"])
     assert found["wer_high"] - found["wer_low"] > 0.2
-    half = views.error_rates(frame.with_columns(asr_text=pl.when(pl.col("speaker_id") > "b").then("asr_text")))
+    half = views.error_rates(
+        frame.with_columns(asr_text=pl.when(pl.col("speaker_id") > "b").then("asr_text"))
+    )
     assert half["segments"].to_list() == [2, 4]
     assert half["wer_difference"][1] == pytest.approx(-0.1)
     assert "wer_difference" not in views.error_rates(frame, ["big"]).columns
@@ -98,17 +132,36 @@ def test_the_difference_is_paired_over_segments_that_have_both():
 
 def test_groups_in_their_order():
     frame = table(["a", "b", None, "b"], [0, 2, 9, 4]).with_columns(
-        duration_s=pl.Series([25.0, 1.9, 2.0, None]), split=pl.Series(["test", "train", None, "dev"])
+        duration_s=pl.Series([25.0, 1.9, 2.0, None]),
+        split=pl.Series(["test", "train", None, "dev"]),
     )
-    assert views.error_rates(frame, by="split")["group"].to_list() == ["train", "dev", "test", "out"]
-    assert views.error_rates(frame, by="duration")["group"].to_list() == ["0-2 s", "2-5 s", "20+ s", "not known"]
-    assert views.error_rates(frame, by="speaker_id").select("group", "wer").rows() == [("not known", 0.9), ("b", 0.3), ("a", 0.0)]
-    assert views.error_rates(frame, where="split = 'dev'").select("segments", "wer").rows() == [(1, 0.4)]
+    assert views.error_rates(frame, by="split")["group"].to_list() == [
+        "train",
+        "dev",
+        "test",
+        "out",
+    ]
+    assert views.error_rates(frame, by="duration")["group"].to_list() == [
+        "0-2 s",
+        "2-5 s",
+        "20+ s",
+        "not known",
+    ]
+    assert views.error_rates(frame, by="speaker_id").select("group", "wer").rows() == [
+        ("not known", 0.9),
+        ("b", 0.3),
+        ("a", 0.0),
+    ]
+    assert views.error_rates(frame, where="split = 'dev'").select("segments", "wer").rows() == [
+        (1, 0.4)
+    ]
     assert views.error_rates(frame, where="split = 'x'").is_empty()
 
 
 def test_empty_texts_and_texts_without_words():
-    frame = table(["a", "b"], [0, 0]).with_columns(text=pl.Series(["", None]), asr_text=pl.Series(["da ne", "x"]))
+    frame = table(["a", "b"], [0, 0]).with_columns(
+        text=pl.Series(["", None]), asr_text=pl.Series(["da ne", "x"])
+    )
     found = views.error_rates(frame).row(0, named=True)
     assert (found["segments"], found["words"], found["wer"], found["wer_low"]) == (1, 0, None, None)
 
@@ -117,7 +170,10 @@ def test_empty_texts_and_texts_without_words():
     ("options", "message"),
     [
         ({"hypotheses": ["big"]}, "hypothesis 'big' is unknown; known are asr$"),
-        ({"by": "text"}, "by='text' is unknown; known are split, speaker_id, recording_id, duration and None"),
+        (
+            {"by": "text"},
+            "by='text' is unknown; known are split, speaker_id, recording_id, duration and None",
+        ),
         ({"text": "text_raw"}, "text='text_raw' is no column of text; columns are segment_id, "),
         ({"where": "spliit = 'dev'"}, "there is no column spliit; did you mean split"),
         ({"confidence": 1.0}, "confidence=1.0: must be above 0 and below 1"),
@@ -132,7 +188,11 @@ def test_wrong_use_is_told_in_one_line(options, message):
 def test_a_workspace_and_its_corpus_give_the_same(make_workspace, tmp_path):
     workspace = make_workspace({"a.wav": (30.0, 16000)}, channels=1)
     segments = workspace.segments
-    workspace.save(segments=segments.with_columns(asr_text_big=pl.col("text") + " a", asr_text=pl.col("text").str.to_uppercase()))
+    workspace.save(
+        segments=segments.with_columns(
+            asr_text_big=pl.col("text") + " a", asr_text=pl.col("text").str.to_uppercase()
+        )
+    )
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
     found = views.error_rates(workspace, by="split")
     assert found["hypothesis"].unique().sort().to_list() == ["asr", "big"]
@@ -153,7 +213,9 @@ def simulated(count, sizes, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "sizes", "least"), [(8, 0.0, 0.91), (8, 1.0, 0.94), (8, 1.5, 0.94), (20, 1.0, 0.94)])
+@pytest.mark.parametrize(
+    ("count", "sizes", "least"), [(8, 0.0, 0.91), (8, 1.0, 0.94), (8, 1.5, 0.94), (20, 1.0, 0.94)]
+)
 def test_intervals_of_few_unequal_speakers_hold_the_true_rate(count, sizes, least):
     rng, runs = np.random.default_rng(42), 1000
     drawn = [simulated(count, sizes, rng) for _ in range(runs)]
@@ -196,7 +258,10 @@ def test_words_are_counted_in_place_and_examples_have_an_error_first():
 def test_words_are_those_of_the_word_diff(pairs):
     frame = pl.DataFrame(
         {"segment_id": [str(i) for i in range(len(pairs))], "duration_s": 1.0}
-        | {name: pl.Series([pair[side] for pair in pairs], dtype=pl.String) for side, name in enumerate(("text", "asr_text"))}
+        | {
+            name: pl.Series([pair[side] for pair in pairs], dtype=pl.String)
+            for side, name in enumerate(("text", "asr_text"))
+        }
     )
     said, right = Counter(), Counter()
     for pair in pairs:
@@ -206,7 +271,9 @@ def test_words_are_those_of_the_word_diff(pairs):
             right.update(part.reference if part.kind == "equal" else ())
     found = views.words(frame)
     assert dict(found.select("word", "count").iter_rows()) == said
-    assert {word: count for word, count in found.select("word", "right").iter_rows() if count} == right
+    assert {
+        word: count for word, count in found.select("word", "right").iter_rows() if count
+    } == right
 
 
 def test_rates_of_no_hypothesis_are_a_table_without_rows():

@@ -34,7 +34,9 @@ def command(*words: str | Path) -> dict[str, object]:
     return facts
 
 
-def levels_of(source: Path, place: Path, law: str, *options: str) -> list[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
+def levels_of(
+    source: Path, place: Path, law: str, *options: str
+) -> list[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
     """The job of docs/audio.md: of each clip its row, its levels, and the samples of all of its song at once."""
     command("ingest", "folder", source, "--out", place / "W", *options)
     split = ("--group-by", "recording_id", "--dev", "0", "--test", "0")
@@ -43,17 +45,29 @@ def levels_of(source: Path, place: Path, law: str, *options: str) -> list[tuple[
     command("materialize", place / "W", "--out", place / "C", *how)
     assert command("verify", place / "C", "--engine", "threading")["whole"] is True
     clips = pl.read_parquet(place / "C/segments.parquet").sort("recording_id", "start_sample")
-    recordings = pl.read_parquet(place / "W/recordings.parquet").select("recording_id", "path", length="num_samples")
+    recordings = pl.read_parquet(place / "W/recordings.parquet").select(
+        "recording_id", "path", length="num_samples"
+    )
     whole = {
         key: read_clip(source / path, 0, length, num_samples=length, rate=8000, channel="left")
         for key, path, length in recordings.iter_rows()
     }
-    arrays = [np.load(io.BytesIO(data)) for data in encoded(place / "C", clips["segment_id"].to_list())]
-    return [(row, levels, whole[row["recording_id"]]) for row, levels in zip(clips.iter_rows(named=True), arrays, strict=True)]
+    arrays = [
+        np.load(io.BytesIO(data)) for data in encoded(place / "C", clips["segment_id"].to_list())
+    ]
+    return [
+        (row, levels, whole[row["recording_id"]])
+        for row, levels in zip(clips.iter_rows(named=True), arrays, strict=True)
+    ]
 
 
 def signal_to_noise(samples: np.ndarray, again: np.ndarray) -> float:
-    return float(10 * np.log10(np.mean(samples.astype(float) ** 2) / np.mean((samples.astype(float) - again) ** 2)))
+    return float(
+        10
+        * np.log10(
+            np.mean(samples.astype(float) ** 2) / np.mean((samples.astype(float) - again) ** 2)
+        )
+    )
 
 
 @pytest.mark.slow
@@ -63,14 +77,21 @@ def test_whole_songs(tmp_path: Path, law: str, least: float) -> None:
     found = levels_of(source, tmp_path, law)
     assert [len(levels) for _, levels, _ in found] == [96_000, 58_400]
     for row, levels, song in found:
-        assert (levels.dtype, levels.shape, row["sampling_rate"], row["text"]) == (np.uint8, song.shape, 8000, None)
+        assert (levels.dtype, levels.shape, row["sampling_rate"], row["text"]) == (
+            np.uint8,
+            song.shape,
+            8000,
+            None,
+        )
         np.testing.assert_array_equal(levels, quantize(song, law))
         assert signal_to_noise(song, dequantize(levels, law)) >= least
 
 
 def test_windows_of_songs_are_stretches_of_the_whole(tmp_path: Path) -> None:
     source = songs(tmp_path / "songs", 12.0, 7.3)
-    found = levels_of(source, tmp_path, "mulaw", "--option", "window=2.5", "--option", "partial=drop")
+    found = levels_of(
+        source, tmp_path, "mulaw", "--option", "window=2.5", "--option", "partial=drop"
+    )
     assert [len(levels) for _, levels, _ in found] == [20_000] * (4 + 2)
     for row, levels, song in found:
         start = round(float(row["source_start"]) * 8000)

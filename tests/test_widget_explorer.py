@@ -39,7 +39,9 @@ NAMES = {
 }
 
 
-in_memory_or_in_the_file = pytest.mark.parametrize("many", [1000, 3], ids=["memory", "file"], indirect=True)
+in_memory_or_in_the_file = pytest.mark.parametrize(
+    "many", [1000, 3], ids=["memory", "file"], indirect=True
+)
 
 
 @pytest.fixture
@@ -79,8 +81,13 @@ def item(explorer, column):
 
 def test_signals_have_histograms_at_first_and_filter_with_missing_values(many):
     number = pl.int_range(pl.len())
-    columns = {"snr_db": pl.when(number % 3 > 0).then(number / 10), "cut_end": pl.when(number % 5 > 0).then(number % 2 == 0)}
-    many.save(segments=many.segments.with_columns(**columns, clipped_share=pl.lit(None, pl.Float64)))
+    columns = {
+        "snr_db": pl.when(number % 3 > 0).then(number / 10),
+        "cut_end": pl.when(number % 5 > 0).then(number % 2 == 0),
+    }
+    many.save(
+        segments=many.segments.with_columns(**columns, clipped_share=pl.lit(None, pl.Float64))
+    )
     explorer = Explorer(many)
     shown = [one["column"] for one in ask(explorer._histograms, "histograms.state")[0]["items"]]
     assert {"snr_db", "cut_end"} <= set(shown)
@@ -175,14 +182,18 @@ def test_choices_combine_count_what_passes_and_make_one_condition(many):
     bins = item(explorer, "similarity")
     first, last = 0, bins["edges"].index(0.5) - 1
     ask(histograms, "histograms.brush", column="similarity", first=first, last=last)
-    speaker = next(value for value in item(explorer, "speaker_id")["values"] if value["name"] == "o'x")
+    speaker = next(
+        value for value in item(explorer, "speaker_id")["values"] if value["name"] == "o'x"
+    )
     assert (speaker["all"], speaker["passing"]) == (100, 50)
     ask(histograms, "histograms.pick", column="speaker_id", place=speaker["place"])
     assert explorer.shown["segment_id"].to_list() == [f"s{i}" for i in range(0, 150, 3)]
     assert sum(item(explorer, "similarity")["passing"]) == 50
     assert explorer.rule() == explorer.where
     assert sort_and_filter(many.segments, where=explorer.where).tolist() == list(range(0, 150, 3))
-    none = next(value for value in item(explorer, "speaker_id")["values"] if value["name"] == "none")
+    none = next(
+        value for value in item(explorer, "speaker_id")["values"] if value["name"] == "none"
+    )
     ask(histograms, "histograms.pick", column="speaker_id", place=none["place"])
     assert len(explorer.shown) == 100
     ask(histograms, "histograms.clear", column="similarity")
@@ -196,7 +207,14 @@ def test_choices_combine_count_what_passes_and_make_one_condition(many):
 def test_a_filter_in_the_table_is_counted_in_the_histograms(many):
     explorer = Explorer(many)
     before = explorer._histograms.version
-    ask(explorer._table, "table.arrange", where="speaker_id is null", find="", sort="", descending=False)
+    ask(
+        explorer._table,
+        "table.arrange",
+        where="speaker_id is null",
+        find="",
+        sort="",
+        descending=False,
+    )
     assert explorer._histograms.version > before
     assert sum(item(explorer, "similarity")["passing"]) == 100
     ask(explorer._table, "table.mark", first=0, last=3, on=True, version=1)
@@ -219,7 +237,10 @@ def test_histograms_are_chosen_and_leave_no_filter_behind(many):
     assert item(explorer, "text")["more"] == 3
     answer, _ = ask(explorer._histograms, "histograms.show", columns=["word_times"])
     assert "there is no histogram" in answer["error"]
-    assert [one["column"] for one in ask(explorer._histograms, "histograms.state")[0]["items"]] == ["text", "wer"]
+    assert [one["column"] for one in ask(explorer._histograms, "histograms.state")[0]["items"]] == [
+        "text",
+        "wer",
+    ]
 
 
 @in_memory_or_in_the_file
@@ -260,29 +281,46 @@ def test_a_workspace_with_hardly_anything_opens(tmp_path, n):
 def test_verdicts_are_logged_shown_and_picked(many):
     explorer = Explorer(many, reviewer="ana")
     ask(explorer._table, "table.mark", first=0, last=2, on=True, version=0)
-    done, _ = ask(explorer._actions, "actions.verdict", word="wrong words", comment="x", rows="marked", confirm=False)
+    done, _ = ask(
+        explorer._actions,
+        "actions.verdict",
+        word="wrong words",
+        comment="x",
+        rows="marked",
+        confirm=False,
+    )
     assert done == 2
     log = verdicts(many)
     assert log.select("segment_id", "verdict", "comment", "reviewer", "review").rows() == [
         (f"s{i}", "wrong words", "x", "ana", "panel") for i in range(2)
     ]
     assert log["content"].to_list() == content_hashes(many.segments[:2])
-    wrong = next(value for value in item(explorer, "verdict")["values"] if value["name"] == "wrong words")
+    wrong = next(
+        value for value in item(explorer, "verdict")["values"] if value["name"] == "wrong words"
+    )
     ask(explorer._histograms, "histograms.pick", column="verdict", place=wrong["place"])
     assert explorer.shown["segment_id"].to_list() == ["s0", "s1"]
     with pytest.raises(InputError, match="cannot use verdict"):
         explorer.rule()
     explorer.verdict("ok", rows="shown")  # none has the picked verdict any more
     assert len(explorer.shown) == 0
-    assert "there are no rows" in ask(explorer._actions, "actions.note", text="x", rows="shown")[0]["error"]
+    assert (
+        "there are no rows"
+        in ask(explorer._actions, "actions.note", text="x", rows="shown")[0]["error"]
+    )
     assert Explorer(many).shown["verdict"].drop_nulls().to_list() == ["ok", "ok"]
 
 
 def test_many_verdicts_need_a_confirmation(many):
     explorer = Explorer(many)
-    answer, _ = ask(explorer._actions, "actions.verdict", word="noise", comment="", rows="shown", confirm=False)
+    answer, _ = ask(
+        explorer._actions, "actions.verdict", word="noise", comment="", rows="shown", confirm=False
+    )
     assert answer == {"error": "300 verdicts at once: more than 100 need confirm=True"}
-    assert "known are ok" in ask(explorer._actions, "actions.verdict", word="fine", rows="shown")[0]["error"]
+    assert (
+        "known are ok"
+        in ask(explorer._actions, "actions.verdict", word="fine", rows="shown")[0]["error"]
+    )
     assert len(verdicts(many)) == 0
     assert explorer.verdict("noise", rows="shown", confirm=True) == 300
 
@@ -305,7 +343,9 @@ def test_notes_are_kept_as_said(many):
     assert again.shown["note"].drop_nulls().to_list() == ["<b>čuj</b>"]
     ask(again._table, "table.arrange", where="", find="ČUJ", sort="note", descending=False)
     assert again.shown["segment_id"].to_list() == ["s0"]
-    assert explorer.notes.select("segment_id", "note", "reviewer").rows() == [("s0", "<b>čuj</b>", "ana")]
+    assert explorer.notes.select("segment_id", "note", "reviewer").rows() == [
+        ("s0", "<b>čuj</b>", "ana")
+    ]
     assert len((many.path / "reviews/notes.jsonl").read_text().splitlines()) == 5
 
 
@@ -313,7 +353,9 @@ def test_a_rule_needs_a_condition_that_others_can_use(many):
     explorer = Explorer(many)
     with pytest.raises(InputError, match="no filter is set"):
         explorer.rule()
-    ask(explorer._table, "table.arrange", where="wer > 0.1", find="riječ", sort="", descending=False)
+    ask(
+        explorer._table, "table.arrange", where="wer > 0.1", find="riječ", sort="", descending=False
+    )
     with pytest.raises(InputError, match="the search for a text"):
         explorer.rule()
 
@@ -321,7 +363,9 @@ def test_a_rule_needs_a_condition_that_others_can_use(many):
 def test_a_sheet_has_exactly_the_picked_segments(workspace, tmp_path):
     explorer = Explorer(workspace)
     ask(explorer._table, "table.mark", first=1, last=3, on=True, version=0)
-    text, _ = ask(explorer._actions, "actions.review", out=str(tmp_path / "odd.xlsx"), rows="marked")
+    text, _ = ask(
+        explorer._actions, "actions.review", out=str(tmp_path / "odd.xlsx"), rows="marked"
+    )
     assert text.startswith(f"2 segments in {tmp_path / 'odd.xlsx'}")
     record = ReviewState.load(workspace).records["odd"]
     assert record.segment_ids == explorer.selected["segment_id"].to_list()
@@ -329,7 +373,9 @@ def test_a_sheet_has_exactly_the_picked_segments(workspace, tmp_path):
     assert len(list((tmp_path / "clips").iterdir())) == 2
     explorer.review(out=tmp_path / "odd.xlsx")  # again: the same
     with pytest.raises(ExistsError):
-        review.export(workspace, out=tmp_path / "odd.xlsx", segment_ids=workspace.segments["segment_id"][2:4])
+        review.export(
+            workspace, out=tmp_path / "odd.xlsx", segment_ids=workspace.segments["segment_id"][2:4]
+        )
     for wrong in ([], ["nobody"]):
         with pytest.raises(InputError):
             review.export(workspace, out=tmp_path / "other.xlsx", segment_ids=wrong)
@@ -342,7 +388,9 @@ def test_picked_segments_are_no_evidence_and_can_be_drawn_later(many, tmp_path):
     record = ReviewState.load(many).records["best"]
     said = zip(record.segment_ids, record.contents, strict=True)
     time = "2026-11-21T03:00:00Z"
-    append_verdicts(many, [Verdict(key, content, "ok", "", None, "ana", time, "best") for key, content in said])
+    append_verdicts(
+        many, [Verdict(key, content, "ok", "", None, "ana", time, "best") for key, content in said]
+    )
     Explorer(many, where="similarity >= 0.5").verdict("ok", rows="shown", confirm=True)
     report = evidence(many, precision=0.9)
     assert report.facts["reviewed"] == {"right": 0, "wrong": 0, "unsure": 0}
@@ -376,7 +424,14 @@ def test_the_current_row_is_always_the_one_in_the_player(many):
         assert explorer.selected["segment_id"].to_list() == [f"s{explorer._table.current[0]}"]
         return explorer._table.current
 
-    ask(explorer._table, "table.arrange", where="similarity >= 0.5", find="", sort="similarity", descending=True)
+    ask(
+        explorer._table,
+        "table.arrange",
+        where="similarity >= 0.5",
+        find="",
+        sort="similarity",
+        descending=True,
+    )
     assert current() == [299, 0]
     explorer._table.current = [299, 3]  # the user has played it
     explorer._show(280)
@@ -400,7 +455,14 @@ def test_the_player_turns_to_the_rows_of_the_table(many):
         assert to == -1 or explorer.selected["segment_id"].to_list() == [f"s{to}"]
         return to
 
-    ask(explorer._table, "table.arrange", where="similarity >= 0.5", find="", sort="similarity", descending=True)
+    ask(
+        explorer._table,
+        "table.arrange",
+        where="similarity >= 0.5",
+        find="",
+        sort="similarity",
+        descending=True,
+    )
     assert turned(299, 1) == 298
     assert turned(298, -1) == 299
     assert turned(299, -1) == 299, "the first row stays"

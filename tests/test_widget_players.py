@@ -58,7 +58,9 @@ def test_context_is_bounded_by_the_recording_and_says_where_the_segment_is(works
     said, (*_, wav) = ask(player, "clip", number=0, **{**AS_RECORDED, "before": 2, "after": 1.5})
     assert (said["start"], said["end"]) == (0.0, pytest.approx(2.37))
     assert len(heard(wav)) == pytest.approx(3.87 * RATE, abs=1)
-    later, _ = ask(Player(workspace, ["a_3.0-5.37"]), "clip", number=0, **{**AS_RECORDED, "before": 2})
+    later, _ = ask(
+        Player(workspace, ["a_3.0-5.37"]), "clip", number=0, **{**AS_RECORDED, "before": 2}
+    )
     assert (later["start"], later["end"]) == (2.0, pytest.approx(4.37))
     answer, _ = ask(player, "clip", number=0, **{**AS_RECORDED, "before": 31})
     assert "must be from 0 to 30 s" in answer["error"]
@@ -67,7 +69,10 @@ def test_context_is_bounded_by_the_recording_and_says_where_the_segment_is(works
 def test_channels_and_volume(workspace):
     segments = load_segments(workspace, ["a_3.0-5.37"])
     root, row = segments.audio_root, segments.row(0)
-    left, right, mix = (read_sound(root, row, channel=channel, even=False).samples for channel in ("left", "right", "mix"))
+    left, right, mix = (
+        read_sound(root, row, channel=channel, even=False).samples
+        for channel in ("left", "right", "mix")
+    )
     assert (left != right).any()
     np.testing.assert_allclose(mix, (left.astype(float) + right) / 2, atol=1.5)
     quiet = read_sound(root, row, even=True).samples.astype(float)
@@ -82,8 +87,19 @@ def test_what_cannot_be_played_says_why_and_still_has_its_words(workspace):
     said, buffers = ask(player, "clip", number=0, **AS_RECORDED)
     assert "b.flac" in said["note"]
     assert buffers == []
-    assert [pair["reference"] for pair in ask(player, "segment", number=0)[0]["words"]] == ["rečenica", "0", "iz", "b"]
-    row = {"recording_path": "a.wav", "start_sample": 5, "end_sample": 10**9, "sampling_rate": 44100, "num_samples": 396900}
+    assert [pair["reference"] for pair in ask(player, "segment", number=0)[0]["words"]] == [
+        "rečenica",
+        "0",
+        "iz",
+        "b",
+    ]
+    row = {
+        "recording_path": "a.wav",
+        "start_sample": 5,
+        "end_sample": 10**9,
+        "sampling_rate": 44100,
+        "num_samples": 396900,
+    }
     with pytest.raises(AudioError, match="not inside the recording"):
         read_sound(workspace.audio_root, row)
     with pytest.raises(AudioError, match="its recording is missing"):
@@ -119,7 +135,11 @@ def test_moved_bounds_are_logged_and_shown_and_taken_back(workspace):
     kept, _ = ask(player, "correct", number=0, start_ms=-20, end_ms=40)
     assert kept == {"reviewer": "ana", "start_ms": -20, "end_ms": 40}
     row = corrections(workspace).row(0, named=True)
-    assert (row["start_sample"], row["end_sample"], row["reviewer"]) == (132300 - 882, 236817 + 1764, "ana")
+    assert (row["start_sample"], row["end_sample"], row["reviewer"]) == (
+        132300 - 882,
+        236817 + 1764,
+        "ana",
+    )
     assert workspace.segments.equals(before)
     again = Player(workspace, ["a_3.0-5.37"])
     assert ask(again, "segment", number=0)[0]["correction"] == kept
@@ -130,7 +150,11 @@ def test_moved_bounds_are_logged_and_shown_and_taken_back(workspace):
 
 def test_bounds_outside_the_recording_are_refused(workspace):
     player = Player(workspace, ["a_0.0-2.37"])
-    for moved in ({"start_ms": -10, "end_ms": 0}, {"start_ms": 2500, "end_ms": 0}, {"start_ms": 0, "end_ms": 10**6}):
+    for moved in (
+        {"start_ms": -10, "end_ms": 0},
+        {"start_ms": 2500, "end_ms": 0},
+        {"start_ms": 0, "end_ms": 10**6},
+    ):
         assert "not inside the recording" in ask(player, "correct", number=0, **moved)[0]["error"]
     assert len(corrections(workspace)) == 0
 
@@ -138,7 +162,9 @@ def test_bounds_outside_the_recording_are_refused(workspace):
 # words
 
 
-@given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))
+@given(
+    st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12)
+)
 def test_pairs_hold_all_words_of_both_sides_and_times_of_the_transcripts(left, right):
     times = [(float(i), i + 0.5) for i in range(len(left))]
     pairs = align_words(" ".join(left), " ".join(right), times)
@@ -181,11 +207,17 @@ def test_hostile_words_travel_as_text(hostile, tmp_path):
     for widget in (Player(workspace), TranscriptDiff(workspace)):
         said, _ = ask(widget, "segment", number=0)
         assert said["segment_id"] == hostile
-        assert [pair["reference"] for pair in said["words"] if pair["reference"]] == words(hostile[:2000])
+        assert [pair["reference"] for pair in said["words"] if pair["reference"]] == words(
+            hostile[:2000]
+        )
         assert len(json.dumps(said["words"])) < 100_000
         assert said["unshown"] == max(0, len(hostile) - 2000)
         Page(widget.static_html()).check_harmless()
-        state = {name: value for name, value in widget.get_state().items() if name not in ("_esm", "_css")}
+        state = {
+            name: value
+            for name, value in widget.get_state().items()
+            if name not in ("_esm", "_css")
+        }
         assert len(json.dumps(state)) < 2000
     assert ask(TranscriptDiff(workspace), "diffs")[0] == {"shown": 1, "hidden": 0}
 
@@ -193,7 +225,11 @@ def test_hostile_words_travel_as_text(hostile, tmp_path):
 def test_facts_of_a_segment_are_short_and_similarity_near_1_has_more_decimals():
     unknown = {"speaker_id": None, "duration_s": 5.84, "similarity": 0.9}
     assert segment_facts(unknown) == ["speaker not known", "5.8 s", "similarity 0.90"]
-    assert segment_facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968}) == ["ana", "2.0 s", "similarity 0.9968"]
+    assert segment_facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968}) == [
+        "ana",
+        "2.0 s",
+        "similarity 0.9968",
+    ]
 
 
 def test_kept_bounds_are_undone_one_correction_at_a_time(workspace):
@@ -203,7 +239,12 @@ def test_kept_bounds_are_undone_one_correction_at_a_time(workspace):
         ask(player, "correct", number=0, start_ms=start_ms, end_ms=0)
     again = Player(workspace, ["a_3.0-5.37"], reviewer="ben")
     said = [ask(again, "undo_correction", number=0)[0] for _ in range(4)]
-    assert [each and (each["reviewer"], each["start_ms"]) for each in said] == [("ben", -40), ("ben", -20), None, None]
+    assert [each and (each["reviewer"], each["start_ms"]) for each in said] == [
+        ("ben", -40),
+        ("ben", -20),
+        None,
+        None,
+    ]
     assert len(corrections(workspace)) == 0
 
 
@@ -242,7 +283,11 @@ def test_a_picture_of_a_clip_is_a_small_png_that_shows_it(workspace):
 
 
 def test_each_further_hypothesis_is_a_line_of_its_own(workspace):
-    further = {"asr_text_b": pl.lit("<b>krivo</b>"), "asr_text_a": pl.col("text"), "asr_text_none": pl.lit(None, pl.String)}
+    further = {
+        "asr_text_b": pl.lit("<b>krivo</b>"),
+        "asr_text_a": pl.col("text"),
+        "asr_text_none": pl.lit(None, pl.String),
+    }
     segments = workspace.segments.with_columns(**further)
     workspace.save(segments=segments)
     diff = widgets.TranscriptDiff(workspace, segments["segment_id"].head(1))
@@ -255,7 +300,9 @@ def test_each_further_hypothesis_is_a_line_of_its_own(workspace):
 
 
 def test_formatting_is_marked_mildly_in_saved_pages():
-    page = Page(static_html.diff_html("5. točka", "peta točka", formatting=Formatting("hr"))).check_harmless()
+    page = Page(
+        static_html.diff_html("5. točka", "peta točka", formatting=Formatting("hr"))
+    ).check_harmless()
     attributes = dict(page.tags)["span"]
     assert "dotted" in attributes["style"]
     assert attributes["title"] == "formatting: peta"

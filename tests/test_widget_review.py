@@ -24,7 +24,10 @@ def workspace(make_workspace):
 
 
 def lines(workspace):
-    return [json.loads(line) for line in (workspace.path / "reviews" / "verdicts.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (workspace.path / "reviews" / "verdicts.jsonl").read_text().splitlines()
+    ]
 
 
 def test_a_verdict_is_a_line_of_the_log_when_the_answer_comes(workspace):
@@ -32,16 +35,31 @@ def test_a_verdict_is_a_line_of_the_log_when_the_answer_comes(workspace):
     opened, _ = ask(panel, "review.open")
     assert [word["word"] for word in opened["words"]] == list(VERDICTS)
     assert (opened["done"], opened["total"], opened["reviewer"]) == (0, 5, "ana")
-    state, _ = ask(panel, "review.give", number=2, verdict="cut off", comment="end", corrected_text="riječi")
+    state, _ = ask(
+        panel, "review.give", number=2, verdict="cut off", comment="end", corrected_text="riječi"
+    )
     assert (state["done"], state["counts"], state["undo"]) == (1, {"cut off": 1}, True)
     [line] = lines(workspace)
     segment = workspace.segments[2]
-    assert (line["segment_id"], [line["content"]]) == (segment["segment_id"][0], content_hashes(segment))
-    expected = {"verdict": "cut off", "comment": "end", "corrected_text": "riječi", "reviewer": "ana", "review": "panel"}
+    assert (line["segment_id"], [line["content"]]) == (
+        segment["segment_id"][0],
+        content_hashes(segment),
+    )
+    expected = {
+        "verdict": "cut off",
+        "comment": "end",
+        "corrected_text": "riječi",
+        "reviewer": "ana",
+        "review": "panel",
+    }
     assert {name: line[name] for name in expected} == expected
     rows, _ = ask(panel, "table.rows", first=0, last=5, columns=["verdict"])
     assert [row["cells"][0] for row in rows["rows"]] == [None, None, "cut off", None, None]
-    assert ask(panel, "review.said", number=2)[0]["said"] == {"verdict": "cut off", "comment": "end", "corrected_text": "riječi"}
+    assert ask(panel, "review.said", number=2)[0]["said"] == {
+        "verdict": "cut off",
+        "comment": "end",
+        "corrected_text": "riječi",
+    }
 
 
 def test_words_that_are_none_of_the_list_are_refused(workspace):
@@ -84,9 +102,16 @@ def test_the_next_kernel_continues_where_this_one_stopped(workspace):
 def test_reviewers_do_not_see_or_overwrite_each_other(workspace):
     ask(ReviewPanel(workspace, reviewer="ana"), "review.give", number=0, verdict="ok", **GIVE)
     panel = ReviewPanel(workspace, reviewer=" ivo ")
-    assert (panel.progress["done"], panel.progress["undo"], panel.progress["reviewer"]) == (0, False, "ivo")
+    assert (panel.progress["done"], panel.progress["undo"], panel.progress["reviewer"]) == (
+        0,
+        False,
+        "ivo",
+    )
     ask(panel, "review.give", number=0, verdict="noise", **GIVE)
-    assert verdicts(workspace).select("reviewer", "verdict").rows() == [("ana", "ok"), ("ivo", "noise")]
+    assert verdicts(workspace).select("reviewer", "verdict").rows() == [
+        ("ana", "ok"),
+        ("ivo", "noise"),
+    ]
     with pytest.raises(InputError, match="a name is needed"):
         ReviewPanel(workspace, reviewer=" ")
 
@@ -109,7 +134,14 @@ def test_whoever_judges_second_sees_what_the_first_one_saw(workspace, tmp_path):
     record = json.loads((workspace.path / "reviews/sheet.json").read_text())
     ana = ReviewPanel(workspace, review="sheet", reviewer="ana")
     shown = ask(ana, "review.said", number=0)[0]["text"]
-    ask(ana, "review.give", number=0, verdict="wrong words", comment="", corrected_text="druge riječi")
+    ask(
+        ana,
+        "review.give",
+        number=0,
+        verdict="wrong words",
+        comment="",
+        corrected_text="druge riječi",
+    )
     assert review.correct_texts(workspace).facts["corrected_now"] == 1
     ivo = ReviewPanel(workspace, review="sheet", reviewer="ivo")
     assert ask(ivo, "review.said", number=0)[0]["text"] == shown != "druge riječi"
@@ -119,10 +151,15 @@ def test_whoever_judges_second_sees_what_the_first_one_saw(workspace, tmp_path):
 
 def test_a_review_that_was_dealt_out_gives_each_reviewer_their_share(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, reviewers=["ana", "ivo"], overlap=1)
-    shares = [ReviewPanel(workspace, review="sheet", reviewer=name)._rows.frame["segment_id"] for name in ("ana", "ivo")]
+    shares = [
+        ReviewPanel(workspace, review="sheet", reviewer=name)._rows.frame["segment_id"]
+        for name in ("ana", "ivo")
+    ]
     assert [len(share) for share in shares] == [3, 3]
     assert len(set(pl.concat(shares))) == 5
-    with pytest.raises(InputError, match="no segment was assigned to 'eva'; its reviewers are ana, ivo"):
+    with pytest.raises(
+        InputError, match="no segment was assigned to 'eva'; its reviewers are ana, ivo"
+    ):
         ReviewPanel(workspace, review="sheet", reviewer="eva")
 
 
@@ -139,8 +176,12 @@ def test_a_correction_that_corrects_nothing_is_none(workspace, blank):
 
 def test_ok_with_a_corrected_text_is_refused(workspace):
     panel = ReviewPanel(workspace, reviewer="ana")
-    answer, _ = ask(panel, "review.give", number=0, verdict="ok", comment="", corrected_text="druge riječi")
-    assert answer["error"].startswith("'ok' says that the transcript is right, but there is a corrected text")
+    answer, _ = ask(
+        panel, "review.give", number=0, verdict="ok", comment="", corrected_text="druge riječi"
+    )
+    assert answer["error"].startswith(
+        "'ok' says that the transcript is right, but there is a corrected text"
+    )
     assert len(verdict_log(workspace)) == 0
 
 
@@ -187,7 +228,9 @@ def test_saved_form_says_how_far_it_is_and_plays_what_is_open(workspace):
     assert "1 of 5 judged" in texts
     assert "other speaker" in texts
     assert len(sounds(html)) == 3
-    state = {name: value for name, value in panel.get_state().items() if name not in ("_esm", "_css")}
+    state = {
+        name: value for name, value in panel.get_state().items() if name not in ("_esm", "_css")
+    }
     assert len(json.dumps(state)) < 2000
 
 
@@ -211,8 +254,13 @@ def test_several_faults_are_one_verdict_and_count_for_each_word(workspace):
     assert verdicts(workspace)["verdict"].to_list() == ["cut off, noise"]
     again = ReviewPanel(workspace, reviewer="ana")
     assert ask(again, "review.said", number=0)[0]["said"]["verdict"] == "cut off, noise"
-    assert ask(again, "table.rows", first=0, last=1, columns=["verdict"])[0]["rows"][0]["cells"] == ["cut off, noise"]
-    assert "'ok' cannot stand beside" in ask(panel, "review.give", number=1, verdict="ok, noise", **GIVE)[0]["error"]
+    assert ask(again, "table.rows", first=0, last=1, columns=["verdict"])[0]["rows"][0][
+        "cells"
+    ] == ["cut off, noise"]
+    assert (
+        "'ok' cannot stand beside"
+        in ask(panel, "review.give", number=1, verdict="ok, noise", **GIVE)[0]["error"]
+    )
     state, _ = ask(panel, "review.give", number=0, verdict=None, **GIVE)
     assert (state["done"], len(verdicts(workspace))) == (0, 0)
     ask(panel, "review.undo")
@@ -230,11 +278,15 @@ def test_further_hypotheses_and_their_scores_do_not_leak_into_a_blind_review(wor
         if path.suffix == ".xlsx":
             with ZipFile(path) as book:
                 data = b"".join(map(book.read, book.namelist()))
-        assert not [word for word in ("tajna", "0.137", "asr_text_big", "wer_big") if word.encode() in data], path
+        assert not [
+            word for word in ("tajna", "0.137", "asr_text_big", "wer_big") if word.encode() in data
+        ], path
     panel = ReviewPanel(workspace, reviewer="ana", review="sheet")
     opened, _ = ask(panel, "table.open")
     assert not [
-        column["name"] for column in opened["columns"] if column["name"].endswith("_big") or column["name"] == "agreement"
+        column["name"]
+        for column in opened["columns"]
+        if column["name"].endswith("_big") or column["name"] == "agreement"
     ]
     assert "error" in ask(panel, "table.rows", first=0, last=1, columns=["asr_text_big"])[0]
     shown, _ = ask(panel, "segment", number=0)
@@ -248,23 +300,47 @@ def test_further_hypotheses_and_their_scores_do_not_leak_into_a_blind_review(wor
 
 def test_a_blind_review_shows_neither_hypothesis_nor_similarity_and_logs_that(workspace, tmp_path):
     heard = pl.concat_str(pl.lit("čulo se Zvrk "), "segment_id")
-    workspace.save(segments=workspace.segments.with_columns(asr_text=heard, similarity=pl.lit(0.123), asr_score=pl.lit(0.77)))
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            asr_text=heard, similarity=pl.lit(0.123), asr_score=pl.lit(0.77)
+        )
+    )
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, blind=True)
     record = json.loads((workspace.path / "reviews/sheet.json").read_text())
     panel = ReviewPanel(workspace, review="sheet", reviewer="ana")
     names = [column["name"] for column in ask(panel, "table.open")[0]["columns"]]
-    assert not {"asr_text", "similarity", "wer", "cer", "decision", "reason", "split", "asr_score"} & {
+    assert not {
+        "asr_text",
+        "similarity",
+        "wer",
+        "cer",
+        "decision",
+        "reason",
+        "split",
+        "asr_score",
+    } & {
         *names,
         *panel.selected.columns,
     }
-    shown = [ask(panel, "segment", number=0)[0], ask(panel, "table.rows", first=0, last=5, columns=names)[0], panel.static_html()]
+    shown = [
+        ask(panel, "segment", number=0)[0],
+        ask(panel, "table.rows", first=0, last=5, columns=names)[0],
+        panel.static_html(),
+    ]
     assert not [word for word in ("Zvrk", "0.12", "0.77") if word in json.dumps(shown)]
-    for call in ({"where": "similarity > 0.1"}, {"where": "asr_text is null"}, {"where": "", "sort": "similarity"}):
+    for call in (
+        {"where": "similarity > 0.1"},
+        {"where": "asr_text is null"},
+        {"where": "", "sort": "similarity"},
+    ):
         asked = {"where": "", "find": "", "sort": "", "descending": False} | call
         assert "no column" in ask(panel, "table.arrange", **asked)[0]["error"]
     ask(panel, "review.give", number=0, verdict="ok", **GIVE)
     ask(ReviewPanel(workspace, reviewer="ben"), "review.give", number=0, verdict="ok", **GIVE)
-    assert verdict_log(workspace).select("review", "blind").rows() == [("sheet", True), ("panel", False)]
+    assert verdict_log(workspace).select("review", "blind").rows() == [
+        ("sheet", True),
+        ("panel", False),
+    ]
     assert verdict_log(workspace)["content"][0] == record["contents"][0]
     assert ReviewPanel(workspace, review="sheet", reviewer="ana").progress["done"] == 1
 

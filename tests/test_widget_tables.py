@@ -36,14 +36,19 @@ def ask(widget, call, **arguments):
     assert content.pop("more", False) == bool(later)
     assert all(told == {"number": "v:1", "later": True} for told, _ in later)
     json.dumps(content, allow_nan=False)
-    return content.get("result", content), [*(buffers or []), *(buffer for _, behind in later for buffer in behind)]
+    return content.get("result", content), [
+        *(buffers or []),
+        *(buffer for _, behind in later for buffer in behind),
+    ]
 
 
 @pytest.mark.parametrize("near", [True, False])
 def test_small_answers_fill_a_packet_where_the_browser_is_near(near):
     table = SegmentTable(FRAME)
     sent = []
-    table.send = lambda content, buffers=None: sent.append((content["result"]["total"], sum(map(len, buffers or []))))
+    table.send = lambda content, buffers=None: sent.append(
+        (content["result"]["total"], sum(map(len, buffers or [])))
+    )
     table._answer(table, {"call": "table.open", "number": "v:1", "near": near}, [])
     assert sent == [(len(FRAME), 65536 if near else 0)]
 
@@ -60,13 +65,17 @@ def test_filters_by_condition_and_text():
     assert sort_and_filter(FRAME, where="text IS NULL").tolist() == [2]
     assert sort_and_filter(FRAME, where="true").tolist() == [0, 1, 2, 3, 4]
     assert sort_and_filter(FRAME, where="1 > 2").tolist() == []
-    assert sort_and_filter(FRAME, find="DAN", where="similarity = 0.5", sort="start_sample", descending=True).tolist() == [4, 0]
+    assert sort_and_filter(
+        FRAME, find="DAN", where="similarity = 0.5", sort="start_sample", descending=True
+    ).tolist() == [4, 0]
 
 
 @given(st.text(alphabet="aAčČ.*+?()[]{}|^$\\#&-~ \n/<", min_size=1, max_size=5))
 def test_text_to_find_stands_for_itself(text):
     frame = pl.DataFrame({"text": [f"x{text}y", "none of it", None]})
-    expected = [i for i, value in enumerate(frame["text"]) if value and text.lower() in value.lower()]
+    expected = [
+        i for i, value in enumerate(frame["text"]) if value and text.lower() in value.lower()
+    ]
     assert sort_and_filter(frame, find=text).tolist() == expected
 
 
@@ -103,7 +112,10 @@ def test_what_cannot_be_asked_is_reported(asked, message):
         ("text || text = 'a'", "|| is not supported"),
         ("text = $$a$$ || rpad(text, 2000000000, '$$a$$')", "$ is not supported"),
         ("similarity < 1 -- '", "-- is not supported"),
-        (" or ".join(f"similarity = {i}" for i in range(3000)), "write many values as speaker_id IN"),
+        (
+            " or ".join(f"similarity = {i}" for i in range(3000)),
+            "write many values as speaker_id IN",
+        ),
         ("similarity < " + "1 + " * 3000 + "1", "too long"),
         ("(" * 900 + "similarity < 1" + ")" * 900, "too long"),
         (f"text = '{'x' * 5000}'", "5,002 characters; at most 1,000"),
@@ -122,7 +134,10 @@ def test_expensive_conditions_are_refused_with_a_short_reason(where, message):
 @pytest.mark.parametrize(
     ("where", "rows"),
     [
-        ("segment_id IN (" + ", ".join(f"'{name}'" for name in ["a", "c", *range(20_000)]) + ")", [0, 2]),
+        (
+            "segment_id IN (" + ", ".join(f"'{name}'" for name in ["a", "c", *range(20_000)]) + ")",
+            [0, 2],
+        ),
         ("similarity BETWEEN 0.4 AND 0.6 AND NOT (text IS NULL)", [0, 4]),
         (" OR ".join(f"start_sample = {i}" for i in range(5, 205)), [4]),
         ("text ~ 'li{1,3}' OR text ILIKE 'DOBAR%'", [0, 1]),
@@ -154,7 +169,10 @@ def test_a_further_condition_narrows_the_typed_one():
 
 def test_pages_are_plain_and_bounded():
     order = np.arange(5, dtype=np.uint32)[::-1].copy()
-    assert row_page(FRAME, order, 1, 3, ["text", "similarity", "list"]) == [[3, "dan.*", 0.9, None], [2, None, None, "none"]]
+    assert row_page(FRAME, order, 1, 3, ["text", "similarity", "list"]) == [
+        [3, "dan.*", 0.9, None],
+        [2, None, None, "none"],
+    ]
     assert row_page(FRAME, order, 4, 99, ["segment_id"]) == [[0, "a"]]
     assert row_page(FRAME, order, 7, 9, ["segment_id"]) == []
     long = pl.DataFrame({"n": range(2000)})
@@ -169,7 +187,9 @@ def test_front_end_sorts_pages_marks_and_moves():
     table = SegmentTable(FRAME, columns=["segment_id", "text"], where="start_sample > 1")
     opened, _ = ask(table, "table.open")
     assert (opened["total"], opened["all"], opened["shown"]) == (4, 5, ["segment_id", "text"])
-    arranged, _ = ask(table, "table.arrange", where="", find="dan", sort="segment_id", descending=True)
+    arranged, _ = ask(
+        table, "table.arrange", where="", find="dan", sort="segment_id", descending=True
+    )
     assert arranged == {"total": 3, "all": 5, "version": 1}
     ask(table, "table.cursor", position=1, version=1)
     assert table.selected["segment_id"].to_list() == ["d"]
@@ -177,11 +197,22 @@ def test_front_end_sorts_pages_marks_and_moves():
     ask(table, "table.mark", first=1, last=2, on=False, version=1)
     ask(table, "table.mark", first=2, last=3, on=True, version=0)  # of an order that is gone
     rows, _ = ask(table, "table.rows", first=0, last=9, columns=["segment_id"])
-    assert [(row["cells"], row["marked"]) for row in rows["rows"]] == [(["e"], True), (["d"], False), (["a"], False)]
+    assert [(row["cells"], row["marked"]) for row in rows["rows"]] == [
+        (["e"], True),
+        (["d"], False),
+        (["a"], False),
+    ]
     assert table.selected["segment_id"].to_list() == ["e"]
     assert table.shown["segment_id"].to_list() == ["e", "d", "a"]
-    arranged, _ = ask(table, "table.arrange", where="text == 'Dobar don'", find="", sort="", descending=False)
-    assert arranged == {"total": 0, "all": 5, "version": 2, "note": "no text 'Dobar don'; did you mean 'Dobar dan'?"}
+    arranged, _ = ask(
+        table, "table.arrange", where="text == 'Dobar don'", find="", sort="", descending=False
+    )
+    assert arranged == {
+        "total": 0,
+        "all": 5,
+        "version": 2,
+        "note": "no text 'Dobar don'; did you mean 'Dobar dan'?",
+    }
 
 
 def test_an_error_is_sent_to_the_front_end_and_leaves_the_rows_as_they_were():
@@ -199,12 +230,18 @@ def test_saved_form_and_state_are_small():
     assert "&lt;script&gt;" in bundle["text/html"]
     assert "<script" not in bundle["text/html"]
     assert "and 75 more rows" in bundle["text/html"]
-    assert '<table style="margin-left:0">' in bundle["text/html"]  # JupyterLab centers other tables of saved widgets
-    state = {name: value for name, value in table.get_state().items() if name not in ("_esm", "_css")}
+    assert (
+        '<table style="margin-left:0">' in bundle["text/html"]
+    )  # JupyterLab centers other tables of saved widgets
+    state = {
+        name: value for name, value in table.get_state().items() if name not in ("_esm", "_css")
+    }
     assert len(json.dumps(state)) < 2000
 
 
-@pytest.mark.parametrize(("content", "message"), [(None, "missing"), (b"no table", "not a readable Parquet file")])
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "missing"), (b"no table", "not a readable Parquet file")]
+)
 def test_a_workspace_whose_table_cannot_be_read(tmp_path, content, message):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
     if content:
@@ -218,7 +255,12 @@ def test_layout_of_columns_outlives_the_view():
     shown = ["text", "segment_id"]
     ask(table, "table.layout", shown=shown, widths={"text": 300}, wrap=True, charts=False)
     opened, _ = ask(table, "table.open")
-    assert [opened[key] for key in ("shown", "widths", "wrap", "charts")] == [shown, {"text": 300}, True, False]
+    assert [opened[key] for key in ("shown", "widths", "wrap", "charts")] == [
+        shown,
+        {"text": 300},
+        True,
+        False,
+    ]
     assert ask(table, "table.cell", number=1, column="text")[0] == "čuješ li (ovo)?"
 
 
@@ -239,11 +281,21 @@ def test_headers_describe_the_rows_that_are_shown():
     assert [found["x"][key] for key in ("min", "median", "max", "missing")] == [0, 498, 996, 3]
     assert len(found["x"]["counts"]) == 24
     assert sum(found["x"]["counts"]) == n - 3
-    assert (found["who"]["top"], found["who"]["distinct"], found["who"]["missing"]) == ([["ana", 600], ["ben", 200]], 2, 200)
+    assert (found["who"]["top"], found["who"]["distinct"], found["who"]["missing"]) == (
+        [["ana", 600], ["ben", 200]],
+        2,
+        200,
+    )
     assert dict(found["ok"]["top"]) == {True: 500, False: 500}
-    assert (found["id"]["top"], found["nothing"]["missing"], found["words"]["missing"]) == (None, n, 0)
+    assert (found["id"]["top"], found["nothing"]["missing"], found["words"]["missing"]) == (
+        None,
+        n,
+        0,
+    )
     table.narrow("who = 'ben' and x < 20")
-    assert [ask(table, "table.distribution", column="x")[0][key] for key in ("min", "max", "rows")] == [0, 15, 4]
+    assert [
+        ask(table, "table.distribution", column="x")[0][key] for key in ("min", "max", "rows")
+    ] == [0, 15, 4]
     table.narrow("x < 0")
     assert ask(table, "table.distribution", column="x")[0]["rows"] == 0
 
@@ -251,7 +303,8 @@ def test_headers_describe_the_rows_that_are_shown():
 def test_filters_are_kept_in_the_workspace(tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
     workspace.save(
-        recordings=pl.DataFrame({"recording_id": ["r"]}), segments=FRAME.drop("list").with_columns(recording_id=pl.lit("r"))
+        recordings=pl.DataFrame({"recording_id": ["r"]}),
+        segments=FRAME.drop("list").with_columns(recording_id=pl.lit("r")),
     )
     first, second = SegmentTable(workspace, where="similarity < 0.8"), SegmentTable(workspace)
     assert list(ask(first, "filters.save", name=" low ")[0]) == ["low"]
@@ -267,11 +320,17 @@ def test_filters_are_kept_in_the_workspace(tmp_path):
     (workspace.path / "filters.json").write_text("[")
     assert "filters.json" in ask(second, "filters.list")[0]["error"]
     plain = SegmentTable(FRAME)
-    assert list(ask(plain, "filters.save", name="mine")[0]) == list(ask(plain, "filters.list")[0]) == ["mine"]
+    assert (
+        list(ask(plain, "filters.save", name="mine")[0])
+        == list(ask(plain, "filters.list")[0])
+        == ["mine"]
+    )
 
 
 def test_long_frames_are_widgets_and_small_ones_are_plain():
-    frame = pl.DataFrame({"n": range(120), "sampling_rate": 8000, "text": ["<b>" + "x" * 400] * 120})
+    frame = pl.DataFrame(
+        {"n": range(120), "sampling_rate": 8000, "text": ["<b>" + "x" * 400] * 120}
+    )
     long = table(frame)
     opened, _ = ask(long, "table.open")
     assert (opened["shown"], opened["total"]) == (frame.columns, 120)

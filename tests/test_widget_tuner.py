@@ -27,17 +27,38 @@ from nbaudio.ui.widgets.threshold_tuner import (
     format_threshold,
 )
 
-SCORES = st.one_of(st.none(), st.just(float("nan")), st.sampled_from([-1.0, 0.79, 0.8, 0.81, 1.0, 1.3]), st.floats(-1, 1))
-ROWS = st.lists(st.tuples(SCORES, st.sampled_from(["a", "b", None]), st.sampled_from([None, -1.0, 7.5, 3600.0])), min_size=1)
+SCORES = st.one_of(
+    st.none(),
+    st.just(float("nan")),
+    st.sampled_from([-1.0, 0.79, 0.8, 0.81, 1.0, 1.3]),
+    st.floats(-1, 1),
+)
+ROWS = st.lists(
+    st.tuples(
+        SCORES, st.sampled_from(["a", "b", None]), st.sampled_from([None, -1.0, 7.5, 3600.0])
+    ),
+    min_size=1,
+)
 
 
 def frame(rows):
     scores, speakers, durations = zip(*rows, strict=True)
-    columns = {"similarity": pl.Float64, "wer": pl.Float64, "speaker_id": pl.String, "duration_s": pl.Float64}
-    return pl.DataFrame(dict(zip(columns, (scores, scores, speakers, durations), strict=True)), schema=columns)
+    columns = {
+        "similarity": pl.Float64,
+        "wer": pl.Float64,
+        "speaker_id": pl.String,
+        "duration_s": pl.Float64,
+    }
+    return pl.DataFrame(
+        dict(zip(columns, (scores, scores, speakers, durations), strict=True)), schema=columns
+    )
 
 
-@given(ROWS, st.sampled_from(["similarity", "wer", "duration_s"]), st.integers(0, threshold_tuner.STEPS + 50))
+@given(
+    ROWS,
+    st.sampled_from(["similarity", "wer", "duration_s"]),
+    st.integers(0, threshold_tuner.STEPS + 50),
+)
 def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, position):
     table = frame(rows)
     counts = ThresholdCounts(table, measure)
@@ -48,19 +69,29 @@ def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, pos
     kept = table.filter(passes | score.is_null() if column == "similarity" else passes)
     hours = {None: 0.0, -1.0: 0.0, 7.5: 7.5 / 3600, 3600.0: 1.0}
     assert counts.segments[position] == len(kept)
-    assert counts.hours[position] == pytest.approx(sum(hours[value] for value in kept["duration_s"]))
+    assert counts.hours[position] == pytest.approx(
+        sum(hours[value] for value in kept["duration_s"])
+    )
     gone = set(table["speaker_id"]) - set(kept["speaker_id"])
     assert counts.vanished[position] == len(gone)
     assert counts.all_speakers == len(set(table["speaker_id"]))
     for i, name in enumerate(counts.speakers):
         mine = kept.filter(pl.col("speaker_id").fill_null(UNKNOWN) == name)
         assert counts.speaker_segments[i, position] == len(mine)
-        assert counts.speaker_hours[i, position] == pytest.approx(sum(hours[value] for value in mine["duration_s"]))
+        assert counts.speaker_hours[i, position] == pytest.approx(
+            sum(hours[value] for value in mine["duration_s"])
+        )
 
 
 def test_more_speakers_than_are_listed_are_still_counted(monkeypatch):
     monkeypatch.setattr(threshold_tuner, "MOST_SPEAKERS", 2)
-    table = pl.DataFrame({"speaker_id": list("abcd"), "duration_s": [1.0, 4.0, 2.0, 3.0], "similarity": [0.1, 0.5, 0.9, 0.95]})
+    table = pl.DataFrame(
+        {
+            "speaker_id": list("abcd"),
+            "duration_s": [1.0, 4.0, 2.0, 3.0],
+            "similarity": [0.1, 0.5, 0.9, 0.95],
+        }
+    )
     counts = ThresholdCounts(table, "similarity")
     assert counts.speakers == ("b", "d")
     assert counts.vanished[counts.scale.position(0.6)] == 2
@@ -69,8 +100,14 @@ def test_more_speakers_than_are_listed_are_still_counted(monkeypatch):
 
 @given(st.lists(st.floats(0, 1), max_size=30), st.floats(0, 1), st.booleans())
 def test_neighbors_are_the_nearest_on_both_sides(scores, value, least):
-    place = {"start_sample": [0] * len(scores), "end_sample": [5] * len(scores), "num_samples": [5] * len(scores)}
-    table = pl.DataFrame({"wer": scores, **place}, schema={"wer": pl.Float64, **dict.fromkeys(place, pl.Int64)})
+    place = {
+        "start_sample": [0] * len(scores),
+        "end_sample": [5] * len(scores),
+        "num_samples": [5] * len(scores),
+    }
+    table = pl.DataFrame(
+        {"wer": scores, **place}, schema={"wer": pl.Float64, **dict.fromkeys(place, pl.Int64)}
+    )
     scale = threshold_tuner.Scale("wer", "", (0.0, 1.0), least)
     kept, out = Neighbors(table).around(scale, value, 3)
     passes = [score >= value if least else score <= value for score in scores]
@@ -89,7 +126,9 @@ def test_the_curve_of_plots_and_the_tuner_agree(make_workspace):
     curve = views.threshold_curve(workspace)
     counts = widgets.ThresholdTuner(workspace)._counted("similarity")
     edges = list(counts.scale.edges)
-    assert curve["threshold"].to_list() == pytest.approx([counts.scale.grid[edge] for edge in edges])
+    assert curve["threshold"].to_list() == pytest.approx(
+        [counts.scale.grid[edge] for edge in edges]
+    )
     assert curve["segments"].to_list() == counts.segments[edges].tolist()
     np.testing.assert_allclose(curve["hours"], counts.hours[edges])
 
@@ -118,20 +157,28 @@ def test_front_end_gets_counts_once_and_examples_where_the_threshold_is(make_wor
 def test_a_workspace_that_is_not_scored_has_a_tuner_all_the_same(tmp_path, column):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
     workspace.save(
-        recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"]})
+        recordings=pl.DataFrame({"recording_id": ["r"]}),
+        segments=pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"]}),
     )
     tuner = widgets.ThresholdTuner(workspace, 7, column=column)
     assert tuner.value == 1.0
     Page(tuner.static_html()).check_harmless()
     assert not math.isnan(tuner._counted(column).hours[0])
     with pytest.raises(
-        InputError, match="column 'x' holds no numbers, or is unknown; columns to choose are similarity, wer, duration_s"
+        InputError,
+        match="column 'x' holds no numbers, or is unknown; columns to choose are similarity, wer, duration_s",
     ):
         widgets.ThresholdTuner(workspace, column="x")
 
 
 def test_bars_of_what_is_out_are_hollow_and_one_that_the_threshold_cuts_is_part_full():
-    table = pl.DataFrame({"speaker_id": ["a"] * 5, "duration_s": [1.0] * 5, "similarity": [-1.0, 0.991, 0.996, 0.997, 0.999]})
+    table = pl.DataFrame(
+        {
+            "speaker_id": ["a"] * 5,
+            "duration_s": [1.0] * 5,
+            "similarity": [-1.0, 0.991, 0.996, 0.997, 0.999],
+        }
+    )
     counts = ThresholdCounts(table, "similarity")
     plot = counts.plot(counts.scale.position(0.995))
     Page(plot.img()).check_harmless()
@@ -142,14 +189,23 @@ def test_bars_of_what_is_out_are_hollow_and_one_that_the_threshold_cuts_is_part_
 @pytest.mark.parametrize("value", [0.835, 0.9985, -0.333])
 def test_a_value_between_two_positions_is_counted_as_it_is(value):
     scores = [-0.4, -0.333, 0.83, 0.834, 0.835, 0.84, 0.998, 0.9985, 0.999, 1.0]
-    table = pl.DataFrame({"speaker_id": ["a"] * 10, "duration_s": [3600.0] * 10, "similarity": scores})
+    table = pl.DataFrame(
+        {"speaker_id": ["a"] * 10, "duration_s": [3600.0] * 10, "similarity": scores}
+    )
     counts = ThresholdCounts(table, "similarity", value)
     position = counts.scale.position(value)
     assert counts.scale.grid[position] == value
-    assert counts.segments[position] == counts.hours[position] == sum(score >= value for score in scores)
+    assert (
+        counts.segments[position]
+        == counts.hours[position]
+        == sum(score >= value for score in scores)
+    )
     assert counts.line(position).startswith(f"at {value} kept")
     # The bars are the same as without it.
-    bars = [np.add.reduceat(each.bins, each.scale.edges[:-1]).tolist() for each in (counts, ThresholdCounts(table, "similarity"))]
+    bars = [
+        np.add.reduceat(each.bins, each.scale.edges[:-1]).tolist()
+        for each in (counts, ThresholdCounts(table, "similarity"))
+    ]
     assert bars[0] == bars[1]
     assert len(bars[0]) == threshold_tuner.STEPS
 
@@ -161,7 +217,11 @@ def test_the_axes_of_the_saved_picture_are_named(make_workspace):
 
 
 def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
-    place = {"start_sample": [0, None, None, 0], "end_sample": [5, None, None, 5], "num_samples": [5, None, None, 4]}
+    place = {
+        "start_sample": [0, None, None, 0],
+        "end_sample": [5, None, None, 5],
+        "num_samples": [5, None, None, 4],
+    }
     schema = {"similarity": pl.Float64, **dict.fromkeys(place, pl.Int64)}
     table = pl.DataFrame({"similarity": [0.95, 0.85, 0.7, 0.75], **place}, schema=schema)
     neighbors, scale = Neighbors(table), threshold_tuner.scale(table, "similarity")
@@ -172,15 +232,24 @@ def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
 
 def test_a_workspace_of_texts_shows_texts_on_both_sides(tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
-    segments = {"segment_id": ["a", "b"], "recording_id": "r", "text": ["dobar dan", "laku noć"], "similarity": [0.9, 0.1]}
-    workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(segments))
+    segments = {
+        "segment_id": ["a", "b"],
+        "recording_id": "r",
+        "text": ["dobar dan", "laku noć"],
+        "similarity": [0.9, 0.1],
+    }
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(segments)
+    )
     tuner = widgets.ThresholdTuner(workspace)
     examples, _ = ask(tuner, "tuner.examples", column="similarity", value=0.8)
     assert [one["text"] for one in examples["kept"] + examples["out"]] == ["dobar dan", "laku noć"]
     assert "laku noć" in tuner.static_html()
 
 
-def test_the_chosen_threshold_is_stored_for_select_and_is_where_the_next_tuner_starts(make_workspace):
+def test_the_chosen_threshold_is_stored_for_select_and_is_where_the_next_tuner_starts(
+    make_workspace,
+):
     workspace = make_workspace({"a.wav": (30.0, 16000)})
     tuner = widgets.ThresholdTuner(workspace)
     assert (tuner.value, tuner.used) == (0.8, None)
@@ -239,12 +308,17 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
     snr = pl.when(pl.col("n") % 4 > 0).then(pl.col("similarity") * 40).round(1)
     workspace.save(segments=rows.with_columns(snr_db=snr, noise_floor_dbfs=-snr).drop("n"))
     tuner = widgets.ThresholdTuner(workspace, 32.0, column="snr_db")
-    at, kept = tuner._counted("snr_db", 32.0).scale.position(32.0), workspace.segments.filter(pl.col("snr_db") >= 32)
+    at, kept = (
+        tuner._counted("snr_db", 32.0).scale.position(32.0),
+        workspace.segments.filter(pl.col("snr_db") >= 32),
+    )
     assert tuner._counted("snr_db", 32.0).segments[at] == len(kept) > 0
     proof, _ = ask(tuner, "tuner.evidence", column="snr_db", value=32.0)
     state = ProofState.load(workspace)
     where = state.population.mask(kept["segment_id"])
-    claim = Part(state, where & state.population.reviewable).by("segments", target=0.98, error=0.025, high_error=0.025)
+    claim = Part(state, where & state.population.reviewable).by(
+        "segments", target=0.98, error=0.025, high_error=0.025
+    )
     assert {name: proof[name][at] for name in proof} == {name: claim[name] for name in proof}
     other, _ = ask(tuner, "tuner.evidence", column="noise_floor_dbfs", value=-32.0, least=False)
     mirrored = tuner._counted("noise_floor_dbfs", -32.0).scale.position(-32.0)
@@ -254,7 +328,9 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
 def test_a_threshold_on_another_column_is_the_condition_that_select_takes(make_workspace):
     workspace = make_workspace({"a.wav": (60.0, 16000)})
     values = [None, *(5.0 * n for n in range(len(workspace.segments) - 1))]
-    segments = workspace.segments.with_columns(snr_db=pl.Series(values), clipped_share=pl.Series(values) / 1000, cut_end=True)
+    segments = workspace.segments.with_columns(
+        snr_db=pl.Series(values), clipped_share=pl.Series(values) / 1000, cut_end=True
+    )
     workspace.save(segments=segments.with_columns(similarity=1.0))
     tuner = widgets.ThresholdTuner(workspace, 10.0, column="snr_db")
     assert (tuner.where, tuner.least) == ("snr_db >= 10", True)
@@ -266,23 +342,33 @@ def test_a_threshold_on_another_column_is_the_condition_that_select_takes(make_w
     page = tuner.static_html()
     assert "select(workspace, where=&#x27;snr_db &gt;= 10&#x27;)" in page
     assert len(sounds(page)) == 5  # three just kept, two out
-    with pytest.raises(InputError, match=r"only a similarity can be stored; this threshold is .*where='snr_db >= 10'"):
+    with pytest.raises(
+        InputError,
+        match=r"only a similarity can be stored; this threshold is .*where='snr_db >= 10'",
+    ):
         tuner.use()
     # Unless told otherwise, what is worse is out: by default about 95 % of the values are kept.
     lower = widgets.ThresholdTuner(workspace, column="clipped_share")
     assert lower.where.startswith("clipped_share <= 0.0")
-    assert widgets.ThresholdTuner(workspace, 0.01, column="clipped_share", least=True).where == "clipped_share >= 0.01"
+    assert (
+        widgets.ThresholdTuner(workspace, 0.01, column="clipped_share", least=True).where
+        == "clipped_share >= 0.01"
+    )
     said, _ = ask(tuner, "tuner.open", column="clipped_share")
     assert said["label"] == "clipped_share, at most"
     assert {"snr_db", "clipped_share"} <= set(said["columns"])
-    with pytest.raises(InputError, match="least=False: a threshold on similarity is the least value"):
+    with pytest.raises(
+        InputError, match="least=False: a threshold on similarity is the least value"
+    ):
         widgets.ThresholdTuner(workspace, least=False)
     with pytest.raises(InputError, match="'cut_end' holds no numbers"):
         widgets.ThresholdTuner(workspace, column="cut_end")
 
 
 def test_counts_and_thresholds_are_described_in_words():
-    table = pl.DataFrame({"speaker_id": ["a", "b"], "duration_s": [1800.0, 5400.0], "similarity": [0.3, 0.9]})
+    table = pl.DataFrame(
+        {"speaker_id": ["a", "b"], "duration_s": [1800.0, 5400.0], "similarity": [0.3, 0.9]}
+    )
     counts = ThresholdCounts(table, "similarity")
     line = counts.line(counts.scale.position(0.8))
     assert line == "at 0.80 kept: 1 segments (50.0%), 1.5 hours (75.0%), 1 of 2 speakers gone"

@@ -21,7 +21,21 @@ from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import static_html
 
 ALLOWED = {
-    *("div", "p", "span", "code", "del", "ins", "audio", "table", "thead", "tbody", "tr", "th", "td"),
+    *(
+        "div",
+        "p",
+        "span",
+        "code",
+        "del",
+        "ins",
+        "audio",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    ),
     *("svg", "path", "line", "text", "img"),
 }
 
@@ -50,9 +64,14 @@ class Page(HTMLParser):
     def check_harmless(self):
         assert not self._open
         assert {tag for tag, _ in self.tags} <= ALLOWED
-        assert not [name for _, attributes in self.tags for name in attributes if name.startswith("on")]
+        assert not [
+            name for _, attributes in self.tags for name in attributes if name.startswith("on")
+        ]
         addresses = [attributes.get("src") or attributes.get("href") for _, attributes in self.tags]
-        assert all(address is None or address.startswith(("data:audio/", "data:image/png;base64,")) for address in addresses)
+        assert all(
+            address is None or address.startswith(("data:audio/", "data:image/png;base64,"))
+            for address in addresses
+        )
         return self
 
 
@@ -69,7 +88,9 @@ def sounds(html):
 
 
 def test_differences_are_struck_through_and_underlined():
-    page = Page(static_html.diff_html("evo blic odgovori danas", "evo blitz odgovori na danas")).check_harmless()
+    page = Page(
+        static_html.diff_html("evo blic odgovori danas", "evo blitz odgovori na danas")
+    ).check_harmless()
     assert page.marked == {"del": ["blic"], "ins": ["blitz", "na"]}
     styles = {tag: attributes["style"] for tag, attributes in page.tags}
     assert "line-through" in styles["del"]
@@ -90,7 +111,9 @@ def test_a_difference_holds_the_words_of_both_sides_and_no_tags_of_theirs(text, 
 
 @pytest.mark.parametrize("hostile", MARKUP)
 def test_hostile_texts_do_nothing_but_show(hostile):
-    clip = static_html.StaticClip(hostile, (hostile,), hostile, hostile.replace("a", "b"), None, hostile)
+    clip = static_html.StaticClip(
+        hostile, (hostile,), hostile, hostile.replace("a", "b"), None, hostile
+    )
     page = Page(static_html.Clips((clip,))._repr_html_()).check_harmless()
     assert "".join(hostile.split()) in "".join("".join(page.texts).split())
     table = widgets.table(pl.DataFrame({hostile: [hostile], "list": [[hostile]]}))._repr_html_()
@@ -106,7 +129,9 @@ def test_texts_keep_their_direction_to_themselves():
 
 
 def test_a_text_of_100000_characters_is_cut_and_says_so():
-    html = static_html.clip_html(static_html.StaticClip("s", (), "riječ " * 20_000, "druga " * 20_000))
+    html = static_html.clip_html(
+        static_html.StaticClip("s", (), "riječ " * 20_000, "druga " * 20_000)
+    )
     assert len(html) < 20_000
     assert "(118,000 more characters)" in html
 
@@ -129,7 +154,12 @@ def test_player_holds_the_clips_in_the_order_requested(workspace):
     for segment_id, (mime, (samples, rate)) in zip(ids, found, strict=True):
         segment = segments[segment_id]
         recording = recordings[segment["recording_id"]]
-        whole = read_clip(workspace.audio_root / recording["path"], segment["start_sample"], segment["end_sample"], rate=16000)
+        whole = read_clip(
+            workspace.audio_root / recording["path"],
+            segment["start_sample"],
+            segment["end_sample"],
+            rate=16000,
+        )
         assert (mime, rate) == ("audio/flac", 16000)
         np.testing.assert_array_equal(samples, whole)
 
@@ -158,7 +188,10 @@ def test_a_clip_is_no_longer_than_the_bound_and_a_page_no_larger(workspace, monk
     assert {len(samples) for _, (samples, _) in found} == {16000}
     assert 0 < len(found) < len(player.clips)
     assert sum(len(clip.audio or b"") for clip in player.clips) <= 40_000
-    assert {clip.note for clip in player.clips} == {"the first 1 s of it", "no sound: the page holds 0.04 MB of it already"}
+    assert {clip.note for clip in player.clips} == {
+        "the first 1 s of it",
+        "no sound: the page holds 0.04 MB of it already",
+    }
 
 
 def test_examples_are_of_the_segments_that_are_named(workspace):
@@ -168,7 +201,10 @@ def test_examples_are_of_the_segments_that_are_named(workspace):
     assert set(views.examples(workspace, "random", n=100, ids=some)["segment_id"]) == set(some)
     found = views.examples(workspace, "random", n=100, where="recording_id = 'b'")["recording_id"]
     assert set(found) == {"b"}
-    assert len(views.examples(workspace, "random", n=100, where="recording_id == 'b'", ids=some[:1])) == 0
+    assert (
+        len(views.examples(workspace, "random", n=100, where="recording_id == 'b'", ids=some[:1]))
+        == 0
+    )
     with pytest.raises(InputError, match="no segment 'nowhere'"):
         views.examples(workspace, "random", ids=["nowhere"])
     with pytest.raises(InputError, match="recording_idd"):
@@ -190,8 +226,15 @@ def test_segments_that_cannot_be_played_say_why(workspace):
 
 def test_without_audio_the_words_are_shown_alone(tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
-    segments = {"segment_id": ["s"], "recording_id": ["r"], "text": ["evo blic"], "asr_text": [None]}
-    workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(segments))
+    segments = {
+        "segment_id": ["s"],
+        "recording_id": ["r"],
+        "text": ["evo blic"],
+        "asr_text": [None],
+    }
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(segments)
+    )
     page = Page(widgets.Player(workspace, ["s"]).static_html()).check_harmless()
     assert "evo blic" in page.texts
     assert "audio" not in dict(page.tags)
@@ -206,7 +249,9 @@ def test_clips_of_a_corpus_are_read_back_by_offset(workspace, tmp_path):
     assert [clip.segment_id for clip in player.clips] == wanted[:2]
     assert player.hidden == len(wanted) - 2
     lengths = dict(clips.select("segment_id", "num_samples").iter_rows())
-    assert [len(samples) for _, (samples, _) in sounds(player._repr_html_())] == [lengths[key] for key in wanted[:2]]
+    assert [len(samples) for _, (samples, _) in sounds(player._repr_html_())] == [
+        lengths[key] for key in wanted[:2]
+    ]
     assert len(widgets.corpus_player(tmp_path / "c").clips.clips) == 3
 
 

@@ -8,7 +8,18 @@ import numpy as np
 import polars as pl
 import pytest
 from conftest import packed_clips
-from test_versions import CLIPS, check, contents, first, grown, samples, save, shards, start, version
+from test_versions import (
+    CLIPS,
+    check,
+    contents,
+    first,
+    grown,
+    samples,
+    save,
+    shards,
+    start,
+    version,
+)
 
 import nbaudio
 from nbaudio.core.errors import InputError
@@ -33,12 +44,19 @@ def texts_in(folder):
 
 def test_a_speaker_disappears_and_only_their_shards_are_rewritten(tmp_path):
     workspace, _, segments = start(tmp_path)
-    other = [row | ({"speaker_id": "ana"} if row["segment_id"] in ("r3-04", "r4-05") else {}) for row in segments]
+    other = [
+        row | ({"speaker_id": "ana"} if row["segment_id"] in ("r3-04", "r4-05") else {})
+        for row in segments
+    ]
     save(workspace, workspace.recordings.to_dicts(), other)
     first(workspace, tmp_path / "c1", shard_size="60kB")
     place = dict(open_corpus(tmp_path / "c1").segments.select("segment_id", "shard").iter_rows())
     report = withdraw(workspace, speaker="ana", why="consent withdrawn")
-    assert (report.facts["segments"], report.facts["recordings"], report.facts["clips_removed_from_packs"]) == (2, 0, 2)
+    assert (
+        report.facts["segments"],
+        report.facts["recordings"],
+        report.facts["clips_removed_from_packs"],
+    ) == (2, 0, 2)
     assert report.facts["corpora_of_this_workspace"] == [str(tmp_path / "c1")]
     assert b"ana" not in texts_in(workspace.path).replace(b"Banana", b"")
     version(workspace, tmp_path / "c1", tmp_path / "c2")
@@ -61,16 +79,33 @@ def test_a_withdrawn_recording_is_out_of_every_table(tmp_path):
     workspace, _, segments = start(tmp_path)
     everywhere = pl.DataFrame({"segment_id": [row["segment_id"] for row in segments]})
     workspace.save(
-        decisions=everywhere.with_columns(decision=pl.lit("accept"), reason=pl.lit(None, dtype=pl.String)),
+        decisions=everywhere.with_columns(
+            decision=pl.lit("accept"), reason=pl.lit(None, dtype=pl.String)
+        ),
         earlier_splits=everywhere.with_columns(split=pl.lit("train"), sentence=pl.lit("x")),
         corrected_texts=everywhere.with_columns(text=pl.lit("x")),
-        names=pl.DataFrame({"name": ["r2.wav", "r3.wav"], "recording_id": ["r2", "r3"], "path": ["r2.wav", "r3.wav"]}),
-        problems=pl.DataFrame({"file": ["a", "b"], "item": ["r2-03", "r3-04"], "reason": ["odd", "odd"]}),
+        names=pl.DataFrame(
+            {
+                "name": ["r2.wav", "r3.wav"],
+                "recording_id": ["r2", "r3"],
+                "path": ["r2.wav", "r3.wav"],
+            }
+        ),
+        problems=pl.DataFrame(
+            {"file": ["a", "b"], "item": ["r2-03", "r3-04"], "reason": ["odd", "odd"]}
+        ),
     )
-    lines = [{"segment_id": f"r{number}-00", "start_sample": 1, "reviewer": "ben"} for number in (2, 3)]
+    lines = [
+        {"segment_id": f"r{number}-00", "start_sample": 1, "reviewer": "ben"} for number in (2, 3)
+    ]
     (workspace.path / "reviews").mkdir()
-    (workspace.path / "reviews/corrections.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    workspace.save_report("evidence", {"facts": {"first_of_them": ["r2-00", "r3-00"]}, "warnings": ["r2-01: odd", "r3-01: odd"]})
+    (workspace.path / "reviews/corrections.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in lines)
+    )
+    workspace.save_report(
+        "evidence",
+        {"facts": {"first_of_them": ["r2-00", "r3-00"]}, "warnings": ["r2-01: odd", "r3-01: odd"]},
+    )
     first(workspace, tmp_path / "c1")
     report = withdraw(workspace, recording="r2", why="not public")
     assert (report.facts["segments"], report.facts["recordings"]) == (CLIPS, 1)
@@ -85,7 +120,12 @@ def test_a_withdrawn_recording_is_out_of_every_table(tmp_path):
     version(workspace, tmp_path / "c1", tmp_path / "c2")
     check(tmp_path / "c2")
     assert "r2" not in open_corpus(tmp_path / "c2").segments["recording_id"].to_list()
-    assert {row["recording_id"] for row in open_corpus(tmp_path / "c2").info["sources"]} == {"r0", "r1", "r3", "r4"}
+    assert {row["recording_id"] for row in open_corpus(tmp_path / "c2").info["sources"]} == {
+        "r0",
+        "r1",
+        "r3",
+        "r4",
+    }
 
 
 def test_segments_of_a_list_or_a_table_are_withdrawn(tmp_path):
@@ -121,14 +161,19 @@ def test_bad_input_withdraws_nothing(tmp_path):
     assert contents(workspace.path) == before
 
 
-def test_an_interrupted_withdrawal_is_refused_by_materialize_and_finished_by_the_same_command(tmp_path, monkeypatch):
+def test_an_interrupted_withdrawal_is_refused_by_materialize_and_finished_by_the_same_command(
+    tmp_path, monkeypatch
+):
     workspace, *_ = start(tmp_path)
     first(workspace, tmp_path / "c1")
     monkeypatch.setattr("nbaudio.corpus.withdraw.keep_clips", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         withdraw(workspace, speaker="s3", why="consent withdrawn")
     monkeypatch.undo()
-    with pytest.raises(InputError, match="12 withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again"):
+    with pytest.raises(
+        InputError,
+        match="12 withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again",
+    ):
         version(workspace, tmp_path / "c1", tmp_path / "c2")
     report = withdraw(workspace, speaker="s3", why="consent withdrawn")
     assert (report.facts["segments"], report.facts["recordings"]) == (CLIPS, 1)
@@ -136,7 +181,9 @@ def test_an_interrupted_withdrawal_is_refused_by_materialize_and_finished_by_the
     again = withdraw(workspace, speaker="s3", why="another reason")
     assert workspace.withdrawn["reason"].to_list() == ["consent withdrawn"]
     assert again.facts["segments"] == 0
-    changed = {name for name, digest in contents(workspace.path).items() if after.get(name) != digest}
+    changed = {
+        name for name, digest in contents(workspace.path).items() if after.get(name) != digest
+    }
     assert changed <= {"reports/withdraw.json"}
     version(workspace, tmp_path / "c1", tmp_path / "c2")
     check(tmp_path / "c2")
@@ -161,14 +208,18 @@ def test_packs_keep_the_clips_that_are_wanted_byte_for_byte(tmp_path):
     packs = location(workspace.path / "packs")
     before = packed_clips(packs)
     wanted = set(before["clip_key"][::2])
-    assert keep_clips(packs, np.sort(short_keys(before["clip_key"][::2]))) == len(before) - len(wanted)
+    assert keep_clips(packs, np.sort(short_keys(before["clip_key"][::2]))) == len(before) - len(
+        wanted
+    )
     after = packed_clips(packs)
     assert set(after["clip_key"]) == wanted
     facts = ["clip_key", "length", "clip_samples", "clip_sha256"]
     assert (
         after.select(facts)
         .sort("clip_key")
-        .equals(before.filter(pl.col("clip_key").is_in(list(wanted))).select(facts).sort("clip_key"))
+        .equals(
+            before.filter(pl.col("clip_key").is_in(list(wanted))).select(facts).sort("clip_key")
+        )
     )
     report = first(workspace, tmp_path / "c2")
     assert report.facts["clips_cut_now"] == len(before) - len(wanted)
@@ -196,18 +247,30 @@ def test_verify_finds_what_should_have_been_withdrawn(tmp_path):
     first(workspace, tmp_path / "c1")
     path = tmp_path / "c1/corpus.json"
     info = json.loads(path.read_text())
-    info["tombstones"] = [{"kind": "recording", "sha256": tombstone("recording", "r4"), "reason": "x"}]
+    info["tombstones"] = [
+        {"kind": "recording", "sha256": tombstone("recording", "r4"), "reason": "x"}
+    ]
     path.write_text(json.dumps(info))
-    problems = nbaudio.verify(tmp_path / "c1", jobs=1, engine="threading", show_progress=False).problems
+    problems = nbaudio.verify(
+        tmp_path / "c1", jobs=1, engine="threading", show_progress=False
+    ).problems
     assert len([line for line in problems if "was withdrawn, but is still there" in line]) == CLIPS
     grown(tmp_path, workspace, *tables, 5)
 
 
-def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(tmp_path, monkeypatch):
+def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(
+    tmp_path, monkeypatch
+):
     def prepared(folder):
         folder.mkdir()
         workspace, _, segments = start(folder)
-        everywhere = pl.DataFrame({"segment_id": [row["segment_id"] for row in segments], "decision": "accept", "reason": "x"})
+        everywhere = pl.DataFrame(
+            {
+                "segment_id": [row["segment_id"] for row in segments],
+                "decision": "accept",
+                "reason": "x",
+            }
+        )
         earlier = everywhere.select("segment_id", split=pl.lit("train"), sentence=pl.lit("x"))
         workspace.save(decisions=everywhere, earlier_splits=earlier)
         workspace.save_report("evidence", {"facts": {"first_of_them": ["r3-00", "r4-00"]}})
@@ -216,8 +279,15 @@ def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(tm
 
     def state(workspace):
         """What a workspace holds: its tables, its reports but for this one's, and the clips of its packs."""
-        tables = {path.name: pl.read_parquet(path).write_ndjson() for path in workspace.path.glob("*.parquet")}
-        clips = packed_clips(location(workspace.path / "packs")).sort("clip_key")["clip_sha256"].to_list()
+        tables = {
+            path.name: pl.read_parquet(path).write_ndjson()
+            for path in workspace.path.glob("*.parquet")
+        }
+        clips = (
+            packed_clips(location(workspace.path / "packs"))
+            .sort("clip_key")["clip_sha256"]
+            .to_list()
+        )
         return tables, workspace.report("evidence"), clips
 
     ready = prepared(tmp_path / "ready")

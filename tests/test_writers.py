@@ -50,7 +50,9 @@ def at_once(*calls):
 
 
 def made(workspace, out):
-    return lambda: materialize(workspace, out=out, jobs=1, engine="threading", shard_size="40kB", show_progress=False)
+    return lambda: materialize(
+        workspace, out=out, jobs=1, engine="threading", shard_size="40kB", show_progress=False
+    )
 
 
 def lines_of(outcomes):
@@ -61,7 +63,9 @@ def lines_of(outcomes):
 
 @pytest.mark.parametrize("same", [True, False], ids=["one workspace", "two workspaces"])
 def test_threads_that_write_to_one_folder(twins, tmp_path, same):
-    lost = lines_of(at_once(*(made(twins[0 if same else number % 2], tmp_path / "c") for number in range(3))))
+    lost = lines_of(
+        at_once(*(made(twins[0 if same else number % 2], tmp_path / "c") for number in range(3)))
+    )
     assert all("another run is active there" in line for line in lost)
     assert len(lost) < 3
     assert verify(tmp_path / "c", show_progress=False).problems == []
@@ -71,9 +75,17 @@ def test_threads_that_write_to_one_folder(twins, tmp_path, same):
 
 @pytest.mark.parametrize("same", [True, False], ids=["one workspace", "two workspaces"])
 def test_processes_that_write_to_one_folder(twins, tmp_path, same):
-    words = [[str(twins[0 if same else number].path), "--out", str(tmp_path / "c"), "--jobs", "1"] for number in range(2)]
+    words = [
+        [str(twins[0 if same else number].path), "--out", str(tmp_path / "c"), "--jobs", "1"]
+        for number in range(2)
+    ]
     runs = [
-        subprocess.Popen([sys.executable, "-m", "nbaudio", "materialize", *each], stderr=subprocess.PIPE, text=True, stdout=-3)
+        subprocess.Popen(
+            [sys.executable, "-m", "nbaudio", "materialize", *each],
+            stderr=subprocess.PIPE,
+            text=True,
+            stdout=-3,
+        )
         for each in words
     ]
     said = [run.communicate()[1] for run in runs]
@@ -98,15 +110,21 @@ def address(request, tmp_path):
 
 
 def test_threads_that_write_to_one_address(twins, address):
-    lost = lines_of(at_once(made(twins[0], address), made(twins[1], address), made(twins[0], address)))
+    lost = lines_of(
+        at_once(made(twins[0], address), made(twins[1], address), made(twins[0], address))
+    )
     assert len(lost) < 3
-    assert all("another run is active there" in line or "is making a corpus there" in line for line in lost)
+    assert all(
+        "another run is active there" in line or "is making a corpus there" in line for line in lost
+    )
     assert verify(address, engine="threading", show_progress=False).problems == []
     names = list(remote(address).files())
     assert not [name for name in names if name.endswith(".partial") or name.startswith(".work")]
 
 
-def test_an_address_is_claimed_by_one_workspace_until_its_run_has_finished(twins, address, tmp_path):
+def test_an_address_is_claimed_by_one_workspace_until_its_run_has_finished(
+    twins, address, tmp_path
+):
     ours, theirs = (Layout.at(address, each.path) for each in twins)
     with pytest.raises(KeyboardInterrupt), ours.claimed({"rate": 1}, "materialize", {}):
         raise KeyboardInterrupt
@@ -116,7 +134,10 @@ def test_an_address_is_claimed_by_one_workspace_until_its_run_has_finished(twins
     assert f"{address}: workspace {held} is making a corpus there" in str(told.value)
     assert f"remove {address}/.work/identity.json" in str(told.value)
     assert str(tmp_path / "w") not in str(told.value).replace(address, "")
-    with pytest.raises(ExistsError, match="other parameters"), theirs.claimed({"rate": 2}, "materialize", {}):
+    with (
+        pytest.raises(ExistsError, match="other parameters"),
+        theirs.claimed({"rate": 2}, "materialize", {}),
+    ):
         pass
     with ours.claimed({"rate": 1}, "materialize", {}) as is_whole:  # goes on after the kill
         assert not is_whole
@@ -162,7 +183,10 @@ def test_a_stale_claim_is_removed_as_the_message_says(twins, address):
     theirs.folder.remove(layout.IDENTITY)
     with theirs.claimed({}, "materialize", {}):
         pass
-    with pytest.raises(ExistsError, match="is making a corpus there"), ours.claimed({}, "materialize", {}):
+    with (
+        pytest.raises(ExistsError, match="is making a corpus there"),
+        ours.claimed({}, "materialize", {}),
+    ):
         pass
 
 
@@ -197,8 +221,12 @@ def test_threads_that_write_the_same_file(tmp_path):
 
 def test_threads_that_append_to_one_log(tmp_path):
     log = tmp_path / "log"
-    at_once(*(lambda n=n: [append_lines(log, [b"%d %d" % (n, i)]) for i in range(20)] for n in range(4)))
-    assert sorted(log.read_bytes().splitlines()) == sorted(b"%d %d" % (n, i) for n in range(4) for i in range(20))
+    at_once(
+        *(lambda n=n: [append_lines(log, [b"%d %d" % (n, i)]) for i in range(20)] for n in range(4))
+    )
+    assert sorted(log.read_bytes().splitlines()) == sorted(
+        b"%d %d" % (n, i) for n in range(4) for i in range(20)
+    )
 
 
 # steps of one workspace
@@ -210,7 +238,9 @@ def test_steps_wait_for_each_other(make_workspace, monkeypatch):
     text = pl.col("segment_id").alias("asr_text")
     workspace.save(segments=workspace.segments.with_columns(text))
     outcomes = at_once(
-        lambda: score(workspace), lambda: select(workspace, min_similarity=-1, dev=1, test=1), lambda: score(workspace)
+        lambda: score(workspace),
+        lambda: select(workspace, min_similarity=-1, dev=1, test=1),
+        lambda: score(workspace),
     )
     assert lines_of(outcomes) == []
     assert workspace.segments["similarity"].null_count() == 0
@@ -224,17 +254,36 @@ def test_processes_that_add_to_one_workspace(make_workspace, tmp_path):
     for name in ("one", "two"):
         line = {"file": f"{name}.wav", "start": 0, "end": 2, "words": ["dobar"], "asr": ["dobar"]}
         (tmp_path / f"{name}.json").write_text(json.dumps(line))
-        words = ["ingest", "parlaspeech", str(tmp_path / f"{name}.json"), "--out", str(workspace.path), "--add"]
-        runs.append(subprocess.Popen([sys.executable, "-m", "nbaudio", *words], stdout=-3, stderr=subprocess.PIPE, text=True))
+        words = [
+            "ingest",
+            "parlaspeech",
+            str(tmp_path / f"{name}.json"),
+            "--out",
+            str(workspace.path),
+            "--add",
+        ]
+        runs.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "nbaudio", *words],
+                stdout=-3,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
     said = [run.communicate()[1] for run in runs]
     # One waits for the other, or loses if that takes too long.
     assert min(run.returncode for run in runs) < 2, said
-    assert all(run.returncode < 2 or "another run is active there" in text for run, text in zip(runs, said, strict=True)), said
+    assert all(
+        run.returncode < 2 or "another run is active there" in text
+        for run, text in zip(runs, said, strict=True)
+    ), said
     held = {name for name, run in zip(("one", "two"), runs, strict=True) if run.returncode < 2}
     assert held <= {name.partition("_")[0] for name in workspace.segments["segment_id"]}
 
 
-def test_a_step_that_waits_too_long_names_the_other_and_readers_do_not_wait(make_workspace, monkeypatch, tmp_path):
+def test_a_step_that_waits_too_long_names_the_other_and_readers_do_not_wait(
+    make_workspace, monkeypatch, tmp_path
+):
     monkeypatch.setattr(workspaces, "_LOCK_WAIT_S", 0.2)
     workspace = make_workspace({"r.flac": (20.0, 16000)})
     with step_lock(workspace.path / ".tables.running", "ingest", of="w", wait_s=1):
@@ -243,7 +292,9 @@ def test_a_step_that_waits_too_long_names_the_other_and_readers_do_not_wait(make
             lambda each: ingest("folder", tmp_path, out=each.path, add=True),
             lambda each: select(str(each.path)),
         ):
-            with pytest.raises(ExistsError, match=r"another run is active there \(process .*, ingest\)"):
+            with pytest.raises(
+                ExistsError, match=r"another run is active there \(process .*, ingest\)"
+            ):
                 step(workspace)
         assert len(Workspace.open(workspace.path).segments)
         made(workspace, tmp_path / "c")()  # reads the tables only

@@ -100,7 +100,11 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             super().do_GET()
             return
         data = path.read_bytes()
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "")) if self.web.ranges else None
+        found = (
+            re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            if self.web.ranges
+            else None
+        )
         start, stop = (int(found[1]), int(found[2]) + 1) if found else (0, len(data))
         body = data[start:stop]
         self.send_response(206 if found else 200)
@@ -123,14 +127,18 @@ class _Server(http.server.ThreadingHTTPServer):
         """A client that goes away is no news."""
 
 
-def answers(status: int, body: bytes = b"", *, pieces: int = 1, **headers: object) -> Callable[..., None]:
+def answers(
+    status: int, body: bytes = b"", *, pieces: int = 1, **headers: object
+) -> Callable[..., None]:
     """An act: this answer, its body so many times over; chunked unless ``Content_Length`` is given."""
     chunked = "Content_Length" not in headers
 
     def act(handler: http.server.BaseHTTPRequestHandler) -> None:
         handler.protocol_version = "HTTP/1.1"
         handler.send_response(status)
-        for name, value in headers.items() if not chunked else {"Transfer_Encoding": "chunked", **headers}.items():
+        for name, value in (
+            headers.items() if not chunked else {"Transfer_Encoding": "chunked", **headers}.items()
+        ):
             handler.send_header(name.replace("_", "-"), str(value))
         handler.end_headers()
         if handler.command == "HEAD":

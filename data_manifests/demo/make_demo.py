@@ -72,7 +72,9 @@ RECORDINGS = (
     ),
     Recording(
         key="plenary_two",
-        listed=unicodedata.normalize("NFD", "18 1 2024 - večernje zasjedanje, 7. sjednica [-fN3yUo9aKs].wav"),
+        listed=unicodedata.normalize(
+            "NFD", "18 1 2024 - večernje zasjedanje, 7. sjednica [-fN3yUo9aKs].wav"
+        ),
         kaldi="18 1 2024 -  večernje zasjedanje, 7. sjednica [-fN3yUo9aKs].wav",
         on_disk=("18 1 2024 - večernje zasjedanje, 7. sjednica [-fN3yUo9aKs].mp3",),
         speakers=("spk02", "spk03"),
@@ -104,7 +106,10 @@ RECORDINGS = (
         key="forest_roads",
         listed="2 4 2024 - 8. sjednica [uS8_nHj4TyA].wav",
         kaldi="2 4 2024 - 8. sjednica [uS8_nHj4TyA].wav",
-        on_disk=("2 4 2024 - 8. sjednica [uS8_nHj4TyA].mp3", "2 4 2024 - 8. sjednica [uS8_nHj4TyA].m4a"),
+        on_disk=(
+            "2 4 2024 - 8. sjednica [uS8_nHj4TyA].mp3",
+            "2 4 2024 - 8. sjednica [uS8_nHj4TyA].m4a",
+        ),
         speakers=("spk02",),
         encoder=("-b:a", "32k"),
     ),
@@ -128,7 +133,9 @@ PAST_THE_END = ("harbour_debate", 27)
 CUT_INSIDE = ("plenary_one", 12)
 
 # The troubles in the audio, all in the recording that is neither resampled nor compressed.
-CLIPPED, NOISY, TELEPHONE, HALF_SILENT, CUT_END, OFFSET = (("plenary_one", index) for index in (1, 2, 3, 5, 9, 10))
+CLIPPED, NOISY, TELEPHONE, HALF_SILENT, CUT_END, OFFSET = (
+    ("plenary_one", index) for index in (1, 2, 3, 5, 9, 10)
+)
 CUT_SECONDS = 0.4
 
 
@@ -168,7 +175,9 @@ def misheard(words: list[str], rng: random.Random) -> list[str]:
 def word_times(words: list[str], duration: float) -> tuple[list[float], list[float]]:
     """Starts and ends in seconds from the segment's start: shares by length, since espeak-ng's command tells no times."""
     borders = np.cumsum([0] + [len(word) + 1 for word in words])
-    seconds = [round(float(border), SECONDS_DIGITS) for border in borders / max(1, borders[-1]) * duration]
+    seconds = [
+        round(float(border), SECONDS_DIGITS) for border in borders / max(1, borders[-1]) * duration
+    ]
     return seconds[:-1], seconds[1:]
 
 
@@ -181,7 +190,9 @@ def damaged(sound: np.ndarray, place: tuple[str, int]) -> np.ndarray:
         return (0.7 * (sound + noise)).astype("float32")
     if place == TELEPHONE:
         spectrum, frequency = np.fft.rfft(sound), np.fft.rfftfreq(len(sound), 1 / ESPEAK_RATE)
-        return np.fft.irfft(np.where((frequency > 300) & (frequency < 3400), spectrum, 0), len(sound)).astype("float32")
+        return np.fft.irfft(
+            np.where((frequency > 300) & (frequency < 3400), spectrum, 0), len(sound)
+        ).astype("float32")
     if place == HALF_SILENT:
         return np.where(np.arange(len(sound)) > len(sound) / 2, 0, sound).astype("float32")
     return sound + np.float32(0.1) if place == OFFSET else sound
@@ -203,7 +214,9 @@ def lay_out(recording: Recording, sentences: list, seed: int) -> tuple[np.ndarra
         words, place = texts[index], (recording.key, index)
         heard = misheard(words, rng)
         if index % BAD_ALIGNMENT_EVERY == BAD_ALIGNMENT_AT or place == EMPTY_HYPOTHESIS:
-            heard = [] if place == EMPTY_HYPOTHESIS else misheard(texts[(index + 3) % len(texts)], rng)
+            heard = (
+                [] if place == EMPTY_HYPOTHESIS else misheard(texts[(index + 3) % len(texts)], rng)
+            )
         if place == EMPTY_TRANSCRIPT:
             words = []
         late = 4.0 if place == PAST_THE_END else -CUT_SECONDS if place == CUT_END else 0.0
@@ -232,13 +245,18 @@ def write_audio(recording: Recording, mono: np.ndarray, folder: Path) -> None:
     for name in recording.on_disk:
         target = folder / name
         if not recording.encoder:
-            soundfile.write(target, sound, recording.rate, "PCM_16", format=target.suffix[1:].upper())
+            soundfile.write(
+                target, sound, recording.rate, "PCM_16", format=target.suffix[1:].upper()
+            )
             continue
         with TemporaryDirectory() as scratch:
             wav = Path(scratch) / "sound.wav"
             soundfile.write(wav, sound, recording.rate, "PCM_16")
             bare = ("-map_metadata", "-1", "-fflags", "+bitexact", "-flags:a", "+bitexact")
-            subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", wav, *recording.encoder, *bare, target], check=True)
+            subprocess.run(
+                ["ffmpeg", "-v", "error", "-y", "-i", wav, *recording.encoder, *bare, target],
+                check=True,
+            )
 
 
 def cut_off(wav: Path, seconds: float, rate: int) -> None:
@@ -266,9 +284,14 @@ def main(folder: Path) -> None:
                 out.append(text[: len(text) // 2])
         if recording.key == CUT_INSIDE[0]:
             inside = lines[CUT_INSIDE[1]]
-            cut_off(audio / recording.on_disk[0], (inside["start"] + inside["end"]) / 2, recording.rate)
+            cut_off(
+                audio / recording.on_disk[0], (inside["start"] + inside["end"]) / 2, recording.rate
+            )
     (folder / "transcripts.jsonl").write_text("\n".join(out) + "\n", encoding="utf8")
-    scp = [f"reco{number:03d} {recording.kaldi}" for number, recording in enumerate(RECORDINGS, start=1)]
+    scp = [
+        f"reco{number:03d} {recording.kaldi}"
+        for number, recording in enumerate(RECORDINGS, start=1)
+    ]
     (folder / "wav.scp").write_text("\n".join(scp) + "\n", encoding="utf8")
 
 

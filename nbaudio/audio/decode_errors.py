@@ -8,10 +8,20 @@ MAX_CHANNELS = 64
 
 _HEAD_BYTES = 4096
 _SHORTENED = "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
-_NAMES = {b"fLaC": "FLAC", b"OggS": "Ogg", b"FORM": "AIFF", b"\x1aE\xdf\xa3": "Matroska or WebM", b"ID3": "MP3"}
+_NAMES = {
+    b"fLaC": "FLAC",
+    b"OggS": "Ogg",
+    b"FORM": "AIFF",
+    b"\x1aE\xdf\xa3": "Matroska or WebM",
+    b"ID3": "MP3",
+}
 # What is wrong with a file that begins with these bytes and cannot be opened.
-_DAMAGED = {start: f"begins like {name} and is damaged or truncated there" for start, name in _NAMES.items()}
-_DAMAGED |= dict.fromkeys((b"RIFF", b"RIFX", b"RF64"), "a WAV file whose format chunk is missing or damaged")
+_DAMAGED = {
+    start: f"begins like {name} and is damaged or truncated there" for start, name in _NAMES.items()
+}
+_DAMAGED |= dict.fromkeys(
+    (b"RIFF", b"RIFX", b"RF64"), "a WAV file whose format chunk is missing or damaged"
+)
 
 
 def implausible_header(rate: int, channels: int) -> str | None:
@@ -29,7 +39,9 @@ def unknown_format_reason(path: Path) -> str:
         return _SHORTENED
     if head[4:8] == b"ftyp":
         return "an MP4 file without its index; it is truncated, or still being written"
-    if found := next((problem for start, problem in _DAMAGED.items() if head.startswith(start)), None):
+    if found := next(
+        (problem for start, problem in _DAMAGED.items() if head.startswith(start)), None
+    ):
         return found
     if not head.strip(b"\0"):
         return "not audio: it begins with nothing but zeros; was it written to its end?"

@@ -15,16 +15,25 @@ def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:
     """Return least and greatest sample of each of `columns` equal parts: int8 of shape (columns, 2), full scale is 127."""
     # With fewer samples than columns, some samples are in several columns.
     starts = np.arange(columns) * len(samples) // columns
-    both = np.stack([np.minimum.reduceat(samples, starts), np.maximum.reduceat(samples, starts)], axis=1)
+    both = np.stack(
+        [np.minimum.reduceat(samples, starts), np.maximum.reduceat(samples, starts)], axis=1
+    )
     return (both >> 8).astype(np.int8)
 
 
 def spectrogram(
-    samples: NDArray[np.int16], columns: int, begin: float = 0.0, end: float = 1.0, *, rfft: Callable[..., Any] = np.fft.rfft
+    samples: NDArray[np.int16],
+    columns: int,
+    begin: float = 0.0,
+    end: float = 1.0,
+    *,
+    rfft: Callable[..., Any] = np.fft.rfft,
 ) -> NDArray[np.uint8]:
     """Return levels of bands, lowest first, from -100 dBFS (0) to -25 (255), from `begin` to `end`: uint8 (columns, `BANDS`)."""
     padded = np.pad(samples, (_FRAME // 2, _FRAME // 2 + 1))
-    centers = ((begin + (end - begin) * (np.arange(columns) + 0.5) / columns) * len(samples)).astype(np.int64)
+    centers = (
+        (begin + (end - begin) * (np.arange(columns) + 0.5) / columns) * len(samples)
+    ).astype(np.int64)
     centers = centers.clip(0, len(samples))
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[centers]
     window = np.hanning(_FRAME).astype(np.float32) / (_FRAME / 4 * 32768)

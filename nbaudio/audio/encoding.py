@@ -30,10 +30,14 @@ class Encoding(NamedTuple):
     def check_rate(self, rate: int | None) -> None:
         """Raise InputError with the supported rates for a rate that the encoding does not support."""
         if rate is not None and self.rates and rate not in self.rates:
-            raise InputError(f"{self.extension} has no rate of {rate} Hz; it has {', '.join(map(str, self.rates))}")
+            raise InputError(
+                f"{self.extension} has no rate of {rate} Hz; it has {', '.join(map(str, self.rates))}"
+            )
 
 
-def _write_pcm(samples: NDArray[np.int16], rate: int, *, container: str, subtype: str = "PCM_16") -> bytes:
+def _write_pcm(
+    samples: NDArray[np.int16], rate: int, *, container: str, subtype: str = "PCM_16"
+) -> bytes:
     import soundfile as sf
 
     file = io.BytesIO()
@@ -49,7 +53,9 @@ def _decode_pcm(data: bytes | memoryview) -> tuple[NDArray[np.int16], int | None
     try:
         samples, rate = sf.read(io.BytesIO(data), dtype="int16")
     except (sf.LibsndfileError, MemoryError) as error:
-        raise AudioError(f"an encoded clip of {len(data)} bytes cannot be decoded ({error})") from error
+        raise AudioError(
+            f"an encoded clip of {len(data)} bytes cannot be decoded ({error})"
+        ) from error
     return samples, rate
 
 
@@ -64,7 +70,10 @@ def _decode_flac(data: bytes | memoryview) -> tuple[NDArray[np.int16], int] | No
         if flac.channels != 1 or flac.bitsPerSample != 16 or not count:
             return None
         samples = np.empty(count, np.int16)
-        if lib.ma_dr_flac_read_pcm_frames_s16(flac, count, ffi.from_buffer("short[]", samples)) == count:
+        if (
+            lib.ma_dr_flac_read_pcm_frames_s16(flac, count, ffi.from_buffer("short[]", samples))
+            == count
+        ):
             return samples, flac.sampleRate
     except (MemoryError, ValueError):  # a damaged header
         pass
@@ -109,7 +118,9 @@ def decode_levels(data: bytes | memoryview) -> NDArray[np.uint8]:
     except (ValueError, EOFError, OSError) as error:
         raise AudioError(f"{len(data)} bytes are not the levels of a clip ({error})") from error
     if levels.dtype != np.uint8 or levels.ndim != 1:
-        raise AudioError(f"levels of a clip are uint8 of shape (samples,), not {levels.dtype} of shape {levels.shape}")
+        raise AudioError(
+            f"levels of a clip are uint8 of shape (samples,), not {levels.dtype} of shape {levels.shape}"
+        )
     return levels
 
 
@@ -123,8 +134,16 @@ ENCODERS: Mapping[str, Encoding] = MappingProxyType(
         "wav": Encoding("wav", partial(_write_pcm, container="WAV"), _decode_pcm),
         "opus": Encoding("opus", _encode_opus, _decode_pcm, _OPUS_RATES),
         # About 50 kbit/s at 16 kHz.
-        "mp3": Encoding("mp3", partial(_write_pcm, container="MP3", subtype="MPEG_LAYER_III"), _decode_pcm, _MP3_RATES),
-        **{law: Encoding("npy", partial(_encode_levels, law=law), partial(_decode_levels, law=law)) for law in QUANTIZATIONS},
+        "mp3": Encoding(
+            "mp3",
+            partial(_write_pcm, container="MP3", subtype="MPEG_LAYER_III"),
+            _decode_pcm,
+            _MP3_RATES,
+        ),
+        **{
+            law: Encoding("npy", partial(_encode_levels, law=law), partial(_decode_levels, law=law))
+            for law in QUANTIZATIONS
+        },
     }
 )
 
@@ -145,7 +164,9 @@ def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -
     return encoder(encoding).encode(samples, rate)
 
 
-def decode_clip(data: bytes | memoryview, encoding: str = "flac") -> tuple[NDArray[np.int16], int | None]:
+def decode_clip(
+    data: bytes | memoryview, encoding: str = "flac"
+) -> tuple[NDArray[np.int16], int | None]:
     """Return samples, shape (samples,), and rate (Hz; None where the file does not declare it) of bytes from `encode_clip`.
 
     `encoding` is a key of `ENCODERS`; ``flac`` reads ``wav`` too. Raises AudioError where the bytes are not a complete clip.
@@ -159,4 +180,8 @@ def codec_versions() -> dict[str, str]:
     import soundfile as sf
     import soxr
 
-    return {"libsndfile": sf.__libsndfile_version__, "soxr": soxr.__libsoxr_version__, "ffmpeg": av.ffmpeg_version_info}
+    return {
+        "libsndfile": sf.__libsndfile_version__,
+        "soxr": soxr.__libsoxr_version__,
+        "ffmpeg": av.ffmpeg_version_info,
+    }

@@ -30,7 +30,9 @@ from nbaudio.core.errors import AudioError
 # much earlier samples; measured on speech and tones. Others may never converge, because of the predictors of G.722 and G.726 or
 # the noise that fills bands in WMA; they are decoded from the beginning of the recording.
 _RUN_UP_S = {
-    **dict.fromkeys(("aac", "ac3", "alac", "eac3", "flac", "mp1", "mp2", "mp3", "tta", "vorbis", "wavpack"), 0.3),
+    **dict.fromkeys(
+        ("aac", "ac3", "alac", "eac3", "flac", "mp1", "mp2", "mp3", "tta", "vorbis", "wavpack"), 0.3
+    ),
     "opus": 2.0,
     **dict.fromkeys(("amrnb", "amrwb", "gsm", "gsm_ms"), 3.0),
 }
@@ -94,9 +96,15 @@ class AvRecording:
         self._run_up = self._find_run_up()
         container = self._container.format.name
         bare = container in _BARE
-        self._ogg = index_packets_of_ogg(file, self.codec) if container == "ogg" and self.codec in ("opus", "vorbis") else None
+        self._ogg = (
+            index_packets_of_ogg(file, self.codec)
+            if container == "ogg" and self.codec in ("opus", "vorbis")
+            else None
+        )
         counts = self._ticks.numerator == 1 or self._ticks == 2
-        self._clock_tells = counts and not bare and container != "ogg" and self.codec != "opus" and self._is_even()
+        self._clock_tells = (
+            counts and not bare and container != "ogg" and self.codec != "opus" and self._is_even()
+        )
         self._decoded: Iterator[tuple[int, NDArray[np.float32]]] | None = None
         self._recent: deque[tuple[int, NDArray[np.float32]]] = deque()
         self._jumps = True
@@ -107,7 +115,9 @@ class AvRecording:
         elif self._stream.duration:
             self.declared_samples = int(self._stream.duration * self._ticks)
         else:
-            self.declared_samples = (self._container.duration or 0) * self.sampling_rate // av.time_base
+            self.declared_samples = (
+                (self._container.duration or 0) * self.sampling_rate // av.time_base
+            )
 
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
         """See `Recording.read`."""
@@ -132,7 +142,9 @@ class AvRecording:
     def _check_holes(self, window: _Decoded, start: int, stop: int) -> None:
         for first, last in window.holes:
             if first < stop and start < last:
-                raise AudioError(f"{self.path}: damaged: samples {first} to {last} cannot be decoded")
+                raise AudioError(
+                    f"{self.path}: damaged: samples {first} to {last} cannot be decoded"
+                )
 
     def _read(self, start: int, stop: int) -> _Decoded:
         try:
@@ -185,18 +197,28 @@ class AvRecording:
         if self._container.format.name == "flac":
             # FFmpeg only gets FLAC that libsndfile cannot open; seeks may find nothing after a damaged header.
             return sys.maxsize
-        return int(_RUN_UP_S[self.codec] * self.sampling_rate) if self.codec in _RUN_UP_S else sys.maxsize
+        return (
+            int(_RUN_UP_S[self.codec] * self.sampling_rate)
+            if self.codec in _RUN_UP_S
+            else sys.maxsize
+        )
 
     def _open(self) -> None:
         self._file.seek(0)
         # Opened by descriptor: the content decides on the format, and no part of the name is parsed as a protocol.
-        options = {"fd": str(self._file.fileno()), "protocol_whitelist": "fd", "format_whitelist": _FORMATS}
+        options = {
+            "fd": str(self._file.fileno()),
+            "protocol_whitelist": "fd",
+            "format_whitelist": _FORMATS,
+        }
         try:
             self._container = av.open("fd:", options=options)
         except (av.error.FFmpegError, OSError, ValueError) as error:
             self._file.close()
             reason = getattr(error, "strerror", None) or error
-            raise AudioError(f"{self.path}: {unknown_format_reason(self.path)} ({reason})") from error
+            raise AudioError(
+                f"{self.path}: {unknown_format_reason(self.path)} ({reason})"
+            ) from error
         if not self._container.streams.audio:
             raise self._refused("has no audio stream, only pictures or text")
         self._stream = self._container.streams.audio[0]
@@ -223,7 +245,9 @@ class AvRecording:
             return True
         first, step = entries[0].timestamp, entries[1].timestamp - entries[0].timestamp
         checked = range(0, last + 1, max(1, last // _CHECKED_ENTRIES))
-        return all(entries[number].timestamp == first + number * step for number in (*checked, last))
+        return all(
+            entries[number].timestamp == first + number * step for number in (*checked, last)
+        )
 
     def _begin(self) -> tuple[Iterator[AudioPacket], AudioCodecContext]:
         self._container.close()
@@ -241,17 +265,23 @@ class AvRecording:
             self._stream.codec_context.flush_buffers()
             for number in range(first_packet(self._ogg.ends, target), len(self._ogg.ends)):
                 data = self._ogg.packet(self._file, number)
-                packet = cast(AudioPacket, av.Packet(len(data)))  # decoders read its zero padding; `av.Packet(data)` has none
+                packet = cast(
+                    AudioPacket, av.Packet(len(data))
+                )  # decoders read its zero padding; `av.Packet(data)` has none
                 packet.update(data)
                 yield packet, int(self._ogg.ends[number])
             return
         if self._clock_tells:
-            self._container.seek(int((target + self._origin) / self._ticks), stream=self._stream, backward=True)
+            self._container.seek(
+                int((target + self._origin) / self._ticks), stream=self._stream, backward=True
+            )
             yield from ((packet, None) for packet in self._demux())
             return
         index = self._index
         first = first_packet(index.ends, target)
-        packets = (self._jump_to(first) if first and self._jumps else None) or islice(self._begin()[0], first, None)
+        packets = (self._jump_to(first) if first and self._jumps else None) or islice(
+            self._begin()[0], first, None
+        )
         for number, packet in enumerate(packets, first):
             if packet_time(packet) is None:
                 yield packet, index.num_samples
@@ -263,11 +293,17 @@ class AvRecording:
     def _jump_to(self, number: int) -> Iterator[AudioPacket] | None:
         """Seek and yield packets from one of the index on; None if its time and bytes show that the seek found another packet."""
         index = self._index
-        if not index.rising or not len(index.stamps) or (np.diff(index.stamps[max(0, number - 1) : number + 2]) == 0).any():
+        if (
+            not index.rising
+            or not len(index.stamps)
+            or (np.diff(index.stamps[max(0, number - 1) : number + 2]) == 0).any()
+        ):
             return None
         wanted = index.stamps[number], index.checks[number]
         with suppress(av.error.FFmpegError):
-            self._container.seek(int(index.stamps[max(0, number - _SEEK_BACK)]), stream=self._stream, backward=True)
+            self._container.seek(
+                int(index.stamps[max(0, number - _SEEK_BACK)]), stream=self._stream, backward=True
+            )
             packets = self._demux()
             for packet in packets:
                 at = packet_time(packet)
@@ -324,24 +360,36 @@ class AvRecording:
                 continue
             if position is None and frames:
                 # The first frame of Opus may be shorter than its packet: a decoder that resamples delays samples.
-                held = opus_samples(memoryview(packet)) if self.codec == "opus" else sum(frame.samples for frame in frames)
+                held = (
+                    opus_samples(memoryview(packet))
+                    if self.codec == "opus"
+                    else sum(frame.samples for frame in frames)
+                )
                 time = int((frames[0].pts or 0) * self._ticks)
                 # A new decoder drops the samples before 0 as the container says, but does not change the time of the frame.
                 time = max(0, time) if self.codec in _STATEFUL else time
                 position = time - self._origin if end is None else end - held
             for frame in frames:
-                if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):
+                if (frame.sample_rate, frame.layout.nb_channels) != (
+                    self.sampling_rate,
+                    self.num_channels,
+                ):
                     return  # the stream changes its rate or channels
                 for samples in self._samples(frame, to_packed):
                     yield cast(int, position), samples
                     position = cast(int, position) + samples.shape[1]
 
-    def _samples(self, frame: av.AudioFrame, to_packed: AudioResampler) -> list[NDArray[np.float32]]:
+    def _samples(
+        self, frame: av.AudioFrame, to_packed: AudioResampler
+    ) -> list[NDArray[np.float32]]:
         # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in 18.1).
         if frame.format.name == "fltp" and self.num_channels < 8:
             return [cast(NDArray[np.float32], frame.to_ndarray())]
         packed = (part.to_ndarray() for part in to_packed.resample(frame))
-        return [cast(NDArray[np.float32], samples.reshape(-1, self.num_channels).T) for samples in packed]
+        return [
+            cast(NDArray[np.float32], samples.reshape(-1, self.num_channels).T)
+            for samples in packed
+        ]
 
     def _decoder(self) -> AudioCodecContext:
         """Return a decoder for packets after a seek: the stream's, or a new one where a flush does not reset it."""
@@ -351,6 +399,9 @@ class AvRecording:
             decoder.flags2 |= int(Flags2.skip_manual)
         if self.codec not in _STATEFUL:
             return decoder
-        new = cast(AudioCodecContext, AudioCodecContext.create(_PREFERRED.get(decoder.name, decoder.codec), "r"))
+        new = cast(
+            AudioCodecContext,
+            AudioCodecContext.create(_PREFERRED.get(decoder.name, decoder.codec), "r"),
+        )
         new.extradata = decoder.extradata
         return new

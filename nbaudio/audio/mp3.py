@@ -36,14 +36,19 @@ class _Tag(NamedTuple):
 def _find_tag(descriptor: int) -> _Tag | None:
     start, head = 0, os.pread(descriptor, 10, 0)
     if head.startswith(b"ID3") and len(head) == 10:
-        start = reduce(lambda size, byte: size << 7 | byte & 0x7F, head[6:], 0) + (20 if head[5] & 0x10 else 10)
+        start = reduce(lambda size, byte: size << 7 | byte & 0x7F, head[6:], 0) + (
+            20 if head[5] & 0x10 else 10
+        )
     data = os.pread(descriptor, _SEARCHED, start)
     at = next((i for i in range(len(data) - 3) if _frame_bytes(data[i : i + 4])), None)
     if at is None:
         return None
     first = data[at : at + 64]
     tag = max(first.find(b"Xing"), first.find(b"Info"))
-    if tag < 0 or int.from_bytes(first[tag + 4 : tag + 8], "big") & _FRAMES_AND_BYTES != _FRAMES_AND_BYTES:
+    if (
+        tag < 0
+        or int.from_bytes(first[tag + 4 : tag + 8], "big") & _FRAMES_AND_BYTES != _FRAMES_AND_BYTES
+    ):
         return None
     return _Tag(start + at, first[:4], int.from_bytes(first[tag + 8 : tag + 12], "big"))
 
@@ -55,20 +60,30 @@ def _look_through(descriptor: int, size: int, _identity: tuple[int, ...]) -> boo
     end, counted = _last_frame(descriptor, tag.at, size, kind=tag.header)
     # The tag may count its own frame. ID3v1, Lyrics3 and APE tags may follow the last frame.
     rest = os.pread(descriptor, 8, end)
-    return counted - 1 <= tag.frames <= counted and (not rest.strip(b"\0") or rest.startswith((b"TAG", b"APETAGEX", b"LYRICS")))
+    return counted - 1 <= tag.frames <= counted and (
+        not rest.strip(b"\0") or rest.startswith((b"TAG", b"APETAGEX", b"LYRICS"))
+    )
 
 
 def _last_frame(descriptor: int, at: int, size: int, kind: bytes) -> tuple[int, int]:
     """Return the end of the run of frames of the first frame's kind, and their number."""
     # All frames must agree in version, layer, rate and mono or stereo.
     version_and_layer, rate, mono = kind[1] & 0xFE, kind[2] & 0x0C, kind[3] >> 6 == 3
-    lengths = {bits: _frame_bytes(bytes((0xFF, kind[1], bits, kind[3]))) for bits in range(256) if bits & 0x0C == rate}
+    lengths = {
+        bits: _frame_bytes(bytes((0xFF, kind[1], bits, kind[3])))
+        for bits in range(256)
+        if bits & 0x0C == rate
+    }
     count, data, begin = 0, b"", at
     while at + 4 <= size:
         if at + 4 > begin + len(data):
             begin, data = at, os.pread(descriptor, _PIECE, at)
         header = at - begin
-        length = lengths.get(data[header + 2], 0) if data[header] == 0xFF and data[header + 1] & 0xFE == version_and_layer else 0
+        length = (
+            lengths.get(data[header + 2], 0)
+            if data[header] == 0xFF and data[header + 1] & 0xFE == version_and_layer
+            else 0
+        )
         if not length or at + length > size or (data[header + 3] >> 6 == 3) != mono:
             break
         at += length
@@ -80,6 +95,15 @@ def _frame_bytes(header: bytes) -> int:
     """Return the bytes of a layer III frame by its header; 0 for an invalid header."""
     version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
     bits, rate = header[2] >> 4, header[2] >> 2 & 3
-    if header[0] != 0xFF or header[1] < 0xE0 or version == 1 or layer != 1 or rate == 3 or not 0 < bits < 15:
+    if (
+        header[0] != 0xFF
+        or header[1] < 0xE0
+        or version == 1
+        or layer != 1
+        or rate == 3
+        or not 0 < bits < 15
+    ):
         return 0
-    return (144 if version == 3 else 72) * 1000 * _BIT_RATES[version != 3][bits] // _RATES[version][rate] + (header[2] >> 1 & 1)
+    return (144 if version == 3 else 72) * 1000 * _BIT_RATES[version != 3][bits] // _RATES[version][
+        rate
+    ] + (header[2] >> 1 & 1)

@@ -19,7 +19,9 @@ _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 # The first bytes of a codec's first packet, and the number of header packets before the audio.
 _HEADERS = {"opus": (b"OpusHead", 2), "vorbis": (b"\x01vorbis", 3)}
 # Samples at 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716, section 3.1).
-_OPUS_FRAME = np.array([480, 960, 1920, 2880] * 3 + [480, 960] * 2 + [120, 240, 480, 960] * 4, np.int64)
+_OPUS_FRAME = np.array(
+    [480, 960, 1920, 2880] * 3 + [480, 960] * 2 + [120, 240, 480, 960] * 4, np.int64
+)
 
 
 class _Page(NamedTuple):
@@ -55,7 +57,11 @@ class OggIndex:
 
 def first_packet(ends: NDArray[np.int64], position: int) -> int:
     """Return the number of the first packet that ends after a position; the first for 0, the last where none does."""
-    return 0 if position <= 0 else max(0, min(int(np.searchsorted(ends, position, side="right")), len(ends) - 1))
+    return (
+        0
+        if position <= 0
+        else max(0, min(int(np.searchsorted(ends, position, side="right")), len(ends) - 1))
+    )
 
 
 def scan_pages(path: Path) -> tuple[str | None, int | None]:
@@ -95,22 +101,37 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
     before = np.cumsum(lacing) - lacing
     firsts = np.cumsum(counts) - counts
     bodies = np.repeat([page.body for page in pages], counts)
-    offsets = bodies + before - np.repeat(before[np.minimum(firsts, max(0, len(lacing) - 1))], counts)
+    offsets = (
+        bodies + before - np.repeat(before[np.minimum(firsts, max(0, len(lacing) - 1))], counts)
+    )
     starts = np.concatenate([[0], np.flatnonzero(lacing < 255) + 1])
-    completed = np.searchsorted(starts, firsts + counts, side="right") - 1 - headers  # audio packets up to the end of each page
+    completed = (
+        np.searchsorted(starts, firsts + counts, side="right") - 1 - headers
+    )  # audio packets up to the end of each page
     starts = starts[headers:]
     if len(starts) < 2:
         return None
     data = np.memmap(file, np.uint8, "r")
     at = np.append(offsets, len(data))[starts[:-1]]
-    ends = np.cumsum(packet_samples(codec, begin, data[np.minimum(np.stack([at, at + 1], axis=1), len(data) - 1)]))
+    ends = np.cumsum(
+        packet_samples(
+            codec, begin, data[np.minimum(np.stack([at, at + 1], axis=1), len(data) - 1)]
+        )
+    )
     pre_skip = int.from_bytes(begin[10:12], "little") if codec == "opus" else 0
-    known = [(page.granule, int(ends[done - 1])) for page, done in zip(pages, completed, strict=True) if page.granule > 0 < done]
+    known = [
+        (page.granule, int(ends[done - 1]))
+        for page, done in zip(pages, completed, strict=True)
+        if page.granule > 0 < done
+    ]
     total = int(ends[-1])
     if known:
         # A stream may be an excerpt of a longer one: then all positions are greater by the same number.
         by = known[0][0] - known[0][1] if len(known) > 1 else 0
-        if any(granule - end != by for granule, end in known[:-1]) or known[-1][0] - known[-1][1] > by:
+        if (
+            any(granule - end != by for granule, end in known[:-1])
+            or known[-1][0] - known[-1][1] > by
+        ):
             return None
         total = min(total, known[-1][0] - by) if pages[-1].flags & _LAST else total
     return OggIndex(ends - pre_skip, max(0, total - pre_skip), starts, offsets, lacing)
@@ -150,11 +171,16 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
         if checked:
             page = os.pread(file.fileno(), end - at, at)
             # zlib's polynomial, most significant bit first, without inversion.
-            mirrored = zlib.crc32((page[:22] + bytes(4) + page[26:]).translate(_MIRRORED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+            mirrored = (
+                zlib.crc32((page[:22] + bytes(4) + page[26:]).translate(_MIRRORED), 0xFFFFFFFF)
+                ^ 0xFFFFFFFF
+            )
             if int(f"{mirrored:032b}"[::-1], 2) != check:
                 raise _DamagedError(f"damaged: the page at byte {at:,} has a wrong checksum")
         if flags & _FIRST and in_data:
-            raise _DamagedError(f"chained: another recording begins at byte {at:,}, which is not read")
+            raise _DamagedError(
+                f"chained: another recording begins at byte {at:,}, which is not read"
+            )
         if not flags & _FIRST and number != numbers.get(serial, number - 1) + 1:
             raise _DamagedError(f"damaged: pages are missing before byte {at:,}")
         in_data |= not flags & _FIRST and granule > 0

@@ -47,13 +47,18 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     """Index a stream, which `begin` restarts, of `ticks` samples per tick; `skipped` is the pre-skip of Opus, if known better."""
     packets, decoder = begin()
     opus = decoder.name.removeprefix("lib") == "opus"
-    lead, size = None, 0  # the first packet with samples as (its number, samples), and the samples of the last packet
+    lead, size = (
+        None,
+        0,
+    )  # the first packet with samples as (its number, samples), and the samples of the last packet
     with suppress(av.error.FFmpegError):
         for number, packet in enumerate(islice(packets, 0 if opus else _FIRST)):
             size = sum(frame.samples for frame in decoder.decode(packet)) or size
             lead = lead or ((number, size) if size else None)
     packets, decoder = begin()
-    trims: list[tuple[int, int]] = []  # samples that the container trims at the start and the end of a packet
+    trims: list[
+        tuple[int, int]
+    ] = []  # samples that the container trims at the start and the end of a packet
     stamps: list[int] = []
     checks: list[int] = []
     heads: list[bytes] = []
@@ -65,7 +70,9 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
                 checks.append(zlib.crc32(packet))
                 heads.append(_head(memoryview(packet)))
                 if opus and packet.has_sidedata("skip_samples"):
-                    trims.append(struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples"))))
+                    trims.append(
+                        struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples")))
+                    )
     clock, known = np.array(stamps, np.int64), np.array(checks, np.int64)
     rising = not (np.diff(clock) < 0).any()
     held = _counted(decoder, size, heads)
@@ -84,7 +91,9 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
             ends = None
     if ends is None:
         ends = _decoded_ends(*begin(), len(clock))
-    return PacketIndex(clock, known, ends, rising, max(0, int(ends[-1]) - dropped) if len(ends) else 0)
+    return PacketIndex(
+        clock, known, ends, rising, max(0, int(ends[-1]) - dropped) if len(ends) else 0
+    )
 
 
 def _counted(context: AudioCodecContext, size: int, heads: list[bytes]) -> NDArray[np.int64] | None:
@@ -92,7 +101,9 @@ def _counted(context: AudioCodecContext, size: int, heads: list[bytes]) -> NDArr
     name, header = context.name.removeprefix("lib"), context.extradata or b""
     at = header.find(b"\x01vorbis")
     if name == "opus" or (name == "vorbis" and 0 <= at < len(header) - 28):
-        return packet_samples(name, header[at:], np.frombuffer(b"".join(heads), np.uint8).reshape(-1, 2))
+        return packet_samples(
+            name, header[at:], np.frombuffer(b"".join(heads), np.uint8).reshape(-1, 2)
+        )
     return np.full(len(heads), size, np.int64) if context.name in _FIXED and size else None
 
 
@@ -107,7 +118,9 @@ def opus_samples(packet: bytes | memoryview) -> int:
     return int(packet_samples("opus", b"", np.frombuffer(_head(packet), np.uint8).reshape(1, 2))[0])
 
 
-def _decoded_ends(packets: Iterator[AudioPacket], decoder: AudioCodecContext, length: int) -> NDArray[np.int64]:
+def _decoded_ends(
+    packets: Iterator[AudioPacket], decoder: AudioCodecContext, length: int
+) -> NDArray[np.int64]:
     """Return the end position of each packet by decoding; a broken packet has no samples."""
     ends: list[int] = []
     position = 0

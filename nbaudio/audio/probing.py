@@ -69,7 +69,10 @@ def probe(path: LocationLike) -> Probe:
             num_samples, warning = _check_end(recording, file)
             container = recording.container
         else:
-            num_samples, container = recording.count_samples(), "OGG"  # perhaps; other files have no pages
+            num_samples, container = (
+                recording.count_samples(),
+                "OGG",
+            )  # perhaps; other files have no pages
             warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
         problem, before = scan_pages(file) if container == "OGG" else (None, None)
         if problem:
@@ -80,10 +83,14 @@ def probe(path: LocationLike) -> Probe:
             num_samples, warning = _check_beginning(recording, file, num_samples, warning)
         if num_samples <= 0:
             raise AudioError(f"{file}: {no_samples_reason(file)}")
-        return Probe(recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning)
+        return Probe(
+            recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning
+        )
 
 
-def _check_beginning(recording: Recording, path: Path, num_samples: int, warning: str | None) -> tuple[int, str | None]:
+def _check_beginning(
+    recording: Recording, path: Path, num_samples: int, warning: str | None
+) -> tuple[int, str | None]:
     """Decode the beginning at once and in windows, where damage to a header shows; return the usable samples and the warning."""
     rate, codec = recording.sampling_rate, recording.codec
     # In CAF, libsndfile finds each packet of ALAC by a table, any entry of which may be damaged.
@@ -97,7 +104,9 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
             # libsndfile may depend on earlier reads: a fresh handle shows where a seek lands, one that has read everything shows
             # what it keeps. Damaged frames of FLAC need neither, as libsndfile detects them by their numbers and checksums.
             new = stack.enter_context(open_recording(path))
-            readers = [new.read] if codec == "flac" else [new.read, new.read, partial(_read_once, path)]
+            readers = (
+                [new.read] if codec == "flac" else [new.read, new.read, partial(_read_once, path)]
+            )
         try:
             whole = readers[0](0, length)
         except AudioError as error:
@@ -105,19 +114,31 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
             warning = f"{str(error).removeprefix(f'{path}: ')}; segments there are left out"
         if len(whole) < length and length == num_samples:
             # The most samples that decode in one go from the start.
-            num_samples = bisect_left(range(1, length), x=True, key=lambda stop: not _decodes(partial(_read_once, path), 0, stop))
+            num_samples = bisect_left(
+                range(1, length),
+                x=True,
+                key=lambda stop: not _decodes(partial(_read_once, path), 0, stop),
+            )
             warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
             if num_samples:
-                return _check_beginning(stack.enter_context(open_recording(path)), path, num_samples, warning)
+                return _check_beginning(
+                    stack.enter_context(open_recording(path)), path, num_samples, warning
+                )
         windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
         for number, read in product(range(windows if len(whole) else 0), readers[1:]):
             start = length * (2 * number + 1) // (2 * windows)
             same = whole[start : start + _TAIL_SAMPLES]
             window = read(start, start + len(same))
             with np.errstate(invalid="ignore"):
-                off = np.abs(window.astype(np.float64) - same) if window.shape == same.shape else np.ones(1)
+                off = (
+                    np.abs(window.astype(np.float64) - same)
+                    if window.shape == same.shape
+                    else np.ones(1)
+                )
             if (off > _TOLERANCE.get(codec, 0)).any():
-                raise AudioError(f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than a full decode")
+                raise AudioError(
+                    f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than a full decode"
+                )
     return num_samples, warning
 
 

@@ -27,7 +27,9 @@ class PlayableSegment(AudioSegment):  # type: ignore[misc]
 
 def to_audiosegment(samples: NDArray[np.int16], rate: int) -> PlayableSegment:
     """Return a clip, shape (samples,), at `rate` Hz as an `AudioSegment` that plays in a notebook."""
-    return PlayableSegment(data=samples.astype("<i2").tobytes(), sample_width=2, frame_rate=rate, channels=1)
+    return PlayableSegment(
+        data=samples.astype("<i2").tobytes(), sample_width=2, frame_rate=rate, channels=1
+    )
 
 
 def normalize_loudness(samples: NDArray[np.int16], rate: int) -> NDArray[np.int16]:

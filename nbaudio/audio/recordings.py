@@ -54,7 +54,9 @@ class Recording(Protocol):
 
 
 @contextmanager
-def open_recording(path: LocationLike, *, windows: int | None = None, share: float = 1.0) -> Iterator["OpenRecording"]:
+def open_recording(
+    path: LocationLike, *, windows: int | None = None, share: float = 1.0
+) -> Iterator["OpenRecording"]:
     """Open a recording for reading windows; raise AudioError with file and reason where it is missing, not readable or not audio.
 
     The number of `windows` and the `share` of the recording that they cover decide whether range reads of a remote file are
@@ -95,11 +97,15 @@ def _open(path: Path) -> "OpenRecording":
     except IsADirectoryError as error:
         raise AudioError(f"{path}: a folder, not a file") from error
     except PermissionError as error:
-        raise AudioError(f"{path}: may not be read by this user ({error.strerror}); change its permissions") from error
+        raise AudioError(
+            f"{path}: may not be read by this user ({error.strerror}); change its permissions"
+        ) from error
     except OSError as error:
         raise AudioError(f"{path}: {error.strerror or error}") from error
     except UnicodeEncodeError as error:
-        raise AudioError(f"{path}: its name cannot be used in this locale; {UTF8_REMEDY}") from error
+        raise AudioError(
+            f"{path}: its name cannot be used in this locale; {UTF8_REMEDY}"
+        ) from error
     with suppress(sf.LibsndfileError):
         recording = SoundfileRecording(path, file)
         if recording.is_exact:
@@ -124,7 +130,9 @@ class SoundfileRecording:
         self.log: str = self._file.extra_info
         self.container: str = self._file.format
         subtype: str = self._file.subtype
-        self.codec = {"MPEG_LAYER_III": "mp3"}.get(subtype, "flac" if self._file.format == "FLAC" else subtype.lower())
+        self.codec = {"MPEG_LAYER_III": "mp3"}.get(
+            subtype, "flac" if self._file.format == "FLAC" else subtype.lower()
+        )
         if problem := implausible_header(self.sampling_rate, self.num_channels):
             self.close()
             raise AudioError(f"{path}: {problem}")
@@ -145,14 +153,18 @@ class SoundfileRecording:
             return False
         # With one channel or lower rates, libmpg123 adds up in another order after a seek, which changes the last bit.
         return self.codec != "mp3" or (
-            self.num_channels == 2 and self.sampling_rate >= 32000 and is_consistent(self._descriptor.fileno())
+            self.num_channels == 2
+            and self.sampling_rate >= 32000
+            and is_consistent(self._descriptor.fileno())
         )
 
     def read(self, start: int, stop: int) -> Window:
         """See `Recording.read`."""
         # Run-up and window in one call: python-soundfile seeks after every read, which restarts an MP3 decoder.
         first = max(0, start - self._run_up)
-        if self._has_failed or (self.codec.startswith("alac_") and not isinstance(self._descriptor, RangeFile)):
+        if self._has_failed or (
+            self.codec.startswith("alac_") and not isinstance(self._descriptor, RangeFile)
+        ):
             # After an error, and with a damaged packet table of ALAC, what libsndfile reads depends on earlier reads.
             self._file.close()
             self._descriptor.seek(0)
@@ -163,7 +175,9 @@ class SoundfileRecording:
             window: Window = self._file.read(stop - first, dtype=self._dtype, always_2d=True)
         except sf.LibsndfileError as error:
             self._has_failed = True
-            raise AudioError(f"{self.path}: samples {start} to {stop} cannot be decoded ({error})") from error
+            raise AudioError(
+                f"{self.path}: samples {start} to {stop} cannot be decoded ({error})"
+            ) from error
         finally:
             if isinstance(self._descriptor, RangeFile):
                 self._descriptor.settle()
@@ -182,7 +196,13 @@ MOST_SAMPLES = 1 << 28
 
 
 def read_clip(
-    path: LocationLike, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
+    path: LocationLike,
+    start: int,
+    stop: int,
+    *,
+    num_samples: int | None = None,
+    rate: int | None = 16000,
+    channel: str = "mix",
 ) -> NDArray[np.int16]:
     """Cut one clip of a recording file; see `resample_window`, which cuts many clips of an open recording.
 
@@ -194,12 +214,22 @@ def read_clip(
         >>> read_clip(path, 12000, 36000).shape
         (8000,)
     """
-    with open_recording(path, windows=1, share=(stop - start) / num_samples if num_samples else 1.0) as recording:
-        return resample_window(recording, start, stop, num_samples=num_samples, rate=rate, channel=channel)
+    with open_recording(
+        path, windows=1, share=(stop - start) / num_samples if num_samples else 1.0
+    ) as recording:
+        return resample_window(
+            recording, start, stop, num_samples=num_samples, rate=rate, channel=channel
+        )
 
 
 def resample_window(
-    recording: Recording, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
+    recording: Recording,
+    start: int,
+    stop: int,
+    *,
+    num_samples: int | None = None,
+    rate: int | None = 16000,
+    channel: str = "mix",
 ) -> NDArray[np.int16]:
     """Return samples [start, stop) of an open recording, at its own rate, as one channel at `rate`, shape (samples,).
 
@@ -225,21 +255,28 @@ def resample_window(
     window = read_around(recording, start, stop, begin, end)
     mono, scale = _one_channel(window, channel)
     if new != own:
-        mono = soxr.resample(mono.astype(np.float32, copy=False), own, new, quality="HQ")[first - offset : last - offset]
+        mono = soxr.resample(mono.astype(np.float32, copy=False), own, new, quality="HQ")[
+            first - offset : last - offset
+        ]
     return _to_int16(mono, scale)
 
 
 def read_around(recording: Recording, start: int, stop: int, begin: int, end: int) -> Window:
     """Read samples [begin, end) of a recording; raise AudioError if [start, stop) is not all there, or too long for a clip."""
     if (stop - start) * recording.num_channels > MOST_SAMPLES:
-        minutes = [samples / recording.sampling_rate / 60 for samples in (stop - start, MOST_SAMPLES / recording.num_channels)]
+        minutes = [
+            samples / recording.sampling_rate / 60
+            for samples in (stop - start, MOST_SAMPLES / recording.num_channels)
+        ]
         raise AudioError(
             f"samples {start} to {stop} are {minutes[0]:,.0f} minutes, too many for one clip; "
             f"at most {minutes[1]:,.0f} of such a recording are taken"
         )
     window = recording.read(begin, end)
     if begin + len(window) < stop:
-        raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {begin + len(window)}")
+        raise AudioError(
+            f"samples {start} to {stop} do not exist, the recording ends after {begin + len(window)}"
+        )
     return window
 
 

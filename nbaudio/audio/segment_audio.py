@@ -46,18 +46,29 @@ class _Hops(NamedTuple):
 class SegmentAudio:
     """A segment with its context, and the facts that signals take, the costly ones computed once; full scale is 1."""
 
-    def __init__(self, window: AnySamples, channel: str, rate: int, num_samples: int, before: int) -> None:
+    def __init__(
+        self, window: AnySamples, channel: str, rate: int, num_samples: int, before: int
+    ) -> None:
         """Take a window, shape (samples, channels), from `before` samples before a segment of `num_samples`, and the channel."""
         self.window, self.rate, self.num_samples, self.before = window, rate, num_samples, before
         self.num_channels = int(window.shape[1])
         self.full_scale = 32768.0 if window.dtype == np.int16 else 1.0  # in the units of `window`
         self._channels = channel_numbers(channel, self.num_channels)  # that are mixed
-        self._unit = np.float32(1 / self.full_scale / len(self._channels))  # what their sum is multiplied with
-        self.decimation = max(1, rate // _SPEECH_RATE)  # samples that are averaged for the decision on speech
+        self._unit = np.float32(
+            1 / self.full_scale / len(self._channels)
+        )  # what their sum is multiplied with
+        self.decimation = max(
+            1, rate // _SPEECH_RATE
+        )  # samples that are averaged for the decision on speech
         # Samples of a hop: 10 ms, in whole steps of `decimation`; less in a shorter segment.
-        self.hop = max(1, min(round(rate * _HOP_S / self.decimation), num_samples // self.decimation)) * self.decimation
+        self.hop = (
+            max(1, min(round(rate * _HOP_S / self.decimation), num_samples // self.decimation))
+            * self.decimation
+        )
         self.hop_s = self.hop / rate
-        self.hops_before = before // self.hop  # whole hops before the segment; hops are numbered from the first of them
+        self.hops_before = (
+            before // self.hop
+        )  # whole hops before the segment; hops are numbered from the first of them
         # Numbers of the whole hops of the segment.
         self.inside = slice(self.hops_before, self.hops_before + max(1, num_samples // self.hop))
 
@@ -84,8 +95,15 @@ class SegmentAudio:
         """Sums over whole hops with context, in blocks that fit a cache."""
         window: AnySamples = self.window[self.before - self.hops_before * self.hop :]
         if len(window) < self.hop:
-            window = np.concatenate([window, np.zeros_like(window, shape=(self.hop - len(window), self.num_channels))])
-        number, hop, unit, pairs = len(window) // self.hop, self.hop, self._unit, _pairs_of(self.num_channels)
+            window = np.concatenate(
+                [window, np.zeros_like(window, shape=(self.hop - len(window), self.num_channels))]
+            )
+        number, hop, unit, pairs = (
+            len(window) // self.hop,
+            self.hop,
+            self._unit,
+            _pairs_of(self.num_channels),
+        )
         size = max(1, _BLOCK // hop)
         # Allocated once, as fresh memory for each block takes longer than the sums.
         channels = np.empty((self.num_channels, min(size, number) * hop), dtype=np.float32)
@@ -111,13 +129,24 @@ class SegmentAudio:
             np.vecdot(hops, hops, out=squares[block])
         total = self._summed(by_channel[: self.num_channels])
         highest, lowest, squares = highest * unit, lowest * unit, squares * unit * unit
-        return _Hops(float(pivot * unit), highest, lowest, total * unit, squares, slow.ravel() * unit, by_channel)
+        return _Hops(
+            float(pivot * unit),
+            highest,
+            lowest,
+            total * unit,
+            squares,
+            slow.ravel() * unit,
+            by_channel,
+        )
 
     @cached_property
     def covariance(self) -> dict[tuple[int, int], float]:
         """The covariance of each two channels, and the variance of each, in whole hops of the segment; none for one channel."""
         sums = self._hops.by_channel[:, self.inside].mean(axis=1, dtype=np.float64) / self.hop
-        means, products = sums[: self.num_channels] / self.full_scale, sums[self.num_channels :] / self.full_scale**2
+        means, products = (
+            sums[: self.num_channels] / self.full_scale,
+            sums[self.num_channels :] / self.full_scale**2,
+        )
         pairs = zip(_pairs_of(self.num_channels), products, strict=True)
         return {(a, b): float(product - means[a] * means[b]) for (a, b), product in pairs}
 
@@ -149,8 +178,13 @@ class SegmentAudio:
     @cached_property
     def dc_offset(self) -> float:
         """The mean of what is not digital silence."""
-        total = float(self._hops.total[self.inside].sum(dtype=np.float64)) + float(self.rest.sum(dtype=np.float64))
-        total -= sum(float(self.samples[start:stop].sum(dtype=np.float64)) for start, stop in self.silent_runs)
+        total = float(self._hops.total[self.inside].sum(dtype=np.float64)) + float(
+            self.rest.sum(dtype=np.float64)
+        )
+        total -= sum(
+            float(self.samples[start:stop].sum(dtype=np.float64))
+            for start, stop in self.silent_runs
+        )
         return total / max(1, self.num_samples - self.num_silent)
 
     @cached_property
@@ -163,19 +197,26 @@ class SegmentAudio:
         """Which hops, with context, hold no digital silence."""
         live = ~self.is_constant
         for start, stop in self.silent_runs:
-            live[self.hops_before + start // self.hop : self.hops_before + -(-stop // self.hop)] = False
+            live[self.hops_before + start // self.hop : self.hops_before + -(-stop // self.hop)] = (
+                False
+            )
         return live
 
     @cached_property
     def power(self) -> Numbers:
         """The mean square of each hop without DC."""
-        offset, total = self.dc_offset - self._hops.pivot, self._hops.total.astype(np.float64) - self.hop * self._hops.pivot
+        offset, total = (
+            self.dc_offset - self._hops.pivot,
+            self._hops.total.astype(np.float64) - self.hop * self._hops.pivot,
+        )
         return np.maximum((self._hops.squares - 2 * offset * total) / self.hop + offset**2, 0)
 
     @cached_property
     def energy(self) -> float:
         """The sum of squares of the samples without DC; digital silence counts as zero."""
-        runs = ((float(self.samples[start]), stop - start) for start, stop in self.silent_runs.tolist())
+        runs = (
+            (float(self.samples[start]), stop - start) for start, stop in self.silent_runs.tolist()
+        )
         silent = sum((value - self.dc_offset) ** 2 * length for value, length in runs)
         rest = np.square(self.rest - self.dc_offset).sum(dtype=np.float64)
         return float(self.power[self.inside].sum() * self.hop + rest - silent)
@@ -197,17 +238,35 @@ class SegmentAudio:
     @cached_property
     def speech(self) -> Bools:
         """Which hops, with context, are speech: by themselves; and without bursts and short gaps; shape (2, hops)."""
-        within, factor, size = np.flatnonzero(self.is_live[self.inside]) + self.inside.start, self.decimation, _SPEECH_FRAME
+        within, factor, size = (
+            np.flatnonzero(self.is_live[self.inside]) + self.inside.start,
+            self.decimation,
+            _SPEECH_FRAME,
+        )
         if not len(within):
             return np.zeros((2, len(self.is_live)), dtype=bool)
         slow = self._hops.slow / np.float32(factor) - np.float32(self.dc_offset)
         x, hop = np.pad(slow, (size // 2, size // 2 + size)), self.hop // factor
-        spectra = _power_spectra(np.lib.stride_tricks.sliding_window_view(x, size)[hop // 2 :: hop][: len(self.is_live)])
-        edges = np.clip(np.array(_BANDS_HZ) * size / (self.rate / factor), 1, size // 2).round().astype(int)
-        bands = np.add.reduceat(spectra, edges, axis=1)[:, :-1] / np.float32(size**2) + np.float32(NOTHING)
+        spectra = _power_spectra(
+            np.lib.stride_tricks.sliding_window_view(x, size)[hop // 2 :: hop][: len(self.is_live)]
+        )
+        edges = (
+            np.clip(np.array(_BANDS_HZ) * size / (self.rate / factor), 1, size // 2)
+            .round()
+            .astype(int)
+        )
+        bands = np.add.reduceat(spectra, edges, axis=1)[:, :-1] / np.float32(size**2) + np.float32(
+            NOTHING
+        )
         total = np.where(self.is_live, bands.sum(axis=1, dtype=np.float64), 0.0)
         quiet = within[np.argsort(total[within], kind="stable")[: -(-len(within) // QUIET_PART)]]
-        above = 10 * np.log10(np.maximum(bands / bands[quiet].mean(axis=0), 1).prod(axis=1, dtype=np.float64)) / bands.shape[1]
+        above = (
+            10
+            * np.log10(
+                np.maximum(bands / bands[quiet].mean(axis=0), 1).prod(axis=1, dtype=np.float64)
+            )
+            / bands.shape[1]
+        )
         divergence = np.convolve(above, np.ones(3) / 3)[1:-1]
         # Speech is near the loudest, with another spectrum than the quietest tenth.
         is_near = total >= total[within].max() / 10 ** (_SPEECH_DB / 10)
@@ -223,19 +282,29 @@ class SegmentAudio:
         loud = self._frames[self.frame_power >= self.frame_power.max() / 10 ** (LOUD_DB / 10)]
         loud = loud[np.unique(np.linspace(0, len(loud) - 1, _MOST_SPECTRA).round().astype(int))]
         starts = np.clip((loud + 1) * self.hop - size // 2, 0, max(0, self.num_samples - size))
-        rest = np.zeros_like(self.window, shape=(max(0, self.before + size - len(self.window)), self.num_channels))
+        rest = np.zeros_like(
+            self.window, shape=(max(0, self.before + size - len(self.window)), self.num_channels)
+        )
         x: AnySamples = np.concatenate([self.window, rest]) if len(rest) else self.window
-        frames = np.concatenate([x[start : start + size] for start in (self.before + starts).tolist()])
-        spectra = _power_spectra(self._mixed(_by_channel(frames)).reshape(-1, size) - np.float32(self.dc_offset))
+        frames = np.concatenate(
+            [x[start : start + size] for start in (self.before + starts).tolist()]
+        )
+        spectra = _power_spectra(
+            self._mixed(_by_channel(frames)).reshape(-1, size) - np.float32(self.dc_offset)
+        )
         power: Numbers = spectra.mean(axis=0, dtype=np.float64) / size
         return np.arange(size // 2 + 1) * self.rate / size, power
 
 
 def _by_channel(window: AnySamples, held: Samples | None = None) -> Samples:
     """Return samples as float32 in the same units, shape (channels, samples); written into `held` if it is given."""
-    found = np.empty(window.shape[::-1], dtype=np.float32) if held is None else held[:, : len(window)]
+    found = (
+        np.empty(window.shape[::-1], dtype=np.float32) if held is None else held[:, : len(window)]
+    )
     if window.dtype == np.int16 and window.shape[1] == 2 and window.flags.c_contiguous:
-        pairs = window.view(np.int32)[:, 0]  # of little-endian samples: the fastest way to separate them
+        pairs = window.view(np.int32)[
+            :, 0
+        ]  # of little-endian samples: the fastest way to separate them
         found[0], found[1] = pairs.astype(np.int16), pairs >> 16
     else:
         found[:] = window.T

@@ -8,7 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from nbaudio.audio.recordings import Recording, read_around
-from nbaudio.audio.segment_audio import EQUAL, LOUD_DB, NOTHING, QUIET_PART, Bools, Samples, SegmentAudio, runs_of
+from nbaudio.audio.segment_audio import (
+    EQUAL,
+    LOUD_DB,
+    NOTHING,
+    QUIET_PART,
+    Bools,
+    Samples,
+    SegmentAudio,
+    runs_of,
+)
 from nbaudio.core.errors import AudioError
 
 Value = float | bool | None
@@ -47,7 +56,10 @@ def _clipping(audio: SegmentAudio) -> tuple[Value, ...]:
         near = np.flatnonzero(highest >= highest.max() - EQUAL)[:_FEWEST_CLIPPED] * audio.hop
         parts = [sign * audio.mixed(start, start + audio.hop) for start in near.tolist()]
         # Only where the maximum occurs often enough, all samples are looked at.
-        if sum(int(np.count_nonzero(part >= highest.max() - EQUAL)) for part in parts) >= _FEWEST_CLIPPED:
+        if (
+            sum(int(np.count_nonzero(part >= highest.max() - EQUAL)) for part in parts)
+            >= _FEWEST_CLIPPED
+        ):
             clipped += _at_rail(sign * audio.samples)
     return (clipped / audio.num_samples,)
 
@@ -87,16 +99,24 @@ def _bandwidth(audio: SegmentAudio) -> tuple[Value, ...]:
     smooth = np.convolve(power, np.ones(width) / width, "same")
     # 10 dB above that of 16 bits, under a Hann window.
     rounding = 10 * 3 / 8 / 12 / audio.full_scale**2 if audio.full_scale > 1 else 0.0
-    top = int(np.flatnonzero(smooth >= min(smooth.max(), max(smooth.max() / 10 ** (_BAND_DB / 10), rounding)))[-1])
+    top = int(
+        np.flatnonzero(
+            smooth >= min(smooth.max(), max(smooth.max() / 10 ** (_BAND_DB / 10), rounding))
+        )[-1]
+    )
     level = 10 * np.log10(smooth + NOTHING**2)
     sums = np.concatenate([[0.0], np.cumsum(level)])
     means = (sums[step:] - sums[:-step]) / step  # of the bins from each one on
-    places = np.arange(max(step, round(_EDGE_FROM_HZ / frequencies[1])), max(step, min(top, len(means) - width)))
+    places = np.arange(
+        max(step, round(_EDGE_FROM_HZ / frequencies[1])), max(step, min(top, len(means) - width))
+    )
     if len(places):
         drop = means[places - step] - np.maximum.accumulate(level[::-1])[::-1][places + width]
         if drop.max() >= _EDGE_DB:
             edge = int(places[drop.argmax()])
-            top = int(np.flatnonzero(level[: edge + width] >= means[edge - step] - _EDGE_DB / 2)[-1])
+            top = int(
+                np.flatnonzero(level[: edge + width] >= means[edge - step] - _EDGE_DB / 2)[-1]
+            )
     return (float(frequencies[top]),)
 
 
@@ -124,8 +144,12 @@ def _speech(audio: SegmentAudio) -> tuple[Value, ...]:
         # At the edge of the recording, only an abrupt start or end shows that something is missing.
         return bool(alone[outside].all() if len(alone[outside]) == _CUT_HOPS else loud[edge])
 
-    cut_start = is_cut(slice(first, first + _CUT_HOPS), slice(max(0, first - _CUT_HOPS), first), first)
-    cut_end = is_cut(slice(max(first, stop - _CUT_HOPS), stop), slice(stop, stop + _CUT_HOPS), stop - 1)
+    cut_start = is_cut(
+        slice(first, first + _CUT_HOPS), slice(max(0, first - _CUT_HOPS), first), first
+    )
+    cut_end = is_cut(
+        slice(max(first, stop - _CUT_HOPS), stop), slice(stop, stop + _CUT_HOPS), stop - 1
+    )
     return len(hops) / len(is_speech), hops[0] * audio.hop_s, trailing, cut_start, cut_end
 
 
@@ -142,10 +166,19 @@ SIGNALS: Mapping[str, Signal] = MappingProxyType(
         "clipping": Signal(_clipping, {"clipped_share": 6}),
         "noise": Signal(_noise, {"snr_db": 2, "noise_floor_dbfs": 2}),
         "bandwidth": Signal(_bandwidth, {"bandwidth_hz": 0}),
-        "silence": Signal(lambda audio: (audio.num_silent / audio.num_samples,), {"silence_share": 6}),
+        "silence": Signal(
+            lambda audio: (audio.num_silent / audio.num_samples,), {"silence_share": 6}
+        ),
         "correlation": Signal(_correlation, {"channel_correlation": 4}),
         "speech": Signal(
-            _speech, {"speech_share": 4, "leading_silence_s": 3, "trailing_silence_s": 3, "cut_start": 0, "cut_end": 0}
+            _speech,
+            {
+                "speech_share": 4,
+                "leading_silence_s": 3,
+                "trailing_silence_s": 3,
+                "cut_start": 0,
+                "cut_end": 0,
+            },
         ),
     }
 )
@@ -155,12 +188,20 @@ def signals(audio: SegmentAudio) -> dict[str, Value]:
     """Return the values of all `SIGNALS` by column, rounded to the decimals of each."""
     found: dict[str, Value] = {}
     for signal in SIGNALS.values():
-        for (column, decimals), value in zip(signal.columns.items(), signal.function(audio), strict=True):
-            found[column] = round(float(value), decimals) if value is not None and not isinstance(value, bool) else value
+        for (column, decimals), value in zip(
+            signal.columns.items(), signal.function(audio), strict=True
+        ):
+            found[column] = (
+                round(float(value), decimals)
+                if value is not None and not isinstance(value, bool)
+                else value
+            )
     return found
 
 
-def window_signals(recording: Recording, start: int, stop: int, channel: str, *, num_samples: int) -> dict[str, Value]:
+def window_signals(
+    recording: Recording, start: int, stop: int, channel: str, *, num_samples: int
+) -> dict[str, Value]:
     """Return the `signals` of samples [start, stop) of an open recording of `num_samples`; raise AudioError as for a clip."""
     context = int(_CONTEXT_S * recording.sampling_rate)
     begin, end = max(0, start - context), min(num_samples, stop + context)
@@ -172,7 +213,9 @@ def window_signals(recording: Recording, start: int, stop: int, channel: str, *,
     with np.errstate(invalid="ignore", over="ignore"):
         is_finite = math.isfinite(audio.dc_offset) and math.isfinite(audio.energy)
     if not is_finite:
-        raise AudioError("contains values that are not numbers (NaN or infinity), or are far beyond full scale")
+        raise AudioError(
+            "contains values that are not numbers (NaN or infinity), or are far beyond full scale"
+        )
     return signals(audio)
 
 

@@ -11,9 +11,13 @@ _FORMATS = "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhot
 _GROUPS = "columns whose values no two splits share; auto: these two, or speaker_id alone if both lose over 5 %"
 _SIZES = "segments or hours; default: 5 %, at most 2000 segments"
 _VERDICTS = "verdicts to choose from, separated by commas; ok must be one"
-_STRATEGIES = "random, stratified, risk, speaker, recording, near, suspicious, or a column; disagreements"
+_STRATEGIES = (
+    "random, stratified, risk, speaker, recording, near, suspicious, or a column; disagreements"
+)
 
-review_app = typer.Typer(help="Export samples for review as spreadsheets, and import the verdicts.", no_args_is_help=True)
+review_app = typer.Typer(
+    help="Export samples for review as spreadsheets, and import the verdicts.", no_args_is_help=True
+)
 common.app.add_typer(review_app, name="review")
 
 
@@ -27,15 +31,24 @@ def _size(text: str) -> int | str:
 
 
 @common.command("demo --out demo-output")
-def demo(out: Annotated[str | None, Option(help="output folder; default: nbaudio-demo")] = None) -> None:
+def demo(
+    out: Annotated[str | None, Option(help="output folder; default: nbaudio-demo")] = None,
+) -> None:
     """Run all steps on the bundled corpus and show how each of its problems is caught."""
 
 
-@common.command("run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5")
+@common.command(
+    "run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5"
+)
 def run(
-    manifest: Annotated[str, Argument(metavar="MANIFEST.yaml", help="parameters of the notebooks, in YAML")],
+    manifest: Annotated[
+        str, Argument(metavar="MANIFEST.yaml", help="parameters of the notebooks, in YAML")
+    ],
     out: Annotated[str | None, Option(help="folder for notebooks, workspace and corpus")] = None,
-    set_: Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE", help="override a parameter; repeat for more")] = None,
+    set_: Annotated[
+        list[str] | None,
+        Option("--set", metavar="NAME=VALUE", help="override a parameter; repeat for more"),
+    ] = None,
     only: Annotated[str | None, Option(metavar="1-5", help="run only these notebooks")] = None,
 ) -> common.Options:
     """Run the notebooks in order, unattended, with the parameters of a manifest."""
@@ -44,9 +57,16 @@ def run(
     return {"manifest": manifest, "out": out, "settings": parse_settings(set_ or []), "only": only}
 
 
-@common.command("download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True)
+@common.command(
+    "download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True
+)
 def download(
-    source: Annotated[str, Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
+    source: Annotated[
+        str,
+        Argument(
+            metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name"
+        ),
+    ],
     out: Annotated[str, Option(help="folder for the files: new, or one to resume")],
     connections: Annotated[int, Option(min=1, help="files in parallel")] = 4,
     per_host: Annotated[int, Option(min=1, help="files in parallel from one host")] = 2,
@@ -58,35 +78,73 @@ def download(
 @common.command("align hypotheses minutes --audio recordings --out W", fetches=True, engines=True)
 def align(
     hypotheses: Annotated[
-        str, Argument(metavar="HYPOTHESES", help="file or folder of words with times, CTM, Whisper's JSON, ...")
+        str,
+        Argument(
+            metavar="HYPOTHESES",
+            help="file or folder of words with times, CTM, Whisper's JSON, ...",
+        ),
     ],
-    transcripts: Annotated[str, Argument(metavar="TRANSCRIPTS", help="file or folder of .txt, .docx, .html, TEI or JSON lines")],
+    transcripts: Annotated[
+        str,
+        Argument(
+            metavar="TRANSCRIPTS", help="file or folder of .txt, .docx, .html, TEI or JSON lines"
+        ),
+    ],
     out: Annotated[str, Option(help="workspace folder to write")],
-    audio: Annotated[str | None, Option(help="folder or URL of the recordings; may be given later")] = None,
-    pairs: Annotated[str | None, Option(metavar="FILE", help="a .csv or .tsv with the columns recording and transcript")] = None,
+    audio: Annotated[
+        str | None, Option(help="folder or URL of the recordings; may be given later")
+    ] = None,
+    pairs: Annotated[
+        str | None,
+        Option(metavar="FILE", help="a .csv or .tsv with the columns recording and transcript"),
+    ] = None,
     min_duration: Annotated[float, Option(help="seconds of the shortest segment")] = 2.0,
     max_duration: Annotated[float, Option(help="seconds of the longest segment")] = 20.0,
-    sha256: Annotated[bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")] = True,
-    cache: Annotated[str, Option(help="size of the cache of remote recordings, such as 50GB")] = "20GB",
-    add: Annotated[bool, Option("--add", help="keep what W has, and bring in these recordings")] = False,
+    sha256: Annotated[
+        bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")
+    ] = True,
+    cache: Annotated[
+        str, Option(help="size of the cache of remote recordings, such as 50GB")
+    ] = "20GB",
+    add: Annotated[
+        bool, Option("--add", help="keep what W has, and bring in these recordings")
+    ] = False,
 ) -> None:
     """Find uncut transcripts in a recognizer's timed words, and cut segments at pauses; no model is needed."""
 
 
-@common.command("ingest parlaspeech asr.json --audio recordings --names wav.scp --out W", fetches=True)
+@common.command(
+    "ingest parlaspeech asr.json --audio recordings --names wav.scp --out W", fetches=True
+)
 def ingest(
     format: Annotated[str, Argument(metavar="FORMAT", help=f"layout of the source: {_FORMATS}")],
-    source: Annotated[str, Argument(metavar="SOURCE", help="file, folder or URL of the transcripts")],
+    source: Annotated[
+        str, Argument(metavar="SOURCE", help="file, folder or URL of the transcripts")
+    ],
     out: Annotated[str, Option(help="workspace folder to write")],
-    audio: Annotated[str | None, Option(help="folder or URL of the recordings; may be given later")] = None,
-    names: Annotated[str | None, Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
-    jobs: common.Jobs = None,
-    sha256: Annotated[bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")] = True,
-    cache: Annotated[str, Option(help="size of the cache of remote recordings, such as 50GB")] = "20GB",
-    options: Annotated[
-        list[str] | None, Option("--option", metavar="NAME=VALUE", help="such as window=10 of folder; repeat")
+    audio: Annotated[
+        str | None, Option(help="folder or URL of the recordings; may be given later")
     ] = None,
-    add: Annotated[bool, Option("--add", help="keep what W has; bring in the source grown or changed, or a further one")] = False,
+    names: Annotated[
+        str | None, Option(help="a Kaldi wav.scp, or a table of name and path")
+    ] = None,
+    jobs: common.Jobs = None,
+    sha256: Annotated[
+        bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")
+    ] = True,
+    cache: Annotated[
+        str, Option(help="size of the cache of remote recordings, such as 50GB")
+    ] = "20GB",
+    options: Annotated[
+        list[str] | None,
+        Option("--option", metavar="NAME=VALUE", help="such as window=10 of folder; repeat"),
+    ] = None,
+    add: Annotated[
+        bool,
+        Option(
+            "--add", help="keep what W has; bring in the source grown or changed, or a further one"
+        ),
+    ] = False,
 ) -> common.Options:
     """Read transcripts, resolve the names of recordings, probe every recording."""
     from nbaudio.runs.manifests import split_settings
@@ -108,24 +166,50 @@ def ingest(
 @common.command("join W verbatim.tsv --text verbatim --on file,start,end --tolerance 0.01")
 def join(
     workspace: common.Workspace,
-    table: Annotated[str, Argument(metavar="FILE", help="a .csv, .tsv, .jsonl, .parquet or .xlsx with a row for each segment")],
-    on: Annotated[str, Option(metavar="segment_id|file,start,end", help="columns that name the segment")] = "segment_id",
-    text: Annotated[str | None, Option(metavar="NAME", help="join a further transcript, as text_NAME")] = None,
-    hypothesis: Annotated[str | None, Option(metavar="NAME", help="join a further hypothesis, as asr_text_NAME")] = None,
-    column: Annotated[str | None, Option(metavar="NAME", help="join anything else, as a column NAME")] = None,
-    from_: Annotated[str | None, Option("--from", metavar="COLUMN", help="column of FILE with the values")] = None,
+    table: Annotated[
+        str,
+        Argument(
+            metavar="FILE",
+            help="a .csv, .tsv, .jsonl, .parquet or .xlsx with a row for each segment",
+        ),
+    ],
+    on: Annotated[
+        str, Option(metavar="segment_id|file,start,end", help="columns that name the segment")
+    ] = "segment_id",
+    text: Annotated[
+        str | None, Option(metavar="NAME", help="join a further transcript, as text_NAME")
+    ] = None,
+    hypothesis: Annotated[
+        str | None, Option(metavar="NAME", help="join a further hypothesis, as asr_text_NAME")
+    ] = None,
+    column: Annotated[
+        str | None, Option(metavar="NAME", help="join anything else, as a column NAME")
+    ] = None,
+    from_: Annotated[
+        str | None, Option("--from", metavar="COLUMN", help="column of FILE with the values")
+    ] = None,
     tolerance: Annotated[float, Option(min=0, help="most seconds by which times may differ")] = 0.0,
 ) -> None:
     """Bring a further transcript, hypothesis or column from a table into a workspace; list what matches no single segment."""
 
 
-@common.command("recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True, engines=True)
+@common.command(
+    "recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True, engines=True
+)
 def recognize(
     workspace: common.Workspace,
-    with_: Annotated[str, Option("--with", metavar="MODULE:FUNCTION|COMMAND", help="a Python function, or a command")],
-    as_: Annotated[str | None, Option("--as", metavar="NAME", help="write asr_text_NAME; default: the module's name")] = None,
+    with_: Annotated[
+        str,
+        Option("--with", metavar="MODULE:FUNCTION|COMMAND", help="a Python function, or a command"),
+    ],
+    as_: Annotated[
+        str | None,
+        Option("--as", metavar="NAME", help="write asr_text_NAME; default: the module's name"),
+    ] = None,
     batch: Annotated[int, Option(min=1, help="most clips in one call of a function")] = 16,
-    jobs: Annotated[int, Option(min=1, help="tasks in parallel, each process with a recognizer of its own")] = 1,
+    jobs: Annotated[
+        int, Option(min=1, help="tasks in parallel, each process with a recognizer of its own")
+    ] = 1,
 ) -> None:
     """Recognize all segments, as a further hypothesis; run it again after a kill or growth to do the rest."""
 
@@ -133,11 +217,22 @@ def recognize(
 @common.command("score W --text verbatim --hypothesis large --language hr")
 def score(
     workspace: common.Workspace,
-    text: Annotated[str | None, Option(metavar="NAME", help="a further transcript, text_NAME; default: text")] = None,
-    hypothesis: Annotated[list[str] | None, Option(metavar="NAME", help="asr_text_NAME; repeat; default: asr_text")] = None,
-    normalize: Annotated[list[str] | None, Option(help="nfc, lower, punctuation or blanks before comparing; repeat")] = None,
-    language: Annotated[str | None, Option(metavar="hr", help="of numbers and abbreviations; default: the last one")] = None,
-    formatting: Annotated[str | None, Option(metavar="FILE.tsv", help="further alternatives: language, written, spoken")] = None,
+    text: Annotated[
+        str | None, Option(metavar="NAME", help="a further transcript, text_NAME; default: text")
+    ] = None,
+    hypothesis: Annotated[
+        list[str] | None, Option(metavar="NAME", help="asr_text_NAME; repeat; default: asr_text")
+    ] = None,
+    normalize: Annotated[
+        list[str] | None, Option(help="nfc, lower, punctuation or blanks before comparing; repeat")
+    ] = None,
+    language: Annotated[
+        str | None, Option(metavar="hr", help="of numbers and abbreviations; default: the last one")
+    ] = None,
+    formatting: Annotated[
+        str | None,
+        Option(metavar="FILE.tsv", help="further alternatives: language, written, spoken"),
+    ] = None,
 ) -> None:
     """Compare transcripts with hypotheses: similarity, WER, CER, also without formatting; agreement of several hypotheses."""
 
@@ -145,25 +240,52 @@ def score(
 @common.command("measure W --jobs 2", fetches=True, engines=True)
 def measure(
     workspace: common.Workspace,
-    channel: Annotated[str, Option(help="mix, left, right or a number from 0, as materialize will cut")] = "mix",
+    channel: Annotated[
+        str, Option(help="mix, left, right or a number from 0, as materialize will cut")
+    ] = "mix",
 ) -> None:
     """Measure levels, noise, clipping, bandwidth, silence and speech of every segment; run it again after growth for the rest."""
 
 
-@common.command("review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
+@common.command(
+    "review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100",
+    group=review_app,
+    fetches=True,
+)
 def export_(
     workspace: common.Workspace,
-    out: Annotated[str, Option(help="sheet (.xlsx, .csv, .tsv) to write, with clips beside it, or page for a browser (.html)")],
-    n: Annotated[int | None, Option(min=1, help="number of clips; default: a tenth of those not drawn yet, at most 1000")] = None,
+    out: Annotated[
+        str,
+        Option(
+            help="sheet (.xlsx, .csv, .tsv) to write, with clips beside it, or page for a browser (.html)"
+        ),
+    ],
+    n: Annotated[
+        int | None,
+        Option(
+            min=1, help="number of clips; default: a tenth of those not drawn yet, at most 1000"
+        ),
+    ] = None,
     strategy: Annotated[str, Option(help=_STRATEGIES)] = "random",
-    threshold: Annotated[float, Option(help="similarity that stratified and near use, -1 to 1")] = 0.8,
+    threshold: Annotated[
+        float, Option(help="similarity that stratified and near use, -1 to 1")
+    ] = 0.8,
     seed: common.Seed = 42,
-    reviewers: Annotated[str, Option(metavar="ANA,BEN", parser=_names, help="write a sheet or page for each of them")] = "",
+    reviewers: Annotated[
+        str, Option(metavar="ANA,BEN", parser=_names, help="write a sheet or page for each of them")
+    ] = "",
     overlap: Annotated[int, Option(min=0, help="number of clips that all reviewers get")] = 0,
     verdicts: Annotated[str | None, Option(metavar="<str>", parser=_names, help=_VERDICTS)] = None,
-    clips: Annotated[str | None, Option(help="format of clips: wav (default for sheets) or mp3 (for pages)")] = None,
-    zip: Annotated[bool, Option("--zip", help="pack each sheet or page with its clips into a .zip")] = False,
-    blind: Annotated[bool | None, Option("--blind/--no-blind", help="hide hypothesis and similarity; default: blind")] = None,
+    clips: Annotated[
+        str | None, Option(help="format of clips: wav (default for sheets) or mp3 (for pages)")
+    ] = None,
+    zip: Annotated[
+        bool, Option("--zip", help="pack each sheet or page with its clips into a .zip")
+    ] = False,
+    blind: Annotated[
+        bool | None,
+        Option("--blind/--no-blind", help="hide hypothesis and similarity; default: blind"),
+    ] = None,
 ) -> None:
     """Draw a sample for review into spreadsheets or pages with clips; drawn segments stay out of training."""
 
@@ -171,9 +293,16 @@ def export_(
 @common.command("review import W sheet-ana.xlsx page-ben-verdicts.json", group=review_app)
 def import_(
     workspace: common.Workspace,
-    sheets: Annotated[list[str], Argument(metavar="SHEET...", help=".xlsx, .csv, .tsv; .json of pages; or folders of them")],
-    reviewer: Annotated[str | None, Option(help="name of the reviewer; default: the name in each sheet")] = None,
-    adjudicator: Annotated[str | None, Option(help="reviewer who has the last word where others disagree")] = None,
+    sheets: Annotated[
+        list[str],
+        Argument(metavar="SHEET...", help=".xlsx, .csv, .tsv; .json of pages; or folders of them"),
+    ],
+    reviewer: Annotated[
+        str | None, Option(help="name of the reviewer; default: the name in each sheet")
+    ] = None,
+    adjudicator: Annotated[
+        str | None, Option(help="reviewer who has the last word where others disagree")
+    ] = None,
 ) -> None:
     """Import verdicts and corrected texts from sheets and pages; list unusable rows and report annotator agreement."""
 
@@ -191,7 +320,9 @@ def correct_texts(workspace: common.Workspace) -> None:
 @common.command("evidence W --precision 0.98 --confidence 0.95")
 def evidence(
     workspace: common.Workspace,
-    precision: Annotated[float, Option(help="target share of right segments, between 0 and 1")] = 0.98,
+    precision: Annotated[
+        float, Option(help="target share of right segments, between 0 and 1")
+    ] = 0.98,
     confidence: Annotated[float, Option(help="confidence of the proof, between 0 and 1")] = 0.95,
 ) -> None:
     """Report how right the clips that ship are, as far as the reviews prove it, and what to review next."""
@@ -200,18 +331,35 @@ def evidence(
 @common.command("select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
 def select(
     workspace: common.Workspace,
-    min_similarity: Annotated[float | None, Option(help="-1 to 1; default: the one chosen in the tuner, else 0.8")] = None,
+    min_similarity: Annotated[
+        float | None, Option(help="-1 to 1; default: the one chosen in the tuner, else 0.8")
+    ] = None,
     max_duration: Annotated[float, Option(help="seconds; longer segments are rejected")] = 20.0,
     min_duration: Annotated[float, Option(help="seconds; shorter segments are rejected")] = 0.0,
-    where: Annotated[list[str] | None, Option(metavar="EXPR", help="SQL condition, such as 'wer_large < 0.2'; repeat")] = None,
-    splits: Annotated[str | None, Option(metavar="source|FILE|CORPUS", help="keep splits: of source, table or corpus")] = None,
-    hours: Annotated[float | None, Option(help="budget of the corpus in hours, spread over all speakers")] = None,
-    disk: Annotated[str | None, Option(metavar="900GB", help="budget of the corpus in bytes, spread over all speakers")] = None,
+    where: Annotated[
+        list[str] | None,
+        Option(metavar="EXPR", help="SQL condition, such as 'wer_large < 0.2'; repeat"),
+    ] = None,
+    splits: Annotated[
+        str | None,
+        Option(metavar="source|FILE|CORPUS", help="keep splits: of source, table or corpus"),
+    ] = None,
+    hours: Annotated[
+        float | None, Option(help="budget of the corpus in hours, spread over all speakers")
+    ] = None,
+    disk: Annotated[
+        str | None,
+        Option(metavar="900GB", help="budget of the corpus in bytes, spread over all speakers"),
+    ] = None,
     dev: Annotated[str | None, Option(metavar="2000|1.5h", parser=_size, help=_SIZES)] = None,
-    test: Annotated[str | None, Option(metavar="2000|1.5h", parser=_size, help="like --dev")] = None,
+    test: Annotated[
+        str | None, Option(metavar="2000|1.5h", parser=_size, help="like --dev")
+    ] = None,
     group_by: Annotated[str, Option(metavar="speaker_id,recording_id", help=_GROUPS)] = "auto",
     seed: common.Seed = 42,
-    gold: Annotated[bool, Option("--gold", help="fill test with segments that reviewers judged right")] = False,
+    gold: Annotated[
+        bool, Option("--gold", help="fill test with segments that reviewers judged right")
+    ] = False,
 ) -> None:
     """Decide which segments are kept: filters, budget, train, dev and test without leakage."""
 
@@ -220,32 +368,64 @@ def select(
 def export(
     format: Annotated[str, Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
     workspace: common.Workspace,
-    out: Annotated[str, Option(help="folder for the manifests: new, or an earlier export, which is replaced")],
-    paths: Annotated[str, Option(help="paths of the recordings: absolute, or relative to the manifests")] = "absolute",
+    out: Annotated[
+        str, Option(help="folder for the manifests: new, or an earlier export, which is replaced")
+    ],
+    paths: Annotated[
+        str, Option(help="paths of the recordings: absolute, or relative to the manifests")
+    ] = "absolute",
 ) -> None:
     """Write manifests of the accepted segments for other toolkits, which read the recordings themselves."""
 
 
-@common.command("materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True, engines=True)
+@common.command(
+    "materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2",
+    fetches=True,
+    engines=True,
+)
 def materialize(
     workspace: common.Workspace,
     out: Annotated[str, Option(help="folder or URL of the corpus: new, or one to resume")],
     base: Annotated[
-        str | None, Option(metavar="CORPUS", help="earlier version: keep its unchanged shards and parameters")
+        str | None,
+        Option(metavar="CORPUS", help="earlier version: keep its unchanged shards and parameters"),
     ] = None,
-    container: Annotated[str | None, Option(help=f"default: webdataset; {common.CONTAINERS}")] = None,
-    text: Annotated[str | None, Option(metavar="NAME", help="ship text_NAME as text, such as normalized; see score")] = None,
-    rate: Annotated[int | None, Option(min=1, help="sampling rate of the clips in Hz; default: 16000")] = None,
-    channel: Annotated[str | None, Option(help="mix (default), left, right or a number from 0; the source's comes first")] = None,
-    encoding: Annotated[str | None, Option(help="flac (default), wav, opus, mp3, or 256 levels: mulaw, linear")] = None,
+    container: Annotated[
+        str | None, Option(help=f"default: webdataset; {common.CONTAINERS}")
+    ] = None,
+    text: Annotated[
+        str | None,
+        Option(metavar="NAME", help="ship text_NAME as text, such as normalized; see score"),
+    ] = None,
+    rate: Annotated[
+        int | None, Option(min=1, help="sampling rate of the clips in Hz; default: 16000")
+    ] = None,
+    channel: Annotated[
+        str | None,
+        Option(help="mix (default), left, right or a number from 0; the source's comes first"),
+    ] = None,
+    encoding: Annotated[
+        str | None, Option(help="flac (default), wav, opus, mp3, or 256 levels: mulaw, linear")
+    ] = None,
     shard_size: Annotated[str | None, Option(help="target size of a shard; default: 500MB")] = None,
     shard_count: common.ShardCount = None,
-    window: Annotated[int | None, Option(min=1, help="consecutive segments to store together; default: 1")] = None,
-    signals: Annotated[bool, Option("--signals", help="measure the segments in the same pass; see measure")] = False,
+    window: Annotated[
+        int | None, Option(min=1, help="consecutive segments to store together; default: 1")
+    ] = None,
+    signals: Annotated[
+        bool, Option("--signals", help="measure the segments in the same pass; see measure")
+    ] = False,
     title: Annotated[str | None, Option(help="name of the corpus in its data card")] = None,
-    language: Annotated[str | None, Option(metavar="hr", help="language codes for the data card, separated by commas")] = None,
-    license: Annotated[str | None, Option(metavar="cc-by-4.0", help="license for the data card")] = None,
-    packs: Annotated[str | None, Option(help="folder or URL for packs of cut clips; default: W/packs")] = None,
+    language: Annotated[
+        str | None,
+        Option(metavar="hr", help="language codes for the data card, separated by commas"),
+    ] = None,
+    license: Annotated[
+        str | None, Option(metavar="cc-by-4.0", help="license for the data card")
+    ] = None,
+    packs: Annotated[
+        str | None, Option(help="folder or URL for packs of cut clips; default: W/packs")
+    ] = None,
 ) -> None:
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
 
@@ -253,10 +433,18 @@ def materialize(
 @common.command("withdraw W --speaker ana --why 'consent withdrawn'")
 def withdraw(
     workspace: common.Workspace,
-    why: Annotated[str, Option(help="the reason, without personal data; later versions of corpora state it")],
-    speaker: Annotated[list[str] | None, Option(metavar="ID", help="a speaker; repeat for more")] = None,
-    recording: Annotated[list[str] | None, Option(metavar="ID", help="a recording; repeat for more")] = None,
-    segments: Annotated[str | None, Option(metavar="FILE", help="an id in each line, or a table with segment_id")] = None,
+    why: Annotated[
+        str, Option(help="the reason, without personal data; later versions of corpora state it")
+    ],
+    speaker: Annotated[
+        list[str] | None, Option(metavar="ID", help="a speaker; repeat for more")
+    ] = None,
+    recording: Annotated[
+        list[str] | None, Option(metavar="ID", help="a recording; repeat for more")
+    ] = None,
+    segments: Annotated[
+        str | None, Option(metavar="FILE", help="an id in each line, or a table with segment_id")
+    ] = None,
 ) -> None:
     """Remove speakers, recordings or segments from a workspace for good; materialize --base removes them from the corpus."""
 
@@ -272,7 +460,9 @@ def diff(
 @common.command("status CORPUS", fetches=True)
 def status(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
-    workspace: Annotated[str | None, Option(metavar="W", help="its workspace, for a corpus at a URL")] = None,
+    workspace: Annotated[
+        str | None, Option(metavar="W", help="its workspace, for a corpus at a URL")
+    ] = None,
 ) -> None:
     """Show the progress of a corpus: stage, rate, time left, failures, whether a run is active, and what to do next."""
 
@@ -284,9 +474,16 @@ def convert(
     out: Annotated[str, Option(help="folder of the new corpus: new, or one to resume")],
     shard_size: Annotated[str, Option(help="target size of a shard, such as 500MB")] = "500MB",
     shard_count: common.ShardCount = None,
-    window: Annotated[int, Option(min=1, help="consecutive segments of a recording to store together, for reading windows")] = 1,
+    window: Annotated[
+        int,
+        Option(
+            min=1, help="consecutive segments of a recording to store together, for reading windows"
+        ),
+    ] = 1,
     jobs: common.Jobs = None,
-    engine: Annotated[str, Option(help="where tasks run: loky, threading, dask, ray, spark or beam")] = "threading",
+    engine: Annotated[
+        str, Option(help="where tasks run: loky, threading, dask, ray, spark or beam")
+    ] = "threading",
 ) -> None:
     """Rewrite a corpus in another container or in other shards; audio is copied, not decoded."""
 
@@ -294,18 +491,31 @@ def convert(
 @common.command("verify CORPUS", fetches=True, engines=True)
 def verify(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
-    workspace: Annotated[str | None, Option(metavar="W", help="store the report in this workspace")] = None,
+    workspace: Annotated[
+        str | None, Option(metavar="W", help="store the report in this workspace")
+    ] = None,
 ) -> None:
     """Verify a corpus: every shard by its checksum, every clip by decoding it."""
 
 
-@common.command("publish CORPUS hf://datasets/OWNER/NAME --private --consent 'signed consent forms'", fetches=True)
+@common.command(
+    "publish CORPUS hf://datasets/OWNER/NAME --private --consent 'signed consent forms'",
+    fetches=True,
+)
 def publish(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder of a finished corpus")],
-    url: Annotated[str, Argument(metavar="hf://datasets/OWNER/NAME", help="dataset on the Hugging Face Hub")],
-    consent: Annotated[str | None, Option(metavar="TEXT", help="on which basis these recordings may be published")] = None,
-    private: Annotated[bool, Option("--private", help="create a dataset that others cannot read")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="report what would be uploaded and removed")] = False,
+    url: Annotated[
+        str, Argument(metavar="hf://datasets/OWNER/NAME", help="dataset on the Hugging Face Hub")
+    ],
+    consent: Annotated[
+        str | None, Option(metavar="TEXT", help="on which basis these recordings may be published")
+    ] = None,
+    private: Annotated[
+        bool, Option("--private", help="create a dataset that others cannot read")
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="report what would be uploaded and removed")
+    ] = False,
 ) -> None:
     """Upload a corpus, only what changed, to the Hugging Face Hub; run it again after a kill to resume."""
 
@@ -313,9 +523,17 @@ def publish(
 @common.command("stats W --out report.html", fetches=True)
 def stats(
     path: Annotated[str, Argument(metavar="W-or-CORPUS")],
-    out: Annotated[str | None, Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx")] = None,
-    audio: Annotated[bool, Option("--audio/--no-audio", help="clips of some segments in the .html page")] = True,
-    base: Annotated[str | None, Option(metavar="EARLIER", help="compare with it; default: the base beside a corpus")] = None,
+    out: Annotated[
+        str | None,
+        Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx"),
+    ] = None,
+    audio: Annotated[
+        bool, Option("--audio/--no-audio", help="clips of some segments in the .html page")
+    ] = True,
+    base: Annotated[
+        str | None,
+        Option(metavar="EARLIER", help="compare with it; default: the base beside a corpus"),
+    ] = None,
 ) -> None:
     """Report hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
 

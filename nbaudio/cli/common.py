@@ -36,7 +36,9 @@ def _print_version(requested: bool) -> None:  # noqa: FBT001 - typer calls it
 
 @app.callback()
 def _common(
-    version: Annotated[bool, Option("--version", callback=_print_version, is_eager=True, help="print the version")] = False,
+    version: Annotated[
+        bool, Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
 ) -> None:
     """Turn long recordings, transcripts and a recognizer's hypotheses into a training corpus of known label quality."""
 
@@ -45,24 +47,47 @@ Options = dict[str, Any]
 _Command = Callable[..., Options | None]
 Workspace = Annotated[str, Argument(metavar="W", help="workspace folder")]
 AsJson = Annotated[bool | None, Option("--json", help="print the report as JSON")]
-Jobs = Annotated[int | None, Option("--jobs", min=1, help="tasks in parallel; default: one per core")]
+Jobs = Annotated[
+    int | None, Option("--jobs", min=1, help="tasks in parallel; default: one per core")
+]
 Seed = Annotated[int, Option(help="seed of random choices")]
 CONTAINERS = "webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files"
-ShardCount = Annotated[int | None, Option(min=1, help="number of shards of each split, instead of a size")]
+ShardCount = Annotated[
+    int | None, Option(min=1, help="number of shards of each split, instead of a size")
+]
 
 # Options of all commands that any engine runs.
 _ENGINE = {
     "jobs": Jobs,
-    "engine": Annotated[str | None, Option(help="where tasks run: loky (default), threading, dask, ray, spark or beam")],
-    "address": Annotated[str | None, Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")],
-    "beam_options": Annotated[str | None, Option(metavar='"--runner=..."', help="options of Beam, as one string")],
+    "engine": Annotated[
+        str | None,
+        Option(help="where tasks run: loky (default), threading, dask, ray, spark or beam"),
+    ],
+    "address": Annotated[
+        str | None, Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")
+    ],
+    "beam_options": Annotated[
+        str | None, Option(metavar='"--runner=..."', help="options of Beam, as one string")
+    ],
 }
 # Limits of requests, options of all commands that fetch.
 _NETWORK = {
-    "timeout": Annotated[float | None, Option(min=0.001, help="seconds without a byte before a request fails; default: 15")],
-    "tries": Annotated[int | None, Option(min=1, help="failed requests in a row before an item is given up; default: 3")],
-    "max_wait": Annotated[float | None, Option(min=0, help="most seconds that a server may require (Retry-After); default: 45")],
-    "max_size": Annotated[str | None, Option(metavar="50GB", help="of a file; default: 1TB, or 1GB without a stated length")],
+    "timeout": Annotated[
+        float | None,
+        Option(min=0.001, help="seconds without a byte before a request fails; default: 15"),
+    ],
+    "tries": Annotated[
+        int | None,
+        Option(min=1, help="failed requests in a row before an item is given up; default: 3"),
+    ],
+    "max_wait": Annotated[
+        float | None,
+        Option(min=0, help="most seconds that a server may require (Retry-After); default: 45"),
+    ],
+    "max_size": Annotated[
+        str | None,
+        Option(metavar="50GB", help="of a file; default: 1TB, or 1GB without a stated length"),
+    ],
 }
 
 
@@ -82,13 +107,23 @@ def command(
         @wraps(function)
         def run(*, as_json: bool, **options: Any) -> None:
             try:
-                with network.environment(**{name: options.pop(name) for name in _NETWORK if fetches}):
+                with network.environment(
+                    **{name: options.pop(name) for name in _NETWORK if fetches}
+                ):
                     if fetches:
                         network.Network.of()  # before any work
                     given = options if engines else function(**options) or options
                     owner = nbaudio if group is app else nbaudio.review
-                    called: Callable[..., Report] = getattr(owner, function.__name__, None) or getattr(owner, name)
-                    report = called(**{option: value for option, value in given.items() if value not in (None, [])})
+                    called: Callable[..., Report] = getattr(
+                        owner, function.__name__, None
+                    ) or getattr(owner, name)
+                    report = called(
+                        **{
+                            option: value
+                            for option, value in given.items()
+                            if value not in (None, [])
+                        }
+                    )
             except (NbaudioError, OSError, MemoryError, RuntimeError) as error:
                 if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
                     raise
@@ -98,7 +133,10 @@ def command(
             if report.problems:
                 raise typer.Exit(1)
 
-        further = (Parameter(each, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for each, kind in shared.items())
+        further = (
+            Parameter(each, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for each, kind in shared.items()
+        )
         parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own.values()]
         parameters += [each for each in further if each.name not in own]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
@@ -127,7 +165,10 @@ def main() -> None:
             error.show()
         else:
             path = error.ctx.command_path if error.ctx else "nbaudio"
-            show_error(f"{error.format_message().rstrip('.')}; '{path} --help' has the options", as_json="--json" in sys.argv)
+            show_error(
+                f"{error.format_message().rstrip('.')}; '{path} --help' has the options",
+                as_json="--json" in sys.argv,
+            )
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -145,7 +186,11 @@ def _ensure_utf8() -> None:
 
 def _dump_json(value: object, *, indent: int | None = None) -> str:
     """JSON, in ASCII where standard output has another encoding than UTF-8."""
-    return json.dumps(value, ensure_ascii=(sys.stdout.encoding or "").lower().replace("-", "") != "utf8", indent=indent)
+    return json.dumps(
+        value,
+        ensure_ascii=(sys.stdout.encoding or "").lower().replace("-", "") != "utf8",
+        indent=indent,
+    )
 
 
 def show_error(reason: str, *, as_json: bool) -> None:
@@ -156,7 +201,9 @@ def show_error(reason: str, *, as_json: bool) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError | RuntimeError):
-        return "not enough memory; run the same command again with fewer --jobs: finished work is kept"
+        return (
+            "not enough memory; run the same command again with fewer --jobs: finished work is kept"
+        )
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: cannot be used ({error.strerror})"
     return str(error)

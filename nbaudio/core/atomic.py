@@ -27,7 +27,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SYNC_THREADS = 16
 
 
-def lock(file: BinaryIO | int, *, shared: bool = False, wait: bool = True, required: bool = True) -> bool:
+def lock(
+    file: BinaryIO | int, *, shared: bool = False, wait: bool = True, required: bool = True
+) -> bool:
     """Lock a file until it is closed; False if it is locked and not `wait`; without locks True, or OSError if `required`."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
@@ -57,14 +59,18 @@ def raise_disk_full(target: Path) -> Iterator[None]:
         yield
     except Exception as error:
         if full := disk_full_reason(error):
-            raise DiskFullError(f"{target}: {full}; free some space and run the command again; finished work is kept") from error
+            raise DiskFullError(
+                f"{target}: {full}; free some space and run the command again; finished work is kept"
+            ) from error
         raise
 
 
 @contextmanager
 def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
     """Yield a path beside `target` for a file or folder, moved onto it on success; `sync` first waits until it is on the disk."""
-    partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}.partial")  # threads and hosts may write at the same time
+    partial = target.with_name(
+        f".{target.name}.{os.urandom(4).hex()}.partial"
+    )  # threads and hosts may write at the same time
     with raise_disk_full(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +134,9 @@ def write_bytes(target: Path, data: bytes, *, sync: bool = True) -> None:
 def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
     """Write indented JSON with sorted keys atomically (see `atomic_write`); equal values give equal bytes."""
     with atomic_write(target, sync=sync) as partial, partial.open("w", encoding="utf8") as file:
-        json.dump(value, file, ensure_ascii=False, indent=2, sort_keys=True)  # in pieces: corpus.json may name 300,000 recordings
+        json.dump(
+            value, file, ensure_ascii=False, indent=2, sort_keys=True
+        )  # in pieces: corpus.json may name 300,000 recordings
         file.write("\n")
 
 
@@ -166,11 +174,15 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
             try:
                 found.append(decode(line))
             except msgspec.MsgspecError as error:
-                raise InputError(f"{target}: line {number}: not {what} ({one_line(error)})") from error
+                raise InputError(
+                    f"{target}: line {number}: not {what} ({one_line(error)})"
+                ) from error
     return found
 
 
-def parse_lines(data: bytes | Iterable[bytes], decode: Callable[[bytes], Any] = json.loads) -> Iterator[dict[str, Any]]:
+def parse_lines(
+    data: bytes | Iterable[bytes], decode: Callable[[bytes], Any] = json.loads
+) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects among the lines of a log; skip damaged lines and other values."""
     for line in data.splitlines() if isinstance(data, bytes) else data:
         with suppress(msgspec.MsgspecError, ValueError, RecursionError):
@@ -212,12 +224,20 @@ def sha256_path(path: Path) -> str:
     """Return the SHA-256 of a file, or of a folder's list of files as `sha256sum` prints it."""
     if path.is_file():
         return sha256_file(path)
-    return sha256_listed({file.relative_to(path).as_posix(): sha256_file(file) for file in path.rglob("*") if file.is_file()})
+    return sha256_listed(
+        {
+            file.relative_to(path).as_posix(): sha256_file(file)
+            for file in path.rglob("*")
+            if file.is_file()
+        }
+    )
 
 
 def sha256_listed(hashes: Mapping[str, str]) -> str:
     """Return the SHA-256 of a list of files, given as hash by name in any order."""
-    return hashlib.sha256("".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes)).encode()).hexdigest()
+    return hashlib.sha256(
+        "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes)).encode()
+    ).hexdigest()
 
 
 def size_of(path: Path) -> int:

@@ -13,13 +13,21 @@ def bundled(name: str) -> Path:
     """Return the path of a bundled file or folder, such as ``notebooks/01_ingest.ipynb``; raise InputError with known names."""
     folder = name.split("/", 1)[0]
     if folder not in FOLDERS or ".." in name.split("/"):
-        raise InputError(f"{name}: is not bundled with nbaudio; bundled files are in {' or '.join(FOLDERS)}")
+        raise InputError(
+            f"{name}: is not bundled with nbaudio; bundled files are in {' or '.join(FOLDERS)}"
+        )
     for top in (PACKAGE / "_bundled", PACKAGE.parent):
         if (top / name).exists():
             return top / name
         if (top / folder).is_dir():
-            held = sorted(path.name for path in (top / folder).iterdir() if not path.name.startswith((".", "__")))
-            raise InputError(f"{name}: is not bundled with nbaudio; {folder} holds {', '.join(held)}")
+            held = sorted(
+                path.name
+                for path in (top / folder).iterdir()
+                if not path.name.startswith((".", "__"))
+            )
+            raise InputError(
+                f"{name}: is not bundled with nbaudio; {folder} holds {', '.join(held)}"
+            )
     raise InputError(
         f"{name}: this installation of nbaudio lacks its {folder}; install the wheel, or a checkout with pip install -e"
     )
@@ -27,6 +35,8 @@ def bundled(name: str) -> Path:
 
 def front_end(*names: str, kind: str = "js") -> str:
     """Concatenate files of the widgets, JavaScript unless `kind` is another ending; ``player`` stands for all of the player's."""
-    files = dict.fromkeys(file for name in names for file in (_PLAYER if name == "player" else (name,)))
+    files = dict.fromkeys(
+        file for name in names for file in (_PLAYER if name == "player" else (name,))
+    )
     folder = PACKAGE / "ui" / "widgets" / "js"
     return "\n".join((folder / f"{name}.{kind}").read_text(encoding="utf8") for name in files)

@@ -13,7 +13,9 @@ _NOTATION = rf"^({'|'.join(CHANNELS)}|[0-9]{{1,3}}(,[0-9]{{1,3}})*)$"
 def check_channel(channel: str) -> None:
     """Validate the notation of a channel; raise InputError with the allowed values."""
     if not re.fullmatch(_NOTATION, channel):
-        raise InputError(f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}, or numbers from 0 such as 2 or 0,1")
+        raise InputError(
+            f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}, or numbers from 0 such as 2 or 0,1"
+        )
 
 
 def channel_numbers(channel: str, num_channels: int) -> list[int]:
@@ -21,7 +23,13 @@ def channel_numbers(channel: str, num_channels: int) -> list[int]:
     if channel == "mix":
         return list(range(num_channels))
     check_channel(channel)
-    numbers = [0] if channel == "left" else [1] if channel == "right" else list(dict.fromkeys(map(int, channel.split(","))))
+    numbers = (
+        [0]
+        if channel == "left"
+        else [1]
+        if channel == "right"
+        else list(dict.fromkeys(map(int, channel.split(","))))
+    )
     if max(numbers) >= num_channels:
         has = "one channel" if num_channels == 1 else f"{num_channels} channels"
         raise AudioError(f"channel {channel} does not exist, the recording has {has}")
@@ -37,6 +45,12 @@ def source_channel(segments: pl.DataFrame) -> pl.Expr:
 def has_unknown_channel() -> pl.Expr:
     """Return whether `source_channel` is invalid, or beyond `num_channels` where that is known."""
     own = pl.col("source_channel")
-    plain = pl.when(own == "left").then(pl.lit("0")).when(own == "right").then(pl.lit("1")).otherwise(own)
+    plain = (
+        pl.when(own == "left")
+        .then(pl.lit("0"))
+        .when(own == "right")
+        .then(pl.lit("1"))
+        .otherwise(own)
+    )
     numbers = plain.str.extract_all("[0-9]+").cast(pl.List(pl.Int64))
     return ~own.str.contains(_NOTATION) | (numbers.list.max() >= pl.col("num_channels"))

@@ -17,17 +17,74 @@ LONGEST_PATTERN = 200
 MOST_REPEATED = 1000
 # None makes texts longer, so that the cost of a condition is bounded by the rows.
 FUNCTIONS = (
-    *("abs", "avg", "cast", "ceil", "coalesce", "count", "date_part", "ends_with", "exp", "extract", "first", "floor"),
-    *("greatest", "if", "ifnull", "last", "least", "left", "length", "ln", "log", "log10", "log2", "lower", "ltrim", "max"),
-    *("median", "min", "mod", "nullif", "octet_length", "position", "pow", "power", "quantile_cont", "right", "round", "rtrim"),
-    *("sign", "sqrt", "starts_with", "stddev", "strpos", "substr", "sum", "trim", "try_cast", "upper", "variance"),
+    *(
+        "abs",
+        "avg",
+        "cast",
+        "ceil",
+        "coalesce",
+        "count",
+        "date_part",
+        "ends_with",
+        "exp",
+        "extract",
+        "first",
+        "floor",
+    ),
+    *(
+        "greatest",
+        "if",
+        "ifnull",
+        "last",
+        "least",
+        "left",
+        "length",
+        "ln",
+        "log",
+        "log10",
+        "log2",
+        "lower",
+        "ltrim",
+        "max",
+    ),
+    *(
+        "median",
+        "min",
+        "mod",
+        "nullif",
+        "octet_length",
+        "position",
+        "pow",
+        "power",
+        "quantile_cont",
+        "right",
+        "round",
+        "rtrim",
+    ),
+    *(
+        "sign",
+        "sqrt",
+        "starts_with",
+        "stddev",
+        "strpos",
+        "substr",
+        "sum",
+        "trim",
+        "try_cast",
+        "upper",
+        "variance",
+    ),
 )
 
-_BEFORE_PARENTHESES = frozenset(("and", "between", "case", "else", "in", "is", "like", "not", "or", "over", "then", "when"))
+_BEFORE_PARENTHESES = frozenset(
+    ("and", "between", "case", "else", "in", "is", "like", "not", "or", "over", "then", "when")
+)
 # Joined texts may be of any length, and other kinds of quotes hide what follows them.
 _UNSUPPORTED = frozenset(("||", "--", "/*", "$", "'", ";"))
 _STRING_KINDS = frozenset("benqrux&")
-_NOT_UNDERSTOOD = "not understood; write a condition such as similarity < 0.5 and speaker_id = 'spk7'"
+_NOT_UNDERSTOOD = (
+    "not understood; write a condition such as similarity < 0.5 and speaker_id = 'spk7'"
+)
 _TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<name>"[^"]*"|`[^`]*`)|(?P<word>[^\W\d]\w*)|(?P<number>\.?\d[\w.]*)|(?P<space>\s+)"""
     r"""|(?P<operator>!?~~?\*?|\|\||::|--|/\*|[<>=!]+|[^\w\s])"""
@@ -47,21 +104,33 @@ def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl
     except pl.exceptions.PolarsError as error:
         raise condition_error(where, error, columns) from error
     if dtype not in (pl.Boolean, pl.Null):
-        given = "a text" if dtype == pl.String else "a number" if dtype.is_numeric() else "something else"
-        raise InputError(f"filter {_short(where)}: must be a condition such as similarity < 0.5; this gives {given}")
+        given = (
+            "a text"
+            if dtype == pl.String
+            else "a number"
+            if dtype.is_numeric()
+            else "something else"
+        )
+        raise InputError(
+            f"filter {_short(where)}: must be a condition such as similarity < 0.5; this gives {given}"
+        )
     return expression
 
 
 def condition_mask(frame: pl.DataFrame, where: str, columns: Sequence[str]) -> pl.Series:
     """Return for each row of a frame whether a condition is true, false for null; raise InputError as `parse_condition` does."""
     try:
-        mask = frame.select(parse_condition(where, frame.schema, columns).fill_null(value=False)).to_series()
+        mask = frame.select(
+            parse_condition(where, frame.schema, columns).fill_null(value=False)
+        ).to_series()
     except pl.exceptions.PolarsError as error:
         raise condition_error(where, error, columns) from error
     return mask if len(mask) == len(frame) else mask.new_from_index(0, len(frame))  # a constant
 
 
-def condition_error(where: str, error: pl.exceptions.PolarsError, columns: Sequence[str]) -> InputError:
+def condition_error(
+    where: str, error: pl.exceptions.PolarsError, columns: Sequence[str]
+) -> InputError:
     """Return the error of a condition; messages of polars name columns and types that the user did not write."""
     return InputError(f"filter {_short(where)}: {_reason(error, columns)}")
 
@@ -73,7 +142,10 @@ def _problem(where: str) -> str | None:
     words, before = 0, ""
     opened: list[str] = []  # what is in front of each open parenthesis
     for token in _TOKEN.finditer(where):
-        kind, value = str(token.lastgroup), token[0] if token.lastgroup == "text" else token[0].lower()
+        kind, value = (
+            str(token.lastgroup),
+            token[0] if token.lastgroup == "text" else token[0].lower(),
+        )
         if kind == "space":
             continue
         if problem := _token_problem(kind, value, before):
@@ -103,10 +175,16 @@ def _token_problem(kind: str, value: str, before: str) -> str | None:
     if value in _UNSUPPORTED:
         return f"{value} is not supported"
     # Quoted names of functions are functions too.
-    if value == "(" and (before[:1].isalpha() or before[:1] in ("_", '"', "`")) and before not in _BEFORE_PARENTHESES:
+    if (
+        value == "("
+        and (before[:1].isalpha() or before[:1] in ("_", '"', "`"))
+        and before not in _BEFORE_PARENTHESES
+    ):
         called = before.strip('"`')
         if called not in FUNCTIONS:
-            return f"there is no function {_short(called)[1:-1]}; functions are {', '.join(FUNCTIONS)}"
+            return (
+                f"there is no function {_short(called)[1:-1]}; functions are {', '.join(FUNCTIONS)}"
+            )
     return None
 
 
@@ -115,7 +193,9 @@ def _short(where: str) -> str:
 
 
 def _reason(error: pl.exceptions.PolarsError, columns: Sequence[str]) -> str:
-    if isinstance(error, pl.exceptions.ColumnNotFoundError) and (found := re.search(r'column "([^"]*)"', str(error))):
+    if isinstance(error, pl.exceptions.ColumnNotFoundError) and (
+        found := re.search(r'column "([^"]*)"', str(error))
+    ):
         name = found[1]
         if near := get_close_matches(name, columns, n=3):
             return f"there is no column {name}; did you mean {' or '.join(near)}?"

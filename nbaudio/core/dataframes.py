@@ -21,7 +21,9 @@ class _Streamed(TypedDict):
     optimizations: pl.QueryOptFlags
 
 
-_ORDERED = pl.QueryOptFlags(check_order_observe=False)  # this optimization of polars 2.1 loses the order of a streamed join
+_ORDERED = pl.QueryOptFlags(
+    check_order_observe=False
+)  # this optimization of polars 2.1 loses the order of a streamed join
 STREAMED = _Streamed(engine="streaming", optimizations=_ORDERED)
 """Arguments of `pl.LazyFrame.collect` for tables that need not fit into memory."""
 IN_ORDER: Any = {"maintain_order": True, "optimizations": _ORDERED}
@@ -40,13 +42,20 @@ def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:
     if isinstance(frame, pd.Series):
         frame = frame.to_frame()
     if not isinstance(frame, pd.DataFrame):
-        raise InputError(f"{what}: must be a pandas or polars DataFrame, not {type(frame).__name__}")
-    names = [" ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name) for name in frame.columns]
+        raise InputError(
+            f"{what}: must be a pandas or polars DataFrame, not {type(frame).__name__}"
+        )
+    names = [
+        " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
+        for name in frame.columns
+    ]
     columns = []
     for number, name in enumerate(frame.index.names):
         level = frame.index.get_level_values(number)
         label = "index" if name is None else str(name)
-        telling = name is not None or (len(level) and not pd.api.types.is_integer_dtype(level.dtype))
+        telling = name is not None or (
+            len(level) and not pd.api.types.is_integer_dtype(level.dtype)
+        )
         if telling and label not in names:
             columns.append(_column(label, level.to_series()))
     columns += [_column(name, frame.iloc[:, number]) for number, name in enumerate(names)]
@@ -73,12 +82,16 @@ def as_ids(ids: Any, what: str = "segment_ids") -> list[str]:
     if hasattr(ids, "columns"):
         frame = as_polars(ids, what)
         if "segment_id" not in frame.columns:
-            raise InputError(f"{what}: no column segment_id; columns are {', '.join(frame.columns) or 'none'}")
+            raise InputError(
+                f"{what}: no column segment_id; columns are {', '.join(frame.columns) or 'none'}"
+            )
         ids = frame["segment_id"]
     try:
         found = list(ids)
     except TypeError as error:
-        raise InputError(f"{what}: must be ids or a table with a column segment_id, not {type(ids).__name__}") from error
+        raise InputError(
+            f"{what}: must be ids or a table with a column segment_id, not {type(ids).__name__}"
+        ) from error
     if odd := [one for one in found if not isinstance(one, str)]:
         raise InputError(f"{what}: an id is a text, not {odd[0]!r}")
     return found
@@ -89,10 +102,19 @@ def _column(name: str, values: "pd.Series[Any]") -> pl.Series:
 
     try:
         found: pl.Series = pl.from_pandas(values)
-    except (pl.exceptions.PolarsError, ArithmeticError, NotImplementedError, TypeError, ValueError):  # bases of Arrow's errors
+    except (
+        pl.exceptions.PolarsError,
+        ArithmeticError,
+        NotImplementedError,
+        TypeError,
+        ValueError,
+    ):  # bases of Arrow's errors
         found = pl.Series(dtype=pl.Object)
     if found.dtype == pl.Object or isinstance(found.dtype, pl.BaseExtension):
-        known = (None if pd.api.types.is_scalar(value) and pd.isna(value) else str(value) for value in values)
+        known = (
+            None if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
+            for value in values
+        )
         found = pl.Series(known, dtype=pl.String)
     elif isinstance(found.dtype, pl.Categorical | pl.Enum):
         found = found.cast(pl.String)

@@ -8,7 +8,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _USER = re.compile(r"(https?://)[^/\s@]*@", re.IGNORECASE)
-_QUERY = re.compile(r"""(https?://[^\s?#'"]*)[?#](?!\.\.\.)[^\s'")>]+?(?=[:,;.]*(?:[\s'")>]|$))""", re.IGNORECASE)
+_QUERY = re.compile(
+    r"""(https?://[^\s?#'"]*)[?#](?!\.\.\.)[^\s'")>]+?(?=[:,;.]*(?:[\s'")>]|$))""", re.IGNORECASE
+)
 
 
 def strip_queries(text: str) -> str:
@@ -71,16 +73,26 @@ def requires_extra(extra: str) -> Iterator[None]:
 
 def one_line(error: BaseException) -> str:
     """Return the first line of an error's message that is not blank, else its type."""
-    return next((line for line in map(str.strip, str(error).splitlines()) if line), type(error).__name__)
+    return next(
+        (line for line in map(str.strip, str(error).splitlines()) if line), type(error).__name__
+    )
 
 
 def root_cause(error: BaseException) -> str:
     """Return the cause from a message that holds a traceback of Java or a remote Python, in one line; else `one_line`."""
     lines = str(error).splitlines()
-    if causes := [line.partition(":")[2].strip() for line in lines if line.lstrip().startswith(("Caused by:", ": "))]:
+    if causes := [
+        line.partition(":")[2].strip()
+        for line in lines
+        if line.lstrip().startswith(("Caused by:", ": "))
+    ]:
         return causes[-1]
     if any(line.lstrip().startswith("Traceback (most recent call last)") for line in lines):
-        return next(line.strip() for line in reversed(lines) if line.strip() and not line.lstrip().startswith(("File ", "^")))
+        return next(
+            line.strip()
+            for line in reversed(lines)
+            if line.strip() and not line.lstrip().startswith(("File ", "^"))
+        )
     return one_line(error)
 
 

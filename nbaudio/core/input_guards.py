@@ -53,7 +53,9 @@ def is_utf8() -> bool:
 def escape_surrogates(name: str) -> str:
     """Escape undecodable bytes in a file name; InputError for one that is not ASCII where names are not read as UTF-8."""
     if not is_utf8() and not name.isascii():
-        raise InputError(f"{name!a}: names of files are read as {sys.getfilesystemencoding()} here, not as UTF-8; {UTF8_REMEDY}")
+        raise InputError(
+            f"{name!a}: names of files are read as {sys.getfilesystemencoding()} here, not as UTF-8; {UTF8_REMEDY}"
+        )
     return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")
 
 
@@ -107,7 +109,9 @@ def lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
 def check_line(line: bytes | str, path: Path) -> None:
     """Raise InputError for a line longer than `MAX_TEXT_BYTES`, of which one byte or character more was read."""
     if len(line) > MAX_TEXT_BYTES:
-        raise InputError(f"{path}: a line is longer than {MAX_TEXT_BYTES >> 20} MB, which is not read")
+        raise InputError(
+            f"{path}: a line is longer than {MAX_TEXT_BYTES >> 20} MB, which is not read"
+        )
 
 
 def check_expansion(what: object, packed: int, unpacked: int) -> None:
@@ -123,18 +127,26 @@ def check_workbook(path: Path) -> None:
     """Raise InputError for a workbook that is too large, a zip bomb, or spans many absent cells; other damage is its reader's."""
     size = check_regular(path).st_size
     if size > MOST_WORKBOOK_BYTES:
-        raise InputError(f"{path}: {size:,} bytes; a workbook of at most {MOST_WORKBOOK_BYTES >> 20} MB is read")
+        raise InputError(
+            f"{path}: {size:,} bytes; a workbook of at most {MOST_WORKBOOK_BYTES >> 20} MB is read"
+        )
     try:
         with zipfile.ZipFile(path) as book:
             members = book.infolist()
             # zipfile ends a member where its entry says, whatever follows.
             check_expansion(path, size, sum(member.file_size for member in members))
-            sheets = [member for member in members if member.filename.startswith(("xl/worksheets/", "xl/tables/"))]
+            sheets = [
+                member
+                for member in members
+                if member.filename.startswith(("xl/worksheets/", "xl/tables/"))
+            ]
             spans, cells = zip(*(_span(book, member) for member in sheets), (0, 0), strict=True)
     except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error):
         return
     if max(spans) > max(_FREE_CELLS, _CELLS_A_CELL * sum(cells)):
-        raise InputError(f"{path}: a sheet spans {max(spans):,} cells, all of them hold {sum(cells):,}: a bomb, not read")
+        raise InputError(
+            f"{path}: a sheet spans {max(spans):,} cells, all of them hold {sum(cells):,}: a bomb, not read"
+        )
 
 
 def _span(book: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int]:
@@ -151,7 +163,9 @@ def _span(book: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int]:
                     last = max(last, int(cell[2]))
                     continue
                 # A is column 1, Z is 26, AA is 27.
-                column = reduce(lambda number, letter: 26 * number + letter - ord("A") + 1, cell[1], 0)
+                column = reduce(
+                    lambda number, letter: 26 * number + letter - ord("A") + 1, cell[1], 0
+                )
                 rows, columns = max(rows, int(cell[2])), max(columns, column)
                 found += 1
             rest = data[max(end, len(data) - _LONGEST_ELEMENT) :]

@@ -16,7 +16,12 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     """Return `__getattr__`, `__dir__`, `__all__` of a package: its submodules and ``from module import name as name``."""
     tree = ast.parse(inspect.getsource(sys.modules[package]))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    exports = {each.asname: node.module for node in imports for each in node.names if each.asname and node.module}
+    exports = {
+        each.asname: node.module
+        for node in imports
+        for each in node.names
+        if each.asname and node.module
+    }
 
     def getattr_(name: str) -> Any:
         if exports.get(name, package) != package:
@@ -33,14 +38,18 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
 
 def alias(package: str, modules: Mapping[str, str]) -> None:
     """Make ``import package.name`` return a module from elsewhere, with its submodules; `modules` maps names to full names."""
-    sys.meta_path.insert(0, _AliasImporter({f"{package}.{name}": module for name, module in modules.items()}))
+    sys.meta_path.insert(
+        0, _AliasImporter({f"{package}.{name}": module for name, module in modules.items()})
+    )
 
 
 class _AliasImporter(MetaPathFinder, Loader):
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self._aliases = aliases
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:  # noqa: ARG002
         for name, module in self._aliases.items():
             if fullname == name or fullname.startswith(f"{name}."):
                 return spec_from_loader(fullname, self, origin=module + fullname[len(name) :])

@@ -22,7 +22,13 @@ AUDIO_EXTENSIONS = frozenset({
 
 _TEXT = pl.String()
 AUDIT = pl.Schema(
-    {"name": _TEXT, "decision": pl.Enum(DECISIONS), "path": _TEXT, "candidates": pl.List(_TEXT), "recording_id": _TEXT}
+    {
+        "name": _TEXT,
+        "decision": pl.Enum(DECISIONS),
+        "path": _TEXT,
+        "candidates": pl.List(_TEXT),
+        "recording_id": _TEXT,
+    }
 )
 
 # A plain name, which every comparison leaves unchanged: nothing to normalize, no id in brackets, no folder to skip.
@@ -45,11 +51,16 @@ def youtube_id(name: str) -> str | None:
 
 def recording_id(name: str) -> str:
     """Return the id of a recording: the `youtube_id` in its name, else its relative path without extension, blanks collapsed."""
-    return youtube_id(name) or "/".join((*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0])))
+    return youtube_id(name) or "/".join(
+        (*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0]))
+    )
 
 
 def resolve(
-    wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series, *, mapping: Mapping[str, str] | None = None
+    wanted: Sequence[str] | pl.Series,
+    available: Sequence[str] | pl.Series,
+    *,
+    mapping: Mapping[str, str] | None = None,
 ) -> pl.DataFrame:
     """Find the file that each name means: a byte-exact match, else the only one by a looser comparison; return an `AUDIT`."""
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
@@ -65,7 +76,11 @@ def resolve(
         if decision == "ambiguous" and name not in mapping:
             # A single mapped value of that spelling settles which file is meant.
             spelling = _spell(name)
-            meant = [value for value in values[spelling.blanks[-1]] if _agree(_spell(value).blanks, spelling.blanks)]
+            meant = [
+                value
+                for value in values[spelling.blanks[-1]]
+                if _agree(_spell(value).blanks, spelling.blanks)
+            ]
             if len(meant) == 1 and len(settled := find(meant[0])[1]) == 1:
                 decision, candidates = _level(spelling, _spell(settled[0])) or "id", settled
         rows.append((name, decision, candidates[0] if len(candidates) == 1 else None, candidates))
@@ -73,23 +88,35 @@ def resolve(
     return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
 
 
-def _resolve_plain(wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series) -> pl.DataFrame | None:
+def _resolve_plain(
+    wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series
+) -> pl.DataFrame | None:
     """Return `resolve` computed on columns where all names are plain, ids are unique, and all files exist or none; else None."""
     names = pl.DataFrame({"name": pl.Series(wanted, dtype=pl.String).unique().sort()})
     found = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
     there = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
-    if found["id"].null_count() or found["id"].is_duplicated().any() or not (there.all() or not len(available)):
+    if (
+        found["id"].null_count()
+        or found["id"].is_duplicated().any()
+        or not (there.all() or not len(available))
+    ):
         return None
     path = pl.when(pl.lit(len(available) > 0)).then("name")
     decision = pl.lit("exact" if len(available) else "missing").cast(AUDIT["decision"])
     candidates = pl.concat_list(path).list.drop_nulls()
-    return found.select("name", decision=decision, path=path, candidates=candidates, recording_id="id")
+    return found.select(
+        "name", decision=decision, path=path, candidates=candidates, recording_id="id"
+    )
 
 
-def segment_keys(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:
+def segment_keys(
+    recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None
+) -> pl.Series:
     """Return `own` keys, where empty ``<recording_id>_<start>-<end>`` with the source's seconds."""
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
-    keys = parts.select(key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns)))
+    keys = parts.select(
+        key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns))
+    )
     if own is not None:
         keys = keys.select(key=pl.coalesce(own.replace("", None), "key"))
     return keys["key"].alias("segment_id")
@@ -102,7 +129,9 @@ NUMBERED = "#[0-9]+$"
 def segment_ids(keys: pl.Series) -> pl.Series:
     """Make `segment_keys` unique: repeated ones get #2, #3. Keys that differ and end in no `NUMBERED` have no influence."""
     count = pl.col("segment_id").cum_count().over("segment_id")
-    numbered = pl.when(count == 1).then("segment_id").otherwise(pl.format("{}#{}", "segment_id", count))
+    numbered = (
+        pl.when(count == 1).then("segment_id").otherwise(pl.format("{}#{}", "segment_id", count))
+    )
     unique = keys.alias("segment_id").to_frame().select(numbered).to_series()
     return unique if unique.n_unique() == len(unique) else _number_repeats(keys).alias("segment_id")
 
@@ -135,7 +164,9 @@ def _spell(name: str) -> _Spelling:
     *folders, base = (unicodedata.normalize("NFC", part) for part in exact)
     stem, extension = _split_extension(base)
     bare = (*folders, stem if extension == extension.strip() else base)
-    return _Spelling(exact, (*folders, base), bare, (*map(_tidy, folders), _tidy(stem)), youtube_id(base))
+    return _Spelling(
+        exact, (*folders, base), bare, (*map(_tidy, folders), _tidy(stem)), youtube_id(base)
+    )
 
 
 def _level(a: _Spelling, b: _Spelling) -> str | None:
@@ -179,19 +210,34 @@ def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) 
     targets = {name: mapping.get(name, name) for name in paths}
     groups = defaultdict(list)
     for name, path in paths.items():
-        groups[f"name {recording_id(targets[name])}" if path is None else f"file {path}"].append(name)
+        groups[f"name {recording_id(targets[name])}" if path is None else f"file {path}"].append(
+            name
+        )
     choices = {}
     for group, names in groups.items():
         name = min(names, key=lambda name: (youtube_id(targets[name]) is None, name))
         target = targets[name]
         with_extension = "/".join((*_folders(target), _tidy(PurePosixPath(target).name)))
-        choices[group] = [recording_id(target), with_extension, unicodedata.normalize("NFC", name), name]
+        choices[group] = [
+            recording_id(target),
+            with_extension,
+            unicodedata.normalize("NFC", name),
+            name,
+        ]
     chosen = dict.fromkeys(choices, 0)
     while True:
         taken = Counter(choices[group][level] for group, level in chosen.items())
-        clashing = [g for g, level in chosen.items() if taken[choices[g][level]] > 1 and level + 1 < len(choices[g])]
+        clashing = [
+            g
+            for g, level in chosen.items()
+            if taken[choices[g][level]] > 1 and level + 1 < len(choices[g])
+        ]
         if not clashing:
-            return {name: choices[group][chosen[group]] for group, names in groups.items() for name in names}
+            return {
+                name: choices[group][chosen[group]]
+                for group, names in groups.items()
+                for name in names
+            }
         for group in clashing:
             chosen[group] += 1
 
@@ -199,7 +245,9 @@ def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) 
 def _split_extension(name: str) -> tuple[str, str]:
     """Return stem and audio extension as spelled; a dot before any other ending belongs to the stem."""
     stem, dot, extension = name.rpartition(".")
-    return (stem, extension) if dot and extension.strip().lower() in AUDIO_EXTENSIONS else (name, "")
+    return (
+        (stem, extension) if dot and extension.strip().lower() in AUDIO_EXTENSIONS else (name, "")
+    )
 
 
 def _tidy(text: str) -> str:
@@ -208,4 +256,8 @@ def _tidy(text: str) -> str:
 
 def _folders(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
-    return () if path.is_absolute() or "://" in name else tuple(_tidy(part) for part in path.parent.parts if part != "..")
+    return (
+        ()
+        if path.is_absolute() or "://" in name
+        else tuple(_tidy(part) for part in path.parent.parts if part != "..")
+    )

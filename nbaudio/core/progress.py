@@ -36,7 +36,9 @@ def progress_note(line: str) -> None:
         watcher.note(line)
 
 
-def rate_and_time_left(done: float, seconds: float, remaining: float) -> tuple[float | None, float | None]:
+def rate_and_time_left(
+    done: float, seconds: float, remaining: float
+) -> tuple[float | None, float | None]:
     """Return the rate of `done` units in `seconds`, per second, and the seconds that `remaining` units take; None if unknown."""
     rate = done / seconds if done > 0 and seconds > 0 else 0.0
     return (rate, remaining / rate) if rate else (None, None)
@@ -71,7 +73,9 @@ class _SilentHosts:
         """Record that a host has sent something."""
         now = time.monotonic()
         with self._lock:
-            self._since.update({key: (host, now) for key, (other, _) in self._since.items() if other == host})
+            self._since.update(
+                {key: (host, now) for key, (other, _) in self._since.items() if other == host}
+            )
 
     @contextmanager
     def named_on(self, bar: Callable[[str], object]) -> Iterator[None]:
@@ -88,7 +92,11 @@ class _SilentHosts:
             threading.Event().wait(_SILENT_S)
             with self._lock:
                 now, bars = time.monotonic(), list(self._bars)
-                silent = [(now - since, host) for host, since in self._since.values() if now - since >= _SILENT_S]
+                silent = [
+                    (now - since, host)
+                    for host, since in self._since.values()
+                    if now - since >= _SILENT_S
+                ]
                 if not self._since and not shown:
                     self._thread = None
                     return
@@ -106,11 +114,17 @@ class _SilentHosts:
 
 
 _silent_hosts = _SilentHosts()
-waiting, on_message, naming_hosts = _silent_hosts.waiting, _silent_hosts.on_message, _silent_hosts.named_on
+waiting, on_message, naming_hosts = (
+    _silent_hosts.waiting,
+    _silent_hosts.on_message,
+    _silent_hosts.named_on,
+)
 
 
 @contextmanager
-def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterator[Callable[[float], object]]:
+def progress(
+    what: str, total: float, unit: str, *, show: bool = True
+) -> Iterator[Callable[[float], object]]:
     """Show how much of `total`, in `unit`, is done, unless `show` is False; yield the function that adds a finished amount."""
     watchers = _watchers.get()
     for watcher in watchers:
@@ -118,7 +132,10 @@ def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterat
     number = "{n:.2f}/{total:.2f}" if isinstance(total, float) else "{n:,}/{total:,}"
     times = "{elapsed} passed, {remaining} left, {rate_noinv_fmt}"
     layout = f"{{desc}} {{percentage:3.0f}}% |{{bar}}| {number} {unit}  {times}{{postfix}}"
-    with open_bar(total=total, desc=what, of=unit, bar_format=layout, disable=not show) as bar, naming_hosts(bar.set_postfix_str):
+    with (
+        open_bar(total=total, desc=what, of=unit, bar_format=layout, disable=not show) as bar,
+        naming_hosts(bar.set_postfix_str),
+    ):
 
         def advance(amount: float) -> None:
             # Shares of a whole add up to a little more than it; tqdm warns of that.
@@ -167,7 +184,9 @@ def open_bar(*, of: str = "", **options: Any) -> Any:
                 return
             line = summary({**self.format_dict, **({"unit": of} if of else {})})
             super().close()
-            meter = f'<progress max="1" value="{min(1.0, self.n / (self.total or 1)):.3f}"></progress>'
+            meter = (
+                f'<progress max="1" value="{min(1.0, self.n / (self.total or 1)):.3f}"></progress>'
+            )
             final = {"text/plain": line, "text/html": f"<div>{meter} {escape(line)}</div>"}
             shell.display_pub.publish(final, transient=self._place, update=True)
             for widget in (*self.container.children, self.container):
@@ -181,9 +200,15 @@ def summary(state: dict[str, Any]) -> str:
     from tqdm import tqdm
 
     form = ":.2f} {unit}" if isinstance(state["total"], float) else ":,} {unit}"
-    done, total = ("{" + name + ("_fmt}{unit}" if state["unit_scale"] else form) for name in ("n", "total"))
+    done, total = (
+        "{" + name + ("_fmt}{unit}" if state["unit_scale"] else form) for name in ("n", "total")
+    )
     layout = f"{{desc}}: {done} in {{elapsed}}"
     # Shares of a whole add up to a little less than it.
     if state["n"] < 0.999 * (state["total"] or 0):
         layout = f"{{desc}}: {done} of {total} in {{elapsed}}, then stopped"
-    return str(tqdm.format_meter(**state | {"bar_format": layout, "prefix": state["prefix"].strip().removesuffix(":")}))
+    return str(
+        tqdm.format_meter(
+            **state | {"bar_format": layout, "prefix": state["prefix"].strip().removesuffix(":")}
+        )
+    )

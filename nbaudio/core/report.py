@@ -58,7 +58,10 @@ class Report:
         for name, value in facts.items():
             if table := _cells(value):
                 widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-                lines += [f"  {fact_label(name)}", *("    " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table)]
+                lines += [
+                    f"  {fact_label(name)}",
+                    *("    " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table),
+                ]
             else:
                 lines.append(f"  {fact_label(name):<{width}}  {show(value, name)}")
         lines += [f"  note: {line}" for line in self.warnings]
@@ -75,7 +78,10 @@ class Report:
             if name in self.hidden:
                 continue
             table = _cells(value)
-            cells = "".join(f"<tr>{''.join(f'<td {left}>{escape(cell)}</td>' for cell in row)}</tr>" for row in table)
+            cells = "".join(
+                f"<tr>{''.join(f'<td {left}>{escape(cell)}</td>' for cell in row)}</tr>"
+                for row in table
+            )
             shown = f"<table>{cells}</table>" if table else escape(show(value, name))
             rows += f"<tr><th {left}>{escape(fact_label(name))}</th><td {left}>{shown}</td></tr>"
         notes = "".join(f"<p>note: {escape(line)}</p>" for line in self.warnings)
@@ -93,7 +99,11 @@ def _flat(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any
 
 def escape_control(text: str) -> str:
     """Escape the characters that control a terminal or hide in it, as Python writes them."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    )
 
 
 def first_lines(lines: list[str], more_in: str, most: int = 20) -> list[str]:
@@ -102,7 +112,13 @@ def first_lines(lines: list[str], more_in: str, most: int = 20) -> list[str]:
     return lines if rest <= 0 else [*lines[:most], f"and {rest:,} more: see {more_in}"]
 
 
-_LABELS = {"hours": "audio", "minutes": "audio", "seconds": "time", "bytes": "size", "above_0_8": "above 0.8"}
+_LABELS = {
+    "hours": "audio",
+    "minutes": "audio",
+    "seconds": "time",
+    "bytes": "size",
+    "above_0_8": "above 0.8",
+}
 _LABELS["above_0_8_without_formatting"] = "above 0.8 without formatting"
 
 
@@ -119,7 +135,9 @@ def show(value: Any, name: str = "") -> str:
         case int() | float() if name in _UNITS:
             return _UNITS[name](value)
         case int() | float():
-            return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
+            return (
+                f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
+            )
         case dict():
             write = _FORMATS.get(name, _phrase)
             return ", ".join(write(key, item) for key, item in value.items()) or "none"
@@ -143,7 +161,10 @@ def _cells(value: Any) -> list[list[str]]:
     """Return head and rows of a fact that is a table; empty for any other fact."""
     if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
         return []
-    return [[fact_label(name) for name in value[0]], *([show(row.get(name), name) for name in value[0]] for row in value)]
+    return [
+        [fact_label(name) for name in value[0]],
+        *([show(row.get(name), name) for name in value[0]] for row in value),
+    ]
 
 
 def fact_key(text: str) -> str:
@@ -173,7 +194,9 @@ def size(num_bytes: float) -> str:
 
 # Nested facts with names as in tables or calls.
 _FORMATS: Mapping[str, Callable[[str, Any], str]] = {
-    "parameters": lambda name, value: f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}",
+    "parameters": lambda name, value: (
+        f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}"
+    ),
     **dict.fromkeys(("rejected", "reasons", "names"), lambda name, count: f"{show(count)} {name}"),
 }
 _UNITS: Mapping[str, Callable[[float], str]] = {

@@ -26,7 +26,11 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
     """Return a table with columns that are in memory; polars' own concat may read far ahead on one side."""
 
     def at(held: pl.Series) -> pl.Expr:
-        return pl.col(ROW).map_batches(held.gather, return_dtype=held.dtype, is_elementwise=True).alias(held.name)
+        return (
+            pl.col(ROW)
+            .map_batches(held.gather, return_dtype=held.dtype, is_elementwise=True)
+            .alias(held.name)
+        )
 
     return segments.with_row_index(ROW).with_columns(at(held) for held in values).drop(ROW)
 
@@ -34,9 +38,19 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
 def with_rows(workspace: tables.WorkspacePath, new: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield the segments table, batch by batch; rows whose numbers are in the column `ROW` of `new` get its values."""
     for start, batch in with_starts(tables.read_batches(workspace)):
-        rows = tables.conform(batch, tables.SEGMENTS, str(tables.table_path(workspace))).with_row_index(ROW, offset=start)
-        absent = (pl.lit(None, dtype).alias(name) for name, dtype in new.schema.items() if name not in rows.columns)
-        yield rows.with_columns(absent).update(new, on=ROW, include_nulls=True, maintain_order="left").drop(ROW)
+        rows = tables.conform(
+            batch, tables.SEGMENTS, str(tables.table_path(workspace))
+        ).with_row_index(ROW, offset=start)
+        absent = (
+            pl.lit(None, dtype).alias(name)
+            for name, dtype in new.schema.items()
+            if name not in rows.columns
+        )
+        yield (
+            rows.with_columns(absent)
+            .update(new, on=ROW, include_nulls=True, maintain_order="left")
+            .drop(ROW)
+        )
 
 
 def repeated(values: pl.Series) -> pl.Series:
@@ -82,10 +96,16 @@ def row_hashes(segments: pl.LazyFrame) -> RowHashes:
         places = rows.to_numpy()
         wanted = np.zeros(int(places[-1]) + 1 if len(places) else 0, dtype=np.bool_)
         wanted[places] = True
-        some = with_values(ids.head(len(wanted)), [pl.Series("wanted", wanted)]).filter("wanted").select("segment_id")
+        some = (
+            with_values(ids.head(len(wanted)), [pl.Series("wanted", wanted)])
+            .filter("wanted")
+            .select("segment_id")
+        )
         found = np.empty(len(places), dtype=np.uint64)
         for start, part in with_starts(some.collect_batches(**IN_ORDER)):
-            found[start : start + len(part)] = hashing.hash_column(part["segment_id"], salt).to_numpy()
+            found[start : start + len(part)] = hashing.hash_column(
+                part["segment_id"], salt
+            ).to_numpy()
         return pl.Series("hash", found)
 
     return hashes

@@ -76,7 +76,10 @@ class Rows:
         held: list[pl.DataFrame] = []
         size = 0.0
         for frame in frames:
-            dtypes = {**dtypes, **{name: dtype for name, dtype in frame.schema.items() if name not in dtypes}}
+            dtypes = {
+                **dtypes,
+                **{name: dtype for name, dtype in frame.schema.items() if name not in dtypes},
+            }
             held.append(frame)
             size += frame.estimated_size()
             if folder is not None and size > _PART_BYTES:
@@ -110,13 +113,19 @@ class Rows:
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[pl.DataFrame]:
         """Yield the rows in order, at least one batch; of those collected only some `columns`, as far as they are there."""
-        schema = {name: dtype for name, dtype in self.schema.items() if columns is None or name in columns}
+        schema = {
+            name: dtype for name, dtype in self.schema.items() if columns is None or name in columns
+        }
         for part in self.parts or [pl.DataFrame()]:
             there = part.schema if isinstance(part, pl.DataFrame) else pl.read_ipc_schema(part)
             # The first column gives the number of rows.
             names = [name for name in schema if name in there] or list(there)[:1]
             found = part if isinstance(part, pl.DataFrame) else pl.read_ipc(part, columns=names)
-            absent = (pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in there)
+            absent = (
+                pl.lit(None, dtype).alias(name)
+                for name, dtype in schema.items()
+                if name not in there
+            )
             batch = found.with_columns(absent).select(*schema)
             for function in self.functions:
                 batch = function(batch)
@@ -130,6 +139,9 @@ class Rows:
         """Return the different rows of some columns, in the order in which they come first."""
         found = pl.DataFrame()
         for batch in self.batches(columns):
-            found = pl.concat([found, batch.select(name for name in columns if name in batch.columns)], how="diagonal")
+            found = pl.concat(
+                [found, batch.select(name for name in columns if name in batch.columns)],
+                how="diagonal",
+            )
             found = found.unique(maintain_order=True)
         return found

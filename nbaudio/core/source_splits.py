@@ -59,7 +59,10 @@ def is_split_name(name: str) -> bool:
 
 def ordered_splits(names: Iterable[str | None]) -> list[str]:
     """Return the names of splits, each once, in the order in which they are listed: for training, dev, test, others."""
-    return sorted({name for name in names if name}, key=lambda name: ((*_ROLES, None).index(split_role(name)), name))
+    return sorted(
+        {name for name in names if name},
+        key=lambda name: ((*_ROLES, None).index(split_role(name)), name),
+    )
 
 
 def listed_splits(names: Iterable[str | None]) -> list[str]:

@@ -38,18 +38,28 @@ class StoredFrame:
         self._reader = open_parquet(path)
         footer = self._reader().metadata
         self._repeated = _repeated(footer)
-        self._starts = np.cumsum([0, *(footer.row_group(group).num_rows for group in range(footer.num_row_groups))])
-        bounds = np.unique(np.searchsorted(self._starts, [*range(0, len(self), _ROWS_AT_ONCE), len(self)]))
+        self._starts = np.cumsum(
+            [0, *(footer.row_group(group).num_rows for group in range(footer.num_row_groups))]
+        )
+        bounds = np.unique(
+            np.searchsorted(self._starts, [*range(0, len(self), _ROWS_AT_ONCE), len(self)])
+        )
         self.parts = [range(*each) for each in pairwise(bounds.tolist())] or [range(0)]
         """Numbers of row groups that are read at once."""
         self._types, self._path = schema or pl.Schema(), path
-        self._recordings = None if recordings is None else recordings.with_columns(pl.col("recording_id").cast(pl.Categorical))
+        self._recordings = (
+            None
+            if recordings is None
+            else recordings.with_columns(pl.col("recording_id").cast(pl.Categorical))
+        )
         self._held = self._reader().schema_arrow.names
         self._shortest = [name for name in (*self._repeated, *self._held) if name in self._held][:1]
         self._kept: dict[str, pl.Series] = {}
         self._further = pl.DataFrame(schema={"place": pl.UInt32})
         stored = list(columns or self._held)
-        joined = () if recordings is None else ("sampling_rate", "duration_s", *recordings.columns[2:])
+        joined = (
+            () if recordings is None else ("sampling_rate", "duration_s", *recordings.columns[2:])
+        )
         self.columns = [*(["place"] if recordings is not None else []), *stored, *joined]
         self.schema = self.part(range(0), self.columns).schema
 
@@ -62,19 +72,25 @@ class StoredFrame:
         other._further, other._kept = rows.cast({"place": pl.UInt32}), {}
         further = rows.drop("place").schema
         other.columns = [*(name for name in self.columns if name not in further), *further]
-        other.schema = pl.Schema({name: further.get(name) or self.schema[name] for name in other.columns})
+        other.schema = pl.Schema(
+            {name: further.get(name) or self.schema[name] for name in other.columns}
+        )
         return other
 
     def select(self, what: pl.Expr) -> pl.DataFrame:
         """Evaluate an expression, row by row, over the columns that it names."""
         names = list(dict.fromkeys(what.meta.root_names()))
-        return pl.concat(in_threads(lambda groups: self.part(groups, names).select(what), self.parts))
+        return pl.concat(
+            in_threads(lambda groups: self.part(groups, names).select(what), self.parts)
+        )
 
     def __getitem__(self, name: str) -> pl.Series:
         """Return a column, texts as categories; the last one of numbers stays in memory."""
         if name not in self._kept:
             coded = pl.col(pl.String).cast(pl.Categorical)
-            values = in_threads(lambda groups: self.part(groups, [name]).with_columns(coded), self.parts)
+            values = in_threads(
+                lambda groups: self.part(groups, [name]).with_columns(coded), self.parts
+            )
             column = pl.concat(values).to_series().rechunk()
             if not self.is_narrow(name):
                 return column
@@ -93,10 +109,22 @@ class StoredFrame:
         """Return columns of row groups."""
         own = self.bounds(groups)
         for decimals in ((), _DECIMALS):  # which are read if there are no samples
-            reader = self._reader(read_dictionary=["recording_id"] if self._is_joined(names) else [])
-            table = reader.read_row_groups(groups, columns=self._needed(names, decimals), use_threads=False)
-            frame = self._joined(pl.DataFrame(pl.from_arrow(table)), names, np.arange(own.start, own.stop, dtype=np.uint32))
-            if "duration_s" not in names or self._recordings is None or not frame["duration_s"].has_nulls():
+            reader = self._reader(
+                read_dictionary=["recording_id"] if self._is_joined(names) else []
+            )
+            table = reader.read_row_groups(
+                groups, columns=self._needed(names, decimals), use_threads=False
+            )
+            frame = self._joined(
+                pl.DataFrame(pl.from_arrow(table)),
+                names,
+                np.arange(own.start, own.stop, dtype=np.uint32),
+            )
+            if (
+                "duration_s" not in names
+                or self._recordings is None
+                or not frame["duration_s"].has_nulls()
+            ):
                 break
         return frame
 
@@ -110,10 +138,14 @@ class StoredFrame:
             done = 0
             for chunk in column.chunks:
                 is_coded = hasattr(chunk, "dictionary")
-                texts = pl.Series(pl.from_arrow(chunk.dictionary if is_coded else chunk)).cast(pl.String)
+                texts = pl.Series(pl.from_arrow(chunk.dictionary if is_coded else chunk)).cast(
+                    pl.String
+                )
                 hits = texts.str.contains(pattern).fill_null(value=False).to_numpy()
                 rows = found[done : (done := done + len(chunk))]
-                rows |= np.append(hits, False)[chunk.indices.fill_null(len(hits))] if is_coded else hits
+                rows |= (
+                    np.append(hits, False)[chunk.indices.fill_null(len(hits))] if is_coded else hits
+                )
         further = [name for name in names if name in self._further.columns[1:]]
         for texts in self.part(groups, further) if further else ():
             found |= texts.str.contains(pattern).fill_null(value=False).to_numpy()
@@ -126,8 +158,13 @@ class StoredFrame:
         """
         self.release()
         dtype = self.schema[name]
-        is_text, is_float = dtype in (pl.String, pl.Categorical), dtype.is_float() or dtype.is_decimal()
-        key_type = pl.Float64 if is_float else pl.UInt64 if is_text or dtype == pl.UInt64 else pl.Int64
+        is_text, is_float = (
+            dtype in (pl.String, pl.Categorical),
+            dtype.is_float() or dtype.is_decimal(),
+        )
+        key_type = (
+            pl.Float64 if is_float else pl.UInt64 if is_text or dtype == pl.UInt64 else pl.Int64
+        )
         keys = np.empty((1 + is_text, len(self)), f"{key_type()}".lower())
         missing = np.zeros(len(self), bool)
 
@@ -135,7 +172,11 @@ class StoredFrame:
             own, column = self.bounds(groups), self.part(groups, [name]).to_series()
             column = column.cast(pl.Float64).fill_nan(None) if is_float else column
             missing[own] = column.is_null().to_numpy()
-            values = column.cast(pl.String) if is_text else column.to_physical().cast(key_type).fill_null(0)
+            values = (
+                column.cast(pl.String)
+                if is_text
+                else column.to_physical().cast(key_type).fill_null(0)
+            )
             keys[:, own] = _prefixes(values) if is_text else values.to_numpy()
             return float(own.stop / len(self) / 2)
 
@@ -148,8 +189,15 @@ class StoredFrame:
         first = keys[int(is_text and len(numbers) and keys[0].min() == keys[0].max())]
         step = _SORTED_AT_ONCE // 64
         edges = np.sort(first[::64][~missing[::64]])[step::step]
-        frequent = edges[1:][edges[1:] == edges[:-1]]  # each has a range of its own, which is in order
-        edges = np.unique(np.append(edges, np.nextafter(frequent, np.inf) if is_float else frequent + frequent.dtype.type(1)))
+        frequent = edges[1:][
+            edges[1:] == edges[:-1]
+        ]  # each has a range of its own, which is in order
+        edges = np.unique(
+            np.append(
+                edges,
+                np.nextafter(frequent, np.inf) if is_float else frequent + frequent.dtype.type(1),
+            )
+        )
         nulls = len(edges) + 1
         divided = np.empty(len(first), np.uint32)
 
@@ -170,9 +218,15 @@ class StoredFrame:
             yield 0.5
 
         def sort(number: int) -> Order:
-            parts = [slice(*starts[number : number + 2]) for starts in blocks if starts[number] < starts[number + 1]]
+            parts = [
+                slice(*starts[number : number + 2])
+                for starts in blocks
+                if starts[number] < starts[number + 1]
+            ]
             rows = np.concatenate([divided[part] for part in parts]) if parts else divided[:0]
-            if number == nulls or all((keys[:, part] == keys[:, parts[0].start, None]).all() for part in parts):
+            if number == nulls or all(
+                (keys[:, part] == keys[:, parts[0].start, None]).all() for part in parts
+            ):
                 return rows
             return rows[np.lexsort(np.hstack([keys[::-1, part] for part in parts]))]
 
@@ -189,7 +243,10 @@ class StoredFrame:
         held = [group for group, own in enumerate(np.split(shown, self._starts[1:-1])) if own.any()]
         step = -(-int(np.diff(self._starts)[held].sum()) // most) or 1
         parts = (range(group, group + 1) for group in held[::step])
-        values = [self.part(part, [name]).to_series().filter(pl.Series(shown[self.bounds(part)])) for part in parts]
+        values = [
+            self.part(part, [name]).to_series().filter(pl.Series(shown[self.bounds(part)]))
+            for part in parts
+        ]
         return pl.concat([pl.Series(name, [], self.schema[name]), *values]), step
 
     def rows(self, numbers: NDArray[Any], columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -205,7 +262,11 @@ class StoredFrame:
 
     def is_narrow(self, name: str) -> bool:
         """Return whether a column takes at most 8 bytes a row."""
-        return self.schema[name].is_numeric() or self.schema[name] in (pl.Boolean, pl.Enum, pl.Categorical)
+        return self.schema[name].is_numeric() or self.schema[name] in (
+            pl.Boolean,
+            pl.Enum,
+            pl.Categorical,
+        )
 
     def _is_joined(self, names: Sequence[str]) -> bool:
         known = {*self._held, *self._types, *self._further.columns[1:]}
@@ -216,20 +277,37 @@ class StoredFrame:
         needed = dict.fromkeys((*names, *((*_TIMES, *decimals) if self._is_joined(names) else ())))
         return [name for name in needed if name in self._held] or self._shortest
 
-    def _joined(self, frame: pl.DataFrame, names: Sequence[str], numbers: NDArray[Any]) -> pl.DataFrame:
+    def _joined(
+        self, frame: pl.DataFrame, names: Sequence[str], numbers: NDArray[Any]
+    ) -> pl.DataFrame:
         """Return columns of rows with the types that are asked for, with what the recordings give."""
         if self._recordings is not None and self._is_joined(names):
-            times = {name: dtype for name, dtype in self._types.items() if name in (*_TIMES, *_DECIMALS)}
-            frame = conform(frame, pl.Schema({**times, **_CODED}), str(self._path))  # codes are joined twice as fast as texts
-            wanted = [name for name in self._recordings.columns if name in (*_TIMES, "sampling_rate", *names)]
-            frame = frame.join(self._recordings.select(wanted), on="recording_id", how="left", maintain_order="left")
+            times = {
+                name: dtype for name, dtype in self._types.items() if name in (*_TIMES, *_DECIMALS)
+            }
+            frame = conform(
+                frame, pl.Schema({**times, **_CODED}), str(self._path)
+            )  # codes are joined twice as fast as texts
+            wanted = [
+                name
+                for name in self._recordings.columns
+                if name in (*_TIMES, "sampling_rate", *names)
+            ]
+            frame = frame.join(
+                self._recordings.select(wanted),
+                on="recording_id",
+                how="left",
+                maintain_order="left",
+            )
             frame = frame.with_columns(seconds_column(), place=pl.Series(numbers, dtype=pl.UInt32))
         types = {name: dtype for name, dtype in self._types.items() if name in names}
         frame = conform(frame, pl.Schema(types), str(self._path))
         if further := [name for name in names if name in self._further.columns[1:]]:
             numbered = pl.DataFrame({"place": pl.Series(numbers, dtype=pl.UInt32)})
             frame = frame.with_columns(
-                numbered.join(self._further, on="place", how="left", maintain_order="left").select(further)
+                numbered.join(self._further, on="place", how="left", maintain_order="left").select(
+                    further
+                )
             )
         return frame.select(names)
 
@@ -237,9 +315,15 @@ class StoredFrame:
 def _repeated(footer: Any) -> list[str]:
     """Return the columns of texts that a Parquet file writes as numbers of texts."""
     middle = range(footer.num_row_groups // 2, footer.num_row_groups)[:1]
-    chunks = [footer.row_group(group).column(i) for group in middle for i in range(footer.num_columns)]
+    chunks = [
+        footer.row_group(group).column(i) for group in middle for i in range(footer.num_columns)
+    ]
     texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
-    return [chunk.path_in_schema for chunk in texts if chunk.total_uncompressed_size < 4 * chunk.num_values]
+    return [
+        chunk.path_in_schema
+        for chunk in texts
+        if chunk.total_uncompressed_size < 4 * chunk.num_values
+    ]
 
 
 def _prefixes(column: pl.Series) -> NDArray[np.uint64]:

@@ -30,22 +30,44 @@ DECISIONS = ("pending", "accept", "reject")
 ROWS_A_GROUP = 16_384
 
 RECORDINGS = pl.Schema(
-    {"recording_id": pl.String, "path": pl.String, "sampling_rate": pl.Int32, "num_channels": pl.Int16}
+    {
+        "recording_id": pl.String,
+        "path": pl.String,
+        "sampling_rate": pl.Int32,
+        "num_channels": pl.Int16,
+    }
     | {"num_samples": pl.Int64, "codec": pl.String, "sha256": pl.String}
 )
 
 WORD_TIMES: pl.DataType = pl.List(pl.Struct({"start": pl.Float32, "end": pl.Float32}))
 
 SEGMENTS = pl.Schema(
-    {"segment_id": pl.String(), "recording_id": pl.String(), "start_sample": pl.Int64(), "end_sample": pl.Int64()}
-    | dict.fromkeys(("source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
-    | {"word_times": WORD_TIMES, "similarity": pl.Float64(), "wer": pl.Float64(), "cer": pl.Float64()}
+    {
+        "segment_id": pl.String(),
+        "recording_id": pl.String(),
+        "start_sample": pl.Int64(),
+        "end_sample": pl.Int64(),
+    }
+    | dict.fromkeys(
+        ("source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String()
+    )
+    | {
+        "word_times": WORD_TIMES,
+        "similarity": pl.Float64(),
+        "wer": pl.Float64(),
+        "cer": pl.Float64(),
+    }
     | {"split": pl.String(), "decision": pl.Enum(DECISIONS), "reason": pl.String()}
 )
 
 SIGNALS = pl.Schema(
-    dict.fromkeys(("rms_dbfs", "peak_dbfs", "clipped_share", "dc_offset", "snr_db", "noise_floor_dbfs"), pl.Float64())
-    | dict.fromkeys(("bandwidth_hz", "silence_share", "channel_correlation", "speech_share"), pl.Float64())
+    dict.fromkeys(
+        ("rms_dbfs", "peak_dbfs", "clipped_share", "dc_offset", "snr_db", "noise_floor_dbfs"),
+        pl.Float64(),
+    )
+    | dict.fromkeys(
+        ("bandwidth_hz", "silence_share", "channel_correlation", "speech_share"), pl.Float64()
+    )
     | dict.fromkeys(("leading_silence_s", "trailing_silence_s"), pl.Float64())
     | dict.fromkeys(("cut_start", "cut_end"), pl.Boolean())
     | {"speech_rate": pl.Float64()}
@@ -68,7 +90,9 @@ GROWTH = "growth"
 """Name of the workspace table of segments that `ingest --add` added or changed, as `GROWN`; docs/tables.md has its columns."""
 
 _LINES = dict.fromkeys(("verdicts", "corrections"), pl.Int64)
-GROWN = pl.Schema({"segment_id": pl.String, "added_in": pl.Int32, "source_number": pl.Int32, **_LINES})
+GROWN = pl.Schema(
+    {"segment_id": pl.String, "added_in": pl.Int32, "source_number": pl.Int32, **_LINES}
+)
 
 
 def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
@@ -83,7 +107,9 @@ def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
             try:
                 columns.append(pl.lit(frame[column].cast(dtype)).alias(column))
             except pl.exceptions.PolarsError as error:
-                raise InputError(f"{name}: column {column} is {frame.schema[column]} and cannot be read as {dtype}") from error
+                raise InputError(
+                    f"{name}: column {column} is {frame.schema[column]} and cannot be read as {dtype}"
+                ) from error
     return frame.select(*columns, *(c for c in frame.columns if c not in schema))
 
 
@@ -101,7 +127,12 @@ def reading_parquet(path: Path, *, checked: bool = False) -> Iterator[None]:
         raise InputError(f"{path}: not enough memory to read it") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or one_line(error)})") from error
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, UnicodeDecodeError) as error:
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        pa.ArrowException,
+        UnicodeDecodeError,
+    ) as error:
         raise InputError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
 
 
@@ -111,7 +142,9 @@ def _check_footer(path: Path) -> None:
     footer = pq.read_metadata(path)
     for group in map(footer.row_group, range(footer.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
-            start = (chunk.has_dictionary_page and chunk.dictionary_page_offset) or chunk.data_page_offset
+            start = (
+                chunk.has_dictionary_page and chunk.dictionary_page_offset
+            ) or chunk.data_page_offset
             if not 0 < start <= start + chunk.total_compressed_size <= size:
                 raise pa.ArrowInvalid(f"column {chunk.path_in_schema} lies outside of the file")
 
@@ -136,7 +169,12 @@ def num_rows(path: Path) -> int:
 
 
 def parquet_slices(
-    path: Path, columns: Iterable[str] | None = None, *, start: int = 0, stop: int | None = None, rows: int = ROWS_A_GROUP
+    path: Path,
+    columns: Iterable[str] | None = None,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    rows: int = ROWS_A_GROUP,
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows [start, stop) of a Parquet file, some `rows` at a time, at least once; InputError if it is not usable.
 
@@ -175,13 +213,24 @@ def table_schema(workspace: WorkspacePath, table: str = "segments") -> pl.Schema
     return held
 
 
-def scan(workspace: WorkspacePath, columns: Iterable[str] | None = None, *, table: str = "segments") -> pl.LazyFrame:
+def scan(
+    workspace: WorkspacePath, columns: Iterable[str] | None = None, *, table: str = "segments"
+) -> pl.LazyFrame:
     """Scan columns of a table, or all, with the types of its schema, null where absent; names that nothing has are left out."""
     held = table_schema(workspace, table)
     expected = _expected(held, columns, table)
-    absent = [pl.lit(None, dtype).alias(name) for name, dtype in expected.items() if name not in held]
-    other = pl.Schema({name: dtype for name, dtype in expected.items() if dtype != held.get(name, dtype)})
-    return pl.scan_parquet(table_path(workspace, table), glob=False).with_columns(absent).select(expected.names()).cast(other)
+    absent = [
+        pl.lit(None, dtype).alias(name) for name, dtype in expected.items() if name not in held
+    ]
+    other = pl.Schema(
+        {name: dtype for name, dtype in expected.items() if dtype != held.get(name, dtype)}
+    )
+    return (
+        pl.scan_parquet(table_path(workspace, table), glob=False)
+        .with_columns(absent)
+        .select(expected.names())
+        .cast(other)
+    )
 
 
 def read(
@@ -193,9 +242,15 @@ def read(
     row: str | None = None,
 ) -> pl.DataFrame:
     """Read a table into memory, with the columns of `scan`, and row numbers as `row`; `where` filters by columns of the file."""
-    held, path, number = table_schema(workspace, table), table_path(workspace, table), row or "\0row"
+    held, path, number = (
+        table_schema(workspace, table),
+        table_path(workspace, table),
+        row or "\0row",
+    )
     expected = _expected(held, columns, table)
-    names = list(dict.fromkeys((*list(held)[:1], *(name for name in expected if name in held))))  # the first gives the length
+    names = list(
+        dict.fromkeys((*list(held)[:1], *(name for name in expected if name in held)))
+    )  # the first gives the length
     with reading_parquet(path, checked=True):
         rows = pl.scan_parquet(path, glob=False, row_index_name=number)
         if where is None:
@@ -203,7 +258,10 @@ def read(
         else:  # by numbers: filtered lists of polars keep the lists of all rows that were read with them
             before, reader = path.stat(), open_parquet(path)
             found = rows.filter(where).select(number).collect(**STREAMED)
-            if (now := path.stat()).st_ino != before.st_ino or now.st_mtime_ns != before.st_mtime_ns:  # replaced meanwhile
+            if (
+                (now := path.stat()).st_ino != before.st_ino
+                or now.st_mtime_ns != before.st_mtime_ns
+            ):  # replaced meanwhile
                 return read(workspace, columns, where=where, table=table, row=row)
             frame = found.hstack(read_rows(reader, found.to_series(), names))
     return conform(frame, expected, str(path)).select(*([row] if row else []), *expected)
@@ -223,15 +281,24 @@ def _expected(held: pl.Schema, columns: Iterable[str] | None, table: str) -> pl.
 
 
 def write(
-    workspace: WorkspacePath, batches: pl.DataFrame | pl.LazyFrame | Iterable[pl.DataFrame], *, table: str = "segments"
+    workspace: WorkspacePath,
+    batches: pl.DataFrame | pl.LazyFrame | Iterable[pl.DataFrame],
+    *,
+    table: str = "segments",
 ) -> None:
     """Replace a table atomically by a frame, a lazy one, which is streamed, or frames with equal columns, one after the other."""
     path, failed = table_path(workspace, table), list[Exception]()
-    rows = batches.lazy() if isinstance(batches, pl.DataFrame | pl.LazyFrame) else _stream(iter(batches), failed)
+    rows = (
+        batches.lazy()
+        if isinstance(batches, pl.DataFrame | pl.LazyFrame)
+        else _stream(iter(batches), failed)
+    )
     with atomic_write(path) as partial:
         try:
             with partial.open("wb") as file:  # by its path, polars might create it after an error
-                rows.sink_parquet(file, compression_level=2, row_group_size=ROWS_A_GROUP, **IN_ORDER)  # 3 is slower, saves 2 %
+                rows.sink_parquet(
+                    file, compression_level=2, row_group_size=ROWS_A_GROUP, **IN_ORDER
+                )  # 3 is slower, saves 2 %
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             if failed:
                 raise failed[0] from None
@@ -258,7 +325,9 @@ def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
     """Replace columns of the segments table by those of a frame with as many rows; the table is rewritten in batches."""
     held = table_schema(workspace)
     order = dict.fromkeys((*SEGMENTS, *held, *columns.columns))
-    parts = with_starts(read_batches(workspace, columns=[name for name in held if name not in columns.columns]))
+    parts = with_starts(
+        read_batches(workspace, columns=[name for name in held if name not in columns.columns])
+    )
     new = (part.with_columns(columns[start : start + len(part)]) for start, part in parts)
     write(workspace, (conform(part, SEGMENTS, "segments").select(*order) for part in new))
 
@@ -270,7 +339,9 @@ def read_batches(
     return parquet_slices(table_path(workspace, table), columns)
 
 
-RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window"))
+RESERVED = frozenset(
+    ("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window")
+)
 """Names of columns and members that corpora add, which no column of a source can have."""
 
 AGREEMENT = ("agreement", "agreement_text", "text_disputed", "disputed_words")
@@ -279,7 +350,17 @@ AGREEMENT = ("agreement", "agreement_text", "text_disputed", "disputed_words")
 _SPOKEN = ("spoken_similarity", "spoken_wer", "spoken_cer")
 _CORRECTED = ("text_corrected", "text_origin", "corrected_by")
 WRITTEN = frozenset(
-    (*NORMALIZED, *AGREEMENT, *_SPOKEN, *_CORRECTED, *SIGNALS, "risk", "sampling_rate", "num_samples", "duration_s")
+    (
+        *NORMALIZED,
+        *AGREEMENT,
+        *_SPOKEN,
+        *_CORRECTED,
+        *SIGNALS,
+        "risk",
+        "sampling_rate",
+        "num_samples",
+        "duration_s",
+    )
 )
 """Names of columns that steps after ingest write, which no column of a source can have either."""
 
@@ -297,45 +378,71 @@ def number_columns(schema: pl.Schema) -> list[str]:
     return [name for name, dtype in schema.items() if dtype.is_numeric() or dtype == pl.Boolean]
 
 
-_NO_TRANSCRIPTS = frozenset(("text_corrected", "text_disputed", "text_normalized", "text_origin", "text_raw", "text_source"))
+_NO_TRANSCRIPTS = frozenset(
+    ("text_corrected", "text_disputed", "text_normalized", "text_origin", "text_raw", "text_source")
+)
 _NO_HYPOTHESES = frozenset(("asr_text_normalized", "asr_text_raw"))
 
 
 def text_names(columns: Iterable[str]) -> dict[str, str]:
     """Return the columns of further transcripts, `text_NAME`, by name, in order."""
-    return {name[5:]: name for name in columns if name.startswith("text_") and name not in _NO_TRANSCRIPTS}
+    return {
+        name[5:]: name
+        for name in columns
+        if name.startswith("text_") and name not in _NO_TRANSCRIPTS
+    }
 
 
 def hypothesis_names(columns: Iterable[str]) -> dict[str, str]:
     """Return the columns of hypotheses by name, in order: the source's `asr_text` as `asr`, then `asr_text_NAME` as NAME."""
     columns = list(columns)
     own = {"asr": "asr_text"} if "asr_text" in columns else {}
-    return own | {name[9:]: name for name in columns if name.startswith("asr_text_") and name not in _NO_HYPOTHESES}
+    return own | {
+        name[9:]: name
+        for name in columns
+        if name.startswith("asr_text_") and name not in _NO_HYPOTHESES
+    }
 
 
 def text_column(frame: pl.DataFrame, name: str) -> pl.Series:
     """Return a text column; all null where the table lacks it."""
-    return frame[name] if name in frame.columns else pl.Series(name, [None] * len(frame), dtype=pl.String)
+    return (
+        frame[name]
+        if name in frame.columns
+        else pl.Series(name, [None] * len(frame), dtype=pl.String)
+    )
 
 
 def seconds_column() -> pl.Expr:
     """Return the duration in seconds, from samples or else from the source's decimals; to show and sum, not to cut by."""
     by_samples = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
-    by_source = pl.col("source_end").cast(pl.Float64, strict=False) - pl.col("source_start").cast(pl.Float64, strict=False)
+    by_source = pl.col("source_end").cast(pl.Float64, strict=False) - pl.col("source_start").cast(
+        pl.Float64, strict=False
+    )
     return pl.coalesce(by_samples, by_source).alias("duration_s")
 
 
 def with_durations(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Join `sampling_rate` (Hz, null without audio) and `duration_s` (seconds) to segments, in order."""
     rates = recordings.select("recording_id", "sampling_rate")
-    return segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(seconds_column())
+    return segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(
+        seconds_column()
+    )
 
 
 def amounts(segments: pl.DataFrame) -> dict[str, Any]:
     """Count segments, hours (of `duration_s`), speakers and recordings."""
     hours = round(float(segments["duration_s"].sum()) / 3600, 6)
-    speakers, recordings = segments["speaker_id"].drop_nulls().n_unique(), segments["recording_id"].n_unique()
-    return {"segments": len(segments), "hours": hours, "speakers": speakers, "recordings": recordings}
+    speakers, recordings = (
+        segments["speaker_id"].drop_nulls().n_unique(),
+        segments["recording_id"].n_unique(),
+    )
+    return {
+        "segments": len(segments),
+        "hours": hours,
+        "speakers": speakers,
+        "recordings": recordings,
+    }
 
 
 def without_audio(recordings: pl.DataFrame) -> bool:
@@ -364,10 +471,14 @@ WINDOW = ("recording_id", "source_start", "source_end", "start_sample", "end_sam
 
 def window() -> pl.Expr:
     """Return the recording, times and channel of a segment; duplicates have the same."""
-    start, end = (pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end"))
+    start, end = (
+        pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end")
+    )
     # Times are compared as numbers, as the same time may have other decimals; an invalid time has a rule of its own.
     invalid = pl.col("source_start").is_not_null() & start.is_null()
-    return pl.struct("recording_id", start, end.alias("end"), invalid.alias("invalid"), "source_channel")
+    return pl.struct(
+        "recording_id", start, end.alias("end"), invalid.alias("invalid"), "source_channel"
+    )
 
 
 def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
@@ -376,13 +487,16 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     end = pl.col("source_end").cast(pl.Float64, strict=False)
     known = pl.Series(recordings["recording_id"]).implode()
     return {
-        "unknown_recording": ~pl.col("recording_id").is_in(known) | pl.col("recording_id").is_null(),
-        "no_times": ~whole_recording() & (start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite()),
+        "unknown_recording": ~pl.col("recording_id").is_in(known)
+        | pl.col("recording_id").is_null(),
+        "no_times": ~whole_recording()
+        & (start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite()),
         "negative_start": start < 0,
         "end_before_start": end <= start,
         "duplicate": ~window().is_first_distinct(),
         "unknown_channel": has_unknown_channel(),
-        "empty_text": (pl.col("text").count() > 0) & (pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S")),
+        "empty_text": (pl.col("text").count() > 0)
+        & (pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S")),
         "past_the_end": pl.col("end_sample") > pl.col("num_samples"),
     }
 
@@ -390,4 +504,6 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
 def with_recordings(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Join `source_channel` and the recordings' columns that the rules need to segments, in order."""
     facts = recordings.select("recording_id", "sampling_rate", "num_channels", "num_samples")
-    return segments.with_columns(source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
+    return segments.with_columns(source_channel(segments)).join(
+        facts, on="recording_id", how="left", maintain_order="left"
+    )

@@ -19,7 +19,9 @@ def ordered_map(
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > min(ahead * jobs, jobs + taken):  # few at first, as items may take time to come
+                if len(waiting) > min(
+                    ahead * jobs, jobs + taken
+                ):  # few at first, as items may take time to come
                     taken += 1
                     yield waiting.popleft().result()
             while waiting:
@@ -29,6 +31,8 @@ def ordered_map(
                 future.cancel()
 
 
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+def in_threads(
+    function: Callable[[Item], Result], items: Iterable[Item]
+) -> Generator[Result, None, None]:
     """Call `ordered_map` with up to four threads, at most one per core, and few results in memory."""
     return ordered_map(function, items, jobs=min(4, os.cpu_count() or 1), ahead=1)

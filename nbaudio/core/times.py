@@ -45,18 +45,23 @@ def to_samples_column(seconds: pl.Series, rate: pl.Series) -> pl.Series:
     )
     # Decimals with more places, exponents or signs are converted one by one.
     samples, slow = frame.select(
-        samples=(pl.when("plain").then("micros").cast(pl.Int64) * pl.col("rate") + million // 2) // million,
+        samples=(pl.when("plain").then("micros").cast(pl.Int64) * pl.col("rate") + million // 2)
+        // million,
         slow=~pl.col("plain") & pl.col("rate").is_not_null(),
     )
     if slow.any():
-        exact = [to_samples(s, r) for s, r in frame.filter(slow).select("seconds", "rate").iter_rows()]
+        exact = [
+            to_samples(s, r) for s, r in frame.filter(slow).select("seconds", "rate").iter_rows()
+        ]
         samples = samples.scatter(slow.arg_true(), pl.Series(exact, dtype=pl.Int64))
     return samples
 
 
 def decimal_seconds(samples: int, rate: int) -> Decimal:
     """Return seconds that `to_samples` inverts; a 12th place is rounded up, as readers may truncate ``seconds * rate``."""
-    places = next((places for places in range(_PLACES) if samples * 10**places % rate == 0), _PLACES)
+    places = next(
+        (places for places in range(_PLACES) if samples * 10**places % rate == 0), _PLACES
+    )
     return Decimal(-(-samples * 10**places // rate)).scaleb(-places)
 
 

@@ -18,7 +18,11 @@ def tombstone(kind: str, key: str) -> str:
 
 def merged(*parts: pl.DataFrame) -> pl.DataFrame:
     """Return tables of `TOMBSTONES` as one, sorted; a second withdrawal keeps the first reason."""
-    return pl.concat(parts).unique(["kind", "sha256"], keep="first", maintain_order=True).sort("kind", "sha256")
+    return (
+        pl.concat(parts)
+        .unique(["kind", "sha256"], keep="first", maintain_order=True)
+        .sort("kind", "sha256")
+    )
 
 
 def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
@@ -29,11 +33,17 @@ def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
 def withdrawal_reasons(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
     """Return why each row (`segment_id`, `recording_id`, `speaker_id`) was withdrawn; null if it was not."""
     kinds = ("segment", "recording", "speaker")
-    return pl.select(pl.coalesce(reasons(kind, rows[f"{kind}_id"], withdrawn) for kind in kinds)).to_series()
+    return pl.select(
+        pl.coalesce(reasons(kind, rows[f"{kind}_id"], withdrawn) for kind in kinds)
+    ).to_series()
 
 
 def reasons(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
     """Return why each id was withdrawn, null if it was not; `withdrawn` are `TOMBSTONES`."""
-    why = dict(withdrawn.filter(pl.col("kind") == kind).select("sha256", pl.col("reason").fill_null("")).iter_rows())
+    why = dict(
+        withdrawn.filter(pl.col("kind") == kind)
+        .select("sha256", pl.col("reason").fill_null(""))
+        .iter_rows()
+    )
     found = {key: why.get(tombstone(kind, key)) for key in ids.drop_nulls().unique()} if why else {}
     return ids.replace_strict(found, default=None, return_dtype=pl.String)

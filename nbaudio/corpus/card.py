@@ -24,12 +24,24 @@ from nbaudio.text.characters import DELIMITER, SPECIALS
 CARD = "README.md"
 
 _NO_CHARACTERS = len((DELIMITER, *SPECIALS))
-_ABOUT = {"title": "title", "language": "language", "licence": "license"}  # keys of corpus.json since the first version
+_ABOUT = {
+    "title": "title",
+    "language": "language",
+    "licence": "license",
+}  # keys of corpus.json since the first version
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _LICENSE_ID = re.compile(r"[a-z0-9][a-z0-9.+-]*")
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
+_SIZES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+)
 _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
-_NO_RANGES = pl.DataFrame(schema={"signal": pl.String, **dict.fromkeys(("missing", *_QUANTILES, "true"), pl.Float64)})
+_NO_RANGES = pl.DataFrame(
+    schema={"signal": pl.String, **dict.fromkeys(("missing", *_QUANTILES, "true"), pl.Float64)}
+)
 _FIELDS = {
     "audio": "the clip; in a tar its member is named after the encoding",
     "segment_id": "the key",
@@ -55,23 +67,40 @@ def _languages(codes: str | None) -> list[str]:
     """Return language codes that are separated by commas; raise InputError for something else."""
     found = [code.strip() for code in codes.split(",")] if codes else []
     if odd := [code for code in found if not _LANGUAGE.fullmatch(code)]:
-        raise InputError(f"language {odd[0]!r} is not a language code; expected such as hr or pt-BR, separated by commas")
+        raise InputError(
+            f"language {odd[0]!r} is not a language code; expected such as hr or pt-BR, separated by commas"
+        )
     return found
 
 
 def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
     """Return the card of a corpus, Markdown with a YAML header; `transcribed` is whether any segment has a text."""
     about = info.get("about") or {}
-    splits = {name: info["splits"][name] for name in ordered_splits(info["splits"]) if info["splits"][name]["segments"]}
-    clip_count, hours = (sum(facts[what] for facts in splits.values()) for what in ("segments", "hours"))
-    sizes = [(name, own["segments"], f"{own['hours']:,.2f}", own["speakers"], own["recordings"]) for name, own in splits.items()]
-    described = yaml.safe_dump(_header(info, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True)
+    splits = {
+        name: info["splits"][name]
+        for name in ordered_splits(info["splits"])
+        if info["splits"][name]["segments"]
+    }
+    clip_count, hours = (
+        sum(facts[what] for facts in splits.values()) for what in ("segments", "hours")
+    )
+    sizes = [
+        (name, own["segments"], f"{own['hours']:,.2f}", own["speakers"], own["recordings"])
+        for name, own in splits.items()
+    ]
+    described = yaml.safe_dump(
+        _header(info, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True
+    )
     clips = info["parameters"]
     rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
-    readers = container_named(clips["container"]).readers(clips["encoding"])  # the first does not decode
+    readers = container_named(clips["container"]).readers(
+        clips["encoding"]
+    )  # the first does not decode
     decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
     parameters = info["selection"].get("parameters", {})
-    selected = [(name, value) for name, value in parameters.items() if value is not None and value != []]
+    selected = [
+        (name, value) for name, value in parameters.items() if value is not None and value != []
+    ]
     parts = [
         f"---\n{described}---\n\n# {_plain(about.get('title') or 'Speech corpus')}",
         f"{clip_count:,} clips of speech, {hours:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "
@@ -91,13 +120,18 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
             ("check", "shared values", "clips of dev and test", "means"),
             [
                 (name, found["shared"], found["segments"], found.get("means", ""))
-                for name, found in sorted(info.get("leakage", {}).items(), key=lambda check: check[0] in CHECK_MEANINGS)
+                for name, found in sorted(
+                    info.get("leakage", {}).items(), key=lambda check: check[0] in CHECK_MEANINGS
+                )
             ],
         ),
         "## How it was selected",
         _table(("parameter", "value"), selected),
         "Not in, by the rule that put it out:",
-        _table(("rule", "segments"), sorted(info["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))),
+        _table(
+            ("rule", "segments"),
+            sorted(info["rejected"].items(), key=lambda rule: (-rule[1], rule[0])),
+        ),
         "## Licence",
         _plain(about.get("licence") or "Not stated."),
     ]
@@ -112,10 +146,16 @@ def signal_ranges(rows: pl.LazyFrame) -> pl.DataFrame:
         if not (kind.is_numeric() or kind == pl.Boolean):
             continue
         unknown, number = pl.lit(None, pl.Float64), value.cast(pl.Float64).fill_nan(None)
-        shown = {name: number.quantile(share, "linear") for name, share in _QUANTILES.items()} | {"true": unknown}
+        shown = {name: number.quantile(share, "linear") for name, share in _QUANTILES.items()} | {
+            "true": unknown
+        }
         if kind == pl.Boolean:
             shown = dict.fromkeys(shown, unknown) | {"true": number.mean()}
-        found.append(rows.select(signal=pl.lit(name), missing=number.null_count() / pl.len(), **shown).collect())
+        found.append(
+            rows.select(
+                signal=pl.lit(name), missing=number.null_count() / pl.len(), **shown
+            ).collect()
+        )
     return pl.concat([_NO_RANGES, *found]).filter(pl.col("missing") < 1)
 
 
@@ -124,9 +164,18 @@ def _signals(ranges: Sequence[Mapping[str, Any]]) -> list[str]:
     if not ranges:
         return []
     about = "Measured by nbaudio on each clip; of yes and no, the share of yes."
-    shown = [[one["true"]] if one["median"] is None else [one[key] for key in ("median", "p5", "p95")] for one in ranges]
-    cells = [[f"{each:.4g}" for each in row] if len(row) > 1 else [f"{row[0]:.1%}", "", ""] for row in shown]
-    rows = [(one["signal"], *cell, f"{one['missing']:.1%}") for one, cell in zip(ranges, cells, strict=True)]
+    shown = [
+        [one["true"]] if one["median"] is None else [one[key] for key in ("median", "p5", "p95")]
+        for one in ranges
+    ]
+    cells = [
+        [f"{each:.4g}" for each in row] if len(row) > 1 else [f"{row[0]:.1%}", "", ""]
+        for row in shown
+    ]
+    rows = [
+        (one["signal"], *cell, f"{one['missing']:.1%}")
+        for one, cell in zip(ranges, cells, strict=True)
+    ]
     return ["## Audio signals", about, _table(("signal", "median", "5 %", "95 %", "missing"), rows)]
 
 
@@ -142,15 +191,22 @@ def _version(info: Mapping[str, Any]) -> list[str]:
         else "This is version 1."
     )
     counts = Counter((each["kind"], each["reason"]) for each in gone)
-    table = _table(("withdrawn", "number", "reason"), [(kind, number, why) for (kind, why), number in sorted(counts.items())])
+    table = _table(
+        ("withdrawn", "number", "reason"),
+        [(kind, number, why) for (kind, why), number in sorted(counts.items())],
+    )
     return ["## Versions", since, table]
 
 
 def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:
     """Write the card, and its hash in `info`; return False if the card was edited since the one with the hash `before`."""
     # With the keys in the order of corpus.json, so that a corpus that is converted from it has the same card.
-    ordered = json.dumps({name: value for name, value in info.items() if name != "sources"}, sort_keys=True)
-    text = card(json.loads(ordered), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS)
+    ordered = json.dumps(
+        {name: value for name, value in info.items() if name != "sources"}, sort_keys=True
+    )
+    text = card(
+        json.loads(ordered), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS
+    )
     info["card"] = hashlib.sha256(text.encode()).hexdigest()
     if before and folder.exists(CARD) and not folder.holds(CARD, before):
         return False
@@ -159,11 +215,20 @@ def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:
     return True
 
 
-def _header(info: Mapping[str, Any], about: Mapping[str, Any], splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
+def _header(
+    info: Mapping[str, Any],
+    about: Mapping[str, Any],
+    splits: Mapping[str, Any],
+    *,
+    transcribed: bool,
+) -> dict[str, Any]:
     """Return the YAML header that Hugging Face reads."""
     container = container_named(info["parameters"]["container"])
     files = [{"split": name, "path": container.pattern(name)} for name in splits]
-    size = {name: sum(shard["bytes"] for shard in info["shards"] if shard["split"] == name) for name in splits}
+    size = {
+        name: sum(shard["bytes"] for shard in info["shards"] if shard["split"] == name)
+        for name in splits
+    }
     examples = {name: facts["segments"] for name, facts in splits.items()}
     license_ = about.get("licence")
     known = _LICENSE_ID.fullmatch(license_ or "")
@@ -173,11 +238,18 @@ def _header(info: Mapping[str, Any], about: Mapping[str, Any], splits: Mapping[s
         "license": license_ if known else license_ and "other",
         "license_name": None if known else license_,
         "task_categories": ["automatic-speech-recognition"] if transcribed else None,
-        "size_categories": [next((name for most, name in _SIZES if sum(examples.values()) < most), "10M<n<100M")],
-        "configs": [{"config_name": "default", "data_files": files}] if container.for_datasets else None,
+        "size_categories": [
+            next((name for most, name in _SIZES if sum(examples.values()) < most), "10M<n<100M")
+        ],
+        "configs": [{"config_name": "default", "data_files": files}]
+        if container.for_datasets
+        else None,
         "dataset_info": {
             "config_name": "default",
-            "splits": [{"name": name, "num_bytes": size[name], "num_examples": examples[name]} for name in splits],
+            "splits": [
+                {"name": name, "num_bytes": size[name], "num_examples": examples[name]}
+                for name in splits
+            ],
             "download_size": sum(size.values()),
             "dataset_size": sum(size.values()),
         },

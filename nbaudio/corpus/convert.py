@@ -62,26 +62,52 @@ def convert(
     with ExitStack() as stack:
         origin = stack.enter_context(Base.opened(_local(corpus)))
         info = dict(origin.info)
-        tables = {name: stack.enter_context(intact_table(origin.folder, info, name)) for name in TABLES[1:]}
+        tables = {
+            name: stack.enter_context(intact_table(origin.folder, info, name))
+            for name in TABLES[1:]
+        }
         parameters = info["parameters"]
         name_of = container_named(container, encoding=parameters["encoding"]).shard_name
         counts = Counter[str]()
         for part in origin.clips():
             counts.update(part["split"].to_list())
         changed = {"container": container, **asdict(limits)}
-        logged = {**changed, "of": str(origin), "corpus": str(layout), "jobs": jobs, "engine": engine}
-        is_whole = stack.enter_context(layout.claimed(info["identity"] | changed, "convert", logged))
+        logged = {
+            **changed,
+            "of": str(origin),
+            "corpus": str(layout),
+            "jobs": jobs,
+            "engine": engine,
+        }
+        is_whole = stack.enter_context(
+            layout.claimed(info["identity"] | changed, "convert", logged)
+        )
         run_tasks = stack.enter_context(worker_pool(site))
         card = restore_records(layout) if is_whole else ""
         remove(folder := layout.work / "plan")
         clips = (part.drop("name", "window", strict=False) for part in origin.clips())
         shards = ShardPlan(folder, counts.total())
-        shards.assign(windows_on_disk(clips, window, folder=folder, most=counts.total()), counts, limits, name_of)
+        shards.assign(
+            windows_on_disk(clips, window, folder=folder, most=counts.total()),
+            counts,
+            limits,
+            name_of,
+        )
         clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])
         table = origin.table
-        results = write_shards(layout, shards, container, clip_format, table=table, run_tasks=run_tasks, show=show_progress)
+        results = write_shards(
+            layout,
+            shards,
+            container,
+            clip_format,
+            table=table,
+            run_tasks=run_tasks,
+            show=show_progress,
+        )
         if bad := [result.damaged for result in results if result.damaged]:
-            raise AudioError(f"{min(bad)}: a clip is damaged; 'nbaudio verify {origin}' lists all damage")
+            raise AudioError(
+                f"{min(bad)}: a clip is damaged; 'nbaudio verify {origin}' lists all damage"
+            )
         publish_shards(layout, results, container=container, info=info)
         for name, table in tables.items():
             with side_file(layout.folder, info, name) as path:
@@ -92,8 +118,17 @@ def convert(
         notes = short_windows(origin.scan(), window)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
     kept = sum(result.kept for result in results)
-    facts = {"corpus": str(layout), "container": container, "clips": counts.total(), "shards": len(results)}
-    facts |= {"shards_of_train": shard_advice(results), "bytes": num_bytes, "shards_kept_from_before": kept}
+    facts = {
+        "corpus": str(layout),
+        "container": container,
+        "clips": counts.total(),
+        "shards": len(results),
+    }
+    facts |= {
+        "shards_of_train": shard_advice(results),
+        "bytes": num_bytes,
+        "shards_kept_from_before": kept,
+    }
     facts |= {"seconds": round(took, 1), "megabytes_per_second": round(num_bytes / 1e6 / took)}
     return Report("convert", facts, notes)
 

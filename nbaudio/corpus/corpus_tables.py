@@ -40,10 +40,22 @@ _SOURCE_TEXT = "text_source"
 
 def segment_parts(table: Path) -> Iterator[pl.DataFrame]:
     """Yield `row` from 0, keys, recording, window, channel and decision of all segments in the file of a table."""
-    columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "split", "decision")
+    columns = (
+        "segment_id",
+        "recording_id",
+        "speaker_id",
+        "start_sample",
+        "end_sample",
+        "split",
+        "decision",
+    )
     schema = pl.Schema({name: SEGMENTS[name] for name in columns})
     for start, part in with_starts(parquet_slices(table, (*columns, "source_channel"))):
-        yield conform(part, schema, str(table)).with_columns(source_channel(part)).with_row_index("row", offset=start)
+        yield (
+            conform(part, schema, str(table))
+            .with_columns(source_channel(part))
+            .with_row_index("row", offset=start)
+        )
 
 
 def check_accepted(workspace: Workspace) -> Counter[str]:
@@ -51,9 +63,13 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
     where, table = workspace.path, tables.table_path(workspace)
     for name, dtype in tables.table_schema(workspace).items():
         if name in tables.RESERVED:
-            raise InputError(f"{table}: the column {name!r} has a name that is reserved in corpora; rename it")
+            raise InputError(
+                f"{table}: the column {name!r} has a name that is reserved in corpora; rename it"
+            )
         if dtype in (pl.Binary, pl.Object):
-            raise InputError(f"{table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text")
+            raise InputError(
+                f"{table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text"
+            )
     withdrawn, counts = workspace.withdrawn, Counter[str]()
     gone = pending = total = 0
     uncut = list[str]()
@@ -63,16 +79,28 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
         total += len(part)
         accepted = part.filter(pl.col("decision") == "accept")
         counts.update(dict(accepted["split"].value_counts().iter_rows()))
-        uncut.extend(accepted.filter(pl.any_horizontal(pl.col("start_sample", "end_sample").is_null()))["segment_id"])
+        uncut.extend(
+            accepted.filter(pl.any_horizontal(pl.col("start_sample", "end_sample").is_null()))[
+                "segment_id"
+            ]
+        )
     if gone:
-        raise InputError(f"{where}: {gone:,} withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again")
+        raise InputError(
+            f"{where}: {gone:,} withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again"
+        )
     if pending:
-        raise InputError(f"{where}: {pending} of {total} segments are not decided; run 'nbaudio select {where}' first")
+        raise InputError(
+            f"{where}: {pending} of {total} segments are not decided; run 'nbaudio select {where}' first"
+        )
     if not counts:
-        raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
+        raise InputError(
+            f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons"
+        )
     if uncut:
         remedy = "ingest with --audio and select again"
-        raise InputError(f"{where}: {len(uncut)} accepted segments have no audio, {uncut[0]} the first; {remedy}")
+        raise InputError(
+            f"{where}: {len(uncut)} accepted segments have no audio, {uncut[0]} the first; {remedy}"
+        )
     return counts
 
 
@@ -82,14 +110,23 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
         return
     table, held = tables.table_path(workspace), tables.table_schema(workspace)
     if (column := f"text_{text}") not in held or held[column] != pl.String:
-        known = sorted({name[5:] for name in held if name.startswith("text_")} - {"corrected", "disputed", "origin"})
+        known = sorted(
+            {name[5:] for name in held if name.startswith("text_")}
+            - {"corrected", "disputed", "origin"}
+        )
         hint = "'nbaudio join W FILE --text NAME' brings one in, 'nbaudio score W --normalize STEP' makes text_normalized"
-        raise InputError(f"{table}: text {text!r}: no column {column}; there are {', '.join(known) or 'none'}; {hint}")
+        raise InputError(
+            f"{table}: text {text!r}: no column {column}; there are {', '.join(known) or 'none'}; {hint}"
+        )
     if _SOURCE_TEXT in held:
         raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be overwritten; rename it")
     remedy = f"""'nbaudio select {workspace.path} --where "{column} <> \'\'"' leaves them out"""
-    rows = tables.scan(workspace, ["segment_id", "text", column, "decision"]).filter(pl.col("decision") == "accept")
-    missing = rows.filter((pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")).collect()
+    rows = tables.scan(workspace, ["segment_id", "text", column, "decision"]).filter(
+        pl.col("decision") == "accept"
+    )
+    missing = rows.filter(
+        (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")
+    ).collect()
     if len(missing):
         raise InputError(
             f"{table}: {len(missing):,} accepted segments ({missing['segment_id'][0]} the first) have no {column}; {remedy}"
@@ -101,13 +138,18 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
     differ = [key for key, was, now, _ in other.iter_rows() if rules.edits(was or "", now or "")]
     if differ:
         what = f"words in {column} that differ from those in text, which reviewers judged"
-        raise InputError(f"{table}: {len(differ):,} accepted segments ({differ[0]} the first) have {what}")
+        raise InputError(
+            f"{table}: {len(differ):,} accepted segments ({differ[0]} the first) have {what}"
+        )
 
 
 def selection_hash(workspace: Workspace, text: str | None) -> str:
     """Hash what was decided about every segment, and the transcripts that ship."""
     decided = ("segment_id", "decision", "split", "text", "reason")
-    parts = (conform(_with_text(part, text), SEGMENTS, "segments") for part in tables.read_batches(workspace))
+    parts = (
+        conform(_with_text(part, text), SEGMENTS, "segments")
+        for part in tables.read_batches(workspace)
+    )
     return digest(part.select(decided) for part in parts)
 
 
@@ -122,7 +164,9 @@ def freeze_table(workspace: Workspace, target: Path, text: str | None) -> Path:
         if text is None:
             shutil.copyfile(tables.table_path(workspace), partial)
         else:
-            write_parts(partial, (_with_text(part, text) for part in tables.read_batches(workspace)))
+            write_parts(
+                partial, (_with_text(part, text) for part in tables.read_batches(workspace))
+            )
     return target
 
 
@@ -143,23 +187,41 @@ def publish(
     selection: dict[str, Any],
 ) -> dict[str, Any]:
     """Write the tables of the corpus; return corpus.json without parameters. `lost` was not cut; rows `inside` are in a shard."""
-    info: dict[str, Any] = {"format": "nbaudio corpus 1", "nbaudio": __version__, "selection": selection}
+    info: dict[str, Any] = {
+        "format": "nbaudio corpus 1",
+        "nbaudio": __version__,
+        "selection": selection,
+    }
     publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:
-        info["leakage"] = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping_columns(info["selection"]))
+        info["leakage"] = leakage_record(
+            pl.scan_parquet(path, glob=False), keys=grouping_columns(info["selection"])
+        )
         if len(ranges := signal_ranges(pl.scan_parquet(path, glob=False))):
             info["signals"] = ranges.to_dicts()
         sums = amounts_by_split(path)
         ids = pl.scan_parquet(path, glob=False).select(pl.col("recording_id").unique())
-        used = recordings.join(ids.collect(engine="streaming"), on="recording_id", how="semi").sort("recording_id")
-        characters = {character for part in parquet_slices(path, ["text"]) for character in vocabulary(part["text"]).counts}
+        used = recordings.join(ids.collect(engine="streaming"), on="recording_id", how="semi").sort(
+            "recording_id"
+        )
+        characters = {
+            character
+            for part in parquet_slices(path, ["text"])
+            for character in vocabulary(part["text"]).counts
+        }
     reasons: Counter[str] = Counter()
 
     def rejected() -> Iterator[pl.DataFrame]:
         for start, part in with_starts(parquet_slices(table)):
-            outside = conform(part, SEGMENTS, "segments").filter(~pl.Series(inside[start : start + len(part)]))
-            out = outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
-                reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE_AUDIO)).otherwise("reason"),
+            outside = conform(part, SEGMENTS, "segments").filter(
+                ~pl.Series(inside[start : start + len(part)])
+            )
+            out = outside.join(
+                lost, on="segment_id", how="left", maintain_order="left"
+            ).with_columns(
+                reason=pl.when(pl.col("detail").is_not_null())
+                .then(pl.lit(UNREADABLE_AUDIO))
+                .otherwise("reason"),
                 decision=pl.lit("reject"),
                 split=pl.lit(None, dtype=pl.String),
             )
@@ -170,9 +232,21 @@ def publish(
         write_parts(path, rejected())
     with side_file(layout.folder, info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
-    facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
+    facts = (
+        "recording_id",
+        "path",
+        "sampling_rate",
+        "num_channels",
+        "num_samples",
+        "codec",
+        "sha256",
+    )
     splits = {split: sums.get(split, NO_AMOUNTS) for split in listed_splits(sums)}
-    return info | {"splits": splits, "rejected": dict(sorted(reasons.items())), "sources": JsonRows(used.select(facts))}
+    return info | {
+        "splits": splits,
+        "rejected": dict(sorted(reasons.items())),
+        "sources": JsonRows(used.select(facts)),
+    }
 
 
 @contextmanager
@@ -183,10 +257,14 @@ def side_file(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]
         info["tables"][name], info["table_bytes"][name] = sha256_file(path), path.stat().st_size
 
 
-def publish_shards(layout: Layout, shards: list[Shard], *, container: str, info: dict[str, Any]) -> None:
+def publish_shards(
+    layout: Layout, shards: list[Shard], *, container: str, info: dict[str, Any]
+) -> None:
     """Remove other shards, write segments.parquet and the container's side files, and list all in `info`."""
     order = ordered_splits(shard.split for shard in shards)
-    shards = sorted(shards, key=lambda shard: (order.index(shard.split), version_of(shard.name), shard.name))
+    shards = sorted(
+        shards, key=lambda shard: (order.index(shard.split), version_of(shard.name), shard.name)
+    )
     info |= {"shards": [shard.to_json() for shard in shards], "tables": {}, "table_bytes": {}}
     names = {shard.name for shard in shards}
     for name in shard_names(layout.folder) - names:  # of an interrupted run

@@ -24,7 +24,9 @@ _WORK = ".work"  # the claim, and (in the workspace for a corpus at a URL) state
 IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"  # the rule that rejects a segment whose audio cannot be cut
 _one_claims = Lock()
-SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
+SHARD_NAME = re.compile(
+    r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)"
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ class Layout:
         return self.work / "log.jsonl"
 
     @contextmanager
-    def claimed(self, identity: dict[str, Any], step: str, logged: Mapping[str, Any]) -> Iterator[bool]:
+    def claimed(
+        self, identity: dict[str, Any], step: str, logged: Mapping[str, Any]
+    ) -> Iterator[bool]:
         """Lock the folder for a corpus with this identity (parameters and selection); yield whether it is already complete."""
         self._claimed_by(identity)  # before anything is written there
         with run_log(self.log, step, logged, of=self, keep=self.finished_log):
@@ -79,16 +83,25 @@ class Layout:
         held = next((name for name in (CORPUS_JSON, IDENTITY) if self.folder.exists(name)), None)
         if held:
             found = read_object(self.folder, held).get("identity", {})
-            if names := [name for name in sorted({*found, *identity}) if found.get(name) != identity.get(name)]:
+            if names := [
+                name
+                for name in sorted({*found, *identity})
+                if found.get(name) != identity.get(name)
+            ]:
                 differ = ", ".join(
-                    "the selection" if n == "selection" else f"{n} is {found.get(n)}, not {identity.get(n)}" for n in names
+                    "the selection"
+                    if n == "selection"
+                    else f"{n} is {found.get(n)}, not {identity.get(n)}"
+                    for n in names
                 )
                 raise ExistsError(
                     f"{self}: holds a corpus with other parameters ({differ}); choose another --out, or delete that folder first"
                 )
         # A run that was killed while it claimed the folder leaves only its work folder.
         elif any(not name.startswith(f"{_WORK}/") for name in self.folder.names()):
-            raise ExistsError(f"{self}: the folder is not empty and not a corpus; choose another for --out")
+            raise ExistsError(
+                f"{self}: the folder is not empty and not a corpus; choose another for --out"
+            )
         return held
 
     def _claim_address(self, identity: dict[str, Any]) -> None:
@@ -123,7 +136,10 @@ def shard_names(folder: Folder) -> set[str]:
 
 def _object(**fields: Any) -> Any:
     """Return the type of an object with these fields; one whose type is in a tuple may be absent."""
-    described = [(key, *kind, None) if isinstance(kind, tuple) else (key, kind) for key, kind in fields.items()]
+    described = [
+        (key, *kind, None) if isinstance(kind, tuple) else (key, kind)
+        for key, kind in fields.items()
+    ]
     return msgspec.defstruct("_", described)
 
 
@@ -131,18 +147,23 @@ _list_of, _dict_of = list.__class_getitem__, dict.__class_getitem__
 _SplitName = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w{0,63}$")]
 
 
-_ABOUT = [(key, str | None, None) for key in ("title", "language", "licence")]  # keys in corpora since the first version
+_ABOUT = [
+    (key, str | None, None) for key in ("title", "language", "licence")
+]  # keys in corpora since the first version
 _About = msgspec.defstruct("_About", _ABOUT, forbid_unknown_fields=True)
 _CorpusInfo = _object(
     nbaudio=str,
     identity=dict[str, Any],
     parameters=_object(container=str, rate=int | None, channel=str, encoding=str),
     splits=_dict_of((_SplitName, _object(segments=int, hours=float, speakers=int, recordings=int))),
-    shards=_list_of(_object(name=str, split=_SplitName, segments=int, bytes=int, sha256=str, plan=str)),
+    shards=_list_of(
+        _object(name=str, split=_SplitName, segments=int, bytes=int, sha256=str, plan=str)
+    ),
     tables=dict[str, str],
     rejected=dict[str, int],
     selection=_object(
-        parameters=(_object(group_by=(list[str],)),), shared_by_fixed_splits=(_list_of(_object(check=str, shared=int)),)
+        parameters=(_object(group_by=(list[str],)),),
+        shared_by_fixed_splits=(_list_of(_object(check=str, shared=int)),),
     ),
     leakage=(_dict_of((str, _object(shared=int, segments=int))),),
     sources=(list[dict[str, Any]],),
@@ -173,5 +194,7 @@ def intact_table(folder: Folder, info: Mapping[str, Any], name: str) -> Iterator
     """Yield a table of a corpus on this machine; raise InputError if it is not as it was written."""
     with folder.local(name) as path:
         if sha256_file(path) != info["tables"][name]:
-            raise InputError(f"{folder}/{name}: changed since it was written; 'nbaudio verify {folder}' lists all damage")
+            raise InputError(
+                f"{folder}/{name}: changed since it was written; 'nbaudio verify {folder}' lists all damage"
+            )
         yield path

@@ -20,7 +20,9 @@ def verified_clip(data: bytes | memoryview, sha256: str) -> bytes | memoryview |
     if hashlib.sha256(data).hexdigest() == sha256:
         return data
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (len(data),)})
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": (len(data),)}
+    )
     whole = header.getvalue() + data
     return whole if hashlib.sha256(whole).hexdigest() == sha256 else None
 
@@ -30,16 +32,29 @@ def check_locations(folder: Folder, segments: pa.Table) -> None:
     table = f"{folder}/segments.parquet"
     if missing := [name for name in PLACES if name not in segments.column_names]:
         raise InputError(f"{table}: the column {missing[0]} is missing; is {folder} a corpus?")
-    if wrong := [field for field in map(segments.schema.field, ("offset", "length")) if not pa.types.is_integer(field.type)]:
-        raise InputError(f"{table}: the column {wrong[0].name} is {wrong[0].type}; is {folder} a corpus?")
-    offset, length = (np.concatenate([np.zeros(0), *map(values, segments[name].chunks)]) for name in ("offset", "length"))
+    if wrong := [
+        field
+        for field in map(segments.schema.field, ("offset", "length"))
+        if not pa.types.is_integer(field.type)
+    ]:
+        raise InputError(
+            f"{table}: the column {wrong[0].name} is {wrong[0].type}; is {folder} a corpus?"
+        )
+    offset, length = (
+        np.concatenate([np.zeros(0), *map(values, segments[name].chunks)])
+        for name in ("offset", "length")
+    )
     fits = (offset >= 0) & (offset <= _MAX_OFFSET) & (length >= 1) & (length <= _MAX_CLIP_BYTES)
     for name in ("segment_id", "shard", "audio_sha256"):
         if segments[name].null_count:
             fits &= np.array(segments[name].is_valid().to_pylist())
     if not fits.all():
-        key, shard, _, start, size = segments.select(PLACES).slice(int(fits.argmin()), 1).to_pylist()[0].values()
-        raise InputError(f"{table}: {key!r} cannot be in {shard} at byte {start}, {size} bytes long; is {folder} a corpus?")
+        key, shard, _, start, size = (
+            segments.select(PLACES).slice(int(fits.argmin()), 1).to_pylist()[0].values()
+        )
+        raise InputError(
+            f"{table}: {key!r} cannot be in {shard} at byte {start}, {size} bytes long; is {folder} a corpus?"
+        )
 
 
 def values(column: pa.Array) -> NDArray[Any]:

@@ -19,7 +19,14 @@ from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import with_starts
 from nbaudio.corpus.packs import cut_all, measure_windows
 from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets
-from nbaudio.corpus.plan import ClipFormat, Windows, clip_keys, cut_tasks, recording_facts, with_audio_parts
+from nbaudio.corpus.plan import (
+    ClipFormat,
+    Windows,
+    clip_keys,
+    cut_tasks,
+    recording_facts,
+    with_audio_parts,
+)
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -29,7 +36,8 @@ _ROW = "\0row"
 _LOG_BYTES = 2 << 20  # of it that are read at once
 _TABLE = "signals"
 _MEASURED = pl.Schema(
-    {"clip_key": pl.String} | {name: tables.SIGNALS[name] for signal in SIGNALS.values() for name in signal.columns}
+    {"clip_key": pl.String}
+    | {name: tables.SIGNALS[name] for signal in SIGNALS.values() for name in signal.columns}
 )
 
 
@@ -75,34 +83,58 @@ def measure(
     """
     began = time.monotonic()
     workspace, site = Workspace.open(workspace), EngineLocation(engine, jobs, address, beam_options)
-    counts, lost = measure_segments(workspace, worker_pool(site), channel=channel, show=show_progress)
+    counts, lost = measure_segments(
+        workspace, worker_pool(site), channel=channel, show=show_progress
+    )
     seconds = time.monotonic() - began
     found = tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
-    sums = found.select(clipped=(pl.col("clipped_share") > 0).sum(), cut_start=pl.sum("cut_start"), cut_end=pl.sum("cut_end"))
+    sums = found.select(
+        clipped=(pl.col("clipped_share") > 0).sum(),
+        cut_start=pl.sum("cut_start"),
+        cut_end=pl.sum("cut_end"),
+    )
     facts: dict[str, Any] = {
         **counts,
         "seconds": round(seconds, 1),
         "times_real_time": round(counts["hours"] * 3600 / seconds, 1),
     }
     facts |= sums.collect(**STREAMED).row(0, named=True)
-    facts["next"] = f"nbaudio select {shlex.quote(str(workspace.path))} --where 'snr_db > 10 and not cut_end'"
+    facts["next"] = (
+        f"nbaudio select {shlex.quote(str(workspace.path))} --where 'snr_db > 10 and not cut_end'"
+    )
     problems = [f"{segment_id}: {reason}" for segment_id, reason in lost.iter_rows()]
     workspace.save_report("measure", Report("measure", facts, problems=problems).to_dict())
-    return Report("measure", facts, problems=first_lines(problems, f"{workspace.path}/reports/measure.json"))
+    return Report(
+        "measure", facts, problems=first_lines(problems, f"{workspace.path}/reports/measure.json")
+    )
 
 
 @locks_workspace("measure", "signals")
 def measure_segments(
-    workspace: Workspace, pool: AbstractContextManager[RunTasks], *, channel: str, show: bool, accepted: bool = False
+    workspace: Workspace,
+    pool: AbstractContextManager[RunTasks],
+    *,
+    channel: str,
+    show: bool,
+    accepted: bool = False,
 ) -> tuple[dict[str, Any], pl.DataFrame]:
     """Measure all segments, or all accepted ones, and write the columns; return counts, and why segments failed."""
     channels.check_channel(channel)
     if (audio := workspace.audio) is None:
-        raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
+        raise InputError(
+            f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio"
+        )
     columns = tables.table_schema(workspace)
-    if "measured" not in workspace.settings and (taken := [name for name in columns if name in tables.SIGNALS]):
-        raise InputError(f"{workspace.path}: the source has a column {taken[0]}, which stays; ingest it under another name")
-    facts, total = recording_facts(workspace.recordings), tables.num_rows(tables.table_path(workspace))
+    if "measured" not in workspace.settings and (
+        taken := [name for name in columns if name in tables.SIGNALS]
+    ):
+        raise InputError(
+            f"{workspace.path}: the source has a column {taken[0]}, which stays; ingest it under another name"
+        )
+    facts, total = (
+        recording_facts(workspace.recordings),
+        tables.num_rows(tables.table_path(workspace)),
+    )
     with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:
         folder, failures, num_segments = Path(scratch), dict[str, str](), 0
         wanted = Buckets(folder / "wanted", total)
@@ -121,26 +153,45 @@ def measure_segments(
             for result in cut_all(run_tasks, "measure", measure_windows, windows, tasks, show=show):
                 log_signals(workspace, result.values)
                 failures |= result.failures
-        reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "reason": pl.String}, orient="row")
-        held, by_row, num_held = _held(workspace, folder / "now", total), Buckets(folder / "rows", total), 0
+        reasons = pl.DataFrame(
+            list(failures.items()),
+            schema={"clip_key": pl.String, "reason": pl.String},
+            orient="row",
+        )
+        held, by_row, num_held = (
+            _held(workspace, folder / "now", total),
+            Buckets(folder / "rows", total),
+            0,
+        )
         losses = list[pl.DataFrame]()
         for rows, known in _matched(wanted, held):
             by_row.add(
-                own := rows.select("row", "clip_key", measured="segment_id").join(known, on="clip_key"),
+                own := rows.select("row", "clip_key", measured="segment_id").join(
+                    known, on="clip_key"
+                ),
                 pl.col("row") // BUCKET_ROWS,
             )
             num_held += len(own)
             losses.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
         if not num_held:
             why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
-            raise InputError(f"{workspace.path}: none of {num_segments:,} segments can be measured; {why}")
-        kept = (known.join(rows, on="clip_key", how="semi").sort("clip_key") for rows, known in _matched(wanted, held))
+            raise InputError(
+                f"{workspace.path}: none of {num_segments:,} segments can be measured; {why}"
+            )
+        kept = (
+            known.join(rows, on="clip_key", how="semi").sort("clip_key")
+            for rows, known in _matched(wanted, held)
+        )
         tables.write(workspace, kept, table=_TABLE)
         (workspace.path / LOG).unlink(missing_ok=True)
         _write_columns(workspace, by_row, channel)
     lost = pl.concat(losses).sort("row").drop("row")
     counts = {"segments": total, "measured_now": windows.segments - len(lost)}
-    counts |= {"already_measured": num_segments - windows.segments, "failed": len(lost), "skipped": total - num_segments}
+    counts |= {
+        "already_measured": num_segments - windows.segments,
+        "failed": len(lost),
+        "skipped": total - num_segments,
+    }
     return {**counts, "hours": round(windows.seconds / 3600, 6)}, lost
 
 
@@ -156,18 +207,29 @@ def signal_keys(segments: pl.DataFrame, facts: pl.DataFrame, channel: str) -> pl
 
 def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -> None:
     """Append signals by key to the log of the run."""
-    atomic.append_lines(workspace.path / LOG, (msgspec.json.encode({"clip_key": key, **found}) for key, found in values.items()))
+    atomic.append_lines(
+        workspace.path / LOG,
+        (msgspec.json.encode({"clip_key": key, **found}) for key, found in values.items()),
+    )
 
 
 def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
     """Return the signals that this run or an earlier one measured, by key."""
-    log, path, held = workspace.path / LOG, tables.table_path(workspace, _TABLE), Buckets(folder, rows)
+    log, path, held = (
+        workspace.path / LOG,
+        tables.table_path(workspace, _TABLE),
+        Buckets(folder, rows),
+    )
     held.add_by_key(pl.DataFrame(schema=_MEASURED))
     if log.exists():
         with log.open("rb") as file:
             while lines := file.readlines(_LOG_BYTES):
                 found = atomic.parse_lines(b"".join(lines), msgspec.json.decode)
-                held.add_by_key(pl.DataFrame([row for row in found if row.keys() == _MEASURED.keys()], schema=_MEASURED))
+                held.add_by_key(
+                    pl.DataFrame(
+                        [row for row in found if row.keys() == _MEASURED.keys()], schema=_MEASURED
+                    )
+                )
     for part in tables.read_batches(workspace, _TABLE) if path.exists() else ():
         if part.schema == _MEASURED:
             held.add_by_key(part)
@@ -182,22 +244,32 @@ def _matched(wanted: Buckets, held: Buckets) -> Iterator[tuple[pl.DataFrame, pl.
 
 @locks_workspace("measure")
 def _write_columns(workspace: Workspace, by_row: Buckets, channel: str) -> None:
-    workspace.save_together(settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}})
+    workspace.save_together(
+        settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}}
+    )
     tables.write(workspace, _with_signals(workspace, by_row))
 
 
 def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFrame]:
     """Yield the segments with their signals as columns; `speech_rate` is in characters of `text` per second of speech."""
     rates = workspace.recordings.select("recording_id", "sampling_rate")
-    seconds = pl.col("speech_share") * (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
+    seconds = (
+        pl.col("speech_share")
+        * (pl.col("end_sample") - pl.col("start_sample"))
+        / pl.col("sampling_rate")
+    )
     characters = pl.col("text").str.strip_chars().str.len_chars().fill_null(0)
     rate = pl.when(seconds > 0).then((characters / seconds).round(2)).cast(pl.Float64)
     order = dict.fromkeys((*tables.SEGMENTS, *tables.table_schema(workspace), *tables.SIGNALS))
     for row, part in with_starts(tables.read_batches(workspace)):
         if row % BUCKET_ROWS == 0:
             own = by_row.read(row // BUCKET_ROWS, remove=True).drop("clip_key")
-        rows = tables.conform(part, tables.SEGMENTS, "segments").drop(tables.SIGNALS.names(), strict=False)
-        rows = rows.with_row_index(_ROW, offset=row).join(rates, on="recording_id", how="left", maintain_order="left")
+        rows = tables.conform(part, tables.SEGMENTS, "segments").drop(
+            tables.SIGNALS.names(), strict=False
+        )
+        rows = rows.with_row_index(_ROW, offset=row).join(
+            rates, on="recording_id", how="left", maintain_order="left"
+        )
         rows = rows.join(own, left_on=_ROW, right_on="row", how="left", maintain_order="left")
         if (rows["measured"] != rows["segment_id"]).any():
             raise InputError(

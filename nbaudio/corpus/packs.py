@@ -65,7 +65,9 @@ def cut_all(
     windows.remove()
 
 
-def _results(run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult]) -> Iterator[CutResult]:
+def _results(
+    run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult]
+) -> Iterator[CutResult]:
     """Yield the results of tasks; a recording that kills its worker fails, as any other bad recording."""
     waiting = iter(tasks)
     while True:
@@ -76,18 +78,28 @@ def _results(run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[
                 for source in task.sources:
                     seconds = task.seconds / len(task.sources)
                     try:
-                        yield from run_tasks(function, [cut_task([source], task.pack.parent, seconds)])
+                        yield from run_tasks(
+                            function, [cut_task([source], task.pack.parent, seconds)]
+                        )
                     except WorkerLostError:
                         why = "the worker that decodes it is killed: it crashes a library, or needs too much memory"
-                        yield CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows}, {})
+                        yield CutResult(
+                            seconds,
+                            {key: f"{source.path.name}: {why}" for key, *_ in source.windows},
+                            {},
+                        )
         else:
             return
 
 
-def clip_of(recording: Recording, source: Source, window: Window, rate: int | None) -> NDArray[np.int16]:
+def clip_of(
+    recording: Recording, source: Source, window: Window, rate: int | None
+) -> NDArray[np.int16]:
     """Return the samples of a window's clip."""
     _, start, stop, channel = window
-    return resample_window(recording, start, stop, num_samples=source.num_samples, rate=rate, channel=channel)
+    return resample_window(
+        recording, start, stop, num_samples=source.num_samples, rate=rate, channel=channel
+    )
 
 
 def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
@@ -100,14 +112,18 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
         if measured:
             values[window[0]] = _signals_of(recording, source, window)
         clip = clip_of(recording, source, window, clip_format.rate)
-        return len(clip), encode_clip(clip, clip_format.rate or recording.sampling_rate, clip_format.encoding)
+        return len(clip), encode_clip(
+            clip, clip_format.rate or recording.sampling_rate, clip_format.encoding
+        )
 
     # Not synced: the hashes detect what a power cut leaves.
     with task.pack.new() as partial, partial.open("wb") as file:
         for source in task.sources:
             start, before = file.tell(), len(index)
             for key, (samples, data) in _source_windows(source, encoded, failures):
-                index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
+                index.append(
+                    (key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest())
+                )
                 file.write(data)
             # The file changed meanwhile: some of its clips may be of the old file, some of the new one.
             if any(key in failures for key, *_ in index[before:]):
@@ -115,14 +131,18 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
                 file.seek(start)
                 file.truncate()
         file.write(_index_bytes(index))
-    return CutResult(task.seconds, failures, {key: found for key, found in values.items() if key not in failures})
+    return CutResult(
+        task.seconds, failures, {key: found for key, found in values.items() if key not in failures}
+    )
 
 
 def measure_windows(task: CutTask) -> CutResult:
     """Measure a task's windows, in order; report recordings and windows that fail. Runs in a worker."""
     failures: dict[str, str] = {}
     values = dict(task_windows(task, _signals_of, failures))
-    return CutResult(task.seconds, failures, {key: found for key, found in values.items() if key not in failures})
+    return CutResult(
+        task.seconds, failures, {key: found for key, found in values.items() if key not in failures}
+    )
 
 
 def _signals_of(recording: Recording, source: Source, window: Window) -> dict[str, Value]:
@@ -149,7 +169,9 @@ def _source_windows(
     allocator.reuse_memory()
     try:
         _check_unchanged(source)
-        share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
+        share = sum(stop - start for _, start, stop, _ in source.windows) / max(
+            1, source.num_samples
+        )
         with open_recording(source.path, windows=len(source.windows), share=share) as recording:
             for window in source.windows:
                 try:
@@ -162,7 +184,9 @@ def _source_windows(
         if source.path.local is not None and source.path.local.exists():
             _check_unchanged(source)
     except _BAD_AUDIO as error:
-        failures.update(dict.fromkeys((key for key, *_ in source.windows), strip_queries(str(error))))
+        failures.update(
+            dict.fromkeys((key for key, *_ in source.windows), strip_queries(str(error)))
+        )
 
 
 def _check_unchanged(source: Source) -> None:
@@ -199,7 +223,9 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
         return None
     if hashlib.sha256(encoded).digest() != checksum:
         return None
-    return pl.DataFrame([(*row, str(pack)) for row in json.loads(encoded)], schema=_INDEX, orient="row")
+    return pl.DataFrame(
+        [(*row, str(pack)) for row in json.loads(encoded)], schema=_INDEX, orient="row"
+    )
 
 
 def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
@@ -207,12 +233,19 @@ def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
     folder = location(packs)
     yield pl.DataFrame(schema=_INDEX)
     places = (folder / name for name in folder.files() if name.endswith(".pack"))
-    yield from filter(lambda index: index is not None, threads.ordered_map(read_index, places, jobs=_READERS))
+    yield from filter(
+        lambda index: index is not None, threads.ordered_map(read_index, places, jobs=_READERS)
+    )
 
 
 def short_keys(keys: pl.Series) -> NDArray[np.uint64]:
     """Return the first 64 bits of clip keys, which tell them apart in 8 bytes each; 0 for other texts."""
-    return keys.str.head(16).str.to_integer(base=16, dtype=pl.UInt64, strict=False).fill_null(0).to_numpy()
+    return (
+        keys.str.head(16)
+        .str.to_integer(base=16, dtype=pl.UInt64, strict=False)
+        .fill_null(0)
+        .to_numpy()
+    )
 
 
 def is_among(keys: pl.Series, known: NDArray[np.uint64]) -> pl.Series:
@@ -245,7 +278,9 @@ def _rewrite(pack: Location, kept: pl.DataFrame) -> None:
     index = []
     with pack.new() as partial, partial.open("wb") as file:
         for row, data in zip(kept.iter_rows(named=True), read_clips(kept), strict=True):
-            index.append((row["clip_key"], file.tell(), len(data), row["clip_samples"], row["clip_sha256"]))
+            index.append(
+                (row["clip_key"], file.tell(), len(data), row["clip_samples"], row["clip_sha256"])
+            )
             file.write(data)
         file.write(_index_bytes(index))
 
@@ -258,7 +293,11 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """Yield the encoded bytes of each row's clip, verified by hash; raise `PackDamagedError` at the first that differs."""
     places = clips.select("pack", "offset", "length").rows()
     # Remote packs are read several at once, to hide latency.
-    found = threads.ordered_map(_read, places, jobs=_READERS) if places and is_url(places[0][0]) else map(_read, places)
+    found = (
+        threads.ordered_map(_read, places, jobs=_READERS)
+        if places and is_url(places[0][0])
+        else map(_read, places)
+    )
     for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], found, strict=True):
         clip = verified_clip(data, sha256)
         if clip is None:

@@ -30,7 +30,9 @@ class Buckets:
 
     def add(self, rows: pl.DataFrame, bucket: pl.Expr | pl.Series) -> None:
         """Add rows, each to the bucket of this number; where it is null, to none."""
-        numbered = rows.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String), bucket.cast(pl.Int64).alias(_NUMBER))
+        numbered = rows.with_columns(
+            pl.col(pl.Enum, pl.Categorical).cast(pl.String), bucket.cast(pl.Int64).alias(_NUMBER)
+        )
         self._empty = numbered.drop(_NUMBER).clear()
         self._waiting.append(numbered.drop_nulls(_NUMBER))
         self._num_bytes += int(numbered.estimated_size())
@@ -39,12 +41,21 @@ class Buckets:
 
     def add_by_key(self, rows: pl.DataFrame) -> None:
         """Add rows by their `clip_key`: those with equal keys are in one bucket, of any two tables for equally many rows."""
-        place = pl.col("clip_key").str.head(8).str.to_integer(base=16, dtype=pl.Int64, strict=False).fill_null(0)
+        place = (
+            pl.col("clip_key")
+            .str.head(8)
+            .str.to_integer(base=16, dtype=pl.Int64, strict=False)
+            .fill_null(0)
+        )
         self.add(rows, place * self.count // 2**32)
 
     def _flush(self) -> None:
         waiting, self._waiting, self._num_bytes = self._waiting, [], 0
-        parts = pl.concat(waiting).partition_by(_NUMBER, as_dict=True, include_key=False) if waiting else {}
+        parts = (
+            pl.concat(waiting).partition_by(_NUMBER, as_dict=True, include_key=False)
+            if waiting
+            else {}
+        )
         waiting.clear()
         while parts:
             (number,), part = parts.popitem()
@@ -87,15 +98,24 @@ def amounts_by_split(path: Path) -> dict[str, dict[str, Any]]:
     """Return the `amounts` of each split of a table in a file, which need not fit into memory."""
     found: dict[str, dict[str, Any]] = {}
     for part in parquet_slices(path, ("split", "duration_s")):  # always added in the same order
-        for split, segments, seconds in part.group_by("split").agg(pl.len(), pl.col("duration_s").sum()).iter_rows():
+        for split, segments, seconds in (
+            part.group_by("split").agg(pl.len(), pl.col("duration_s").sum()).iter_rows()
+        ):
             one = found.setdefault(split, {"segments": 0, "hours": 0.0})
             one["segments"] += segments
             one["hours"] += seconds
     for split, one in found.items():
         one["hours"] = round(one["hours"] / 3600, 6)
-        of_split = pl.scan_parquet(path, glob=False).filter(pl.col("split").eq_missing(pl.lit(split, pl.String)))
-        for name, column in (("speakers", pl.col("speaker_id").drop_nulls()), ("recordings", pl.col("recording_id"))):
-            one[name] = of_split.select(column).unique().select(pl.len()).collect(engine="streaming").item()
+        of_split = pl.scan_parquet(path, glob=False).filter(
+            pl.col("split").eq_missing(pl.lit(split, pl.String))
+        )
+        for name, column in (
+            ("speakers", pl.col("speaker_id").drop_nulls()),
+            ("recordings", pl.col("recording_id")),
+        ):
+            one[name] = (
+                of_split.select(column).unique().select(pl.len()).collect(engine="streaming").item()
+            )
     return found
 
 

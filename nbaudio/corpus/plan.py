@@ -30,12 +30,35 @@ _TAR_TASK_BYTES = 16 << 20
 # Stands for a recording that the archive lacks: its clips fail, as those of a recording that changed.
 _NO_CONTENT = Content(b"", None)
 # What a recording's clips depend on, beside its id.
-_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version", "codec")
+_FACTS = (
+    "path",
+    "sampling_rate",
+    "num_samples",
+    "sha256",
+    "num_bytes",
+    "mtime_ns",
+    "version",
+    "codec",
+)
 _ROWS = 20_000  # rows whose keys are computed together: as Python strings, all at once would be most of a driver's memory
 _WINDOW = ("clip_key", "recording_id", "start_sample", "end_sample")
-OUTSIDE, KEPT = -1, -2  # numbers of shards: of rows that are in no shard, and in one that is kept from another corpus
+OUTSIDE, KEPT = (
+    -1,
+    -2,
+)  # numbers of shards: of rows that are in no shard, and in one that is kept from another corpus
 # Columns of the clips of a shard: the row in the segments table, facts, and where the bytes are.
-_CLIP = ("row", "segment_id", "split", "num_samples", "sampling_rate", "duration_s", "pack", "offset", "length", "clip_sha256")
+_CLIP = (
+    "row",
+    "segment_id",
+    "split",
+    "num_samples",
+    "sampling_rate",
+    "duration_s",
+    "pack",
+    "offset",
+    "length",
+    "clip_sha256",
+)
 _CLIP_OVERHEAD_BYTES = 2048  # metadata and headers of a clip in a shard, for sizing only
 
 
@@ -62,7 +85,9 @@ class Source:
     sha256: str | None
     num_bytes: int | None
     version: str | int | None
-    windows: tuple[tuple[str, int, int, str], ...]  # clip key, first sample, one past the last, channel
+    windows: tuple[
+        tuple[str, int, int, str], ...
+    ]  # clip key, first sample, one past the last, channel
 
 
 @dataclass(frozen=True)
@@ -76,14 +101,26 @@ class CutTask:
 
 def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
     """Return `recording_id` and the columns of recordings that planning needs, null where missing."""
-    return recordings.select("recording_id", *(name if name in recordings else pl.lit(None).alias(name) for name in _FACTS))
+    return recordings.select(
+        "recording_id",
+        *(name if name in recordings else pl.lit(None).alias(name) for name in _FACTS),
+    )
 
 
 def with_audio_parts(workspace: Workspace) -> Iterator[pl.DataFrame]:
     """Yield `row`, key, recording, window, channel and decision of the segments that can be cut, whatever their text."""
-    recordings, names = workspace.recordings, ("segment_id", "recording_id", "start_sample", "end_sample", "decision")
-    rules = {name: rule for name, rule in tables.segment_failures(recordings).items() if name not in ("duplicate", "empty_text")}
-    broken = pl.any_horizontal(*rules.values(), pl.col("start_sample", "end_sample", "num_samples").is_null())
+    recordings, names = (
+        workspace.recordings,
+        ("segment_id", "recording_id", "start_sample", "end_sample", "decision"),
+    )
+    rules = {
+        name: rule
+        for name, rule in tables.segment_failures(recordings).items()
+        if name not in ("duplicate", "empty_text")
+    }
+    broken = pl.any_horizontal(
+        *rules.values(), pl.col("start_sample", "end_sample", "num_samples").is_null()
+    )
     columns = (*names, "source_channel", "source_start", "source_end", "text")
     for start, part in with_starts(tables.read_batches(workspace, columns=columns)):
         rows = tables.with_recordings(tables.conform(part, tables.SEGMENTS, "segments"), recordings)
@@ -96,17 +133,31 @@ def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipForm
     source = pl.coalesce(
         pl.col("sha256"),
         pl.format("{}|{}|{}", "path", "num_bytes", "version"),
-        pl.format("{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1)),
+        pl.format(
+            "{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1)
+        ),
     )
-    unchanged = pl.col("codec").cast(pl.String).str.contains(_UNCHANGED_CODECS).fill_null(value=False)
+    unchanged = (
+        pl.col("codec").cast(pl.String).str.contains(_UNCHANGED_CODECS).fill_null(value=False)
+    )
     version = pl.when(unchanged).then(_OLDER_CLIP_VERSION).otherwise(_CLIP_VERSION)
     pattern = f"{{}}|{{}}|{{}}|{clip_format.rate}|{{}}|{clip_format.encoding}|{{}}"
     channel = pl.col("source_channel").fill_null(clip_format.channel)
     described = pl.format(pattern, source, "start_sample", "end_sample", channel, version)
     keys = [pl.Series("clip_key", dtype=pl.String)]
     for part in segments.iter_slices(_ROWS):
-        texts = part.join(facts, on="recording_id", how="left", maintain_order="left").select(described).to_series()
-        keys.append(pl.Series("clip_key", [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts], dtype=pl.String))
+        texts = (
+            part.join(facts, on="recording_id", how="left", maintain_order="left")
+            .select(described)
+            .to_series()
+        )
+        keys.append(
+            pl.Series(
+                "clip_key",
+                [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts],
+                dtype=pl.String,
+            )
+        )
     return pl.concat(keys)
 
 
@@ -114,28 +165,45 @@ class Windows:
     """What to cut, each clip once, by recording and position: frames on disk, and how many `segments` and `seconds` they are."""
 
     def __init__(
-        self, missing: Iterable[pl.DataFrame], facts: pl.DataFrame, clip_format: ClipFormat, *, folder: Path, most: int
+        self,
+        missing: Iterable[pl.DataFrame],
+        facts: pl.DataFrame,
+        clip_format: ClipFormat,
+        *,
+        folder: Path,
+        most: int,
     ) -> None:
         """List the windows of at most so many segments, of which those with the same clip are in the same frame of `missing`."""
         self.segments, self.seconds = 0, 0.0
         self._folder = folder / "windows"
         self._buckets = Buckets(self._folder, most)
-        known = facts.select("recording_id", rate="sampling_rate").sort("recording_id").with_row_index("number")
+        known = (
+            facts.select("recording_id", rate="sampling_rate")
+            .sort("recording_id")
+            .with_row_index("number")
+        )
         seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("rate")
         channel = pl.col("source_channel").fill_null(clip_format.channel)
-        number = pl.col("number").fill_null(0).cast(pl.Int64) * self._buckets.count // max(1, len(known))
+        number = (
+            pl.col("number").fill_null(0).cast(pl.Int64) * self._buckets.count // max(1, len(known))
+        )
         for part in missing:
             # Two segments with the same window of the same channel share a clip.
             once = part.unique("clip_key", keep="first", maintain_order=True)
             rated = once.join(known, on="recording_id", how="left", maintain_order="left")
-            windows = rated.select(*_WINDOW, "^signal_key$", "number", channel=channel, seconds=seconds)
+            windows = rated.select(
+                *_WINDOW, "^signal_key$", "number", channel=channel, seconds=seconds
+            )
             self._buckets.add(windows, number)
             self.segments += len(part)
             self.seconds += float(windows["seconds"].sum())
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Yield the windows; those of a recording are in one frame."""
-        return (windows.sort("recording_id", "start_sample", "end_sample", "channel") for windows in self._buckets)
+        return (
+            windows.sort("recording_id", "start_sample", "end_sample", "channel")
+            for windows in self._buckets
+        )
 
     def remove(self) -> None:
         """Remove the windows from the disk."""
@@ -159,17 +227,26 @@ def cut_tasks(
         yield from _tar_cut_tasks(inside, archived, audio_root, packs)
 
     def others() -> Iterator[pl.DataFrame]:
-        return (part.join(archived, on="recording_id", how="anti", maintain_order="left") for part in windows)
+        return (
+            part.join(archived, on="recording_id", how="anti", maintain_order="left")
+            for part in windows
+        )
 
     # A recording stays in one task unless it is longer than one; short recordings share a task.
-    total = windows.seconds if archived.is_empty() else sum(float(part["seconds"].sum()) for part in others())
+    total = (
+        windows.seconds
+        if archived.is_empty()
+        else sum(float(part["seconds"].sum()) for part in others())
+    )
     wanted = min(max(total / _MIN_TASKS, _MIN_TASK_SECONDS), _TASK_SECONDS)
     part_of = _bin(pl.col("seconds"), wanted).over("recording_id").alias("part")
     sums = (pl.len(), pl.col("seconds").sum())
     ordered = facts.sort("recording_id")
     for own in others():
         parts = own.group_by("recording_id", part_of, maintain_order=True).agg(sums)[:, 2:]
-        tasks = parts.group_by(task=_bin(pl.col("seconds"), wanted), maintain_order=True).agg(pl.col("len", "seconds").sum())
+        tasks = parts.group_by(task=_bin(pl.col("seconds"), wanted), maintain_order=True).agg(
+            pl.col("len", "seconds").sum()
+        )
         tasks = tasks.with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
         longest_first = tasks.sort("seconds", "task", descending=[True, False])
         for start, length, seconds in longest_first.select("start", "len", "seconds").iter_rows():
@@ -177,7 +254,10 @@ def cut_tasks(
             # A join with all recordings would take longer than the task.
             near = ordered[inside["number"][0] : inside["number"][-1] + 1]
             part = inside.join(near, on="recording_id", how="left", maintain_order="left")
-            sources = [_source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
+            sources = [
+                _source_of(frame, audio_root)
+                for frame in part.partition_by("recording_id", maintain_order=True)
+            ]
             yield cut_task(sources, packs, seconds)
 
 
@@ -186,11 +266,19 @@ def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
     return ((seconds.cum_sum() - seconds) // wanted).cast(pl.Int64)
 
 
-def _tar_cut_tasks(windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location) -> Iterator[CutTask]:
+def _tar_cut_tasks(
+    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location
+) -> Iterator[CutTask]:
     """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
-    ordered = windows.join(facts, on="recording_id", how="left", maintain_order="left").sort("path", maintain_order=True)
+    ordered = windows.join(facts, on="recording_id", how="left", maintain_order="left").sort(
+        "path", maintain_order=True
+    )
     # The rows of each recording: few bytes each, as there may be some 100,000.
-    places = ordered.with_row_index().group_by("path", maintain_order=True).agg(pl.first("index"), pl.len())
+    places = (
+        ordered.with_row_index()
+        .group_by("path", maintain_order=True)
+        .agg(pl.first("index"), pl.len())
+    )
     rows_of = {path: (start, length) for path, start, length in places.iter_rows()}
     sources: list[Source] = []
     size, seconds = 0, 0.0
@@ -210,7 +298,9 @@ def _tar_cut_tasks(windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remot
 def cut_task(sources: Sequence[Source], packs: Location, seconds: float) -> CutTask:
     """Make a task whose pack is named after its clips."""
     keys = "\n".join(key for source in sources for key, *_ in source.windows)
-    return CutTask(packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", tuple(sources), seconds)
+    return CutTask(
+        packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", tuple(sources), seconds
+    )
 
 
 def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
@@ -219,7 +309,9 @@ def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
     path = (audio_root / first["path"]).with_sha256(first["sha256"])
     facts = {name: first[name] for name in ("num_samples", "sha256", "num_bytes")}
     own = tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows())
-    return Source(path=path, version=first["mtime_ns" if path.local else "version"], windows=own, **facts)
+    return Source(
+        path=path, version=first["mtime_ns" if path.local else "version"], windows=own, **facts
+    )
 
 
 @dataclass(frozen=True)
@@ -241,7 +333,9 @@ def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.
     number = pl.int_range(pl.len()).over("split", "recording_id")
     name = pl.format("{}{} {}", "recording_id", pl.lit(label), number // size)
     order = ("split", "recording_id", "start_sample", "end_sample", "segment_id")
-    windows = segments.select(order).sort(order).select("segment_id", window=name, position=number % size)
+    windows = (
+        segments.select(order).sort(order).select("segment_id", window=name, position=number % size)
+    )
     return segments.join(windows, on="segment_id", how="left", maintain_order="left")
 
 
@@ -263,12 +357,20 @@ def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]
     """Return a note if recordings have fewer segments in their `split` than windows of this `size` need; empty otherwise."""
     if size == 1:
         return []
-    lengths = segments.lazy().group_by("split", "recording_id").len("segments").collect(engine="streaming")
+    lengths = (
+        segments.lazy()
+        .group_by("split", "recording_id")
+        .len("segments")
+        .collect(engine="streaming")
+    )
     short = lengths.filter(pl.col("segments") < size)["recording_id"].n_unique()
     if not short:
         return []
     recordings, counts = lengths["recording_id"].n_unique(), lengths["segments"].to_list()
-    partial, windows = sum(count % size > 0 for count in counts), sum(-(-count // size) for count in counts)
+    partial, windows = (
+        sum(count % size > 0 for count in counts),
+        sum(-(-count // size) for count in counts),
+    )
     return [
         f"window {size:,}: {short:,} of {recordings:,} recordings have fewer than {size:,} segments in a split; "
         f"{partial:,} of {windows:,} windows are shorter, ends of longer recordings included"
@@ -281,7 +383,9 @@ class ShardPlan:
     def __init__(self, folder: Path, num_rows: int) -> None:
         self.folder, self._path = folder, folder / "shards.arrows"
         self.shards: list[tuple[str, int]] = []
-        self.shard_of = np.full(num_rows, OUTSIDE, dtype=np.int32)  # by row of the segments table; or `KEPT`
+        self.shard_of = np.full(
+            num_rows, OUTSIDE, dtype=np.int32
+        )  # by row of the segments table; or `KEPT`
 
     def add(self, clips: pl.DataFrame, name: str = "") -> None:
         """Add a shard with these clips, in order; `row` is the number of each row in the segments table."""
@@ -311,16 +415,25 @@ class ShardPlan:
             unit, *inside = ("window", "position") if "window" in part.columns else ("segment_id",)
             placed = part.with_columns(hashing.hash_column(part[unit], "shard").alias("order"))
             placed = placed.join(known, on="split", how="left", maintain_order="left")
-            place = (pl.col("order") // 2**32).cast(pl.Int64) * pl.col("count") // 2**32 + pl.col("start")
-            buckets.add(placed.select(*_CLIP, "^(window|position)$", "order"), placed.select(place).to_series())
+            place = (pl.col("order") // 2**32).cast(pl.Int64) * pl.col("count") // 2**32 + pl.col(
+                "start"
+            )
+            buckets.add(
+                placed.select(*_CLIP, "^(window|position)$", "order"),
+                placed.select(place).to_series(),
+            )
         for split, start, stop in zip(splits, starts[:-1], starts[1:], strict=True):
             made = len(self.shards)
             self._assign_split(buckets, range(start, stop), limits, (unit, *inside))
             count = len(self.shards) - made
             names = (name_of(split, index, count) for index in range(count))
-            self.shards[made:] = [(name, length) for name, (_, length) in zip(names, self.shards[made:], strict=True)]
+            self.shards[made:] = [
+                (name, length) for name, (_, length) in zip(names, self.shards[made:], strict=True)
+            ]
 
-    def _assign_split(self, buckets: Buckets, places: Iterable[int], limits: ShardLimits, order: Sequence[str]) -> None:
+    def _assign_split(
+        self, buckets: Buckets, places: Iterable[int], limits: ShardLimits, order: Sequence[str]
+    ) -> None:
         """Add the shards of a split, without names."""
         unit, *inside = order
         num_bytes = pl.col("length") + _CLIP_OVERHEAD_BYTES
@@ -328,17 +441,24 @@ class ShardPlan:
         for place in places:
             sums = buckets.read(place).select(num_bytes.sum(), units=pl.col(unit).n_unique())
             total, units = total + sums.item(0, 0), units + sums.item(0, 1)
-        count = min(-(-total // limits.shard_size) if limits.shard_count is None else limits.shard_count, units)
+        count = min(
+            -(-total // limits.shard_size) if limits.shard_count is None else limits.shard_count,
+            units,
+        )
         size, first = num_bytes.sum().over(unit), pl.col(unit).is_first_distinct()
         number, held = None, list[pl.DataFrame]()
         for place in places:
             own = buckets.read(place, remove=True).sort("order", unit, *inside)
             end = pl.when(first).then(size).otherwise(0).cum_sum() + before
-            shard = pl.min_horizontal(((end - size / 2) * count / total).floor().cast(pl.Int64), count - 1)
+            shard = pl.min_horizontal(
+                ((end - size / 2) * count / total).floor().cast(pl.Int64), count - 1
+            )
             own = own.with_columns(end=end).with_columns(shard=shard).drop("order", *inside)
             before = own["end"][-1] if len(own) else before
             # If one clip is as large as several shards, there are fewer than bytes alone would ask for.
-            for (found,), part in own.drop("end").partition_by("shard", as_dict=True, include_key=False).items():
+            for (found,), part in (
+                own.drop("end").partition_by("shard", as_dict=True, include_key=False).items()
+            ):
                 if held and found != number:
                     self.add(pl.concat(held))
                     held = []

@@ -57,12 +57,18 @@ def publish(
     """
     url = url.rstrip("/")
     if not _DATASET.fullmatch(url):
-        raise InputError(f"{redact_url(url)}: expected hf://datasets/OWNER/NAME, without a revision or folder")
+        raise InputError(
+            f"{redact_url(url)}: expected hf://datasets/OWNER/NAME, without a revision or folder"
+        )
     folder = folder_at(corpus)
     if folder.place.local is None:
         raise InputError(f"{folder}: is not on this machine; only a local corpus can be published")
     if folder.exists(IDENTITY) or not folder.exists(CORPUS_JSON):
-        hint = "an unfinished run: call materialize again" if folder.exists(IDENTITY) else f"no {CORPUS_JSON}: not a corpus"
+        hint = (
+            "an unfinished run: call materialize again"
+            if folder.exists(IDENTITY)
+            else f"no {CORPUS_JSON}: not a corpus"
+        )
         raise InputError(f"{folder}: cannot be published ({hint})")
     info = read_corpus_info(folder)
     uploads = _uploads(folder, info)
@@ -77,12 +83,25 @@ def publish(
         dataset = HubDataset(remote(url))
         notes += _look(dataset, dry_run=dry_run)
         if private and dataset.exists and not dataset.private:
-            raise ExistsError(f"{url}: is public, not --private; make it private on its settings page, or choose another name")
+            raise ExistsError(
+                f"{url}: is public, not --private; make it private on its settings page, or choose another name"
+            )
         changed = dataset.changed(uploads)
-        removed = sorted(_earlier_files(dataset, url, info, notes, replaces_card=CARD in changed) - uploads.keys())
-        facts = {"corpus": str(folder), "dataset": url, "private": dataset.private if dataset.exists else private}
+        removed = sorted(
+            _earlier_files(dataset, url, info, notes, replaces_card=CARD in changed)
+            - uploads.keys()
+        )
+        facts = {
+            "corpus": str(folder),
+            "dataset": url,
+            "private": dataset.private if dataset.exists else private,
+        }
         facts |= {"license": license_, "consent": basis or None, "dry_run": dry_run}
-        facts |= {"files_uploaded": len(changed), "files_unchanged": len(uploads) - len(changed), "files_removed": len(removed)}
+        facts |= {
+            "files_uploaded": len(changed),
+            "files_unchanged": len(uploads) - len(changed),
+            "files_removed": len(removed),
+        }
         facts["bytes"] = sum(each.num_bytes for each in changed.values())
         if dry_run:
             planned = [{"file": name, "bytes": each.num_bytes} for name, each in changed.items()]
@@ -92,7 +111,9 @@ def publish(
         text = f"License: {license_}\nConsent: {basis}"
         with progress("publish", len(changed), "file", show=False) as advance:
             for batch, is_last in _batches(changed, is_new=CORPUS_JSON not in dataset.files):
-                dataset.commit(batch, removed if is_last else (), title=_TITLE, text=text, show=show_progress)
+                dataset.commit(
+                    batch, removed if is_last else (), title=_TITLE, text=text, show=show_progress
+                )
                 advance(len(batch))
     facts |= {"private": dataset.private, "commit": dataset.head, "next": f"nbaudio verify {url}"}
     return Report("publish", facts, notes)
@@ -109,14 +130,21 @@ def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
     uploads: dict[str, Upload] = {}
     for name, num_bytes, sha256 in listed:
         path = root / name
-        inside = sorted(part.relative_to(root).as_posix() for part in path.rglob("*") if part.is_file())
+        inside = sorted(
+            part.relative_to(root).as_posix() for part in path.rglob("*") if part.is_file()
+        )
         parts = inside if path.is_dir() else [name]
         held = {part: folder.size(part) for part in parts}
         if num_bytes not in (None, sum(held.values())):
-            raise InputError(f"{path}: {sum(held.values()):,} bytes instead of {num_bytes:,}; run 'nbaudio verify {folder}'")
+            raise InputError(
+                f"{path}: {sum(held.values()):,} bytes instead of {num_bytes:,}; run 'nbaudio verify {folder}'"
+            )
         if links := [part for part in parts if escapes_folder(root / part, home)]:
             raise InputError(f"{root / links[0]}: a link that points outside the corpus")
-        uploads |= {part: Upload(root / part, size, sha256 if parts == [name] else None) for part, size in held.items()}
+        uploads |= {
+            part: Upload(root / part, size, sha256 if parts == [name] else None)
+            for part, size in held.items()
+        }
     return uploads
 
 
@@ -133,27 +161,39 @@ def _look(dataset: HubDataset, *, dry_run: bool) -> list[str]:
     return []
 
 
-def _earlier_files(dataset: HubDataset, url: str, info: dict[str, Any], notes: list[str], *, replaces_card: bool) -> set[str]:
+def _earlier_files(
+    dataset: HubDataset, url: str, info: dict[str, Any], notes: list[str], *, replaces_card: bool
+) -> set[str]:
     """Return what the dataset has of a corpus; raise ExistsError if it holds no corpus but other files."""
     if CORPUS_JSON not in dataset.files:
         own = _own_files(dataset.files, info)
         if strangers := dataset.files.keys() - own - _INITIAL:
-            raise ExistsError(f"{url}: holds other files than a corpus ({min(strangers)}); publish into a new dataset")
+            raise ExistsError(
+                f"{url}: holds other files than a corpus ({min(strangers)}); publish into a new dataset"
+            )
         return own
     earlier = folder_at(f"{url}@{dataset.head}")
     before = read_corpus_info(earlier)
     if replaces_card and CARD in dataset.files and not earlier.holds(CARD, before.get("card", "")):
-        notes.append(f"{CARD} of the dataset is not the card of its corpus: the new corpus's card replaces it")
+        notes.append(
+            f"{CARD} of the dataset is not the card of its corpus: the new corpus's card replaces it"
+        )
     return _own_files(dataset.files, before)
 
 
 def _own_files(names: Collection[str], info: dict[str, Any]) -> set[str]:
     """Return the files that belong to the corpus with this corpus.json, and shards of others."""
     own = {CORPUS_JSON, CARD, *info["tables"], *(shard["name"] for shard in info["shards"])}
-    return {name for name in names if name in own or name.rpartition("/")[0] in own or SHARD_NAME.fullmatch(name)}
+    return {
+        name
+        for name in names
+        if name in own or name.rpartition("/")[0] in own or SHARD_NAME.fullmatch(name)
+    }
 
 
-def _batches(changed: dict[str, Upload], *, is_new: bool) -> Iterator[tuple[dict[str, Upload], bool]]:
+def _batches(
+    changed: dict[str, Upload], *, is_new: bool
+) -> Iterator[tuple[dict[str, Upload], bool]]:
     """Yield the files of each commit, and whether it is the last: the first version's shards come in several, tables last."""
     early = {name: each for name, each in changed.items() if is_new and SHARD_NAME.fullmatch(name)}
     names = list(early)

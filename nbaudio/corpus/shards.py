@@ -28,26 +28,48 @@ from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError
 
-CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")  # of a clip, beside the metadata of its segment
-LOCATION = ("audio_sha256", "shard", "offset", "length")  # columns of a corpus's table that are not copied to another corpus
+CLIP_FACTS = (
+    "num_samples",
+    "sampling_rate",
+    "duration_s",
+    "window",
+)  # of a clip, beside the metadata of its segment
+LOCATION = (
+    "audio_sha256",
+    "shard",
+    "offset",
+    "length",
+)  # columns of a corpus's table that are not copied to another corpus
 
 _SHARD = "\0shard"
-_RECORD = (".json", ".parquet", ".sent")  # files about a shard: its record, the rows of its clips, its version in a store
+_RECORD = (
+    ".json",
+    ".parquet",
+    ".sent",
+)  # files about a shard: its record, the rows of its clips, its version in a store
 Rows = Callable[[pl.DataFrame], pl.DataFrame]
 # Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed transfer repeats it.
 _MAX_SHARD_BYTES = 1_000_000_000
 _MIN_SHARD_BYTES = 20_000_000  # smaller shards cost a request or an opened file for few clips
-_SHARDS_PER_READER = 4  # shards per reader for a good shuffle: neighbors then differ from epoch to epoch
+_SHARDS_PER_READER = (
+    4  # shards per reader for a good shuffle: neighbors then differ from epoch to epoch
+)
 _READERS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def pack(layout: Layout, container: str, clip_format: ClipFormat, task: tuple[str, pl.DataFrame]) -> Shard:
+def pack(
+    layout: Layout, container: str, clip_format: ClipFormat, task: tuple[str, pl.DataFrame]
+) -> Shard:
     """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker."""
-    name, clips = task  # in their order: `segment_id`, `split`, facts, and the location of each in a pack
+    name, clips = (
+        task  # in their order: `segment_id`, `split`, facts, and the location of each in a pack
+    )
     folder, split = layout.folder, clips["split"][0]
     [segments] = read_streams(layout.record(name, ".arrow"))
     facts = [column for column in CLIP_FACTS if column in clips.columns]
-    ordered = clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
+    ordered = clips.select("segment_id", *facts).join(
+        segments, on="segment_id", how="left", maintain_order="left"
+    )
     metadata = ordered.select(*segments.columns, *facts)
     # The location of a clip in packs may change between runs, its bytes do not.
     plan = digest(metadata.with_columns(clips["clip_sha256"]).iter_slices(1000))
@@ -55,12 +77,20 @@ def pack(layout: Layout, container: str, clip_format: ClipFormat, task: tuple[st
     with suppress(OSError, ValueError):
         record = json.loads(layout.record(name).read_text(encoding="utf8"))
     rows = layout.record(name, ".parquet")
-    if record.get("plan") == plan and rows.is_file() and folder.holds(name, record["sha256"], record["bytes"]):
-        return Shard(name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True)
+    if (
+        record.get("plan") == plan
+        and rows.is_file()
+        and folder.holds(name, record["sha256"], record["bytes"])
+    ):
+        return Shard(
+            name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True
+        )
     try:
         with folder.new(name) as path:
             extension, rate = encoder(clip_format.encoding).extension, clip_format.rate
-            places = container_named(container).write(path, metadata, read_clips(clips), extension=extension, rate=rate)
+            places = container_named(container).write(
+                path, metadata, read_clips(clips), extension=extension, rate=rate
+            )
             sha256, num_bytes = sha256_path(path), size_of(path)
             offsets, lengths, files = zip(*places, strict=True)
             described = metadata.with_columns(
@@ -70,14 +100,20 @@ def pack(layout: Layout, container: str, clip_format: ClipFormat, task: tuple[st
                 pl.Series("length", lengths, dtype=pl.Int64),
             )
             # The record before the final name: a shard with its final name is always known to be whole.
-            write_record(layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes})
+            write_record(
+                layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes}
+            )
     except PackDamagedError as error:
         return Shard(name, split, len(metadata), 0, "", plan, rows, damaged=str(error))
     return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
 
 
 def pack_remotely(
-    layout: Layout, container: str, clip_format: ClipFormat, records: Location, task: tuple[str, pl.DataFrame]
+    layout: Layout,
+    container: str,
+    clip_format: ClipFormat,
+    records: Location,
+    task: tuple[str, pl.DataFrame],
 ) -> Shard:
     """Do the same as `pack` in a worker that shares no disk: the rows and the record of the shard are files in `records`."""
     name, _ = task
@@ -90,14 +126,25 @@ def pack_remotely(
 
 
 def _record_file(layout: Layout, name: str, suffix: str) -> Path:
-    return (layout.folder.desk or layout.work) / "sent" / f"{name}.json" if suffix == ".sent" else layout.record(name, suffix)
+    return (
+        (layout.folder.desk or layout.work) / "sent" / f"{name}.json"
+        if suffix == ".sent"
+        else layout.record(name, suffix)
+    )
 
 
 def _fetch(layout: Layout, records: Location, name: str, suffixes: Sequence[str]) -> None:
     """Copy files about a shard that are in `records` to the folder of the run."""
     for suffix in suffixes:
-        origin, target = records / layout.record(name, suffix).name, _record_file(layout, name, suffix)
-        with suppress(RemoteNotFoundError), origin.fetched() as path, atomic_write(target, sync=False) as partial:
+        origin, target = (
+            records / layout.record(name, suffix).name,
+            _record_file(layout, name, suffix),
+        )
+        with (
+            suppress(RemoteNotFoundError),
+            origin.fetched() as path,
+            atomic_write(target, sync=False) as partial,
+        ):
             shutil.copyfile(path, partial)
 
 
@@ -122,7 +169,9 @@ def write_shards(
     records: Location | None = None,
 ) -> list[Shard]:
     """Write the shards of a plan, or keep whole ones; return them in any order. Workers without a shared disk use `records`."""
-    groups = _partition_rows(table, plan, conformed or (lambda part: conform(part, SEGMENTS, "segments")))
+    groups = _partition_rows(
+        table, plan, conformed or (lambda part: conform(part, SEGMENTS, "segments"))
+    )
     function = partial(pack, layout, container, clip_format)
     if records is not None:
         function = partial(pack_remotely, layout, container, clip_format, records)
@@ -146,21 +195,29 @@ def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:
     group = pl.Series(np.append((np.cumsum(lengths) - 1) // BUCKET_ROWS, -1))
     for start, part in with_starts(parquet_slices(table)):
         segments = conformed(part).drop("decision", "reason", *CLIP_FACTS, *LOCATION, strict=False)
-        numbered = segments.with_columns(pl.Series(_SHARD, plan.shard_of[start : start + len(part)]))
+        numbered = segments.with_columns(
+            pl.Series(_SHARD, plan.shard_of[start : start + len(part)])
+        )
         own = numbered.filter(pl.col(_SHARD) >= 0)
         buckets.add(own, group.gather(own[_SHARD]))
     return buckets
 
 
-def _tasks(layout: Layout, plan: ShardPlan, groups: Buckets, records: Location | None) -> Iterator[tuple[str, pl.DataFrame]]:
+def _tasks(
+    layout: Layout, plan: ShardPlan, groups: Buckets, records: Location | None
+) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield each shard's name and clips once its rows of the segments table are in a file of their own."""
     clips = plan.clips()
     for group in range(groups.count):
-        for rows in groups.read(group, remove=True).sort(_SHARD, maintain_order=True).partition_by(_SHARD):
+        for rows in (
+            groups.read(group, remove=True).sort(_SHARD, maintain_order=True).partition_by(_SHARD)
+        ):
             name, _ = plan.shards[rows[_SHARD][0]]
             path = layout.record(name, ".arrow")
             with location(path).new() if records is None else (records / path.name).new() as target:
-                rows.drop(_SHARD).write_ipc_stream(target, compression="zstd", compat_level=pl.CompatLevel.oldest())
+                rows.drop(_SHARD).write_ipc_stream(
+                    target, compression="zstd", compat_level=pl.CompatLevel.oldest()
+                )
             if records is not None:
                 _send(layout, records, name)
             yield name, next(clips)  # every shard has rows, and they are in its order
@@ -177,11 +234,18 @@ def restore_records(layout: Layout) -> str:
                     own = pl.scan_parquet(table, glob=False).slice(start, shard["segments"])
                     described = own.filter(clips_in(shard["name"])).collect()
                 start += shard["segments"]
-                write_record(layout, shard["name"], described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
+                write_record(
+                    layout,
+                    shard["name"],
+                    described,
+                    {name: shard[name] for name in ("plan", "sha256", "bytes")},
+                )
     return str(info.get("card", ""))
 
 
-def write_record(layout: Layout, shard: str, described: pl.DataFrame, record: dict[str, Any]) -> Path:
+def write_record(
+    layout: Layout, shard: str, described: pl.DataFrame, record: dict[str, Any]
+) -> Path:
     """Write the record of a shard, and the rows of its clips; return the file of the rows."""
     # No fsync: if a power cut empties a record, its shard is written once more.
     rows = layout.record(shard, ".parquet")

@@ -8,7 +8,14 @@ from typing import Any
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.report import Report, first_lines
-from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, UNREADABLE_AUDIO, Layout, read_corpus_info, shard_names
+from nbaudio.corpus.layout import (
+    CORPUS_JSON,
+    IDENTITY,
+    UNREADABLE_AUDIO,
+    Layout,
+    read_corpus_info,
+    shard_names,
+)
 from nbaudio.storage import run_log
 from nbaudio.storage.folders import Folder, folder_at
 
@@ -33,48 +40,88 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     folder = folder_at(corpus)
     here = folder.place.local is not None
     log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
-    whole, claimed, lines = folder.exists(CORPUS_JSON), folder.exists(IDENTITY), run_log.read(log) if log else []
+    whole, claimed, lines = (
+        folder.exists(CORPUS_JSON),
+        folder.exists(IDENTITY),
+        run_log.read(log) if log else [],
+    )
     if not whole and not claimed and not lines:
         raise InputError(f"{folder}: no {CORPUS_JSON}, and no run has started there (not a corpus)")
     # A run still cleans up after it has written corpus.json.
     if whole and not claimed and not (log and run_log.alive(log)):
         info = read_corpus_info(folder)
-        kept, hours = (sum(split[what] for split in info["splits"].values()) for what in ("segments", "hours"))
-        rejected, failures = sum(info["rejected"].values()), info["rejected"].get(UNREADABLE_AUDIO, 0)
-        found = {"corpus": str(folder), "state": "finished", "alive": False, "kept": kept, "hours": round(hours, 6)}
+        kept, hours = (
+            sum(split[what] for split in info["splits"].values()) for what in ("segments", "hours")
+        )
+        rejected, failures = (
+            sum(info["rejected"].values()),
+            info["rejected"].get(UNREADABLE_AUDIO, 0),
+        )
+        found = {
+            "corpus": str(folder),
+            "state": "finished",
+            "alive": False,
+            "kept": kept,
+            "hours": round(hours, 6),
+        }
         found |= {"rejected": rejected, "failures": failures, "shards": len(info["shards"])}
         return Report("status", {**found, "next": next_step(folder, failed=failures)})
     if log and lines:
         try:
             return _unfinished(folder, log, lines)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise InputError(f"{log}: not the log of a run ({type(error).__name__}: {error})") from error
+            raise InputError(
+                f"{log}: not the log of a run ({type(error).__name__}: {error})"
+            ) from error
     hint = {} if here else {"log": "in the workspace: --workspace W shows it"}
-    facts = {"corpus": str(folder), "state": "not finished", "shards_there": len(shard_names(folder)), **hint, "next": _RESUME}
+    facts = {
+        "corpus": str(folder),
+        "state": "not finished",
+        "shards_there": len(shard_names(folder)),
+        **hint,
+        "next": _RESUME,
+    }
     return Report("status", facts, problems=["it is not finished"])
 
 
 def next_step(corpus: object, *, failed: int) -> str:
     """Return what to do with a finished corpus, `failed` segments of which could not be cut."""
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
-    broken = f"the recordings with reason {UNREADABLE_AUDIO} in rejected.parquet ({failed:,} segments)"
-    return f"repair {broken} and run the same command again, or continue: {verify}" if failed else verify
+    broken = (
+        f"the recordings with reason {UNREADABLE_AUDIO} in rejected.parquet ({failed:,} segments)"
+    )
+    return (
+        f"repair {broken} and run the same command again, or continue: {verify}"
+        if failed
+        else verify
+    )
 
 
 def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Report:
-    start = max((number for number, line in enumerate(lines) if line.get("event") == "began"), default=0)
+    start = max(
+        (number for number, line in enumerate(lines) if line.get("event") == "began"), default=0
+    )
     began, run = lines[start], lines[start:]
-    stage = max((number for number, line in enumerate(run) if line.get("event") == "stage"), default=0)
+    stage = max(
+        (number for number, line in enumerate(run) if line.get("event") == "stage"), default=0
+    )
     failures = [line["detail"] for line in run if line.get("event") == "failure"]
     ended = run[-1] if run[-1].get("event") == "ended" else {}
     alive = run_log.alive(log)
     state = "running" if alive else ended.get("how", "killed")
-    facts: dict[str, Any] = {"corpus": str(folder), "state": state, "alive": alive, "step": began.get("step")}
+    facts: dict[str, Any] = {
+        "corpus": str(folder),
+        "state": state,
+        "alive": alive,
+        "step": began.get("step"),
+    }
     facts |= _progress(run[stage:]) if stage else {"stage": "begins"}
     facts["failures"] = max(len(failures), *(line.get("failures", 0) for line in run))
     facts |= {"process": f"{began.get('pid')} on {began.get('host')}", "began": began.get("at")}
     facts |= {"last_heard_of": run[-1].get("at"), "log": str(log)}
-    facts["next"] = f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _RESUME
+    facts["next"] = (
+        f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _RESUME
+    )
     problems = first_lines(list(dict.fromkeys(failures)), str(log))
     if not alive:
         killed = f"the run was killed, not before {facts['last_heard_of']}"
@@ -85,7 +132,9 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the progress of a stage, from its first line and its last progress line."""
     stage = lines[0]
-    last: dict[str, Any] = next((line for line in reversed(lines) if line.get("event") == "progress"), {})
+    last: dict[str, Any] = next(
+        (line for line in reversed(lines) if line.get("event") == "progress"), {}
+    )
     total, done, seconds = stage["total"], last.get("done", 0.0), last.get("seconds", 0.0)
     rate, left_s = rate_and_time_left(done, seconds, total - done)
     time_left = None if left_s is None else str(timedelta(seconds=round(left_s)))

@@ -26,14 +26,28 @@ from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import clips_in
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, TABLES, read_corpus_info
 from nbaudio.corpus.locations import check_locations, verified_clip
-from nbaudio.corpus.partitions import BUCKET_ROWS, NO_AMOUNTS, Buckets, amounts_by_split, write_parts
+from nbaudio.corpus.partitions import (
+    BUCKET_ROWS,
+    NO_AMOUNTS,
+    Buckets,
+    amounts_by_split,
+    write_parts,
+)
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.workspace import Workspace
 
-_LOCATION = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
+_LOCATION = [
+    "shard",
+    "segment_id",
+    "offset",
+    "length",
+    "num_samples",
+    "sampling_rate",
+    "audio_sha256",
+]
 _COLUMNS = [*_LOCATION, "split", "duration_s", "speaker_id", "recording_id"]
 _KEYS = ("segment_id", "recording_id", "speaker_id")
 _DECODED = pl.Schema({"row": pl.UInt32, "audio_sha256": pl.String})
@@ -77,19 +91,27 @@ def verify(
 
 def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
     if not folder.exists(CORPUS_JSON):
-        hint = "an unfinished run: call materialize again" if folder.exists(IDENTITY) else "not a corpus"
+        hint = (
+            "an unfinished run: call materialize again"
+            if folder.exists(IDENTITY)
+            else "not a corpus"
+        )
         raise InputError(f"{folder}: no {CORPUS_JSON} ({hint})")
     damaged = Report("verify", {"corpus": str(folder), "whole": False})
     if missing := [f"{name}: missing" for name in TABLES if not folder.exists(name)]:
         return replace(damaged, problems=missing)
     info = read_corpus_info(folder)
     sizes = info.get("table_bytes", {})
-    if wrong := [line for name in TABLES if (line := _wrong_size(name, folder.size(name), sizes.get(name)))]:
+    if wrong := [
+        line for name in TABLES if (line := _wrong_size(name, folder.size(name), sizes.get(name)))
+    ]:
         return replace(damaged, problems=wrong)
     with ExitStack() as stack:
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
         try:
-            other = [name for name, path in tables.items() if sha256_file(path) != info["tables"][name]]
+            other = [
+                name for name, path in tables.items() if sha256_file(path) != info["tables"][name]
+            ]
             if other:  # a damaged table proves nothing about the shards
                 return replace(damaged, problems=[f"{name}: {_OTHER_BYTES}" for name in other])
             segments, rejected = (tables[name] for name in TABLES[:2])
@@ -97,7 +119,9 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
                 with reading_parquet(path):
                     pl.scan_parquet(path, glob=False).select(columns).collect_schema()
         except (KeyError, TypeError, OSError) as error:
-            raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})") from error
+            raise InputError(
+                f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})"
+            ) from error
         splits, problems = _check_numbers(info, segments, rejected)
         places, found, others = _check_lists(folder, info, segments)
         problems += found
@@ -115,34 +139,73 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
         num_clips, num_rejected = num_rows(segments), num_rows(rejected)
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
         decoded = Buckets(scratch / "decoded", num_clips)
-        found, num_decoded = _check_shards(folder, info, (segments, places), decoded, site, show=show)
+        found, num_decoded = _check_shards(
+            folder, info, (segments, places), decoded, site, show=show
+        )
         problems += sorted(found)
         leaks, unproved = _check_splits(segments, info, decoded, scratch / "table.parquet")
     problems += unproved
     hours = round(sum(each["hours"] for each in splits.values()), 6)
-    facts = {"corpus": str(folder), "whole": not problems, "clips_decoded": num_decoded, "hours": hours}
-    facts["splits"] = {split: splits.get(split, NO_AMOUNTS)["segments"] for split in ordered_splits(info["splits"])}
+    facts = {
+        "corpus": str(folder),
+        "whole": not problems,
+        "clips_decoded": num_decoded,
+        "hours": hours,
+    }
+    facts["splits"] = {
+        split: splits.get(split, NO_AMOUNTS)["segments"] for split in ordered_splits(info["splits"])
+    }
     facts |= {"kept_and_rejected": num_clips + num_rejected, "shards": len(info["shards"])}
-    facts |= {"version": info.get("version", 1), "withdrawn": len(info.get("tombstones", [])), "data_card": card}
+    facts |= {
+        "version": info.get("version", 1),
+        "withdrawn": len(info.get("tombstones", [])),
+        "data_card": card,
+    }
     facts["leakage"] = {fact_key(check): shared for check, shared in leaks.items()}
-    return Report("verify", facts, notes, problems=first_lines(problems, "the files named", most=50))
+    return Report(
+        "verify", facts, notes, problems=first_lines(problems, "the files named", most=50)
+    )
 
 
-def _check_lists(folder: Folder, info: dict[str, Any], segments: Path) -> tuple[dict[str, tuple[int, int]], list[str], list[str]]:
+def _check_lists(
+    folder: Folder, info: dict[str, Any], segments: Path
+) -> tuple[dict[str, tuple[int, int]], list[str], list[str]]:
     """Return the first row of each shard and the one after its last, problems, and files that corpus.json does not list."""
     shards = info["shards"]
     names = {shard["name"] for shard in shards}
     known = {CORPUS_JSON, CARD, *info["tables"], *names}
-    others = {name for name in folder.names() if name not in known and not name.startswith((".work/", ".gitattributes"))}
-    runs = [pl.DataFrame(schema={"name": pl.String, "clips": pl.UInt32, "start": pl.UInt32, "stop": pl.UInt32})]
+    others = {
+        name
+        for name in folder.names()
+        if name not in known and not name.startswith((".work/", ".gitattributes"))
+    }
+    runs = [
+        pl.DataFrame(
+            schema={"name": pl.String, "clips": pl.UInt32, "start": pl.UInt32, "stop": pl.UInt32}
+        )
+    ]
     for row, part in with_starts(parquet_slices(segments, _LOCATION)):
         check_locations(folder, part.to_arrow())
         others.difference_update(part["shard"].unique())
-        name = pl.when(pl.col("shard").is_in(names)).then("shard").otherwise(pl.col("shard").str.extract("^([^/]+/[^/]+)/"))
+        name = (
+            pl.when(pl.col("shard").is_in(names))
+            .then("shard")
+            .otherwise(pl.col("shard").str.extract("^([^/]+/[^/]+)/"))
+        )
         own = part.select(name=name).with_row_index("row", offset=row)
-        runs.append(own.group_by("name").agg(clips=pl.len(), start=pl.col("row").min(), stop=pl.col("row").max() + 1))
-    sums = pl.concat(runs).group_by("name").agg(pl.col("clips").sum(), pl.col("start").min(), pl.col("stop").max())
-    held = {name: (start, stop, clips) for name, clips, start, stop in sums.iter_rows() if name in names}
+        runs.append(
+            own.group_by("name").agg(
+                clips=pl.len(), start=pl.col("row").min(), stop=pl.col("row").max() + 1
+            )
+        )
+    sums = (
+        pl.concat(runs)
+        .group_by("name")
+        .agg(pl.col("clips").sum(), pl.col("start").min(), pl.col("stop").max())
+    )
+    held = {
+        name: (start, stop, clips) for name, clips, start, stop in sums.iter_rows() if name in names
+    }
     problems = [
         f"{shard['name']}: holds {found[2]} clips of segments.parquet; {CORPUS_JSON} says {shard['segments']}"
         for shard in shards
@@ -151,11 +214,21 @@ def _check_lists(folder: Folder, info: dict[str, Any], segments: Path) -> tuple[
     if len(names) < len(shards):
         problems.append(f"{CORPUS_JSON}: a shard is listed twice")
     if lost := num_rows(segments) - sum(clips for _, _, clips in held.values()):
-        problems.append(f"segments.parquet: {lost:,} clips are in shards that {CORPUS_JSON} does not list")
-    problems += [f"{name}: not listed in {CORPUS_JSON}" for name in sorted(others) if SHARD_NAME.fullmatch(name)]
+        problems.append(
+            f"segments.parquet: {lost:,} clips are in shards that {CORPUS_JSON} does not list"
+        )
+    problems += [
+        f"{name}: not listed in {CORPUS_JSON}"
+        for name in sorted(others)
+        if SHARD_NAME.fullmatch(name)
+    ]
     sizes = info.get("table_bytes", {})
     side_files = {name: sha256 for name, sha256 in info["tables"].items() if name not in TABLES}
-    other = (name for name, sha256 in side_files.items() if not folder.holds(name, sha256, sizes.get(name)))
+    other = (
+        name
+        for name, sha256 in side_files.items()
+        if not folder.holds(name, sha256, sizes.get(name))
+    )
     problems += [f"{name}: {_OTHER_BYTES}" for name in other]
     places = {name: (start, stop) for name, (start, stop, _) in held.items()}
     return places, problems, [name for name in others if not SHARD_NAME.fullmatch(name)]
@@ -179,10 +252,15 @@ def _check_shards(
     def tasks() -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
         for shard in info["shards"]:
             start, stop = places.get(shard["name"], (0, 0))
-            own = pl.concat(parquet_slices(path, _LOCATION, start=start, stop=stop)).with_row_index("row", offset=start)
+            own = pl.concat(parquet_slices(path, _LOCATION, start=start, stop=stop)).with_row_index(
+                "row", offset=start
+            )
             yield shard, own.filter(clips_in(shard["name"])).select(*_LOCATION, "row")
 
-    with progress("verify", len(info["shards"]), "shards", show=show) as advance, worker_pool(site) as run_tasks:
+    with (
+        progress("verify", len(info["shards"]), "shards", show=show) as advance,
+        worker_pool(site) as run_tasks,
+    ):
         for bad, samples in run_tasks(check, tasks()):
             problems += bad
             decoded.add(samples, pl.col("row") // BUCKET_ROWS)
@@ -193,10 +271,16 @@ def _check_shards(
 
 def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
     """Return the problem with a file of another size than was written, which need not be hashed."""
-    return None if wanted in (None, found) else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
+    return (
+        None
+        if wanted in (None, found)
+        else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
+    )
 
 
-def _check_numbers(info: dict[str, Any], segments: Path, rejected: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+def _check_numbers(
+    info: dict[str, Any], segments: Path, rejected: Path
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return the amounts of each split, and where corpus.json and the rules of tables say otherwise."""
     problems = []
     splits = amounts_by_split(segments)
@@ -204,7 +288,9 @@ def _check_numbers(info: dict[str, Any], segments: Path, rejected: Path) -> tupl
         found, noted = splits.get(split, NO_AMOUNTS), info["splits"].get(split, NO_AMOUNTS)
         if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
             other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
-            problems.append(f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {other}")
+            problems.append(
+                f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {other}"
+            )
         problems += [
             f"segments.parquet: {split} has {found[name]} {name}; corpus.json says {noted[name]}"
             for name in ("speakers", "recordings")
@@ -221,9 +307,16 @@ def _check_numbers(info: dict[str, Any], segments: Path, rejected: Path) -> tupl
                 reasons.update(part["reason"].drop_nulls().to_list())
                 unexplained.extend(part.filter(pl.col("reason").is_null())["segment_id"])
     if info["rejected"] != reasons:
-        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
-        problems.append(f"rejected.parquet: {num_rows(rejected)} rows ({counts}); corpus.json says otherwise")
-    problems += [f"segment {key}: occurs more than once" for key in _duplicates((segments, rejected), pl.concat(hashes))]
+        counts = (
+            ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
+        )
+        problems.append(
+            f"rejected.parquet: {num_rows(rejected)} rows ({counts}); corpus.json says otherwise"
+        )
+    problems += [
+        f"segment {key}: occurs more than once"
+        for key in _duplicates((segments, rejected), pl.concat(hashes))
+    ]
     problems += [f"segment {key}: was withdrawn, but is still there" for key in withdrawn]
     return splits, problems + [f"segment {key}: rejected without a reason" for key in unexplained]
 
@@ -231,18 +324,28 @@ def _check_numbers(info: dict[str, Any], segments: Path, rejected: Path) -> tupl
 def _duplicates(paths: Iterable[Path], hashes: pl.Series) -> list[str]:
     """Return the ids that occur more than once in tables, sorted; `hashes` are of all ids."""
     twice = pl.col("segment_id").hash().is_in(repeated(hashes).implode())
-    ids = pl.concat(part.filter(twice)["segment_id"] for path in paths for part in parquet_slices(path, ["segment_id"]))
+    ids = pl.concat(
+        part.filter(twice)["segment_id"]
+        for path in paths
+        for part in parquet_slices(path, ["segment_id"])
+    )
     return ids.filter(ids.is_duplicated()).unique().sort().to_list()
 
 
-def _check_splits(segments: Path, info: dict[str, Any], decoded: Buckets, target: Path) -> tuple[dict[str, int], list[str]]:
+def _check_splits(
+    segments: Path, info: dict[str, Any], decoded: Buckets, target: Path
+) -> tuple[dict[str, int], list[str]]:
     """Return what the splits share by transcripts and decoded samples, and where corpus.json says otherwise."""
 
     def parts() -> Iterator[pl.DataFrame]:
         columns = ("segment_id", "split", "text", *grouping_columns(info.get("selection", {})))
         for row, part in with_starts(parquet_slices(segments, columns)):
             samples = decoded.read(row // BUCKET_ROWS)
-            yield part.with_row_index("row", offset=row).join(samples, on="row", how="left", maintain_order="left").drop("row")
+            yield (
+                part.with_row_index("row", offset=row)
+                .join(samples, on="row", how="left", maintain_order="left")
+                .drop("row")
+            )
 
     write_parts(target, parts())
     selection = info.get("selection", {})
@@ -252,7 +355,11 @@ def _check_splits(segments: Path, info: dict[str, Any], decoded: Buckets, target
     fixed = Counter[str]()  # what given splits share stays in them
     for row in selection.get("shared_by_fixed_splits", []):
         fixed[row["check"]] += row["shared"]
-    problems = [f"segments.parquet: {leaks[key]} values of {key} are in two splits" for key in grouped if leaks[key] > fixed[key]]
+    problems = [
+        f"segments.parquet: {leaks[key]} values of {key} are in two splits"
+        for key in grouped
+        if leaks[key] > fixed[key]
+    ]
     for check, noted in info.get("leakage", {}).items():
         here = found.get(check, {})
         problems += [
@@ -263,7 +370,9 @@ def _check_splits(segments: Path, info: dict[str, Any], decoded: Buckets, target
     return leaks, problems
 
 
-def _check_shard(folder: Folder, encoding: str, task: tuple[dict[str, Any], pl.DataFrame]) -> tuple[list[str], pl.DataFrame]:
+def _check_shard(
+    folder: Folder, encoding: str, task: tuple[dict[str, Any], pl.DataFrame]
+) -> tuple[list[str], pl.DataFrame]:
     """Return the problems of a shard (its entry in corpus.json and its clips), and a hash of each clip's samples; in a worker."""
     shard, own = task
     problems: list[str] = []
@@ -274,7 +383,11 @@ def _check_shard(folder: Folder, encoding: str, task: tuple[dict[str, Any], pl.D
     for (name,) in files:
         with suppress(InputError, AudioError):  # reading it says what is wrong
             sizes[name] = folder.size(name)
-    wrong = _wrong_size(shard["name"], sum(sizes.values()), shard["bytes"]) if len(sizes) == len(files) else None
+    wrong = (
+        _wrong_size(shard["name"], sum(sizes.values()), shard["bytes"])
+        if len(sizes) == len(files)
+        else None
+    )
     if wrong and folder.place.local is None:
         return [f"{wrong}; its clips are not checked"], decoded[0]
     for (name,), clips in files.items():
@@ -318,5 +431,7 @@ def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[st
             decoded.append((row, hashlib.sha256(rate.to_bytes(4) + samples.tobytes()).hexdigest()))
             found_rate = rate if own_rate is None else own_rate
             if (len(samples), found_rate) != (num_samples, rate):
-                problems.append(f"{segment_id} has {len(samples)} samples at {found_rate} Hz, not {num_samples} at {rate}")
+                problems.append(
+                    f"{segment_id} has {len(samples)} samples at {found_rate} Hz, not {num_samples} at {rate}"
+                )
     return problems, pl.DataFrame(decoded, schema=_DECODED, orient="row")

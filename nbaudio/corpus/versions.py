@@ -20,7 +20,14 @@ from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.source_splits import in_training, is_split_name
-from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, parquet_slices, reading_parquet, table_schema
+from nbaudio.core.tables import (
+    ROWS_A_GROUP,
+    SEGMENTS,
+    conform,
+    parquet_slices,
+    reading_parquet,
+    table_schema,
+)
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.corpus_tables import freeze_table, selection_hash
@@ -37,10 +44,29 @@ from nbaudio.text.near_duplicates import sentences
 _TABLE = "segments.parquet"
 _AUDIO = ("recording_id", "sampling_rate", "num_channels", "num_samples", "sha256")
 # The columns of each corpus that are read here; `window`, the last of CLIP_FACTS, is in few.
-_NAMES = ("segment_id", "recording_id", "start_sample", "end_sample", "split", *CLIP_FACTS[:-1], *LOCATION)
-_FIRST_BITS = pl.col("clip_sha256").str.head(16).str.to_integer(base=16, dtype=pl.UInt64, strict=False).fill_null(0)
+_NAMES = (
+    "segment_id",
+    "recording_id",
+    "start_sample",
+    "end_sample",
+    "split",
+    *CLIP_FACTS[:-1],
+    *LOCATION,
+)
+_FIRST_BITS = (
+    pl.col("clip_sha256")
+    .str.head(16)
+    .str.to_integer(base=16, dtype=pl.UInt64, strict=False)
+    .fill_null(0)
+)
 # The parameters of a corpus that is no version of another one.
-_DEFAULTS: dict[str, Any] = {"container": "webdataset", "text": None, "rate": 16000, "channel": "mix", "encoding": "flac"}
+_DEFAULTS: dict[str, Any] = {
+    "container": "webdataset",
+    "text": None,
+    "rate": 16000,
+    "channel": "mix",
+    "encoding": "flac",
+}
 _DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
 
 
@@ -61,7 +87,9 @@ class Unchanged(NamedTuple):
     def keep_equal(self, clips: pl.DataFrame) -> pl.Series:
         """Return which of these clips (`row`, `clip_sha256`) are as in the base, and keep those of the base."""
         held = self.base_rows[clips["row"].to_numpy()]
-        equal = (held >= 0) & (self.first_bits[held] == clips.select(_FIRST_BITS).to_series().to_numpy())
+        equal = (held >= 0) & (
+            self.first_bits[held] == clips.select(_FIRST_BITS).to_series().to_numpy()
+        )
         self.kept[held[equal]] = True
         return pl.Series(equal)
 
@@ -90,7 +118,9 @@ class Base:
             with reading_parquet(table):
                 held = pl.read_parquet_schema(table)
             if missing := [name for name in (*_NAMES, "text") if name not in held]:
-                raise InputError(f"{folder}/{_TABLE}: the column {missing[0]} is missing; is {folder} a corpus?")
+                raise InputError(
+                    f"{folder}/{_TABLE}: the column {missing[0]} is missing; is {folder} a corpus?"
+                )
             yield cls(folder, info, sha256, table)
 
     @property
@@ -106,7 +136,9 @@ class Base:
     def columns(self) -> pl.Schema:
         """The metadata columns of all versions."""
         held = self.scan().collect_schema()
-        return pl.Schema({name: dtype for name, dtype in held.items() if name not in (*CLIP_FACTS, *LOCATION)})
+        return pl.Schema(
+            {name: dtype for name, dtype in held.items() if name not in (*CLIP_FACTS, *LOCATION)}
+        )
 
     def scan(self) -> pl.LazyFrame:
         """Scan the rows of all clips."""
@@ -118,29 +150,54 @@ class Base:
         for clips in parquet_slices(self.table, (*_NAMES, "window"), start=start, stop=stop):
             check_locations(self.folder, clips.to_arrow())
             for split, shard in clips.select("split", "shard").unique().iter_rows():
-                if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
+                if (
+                    not isinstance(split, str)
+                    or not is_split_name(split)
+                    or not stays_inside(shard)
+                ):
                     where = f"shard {shard!r} of split {split!r}"
-                    raise InputError(f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?")
+                    raise InputError(
+                        f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?"
+                    )
             folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
-            name = pl.when(pl.col("shard").is_in(listed)).then("shard").otherwise(folders).alias("name")
+            name = (
+                pl.when(pl.col("shard").is_in(listed))
+                .then("shard")
+                .otherwise(folders)
+                .alias("name")
+            )
             pack = pl.format("{}/{}", pl.lit(str(self.folder)), "shard").alias("pack")
-            located = clips.with_columns(name, pack).drop("shard").rename({"audio_sha256": "clip_sha256"})
+            located = (
+                clips.with_columns(name, pack).drop("shard").rename({"audio_sha256": "clip_sha256"})
+            )
             yield located.with_row_index("row", offset=start)
             start += len(clips)
 
     def unchanged(self, table: Path, recordings: pl.DataFrame, folder: Path) -> Unchanged:
         """Find the clips whose accepted row in the segments table has the same values in all columns of the base."""
-        sources = pl.DataFrame(self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String})
-        known = recordings.select("recording_id", "sha256").drop_nulls().join(sources, on=["recording_id", "sha256"])
+        sources = pl.DataFrame(
+            self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
+        )
+        known = (
+            recordings.select("recording_id", "sha256")
+            .drop_nulls()
+            .join(sources, on=["recording_id", "sha256"])
+        )
         is_sure = pl.col("recording_id").is_in(known["recording_id"].implode())
         told = [part.select(is_sure.alias("sure"), _FIRST_BITS) for part in self.clips()]
         place, lengths, sides = pl.col("segment_id").hash(), list[int](), list[Buckets]()
-        fingerprint = pl.struct(pl.col(name).hash() for name in self.columns).hash().alias("fingerprint")
+        fingerprint = (
+            pl.struct(pl.col(name).hash() for name in self.columns).hash().alias("fingerprint")
+        )
         for name, path in (("before", self.table), ("now", table)):
             sides.append(Buckets(folder / name, len(told) * ROWS_A_GROUP))
             lengths.append(0)
             for part in parquet_slices(path):
-                found = self.conformed(part).select("segment_id", fingerprint).with_row_index("row", offset=lengths[-1])
+                found = (
+                    self.conformed(part)
+                    .select("segment_id", fingerprint)
+                    .with_row_index("row", offset=lengths[-1])
+                )
                 is_in = part["decision"] == "accept" if name == "now" else pl.lit(value=True)
                 sides[-1].add(found.filter(is_in), place % sides[-1].count)
                 lengths[-1] += len(part)
@@ -155,19 +212,27 @@ class Base:
 
     def conformed(self, part: pl.DataFrame) -> pl.DataFrame:
         """Return rows of a segments table with the metadata columns of the base."""
-        return conform(conform(part, SEGMENTS, "segments"), self.columns, str(self)).select(self.columns.names())
+        return conform(conform(part, SEGMENTS, "segments"), self.columns, str(self)).select(
+            self.columns.names()
+        )
 
     def shard_limits(self, limits: ShardLimits) -> ShardLimits:
         """Return the limits for new shards: a number of shards in the base stands for their size."""
         if limits.shard_count is None:
             return limits
         total = sum(shard["bytes"] for shard in self.info["shards"])
-        return replace(limits, shard_count=None, shard_size=max(1, total // max(1, len(self.info["shards"]))))
+        return replace(
+            limits, shard_count=None, shard_size=max(1, total // max(1, len(self.info["shards"])))
+        )
 
     def left_out(self, table: Path) -> list[str]:
         """Return the columns of a segments table that hold values and that the base does not have."""
         held = pl.scan_parquet(table, glob=False)
-        others = [name for name in held.collect_schema() if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION)]
+        others = [
+            name
+            for name in held.collect_schema()
+            if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION)
+        ]
         counts = held.select(pl.col(others).count()).collect() if others else pl.DataFrame()
         return [name for name in others if counts[name].item()]
 
@@ -179,7 +244,11 @@ class Base:
         for part in self.clips():
             found = part.select("name", "row", kept=rows[part["row"].to_numpy()] >= 0)
             parts.append(found.group_by("name").agg(is_in, start=row.min(), stop=row.max() + 1))
-        sums = pl.concat(parts).group_by("name").agg(is_in, pl.col("start").min(), pl.col("stop").max())
+        sums = (
+            pl.concat(parts)
+            .group_by("name")
+            .agg(is_in, pl.col("start").min(), pl.col("stop").max())
+        )
         places = {name: numbers for name, *numbers in sums.iter_rows()}
         kept = []
         for shard in self.info["shards"]:
@@ -188,45 +257,95 @@ class Base:
             if count and count == stop - start == shard["segments"]:
                 described = self.scan().slice(start, count).collect()
                 layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
-                path = write_record(layout, name, described, {each: shard[each] for each in ("plan", "sha256", "bytes")})
-                kept.append(Shard(name, shard["split"], count, shard["bytes"], shard["sha256"], shard["plan"], path, kept=True))
+                path = write_record(
+                    layout,
+                    name,
+                    described,
+                    {each: shard[each] for each in ("plan", "sha256", "bytes")},
+                )
+                kept.append(
+                    Shard(
+                        name,
+                        shard["split"],
+                        count,
+                        shard["bytes"],
+                        shard["sha256"],
+                        shard["plan"],
+                        path,
+                        kept=True,
+                    )
+                )
                 shards.shard_of[rows[start:stop]] = KEPT
             elif count:
-                own = pl.concat(part.filter(pl.col("name") == name) for part in self.clips(start, stop))
-                shards.add(own.with_columns(pl.Series("row", rows[own["row"].to_numpy()])).filter(row >= 0), name)
+                own = pl.concat(
+                    part.filter(pl.col("name") == name) for part in self.clips(start, stop)
+                )
+                shards.add(
+                    own.with_columns(pl.Series("row", rows[own["row"].to_numpy()])).filter(
+                        row >= 0
+                    ),
+                    name,
+                )
         return kept
 
     @property
     def _grouped(self) -> list[str]:
-        return [key for key in self.info["selection"].get("parameters", {}).get("group_by", []) if key in self.columns]
+        return [
+            key
+            for key in self.info["selection"].get("parameters", {}).get("group_by", [])
+            if key in self.columns
+        ]
 
     def earlier_splits(self) -> pl.DataFrame:
         """Return the splits as the table `EARLIER_SPLITS` has them."""
         grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
-        return self.scan().select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
+        return (
+            self.scan()
+            .select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped)
+            .collect()
+        )
 
-    def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
+    def shared_with_train(
+        self, table: Path, withdrawn: pl.DataFrame
+    ) -> tuple[str | None, str | None]:
         """Describe a held-out segment that is in train now, and a new one of train with a sentence or group of a held-out one."""
         grouped = self._grouped
-        names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
+        names = list(
+            dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped))
+        )
         sentence = sentences(pl.col("text")).alias("sentence")
         trains = pl.col("split").cast(pl.String).map_batches(in_training, return_dtype=pl.Boolean)
         before = self.scan().select(names)
         rows = before.filter(~trains).with_columns(sentence).collect()
         rows = rows.filter(~is_withdrawn(rows, withdrawn))
         others = before.filter(trains).select("segment_id").collect()["segment_id"]
-        train = pl.scan_parquet(table, glob=False).filter((pl.col("decision") == "accept") & trains).with_columns(sentence)
+        train = (
+            pl.scan_parquet(table, glob=False)
+            .filter((pl.col("decision") == "accept") & trains)
+            .with_columns(sentence)
+        )
 
         def first(entered: pl.LazyFrame, *columns: str) -> str | None:
             for column in columns:
-                hits = entered.filter(_among(column, rows[column])).select("segment_id", value=column).head(1).collect()
+                hits = (
+                    entered.filter(_among(column, rows[column]))
+                    .select("segment_id", value=column)
+                    .head(1)
+                    .collect()
+                )
                 for segment, value in hits.iter_rows():
                     split = rows.filter(pl.col(column) == value)["split"][0]
-                    what = "which is" if column == "segment_id" else f"which has the {column} {value!r} of a segment"
+                    what = (
+                        "which is"
+                        if column == "segment_id"
+                        else f"which has the {column} {value!r} of a segment"
+                    )
                     return f"segment {segment!r} of train, {what} in {split} of the base {self}"
             return None
 
-        return first(train, "segment_id"), first(train.filter(~_among("segment_id", others)), *grouped, "sentence")
+        return first(train, "segment_id"), first(
+            train.filter(~_among("segment_id", others)), *grouped, "sentence"
+        )
 
 
 def _among(column: str, values: pl.Series) -> pl.Expr:
@@ -244,7 +363,9 @@ def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, 
     held = {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
     for name, value in chosen.items() if base else ():
         if value != held[name]:
-            raise InputError(f"{name} is {held[name]} in the base {base}, not {value}: leave it out, or leave out --base")
+            raise InputError(
+                f"{name} is {held[name]} in the base {base}, not {value}: leave it out, or leave out --base"
+            )
     values = held | chosen
     if (rate := values["rate"]) is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
@@ -260,7 +381,11 @@ def find_base(folder: Folder) -> str | None:
     if not base or not stays_inside(str(base.get("corpus", ""))):
         return None
     found = Folder(folder.place.parent / base["corpus"])
-    return str(found) if found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"]) else None
+    return (
+        str(found)
+        if found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"])
+        else None
+    )
 
 
 def latest_version(corpus: str | Path) -> str:
@@ -270,7 +395,10 @@ def latest_version(corpus: str | Path) -> str:
     """
     corpus = str(corpus).rstrip("/")
     place = folder_at(corpus).place
-    found = (re.fullmatch(re.escape(place.name) + r"-v([2-9]|[1-9]\d+)", name) for name in place.parent.names())
+    found = (
+        re.fullmatch(re.escape(place.name) + r"-v([2-9]|[1-9]\d+)", name)
+        for name in place.parent.names()
+    )
     for number in sorted((int(match[1]) for match in found if match), reverse=True):
         folder = folder_at(later := f"{corpus}-v{number}")
         if folder.exists(CORPUS_JSON) and read_corpus_info(folder).get("version") == number:
@@ -301,7 +429,9 @@ def _is_current(workspace: Workspace, held: Base) -> bool:
     if lacks_text or held.info["identity"].get("selection") != selection_hash(workspace, text):
         return False
     recordings = workspace.recordings.select(_AUDIO)
-    sources = pl.DataFrame(held.info.get("sources", []), schema={name: recordings.schema[name] for name in _AUDIO})
+    sources = pl.DataFrame(
+        held.info.get("sources", []), schema={name: recordings.schema[name] for name in _AUDIO}
+    )
     if len(sources.join(recordings, on=_AUDIO, how="anti", nulls_equal=True)):
         return False
     with TemporaryDirectory(dir=workspace.path, prefix=".") as scratch:

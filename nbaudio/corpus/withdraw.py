@@ -20,7 +20,13 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.packs import is_among, keep_clips, short_keys
-from nbaudio.corpus.plan import RECOGNIZED, RECOGNIZED_FOLDER, ClipFormat, clip_keys, recording_facts
+from nbaudio.corpus.plan import (
+    RECOGNIZED,
+    RECOGNIZED_FOLDER,
+    ClipFormat,
+    clip_keys,
+    recording_facts,
+)
 from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import CORRECTION_LOG, EXPORTS, VERDICT_LOG, ReviewState, frame_table
 from nbaudio.storage import run_log
@@ -28,9 +34,21 @@ from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
 # Beside segments and recordings, the tables with rows of segments.
-_BY_SEGMENT = ("decisions", tables.CORRECTED_TEXTS, tables.EARLIER_SPLITS, tables.GROWTH, tables.LEFT_OUT)
+_BY_SEGMENT = (
+    "decisions",
+    tables.CORRECTED_TEXTS,
+    tables.EARLIER_SPLITS,
+    tables.GROWTH,
+    tables.LEFT_OUT,
+)
 _EMPTY_LINES: dict[str, dict[str, Any]] = {
-    VERDICT_LOG: {"segment_id": "", "content": "", "verdict": None, "comment": "", "corrected_text": None},
+    VERDICT_LOG: {
+        "segment_id": "",
+        "content": "",
+        "verdict": None,
+        "comment": "",
+        "corrected_text": None,
+    },
     CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
 }
 _WORD = re.compile(r"[\s:,;'\"()]+")
@@ -76,15 +94,32 @@ def withdraw(
     """
     workspace = Workspace.open(workspace)
     given = {"speaker": as_ids(speaker, "speaker"), "recording": as_ids(recording, "recording")}
-    named = {kind: list(dict.fromkeys(ids)) for kind, ids in (given | {"segment": _segment_ids(segments)}).items()}
+    named = {
+        kind: list(dict.fromkeys(ids))
+        for kind, ids in (given | {"segment": _segment_ids(segments)}).items()
+    }
     reason = " ".join(why.split())
     if not reason:
         raise InputError("why is empty: give a reason, such as 'consent withdrawn'")
-    columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "split")
+    columns = (
+        "segment_id",
+        "recording_id",
+        "speaker_id",
+        "start_sample",
+        "end_sample",
+        "source_start",
+        "source_end",
+        "split",
+    )
     before = workspace.withdrawn
     marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
     held = merged(before, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
-    recordings, some, known, kept = workspace.recordings, list[pl.DataFrame](), {kind: set[str]() for kind in named}, set[str]()
+    recordings, some, known, kept = (
+        workspace.recordings,
+        list[pl.DataFrame](),
+        {kind: set[str]() for kind in named},
+        set[str](),
+    )
     for part in _parts(workspace, columns):
         for kind, keys in named.items():
             known[kind].update(part[f"{kind}_id"].filter(part[f"{kind}_id"].is_in(keys)))
@@ -92,7 +127,9 @@ def withdraw(
         kept.update(part["recording_id"].filter(~is_gone))
     _check_known(workspace, named, known, set(before["sha256"]))
     gone = pl.concat(some)
-    lost = recordings.filter(pl.col("recording_id").is_in(sorted({*gone["recording_id"], *named["recording"]} - kept)))
+    lost = recordings.filter(
+        pl.col("recording_id").is_in(sorted({*gone["recording_id"], *named["recording"]} - kept))
+    )
     timed = tables.with_durations(gone, recordings)
     corpora, formats = _logged(workspace)
 
@@ -103,20 +140,31 @@ def withdraw(
     _forget_reports(workspace, ids | set(lost["recording_id"]))
     sheets = _forget_review_clips(workspace, ids)
     _forget_recordings(workspace, lost)
-    packs, unread = _forget_clips(workspace, gone["segment_id"], recording_facts(recordings), formats)
+    packs, unread = _forget_clips(
+        workspace, gone["segment_id"], recording_facts(recordings), formats
+    )
     emptied = _emptied_columns(workspace, ids)
     # The segments table is rewritten last, so that an interrupted run can be repeated. Reviews hold for the segments left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
     workspace.save_together(
         settings=workspace.settings | ({"generations": workspace.known_states()} if drawn else {}),
         recordings=recordings.join(lost, on="recording_id", how="anti", maintain_order="left"),
-        segments=(part.filter(~is_withdrawn(part, held)).drop(emptied) for part in tables.read_batches(workspace)),
+        segments=(
+            part.filter(~is_withdrawn(part, held)).drop(emptied)
+            for part in tables.read_batches(workspace)
+        ),
         **_other_tables(workspace, ids, lost),
     )
 
     version = f"nbaudio materialize {shlex.quote(str(workspace.path))} --base CORPUS --out NEW"
-    facts = {"segments": len(gone), "hours": tables.amounts(timed)["hours"], "recordings": len(lost)}
-    facts["splits"] = dict(gone["split"].cast(pl.String).drop_nulls().value_counts().sort("split").iter_rows())
+    facts = {
+        "segments": len(gone),
+        "hours": tables.amounts(timed)["hours"],
+        "recordings": len(lost),
+    }
+    facts["splits"] = dict(
+        gone["split"].cast(pl.String).drop_nulls().value_counts().sort("split").iter_rows()
+    )
     facts |= {"clips_removed_from_packs": packs}
     facts["withdrawn_in_all"] = dict(held["kind"].value_counts().sort("kind").iter_rows())
     facts |= {"corpora_of_this_workspace": corpora, "next": version}
@@ -133,7 +181,11 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
     path = Path(given)
     try:
         if path.suffix.lower() in ("", ".txt", ".list"):
-            found = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig").splitlines()
+            found = (
+                input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
+                .decode("utf-8-sig")
+                .splitlines()
+            )
         else:
             from nbaudio.formats.table import read_cells
 
@@ -157,15 +209,22 @@ def _parts(workspace: Workspace, columns: Sequence[str]) -> Iterator[pl.DataFram
 
 
 def _check_known(
-    workspace: Workspace, named: Mapping[str, list[str]], there: Mapping[str, Set[str]], before: Collection[str]
+    workspace: Workspace,
+    named: Mapping[str, list[str]],
+    there: Mapping[str, Set[str]],
+    before: Collection[str],
 ) -> None:
     """Raise InputError if no id is named, or one is not `there` and has no tombstone from before."""
     if not any(named.values()):
         raise InputError("name what to withdraw: --speaker ID, --recording ID or --segments FILE")
     for kind, keys in named.items():
-        unknown = [key for key in keys if key not in there[kind] and tombstone(kind, key) not in before]
+        unknown = [
+            key for key in keys if key not in there[kind] and tombstone(kind, key) not in before
+        ]
         if unknown:
-            raise InputError(f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(keys)} are unknown)")
+            raise InputError(
+                f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(keys)} are unknown)"
+            )
 
 
 def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
@@ -174,23 +233,41 @@ def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str
     for path in sorted((workspace.path / "logs").glob("*.jsonl")):
         for line in run_log.read(path):
             given = line.get("parameters") if line.get("event") == "began" else None
-            if isinstance(given, dict) and {"rate", "channel", "encoding", "corpus"} <= given.keys():
+            if (
+                isinstance(given, dict)
+                and {"rate", "channel", "encoding", "corpus"} <= given.keys()
+            ):
                 corpora.append(str(given["corpus"]))
                 packs = str(given.get("packs") or workspace.path / "packs")
-                formats[ClipFormat(given["rate"], given["channel"], given["encoding"]), packs] = None
+                formats[ClipFormat(given["rate"], given["channel"], given["encoding"]), packs] = (
+                    None
+                )
     return list(dict.fromkeys(corpora)), list(formats)
 
 
 def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
     """Return the columns of the source in which only withdrawn segments have values."""
-    own = [name for name in tables.table_schema(workspace) if name not in (*tables.SEGMENTS, *tables.NORMALIZED)]
+    own = [
+        name
+        for name in tables.table_schema(workspace)
+        if name not in (*tables.SEGMENTS, *tables.NORMALIZED)
+    ]
     is_gone = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
-    counts = tables.scan(workspace, ["segment_id", *own]).group_by(gone=is_gone).agg(pl.col(own).count()).collect(**STREAMED)
+    counts = (
+        tables.scan(workspace, ["segment_id", *own])
+        .group_by(gone=is_gone)
+        .agg(pl.col(own).count())
+        .collect(**STREAMED)
+    )
     held: dict[bool, dict[str, int]] = {row["gone"]: row for row in counts.iter_rows(named=True)}
-    return [name for name in own if held.get(True, {}).get(name) and not held.get(False, {}).get(name)]
+    return [
+        name for name in own if held.get(True, {}).get(name) and not held.get(False, {}).get(name)
+    ]
 
 
-def _other_tables(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> dict[str, Iterator[pl.DataFrame]]:
+def _other_tables(
+    workspace: Workspace, ids: Set[str], lost: pl.DataFrame
+) -> dict[str, Iterator[pl.DataFrame]]:
     """Return all other tables that have rows of segments and recordings, batch by batch, without these rows."""
     gone = pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
     columns = {**dict.fromkeys(_BY_SEGMENT, ("segment_id", gone)), "problems": ("item", gone)}
@@ -203,7 +280,10 @@ def _other_tables(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> di
 
 
 def _without_rows(workspace: Workspace, table: str, is_out: pl.Expr) -> Iterator[pl.DataFrame]:
-    return (part.filter(~is_out.fill_null(value=False)) for part in tables.read_batches(workspace, table))
+    return (
+        part.filter(~is_out.fill_null(value=False))
+        for part in tables.read_batches(workspace, table)
+    )
 
 
 def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
@@ -211,17 +291,29 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
     for name, empty in _EMPTY_LINES.items():
         path = workspace.path / name
         if path.exists():
-            lines = [{**line, **empty} if line.get("segment_id") in ids else line for line in parse_lines(path.read_bytes())]
+            lines = [
+                {**line, **empty} if line.get("segment_id") in ids else line
+                for line in parse_lines(path.read_bytes())
+            ]
             write_bytes(path, _encode_lines(lines))
 
 
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     """Replace segments by their tombstones where reviews could draw them: how likely others were drawn stays known."""
-    gone, hashes = pl.col("segment_id").is_in(list(ids)), {key: tombstone("segment", key) for key in ids}
-    columns = {"segment_id": pl.col("segment_id").replace(hashes), "content": pl.when(~gone).then("content")}
+    gone, hashes = (
+        pl.col("segment_id").is_in(list(ids)),
+        {key: tombstone("segment", key) for key in ids},
+    )
+    columns = {
+        "segment_id": pl.col("segment_id").replace(hashes),
+        "content": pl.when(~gone).then("content"),
+    }
     for review in sorted(path.stem for path in (workspace.path / "reviews").glob("*.json")):
         if tables.table_path(workspace, frame_table(review)).exists():
-            parts = (part.with_columns(**columns) for part in tables.read_batches(workspace, frame_table(review)))
+            parts = (
+                part.with_columns(**columns)
+                for part in tables.read_batches(workspace, frame_table(review))
+            )
             tables.write(workspace, parts, table=frame_table(review))
 
 
@@ -236,11 +328,18 @@ def _forget_reports(workspace: Workspace, names: Set[str]) -> None:
 def _without(value: Any, names: Set[str]) -> Any:
     def is_about(part: Any) -> bool:
         texts = part.values() if isinstance(part, dict) else [part]
-        return any(isinstance(text, str) and not {text, *_WORD.split(text)}.isdisjoint(names) for text in texts)
+        return any(
+            isinstance(text, str) and not {text, *_WORD.split(text)}.isdisjoint(names)
+            for text in texts
+        )
 
     if isinstance(value, dict):
         return {name: _without(part, names) for name, part in value.items()}
-    return [_without(part, names) for part in value if not is_about(part)] if isinstance(value, list) else value
+    return (
+        [_without(part, names) for part in value if not is_about(part)]
+        if isinstance(value, list)
+        else value
+    )
 
 
 def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
@@ -258,7 +357,9 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
                     if key in held:
                         (file.parent / "clips" / name).unlink(missing_ok=True)
             if file.exists():
-                lines.append(f"{file}: holds {len(held):,} withdrawn segments; delete it, here and where it was sent")
+                lines.append(
+                    f"{file}: holds {len(held):,} withdrawn segments; delete it, here and where it was sent"
+                )
     return lines
 
 
@@ -277,15 +378,25 @@ def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
 
 
 def _forget_clips(
-    workspace: Workspace, gone: pl.Series, facts: pl.DataFrame, formats: Iterable[tuple[ClipFormat, str]]
+    workspace: Workspace,
+    gone: pl.Series,
+    facts: pl.DataFrame,
+    formats: Iterable[tuple[ClipFormat, str]],
 ) -> tuple[int, list[str]]:
     """Keep only clips of remaining segments, in the formats of finished corpora, in all packs; return how many are removed.
 
     What recognizers heard in other clips, and rows about withdrawn segments where they failed, are removed too.
     """
-    keys = {str(workspace.path / "packs"): [np.zeros(0, np.uint64)], RECOGNIZED_FOLDER: [np.zeros(0, np.uint64)]}
+    keys = {
+        str(workspace.path / "packs"): [np.zeros(0, np.uint64)],
+        RECOGNIZED_FOLDER: [np.zeros(0, np.uint64)],
+    }
     for part in _parts(workspace, ("segment_id", "recording_id", "start_sample", "end_sample")):
-        left = part.with_columns(channels.source_channel(part)).filter(~tables.has_id(gone)).drop_nulls("start_sample")
+        left = (
+            part.with_columns(channels.source_channel(part))
+            .filter(~tables.has_id(gone))
+            .drop_nulls("start_sample")
+        )
         for clip_format, packs in (*formats, (RECOGNIZED, RECOGNIZED_FOLDER)):
             keys.setdefault(packs, []).append(short_keys(clip_keys(left, facts, clip_format)))
     _forget_recognized(workspace, gone, np.sort(np.concatenate(keys.pop(RECOGNIZED_FOLDER))))
@@ -294,7 +405,9 @@ def _forget_clips(
         try:
             removed += keep_clips(location(packs), np.sort(np.concatenate(keys.pop(packs))))
         except (AudioError, OSError) as error:
-            problems.append(f"{packs}: its packs may hold withdrawn clips ({error}); run the same command again")
+            problems.append(
+                f"{packs}: its packs may hold withdrawn clips ({error}); run the same command again"
+            )
     return removed, problems
 
 
@@ -305,5 +418,9 @@ def _forget_recognized(workspace: Workspace, gone: pl.Series, kept: NDArray[np.u
             while some := list(islice(lines, tables.ROWS_A_GROUP)):
                 keys = pl.Series([str(line.get("clip_key")) for line in some])
                 target.write(_encode_lines(list(compress(some, is_among(keys, kept)))))
-        if tables.table_path(workspace, table := f"{RECOGNIZED_FOLDER}/{path.stem}.problems").exists():
-            tables.write(workspace, _without_rows(workspace, table, tables.has_id(gone)), table=table)
+        if tables.table_path(
+            workspace, table := f"{RECOGNIZED_FOLDER}/{path.stem}.problems"
+        ).exists():
+            tables.write(
+                workspace, _without_rows(workspace, table, tables.has_id(gone)), table=table
+            )

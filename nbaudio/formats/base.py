@@ -22,7 +22,19 @@ from nbaudio.core.rows import Rows
 
 #: The columns that every reader returns first.
 TRANSCRIPTS = pl.Schema(
-    dict.fromkeys(("name", "segment_id", "source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
+    dict.fromkeys(
+        (
+            "name",
+            "segment_id",
+            "source_start",
+            "source_end",
+            "text",
+            "text_raw",
+            "asr_text",
+            "speaker_id",
+        ),
+        pl.String(),
+    )
     | {"word_times": tables.WORD_TIMES}
 )
 
@@ -50,12 +62,22 @@ class Transcripts:
     # `source_recording` (the source's id of the recording) and `source_channel` (see `nbaudio.core.channels`).
     rows: Rows
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
-    audio_root: Path | str | None = None  # where the source itself brings its recordings; `--audio` takes precedence
-    embedded: Iterable[tuple[str, bytes]] | None = None  # names and bytes of recordings, which ingest writes into the workspace
-    windows: tuple[Decimal, bool] | None = None  # of whole recordings: seconds, and whether a shorter last one is kept
-    columns: Mapping[str, str] = field(default_factory=dict)  # that fields were read from, such as ``{"text": "sentence"}``
+    audio_root: Path | str | None = (
+        None  # where the source itself brings its recordings; `--audio` takes precedence
+    )
+    embedded: Iterable[tuple[str, bytes]] | None = (
+        None  # names and bytes of recordings, which ingest writes into the workspace
+    )
+    windows: tuple[Decimal, bool] | None = (
+        None  # of whole recordings: seconds, and whether a shorter last one is kept
+    )
+    columns: Mapping[str, str] = field(
+        default_factory=dict
+    )  # that fields were read from, such as ``{"text": "sentence"}``
     notes: Sequence[str] = ()  # what to report about how the source was read
-    unmatched: pl.DataFrame | None = None  # table of what `align` did not match, with `name` of the recording
+    unmatched: pl.DataFrame | None = (
+        None  # table of what `align` did not match, with `name` of the recording
+    )
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -86,7 +108,11 @@ def frame_of_rows(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.Da
 
 
 def collect_rows(
-    source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), expected: str
+    source: object,
+    items: Iterable[Mapping[str, Any] | Problem],
+    *,
+    further: Sequence[str] = (),
+    expected: str,
 ) -> Transcripts:
     """Collect rows and problems; raise InputError with what is `expected` without a row; empty `further` columns are dropped."""
     schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
@@ -102,18 +128,28 @@ def collect_rows(
     def frames() -> Iterator[pl.DataFrame]:
         for frame in frames_of_rows(only_rows(), schema):
             composed = frame.with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
-            yield composed.select(name for name in schema if name in TRANSCRIPTS or composed[name].null_count() < len(frame))
+            yield composed.select(
+                name
+                for name in schema
+                if name in TRANSCRIPTS or composed[name].null_count() < len(frame)
+            )
 
     rows = Rows.collect(frames(), schema)
     if not rows.parts:
-        where = "".join(f"; {file}{f', line {line}' if line else ''}: {reason}" for file, line, reason in problems[:1])
+        where = "".join(
+            f"; {file}{f', line {line}' if line else ''}: {reason}"
+            for file, line, reason in problems[:1]
+        )
         raise InputError(f"{source}: no usable item; expected {expected}{where}")
     return Transcripts(rows, pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
 
 
 def clean_columns(rows: Rows) -> Rows:
     """Prefix columns whose names are reserved (`RESERVED`, `WRITTEN`) with ``source_``, and make blank speakers null."""
-    names = {name: source_column(name, tables.RESERVED | tables.WRITTEN, rows.schema) for name in rows.schema}
+    names = {
+        name: source_column(name, tables.RESERVED | tables.WRITTEN, rows.schema)
+        for name in rows.schema
+    }
     # All segments of a blank speaker would count as one person.
 
     def cleaned(frame: pl.DataFrame) -> pl.DataFrame:
@@ -135,7 +171,9 @@ def source_column(name: str, reserved: Container[str], taken: Container[str]) ->
 def check_link(path: Path, folder: Path) -> None:
     """Raise an InputError if a file or folder of a source is a link to outside its folder, or not a regular file."""
     if atomic.escapes_folder(path, atomic.trusted_root(folder)):
-        raise InputError(f"{path}: a link that points outside its folder is not followed; copy the file, or give its path")
+        raise InputError(
+            f"{path}: a link that points outside its folder is not followed; copy the file, or give its path"
+        )
     if not path.is_dir():
         with suppress(FileNotFoundError):
             input_guards.check_regular(path)
@@ -186,11 +224,16 @@ def json_values(path: Path) -> Iterator[tuple[str, Any]]:
             reason = f"not JSON: {error.msg} (character {error.colno} of the line)"
             raise InputError(f"{path}, line {number + error.lineno - 1}: {reason}") from error
         except UnicodeEncodeError as error:
-            raise InputError(f"{path}, line {number}: half a surrogate pair, which is not Unicode") from error
+            raise InputError(
+                f"{path}, line {number}: half a surrogate pair, which is not Unicode"
+            ) from error
         except RecursionError as error:
             raise InputError(f"{path}, line {number}: JSON that is nested too deeply") from error
         if isinstance(value, list):
-            yield from ((f"{path}, line {number}, item {place}", item) for place, item in enumerate(value, 1))
+            yield from (
+                (f"{path}, line {number}, item {place}", item)
+                for place, item in enumerate(value, 1)
+            )
         else:
             yield f"{path}, line {number}", value
 
@@ -201,7 +244,11 @@ def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
         return [source]
     if not source.is_dir():
         raise InputError(f"{source}: there is no such file or folder")
-    files = sorted(path for path in source.iterdir() if path.name.endswith(endings) and not path.name.startswith("."))
+    files = sorted(
+        path
+        for path in source.iterdir()
+        if path.name.endswith(endings) and not path.name.startswith(".")
+    )
     if not files:
         raise InputError(f"{source}: no file here ends in {' or '.join(endings)}")
     for file in files:
@@ -220,13 +267,20 @@ def with_audio_root(found: Transcripts, folder: Path) -> Transcripts:
 
 
 def read_sidecars(
-    source: Path, endings: tuple[str, ...], parse: Callable[[str], _Parsed], *, encoding: str | None, expected: str
+    source: Path,
+    endings: tuple[str, ...],
+    parse: Callable[[str], _Parsed],
+    *,
+    encoding: str | None,
+    expected: str,
 ) -> Transcripts:
     """Read text files beside recordings of the same name, or one file; `parse` yields rows without `name`, or line and reason."""
     try:
         "".encode(encoding or "utf8")  # some known codecs are not for text
     except LookupError as error:
-        raise InputError(f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, cp1250, latin1") from error
+        raise InputError(
+            f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, cp1250, latin1"
+        ) from error
     root, files = source.parent, [source]
     if source.is_dir():
         named = (path for path in source.rglob("[!.]*") if path.name.lower().endswith(endings))
@@ -238,7 +292,9 @@ def read_sidecars(
             if escape_surrogates(path) != path:
                 yield Problem(escape_surrogates(path), None, NOT_UNICODE)
                 continue
-            ending = next((ending for ending in endings if path.lower().endswith(ending)), file.suffix)
+            ending = next(
+                (ending for ending in endings if path.lower().endswith(ending)), file.suffix
+            )
             try:
                 if file != source:
                     check_link(file, root)
@@ -247,10 +303,19 @@ def read_sidecars(
                 yield Problem(path, None, str(error))
                 continue
             except UnicodeDecodeError as error:
-                yield Problem(path, None, f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option")
+                yield Problem(
+                    path,
+                    None,
+                    f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option",
+                )
                 continue
-            row = {"name": path[: len(path) - len(ending)], "source_split": source_splits.split_of_folder(path)}
+            row = {
+                "name": path[: len(path) - len(ending)],
+                "source_split": source_splits.split_of_folder(path),
+            }
             for item in parse(text):
                 yield Problem(path, *item) if isinstance(item, tuple) else row | item
 
-    return replace(collect_rows(source, items(), further=("source_split",), expected=expected), audio_root=root)
+    return replace(
+        collect_rows(source, items(), further=("source_split",), expected=expected), audio_root=root
+    )

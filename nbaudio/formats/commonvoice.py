@@ -15,7 +15,11 @@ _SPLITS = ("train", "dev", "test")
 _DURATIONS = "clip_durations.tsv"
 _MILLISECONDS = re.compile(r"[0-9]{1,12}")
 # Names of columns here, and in the releases.
-_ABOUT = {"speaker_age": ("age",), "speaker_gender": ("gender",), "speaker_accent": ("accents", "accent")}
+_ABOUT = {
+    "speaker_age": ("age",),
+    "speaker_gender": ("gender",),
+    "speaker_accent": ("accents", "accent"),
+}
 _ABOUT |= {name: (name,) for name in ("up_votes", "down_votes", "locale")}
 
 
@@ -27,19 +31,32 @@ def read(source: Path) -> Transcripts:
             f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; expected the folder of a language"
         )
     further = ("segment_id", "source_split", "source_duration", *_ABOUT)
-    found = collect_rows(source, _items(source, tables), further=further, expected="a language of Common Voice")
+    found = collect_rows(
+        source, _items(source, tables), further=further, expected="a language of Common Voice"
+    )
     clips = source / "clips"
-    return replace(found, audio_root=clips if clips.is_dir() and not escapes_folder(clips, trusted_root(source)) else None)
+    return replace(
+        found,
+        audio_root=clips
+        if clips.is_dir() and not escapes_folder(clips, trusted_root(source))
+        else None,
+    )
 
 
 def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem]:
     if escapes_folder(source / "clips", trusted_root(source)):
-        yield Problem("clips", None, "a link that points outside the folder, which is not followed; --audio may name its target")
+        yield Problem(
+            "clips",
+            None,
+            "a link that points outside the folder, which is not followed; --audio may name its target",
+        )
     durations = {}
     if (source / _DURATIONS).is_file():
         for item in _rows(source / _DURATIONS):
             # The header calls it duration[ms].
-            if not isinstance(item, Problem) and _MILLISECONDS.fullmatch(milliseconds := [*item[1].values()][-1]):
+            if not isinstance(item, Problem) and _MILLISECONDS.fullmatch(
+                milliseconds := [*item[1].values()][-1]
+            ):
                 durations[item[1].get("clip", "")] = str(Decimal(milliseconds) / 1000)
     splits: dict[str, str] = {}
     for table in tables:
@@ -51,7 +68,11 @@ def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem
             clip = row["path"]
             if splits.setdefault(clip, table) != table or not clip:
                 if table in _SPLITS or not clip:
-                    yield Problem(f"{table}.tsv", line, f"{clip!r} is in {splits[clip]}.tsv too" if clip else "path is empty")
+                    yield Problem(
+                        f"{table}.tsv",
+                        line,
+                        f"{clip!r} is in {splits[clip]}.tsv too" if clip else "path is empty",
+                    )
                 continue
             yield {
                 "name": clip,
@@ -60,7 +81,10 @@ def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem
                 "segment_id": clip.removesuffix(".mp3"),
                 "source_split": table if table in _SPLITS else None,
                 "source_duration": durations.get(clip),
-                **{name: next((row[key] for key in keys if row.get(key)), None) for name, keys in _ABOUT.items()},
+                **{
+                    name: next((row[key] for key in keys if row.get(key)), None)
+                    for name, keys in _ABOUT.items()
+                },
             }
 
 
@@ -71,7 +95,9 @@ def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]] | Pro
         if not header:
             header = fields
             if missing := [name for name in needed if name not in header]:
-                raise InputError(f"{path}: the column {missing[0]} is missing; it has {', '.join(header)}")
+                raise InputError(
+                    f"{path}: the column {missing[0]} is missing; it has {', '.join(header)}"
+                )
         elif len(fields) != len(header):
             yield Problem(path.name, number, f"{len(fields)} fields, the header has {len(header)}")
         else:

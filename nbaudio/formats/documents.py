@@ -45,12 +45,28 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
 _TEXT_FIELDS = ("text", "transcript", "sentence", "content", "words")
-_FIELDS = (_TEXT_FIELDS, RECORDING_FIELDS, ("speaker", "speaker_id"), ("id", "utterance_id", "segment_id"))
+_FIELDS = (
+    _TEXT_FIELDS,
+    RECORDING_FIELDS,
+    ("speaker", "speaker_id"),
+    ("id", "utterance_id", "segment_id"),
+)
 
 _XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|TEI\b|teiCorpus\b)")
 _ROOTS = {"TEI", "teiCorpus", "TEI.2", "w:document"}
 _BLOCKS = {"u", "seg", "p", "ab", "w:p"}
-_LEFT_OUT = {"teiHeader", "note", "kinesic", "vocal", "incident", "gap", "desc", "corr", "reg", "expan"}
+_LEFT_OUT = {
+    "teiHeader",
+    "note",
+    "kinesic",
+    "vocal",
+    "incident",
+    "gap",
+    "desc",
+    "corr",
+    "reg",
+    "expan",
+}
 _LEFT_OUT |= {"w:del", "w:moveFrom", "Fallback"}
 _CLEARED = _BLOCKS | _LEFT_OUT
 _TOKENS = {"w", "pc"}
@@ -60,7 +76,9 @@ _ID = "{http://www.w3.org/XML/1998/namespace}id"
 _HTML = re.compile(
     r"(?is)\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|div|p|h\d|table|[uo]l|span|br)\b"
 )
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b")
+_CHARSET = re.compile(
+    r"charset\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b"
+)
 _INLINE = re.compile(r"/?(?:a|b|big|em|font|i|img|mark|q|s|small|span|strike|strong|su[bp]|tt|u)?")
 _ATTRIBUTES = r"(?:[^>=]++|=\s*+(?:\"[^\"]*\"|'[^']*')?+)*+"
 # Linear in time, which html.parser is not: what is not finished extends to the end of the page.
@@ -89,22 +107,34 @@ def read_documents(path: Path) -> Iterator[Document]:
         ['Dobar dan\nsvima.', 'Hvala.']
     """
     try:
-        documents = [document for document in _documents(path, input_guards.read_all(path)) if document.utterances]
+        documents = [
+            document
+            for document in _documents(path, input_guards.read_all(path))
+            if document.utterances
+        ]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not {error.encoding} text (byte {error.start + 1}); save it as UTF-8") from error
+        raise InputError(
+            f"{path}: not {error.encoding} text (byte {error.start + 1}); save it as UTF-8"
+        ) from error
     except ParseError as error:
-        raise InputError(f"{path}, line {error.position[0]}: not well-formed XML ({one_line(error)})") from error
+        raise InputError(
+            f"{path}, line {error.position[0]}: not well-formed XML ({one_line(error)})"
+        ) from error
     except (LookupError, ValueError) as error:
-        raise InputError(f"{path}: XML in an encoding that is not read ({one_line(error)}); save it as UTF-8") from error
+        raise InputError(
+            f"{path}: XML in an encoding that is not read ({one_line(error)}); save it as UTF-8"
+        ) from error
     except (zipfile.BadZipFile, EOFError, RuntimeError, zlib.error) as error:
         raise InputError(f"{path}: a damaged .docx ({one_line(error)})") from error
     if not documents:
         raise InputError(f"{path}: empty, it has no words")
     for document in documents:
         if found := _CONTROL.search(document.text):
-            raise InputError(f"{path}: not text; it has the control character 0x{ord(found[0]):02x}")
+            raise InputError(
+                f"{path}: not text; it has the control character 0x{ord(found[0]):02x}"
+            )
         yield document
 
 
@@ -121,21 +151,34 @@ def _documents(path: Path, data: bytes) -> Iterable[Document]:
     if _HTML.match(head):
         declared = _CHARSET.search(head.lower())
         name = declared[1] if declared and not is_marked else None
-        return [_document(_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name)))]  # as browsers do
+        return [
+            _document(_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name)))
+        ]  # as browsers do
     if _XML.match(head):
         return [_document(_read_xml(path, data))]
     if _JSON.match(head):
         return _read_json(path)
     text = decode_text(data)
-    paragraphs = (paragraph for paragraph in _PARAGRAPH.finditer(text) if re.search(r"\w", paragraph[0]))
-    return [Document(None, text, [Utterance(each.start(), each.start() + len(each[0].rstrip())) for each in paragraphs])]
+    paragraphs = (
+        paragraph for paragraph in _PARAGRAPH.finditer(text) if re.search(r"\w", paragraph[0])
+    )
+    return [
+        Document(
+            None,
+            text,
+            [Utterance(each.start(), each.start() + len(each[0].rstrip())) for each in paragraphs],
+        )
+    ]
 
 
 def _document(said: Iterable[_Said], recording: str | None = None) -> Document:
     """Return the document of utterances that line ends separate; those without words are left out."""
     kept = [(text.strip(), speaker, own) for text, speaker, own in said if re.search(r"\w", text)]
     starts = accumulate((len(text) + 1 for text, _, _ in kept), initial=0)
-    utterances = [Utterance(start, start + len(text), *about) for start, (text, *about) in zip(starts, kept, strict=False)]
+    utterances = [
+        Utterance(start, start + len(text), *about)
+        for start, (text, *about) in zip(starts, kept, strict=False)
+    ]
     return Document(recording, "\n".join(text for text, _, _ in kept), utterances)
 
 
@@ -146,7 +189,10 @@ def _read_json(path: Path) -> Iterable[Document]:
             raise InputError(f"{where}: expected an object with one of {', '.join(_TEXT_FIELDS)}")
         if isinstance(words := item.get("words"), list):
             item["words"] = " ".join(word for word in words if isinstance(word, str))
-        known = ((item[field] for field in fields if isinstance(item.get(field), str)) for fields in _FIELDS)
+        known = (
+            (item[field] for field in fields if isinstance(item.get(field), str))
+            for fields in _FIELDS
+        )
         text, recording, speaker, own = (next(strings, None) for strings in known)
         recordings.setdefault(recording, []).append((text or "", speaker, own))
     return (_document(said, recording) for recording, said in recordings.items())
@@ -171,14 +217,18 @@ def _unpack(path: Path, data: bytes) -> bytes:
             raise InputError(f"{path}: encrypted; save it without a password")
         if member.compress_type > zipfile.ZIP_DEFLATED:  # unpacks all at once
             raise zipfile.BadZipFile(f"compressed by method {member.compress_type}")
-        input_guards.check_expansion(path, min(member.compress_size, len(data), 1 << 20), member.file_size)
+        input_guards.check_expansion(
+            path, min(member.compress_size, len(data), 1 << 20), member.file_size
+        )
         return book.read(member)
 
 
 def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
     """Yield the paragraphs of TEI or Word, in TEI with speaker and id; what is read is removed from the tree."""
     if b"<!DOCTYPE" in data.replace(b"\0", b""):  # in UTF-16 as well
-        raise InputError(f"{path}: XML with a document type or entities, which are not read; remove <!DOCTYPE ...>")
+        raise InputError(
+            f"{path}: XML with a document type or entities, which are not read; remove <!DOCTYPE ...>"
+        )
     root, left_out, turn = "", 0, dict[str, str]()
     for event, element in iterparse(BytesIO(data), ("start", "end")):  # noqa: S314  # no entities
         space, _, local = element.tag.rpartition("}")
@@ -196,12 +246,18 @@ def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
         elif name in _BLOCKS and not left_out:
             text = " ".join("".join(element.itertext()).split())
             who = turn.get("who", "").split()
-            speaker = who[0].rpartition("#")[2] if len(who) == 1 else None  # several are no single speaker
+            speaker = (
+                who[0].rpartition("#")[2] if len(who) == 1 else None
+            )  # several are no single speaker
             yield re.sub(" ?\0 ?", "", text), speaker, element.get(_ID, turn.get(_ID))
         if name in _TOKENS:  # a null character joins two of them
             join = element.get("join")
             token = "".join(part.strip() for part in element.itertext())
-            element.text = ("\0" if join in {"left", "both"} else " ") + token + ("\0" if join in {"right", "both"} else "")
+            element.text = (
+                ("\0" if join in {"left", "both"} else " ")
+                + token
+                + ("\0" if join in {"right", "both"} else "")
+            )
         elif name in _CLEARED or name in _SIGNS or (root == "w:document" and name != "w:t"):
             element.text = _SIGNS.get(name, "")
         if name in _CLEARED or name in _TOKENS:

@@ -18,14 +18,28 @@ from nbaudio.formats.writers import Writer
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 
-WRITERS: Mapping[str, Writer] = MappingProxyType({"nemo": nemo.WRITER, "lhotse": lhotse.WRITER, "kaldi": kaldi.WRITER})
+WRITERS: Mapping[str, Writer] = MappingProxyType(
+    {"nemo": nemo.WRITER, "lhotse": lhotse.WRITER, "kaldi": kaldi.WRITER}
+)
 
 # Columns that writers and conditions need.
-_WRITTEN = (*tables.WINDOW, "source_channel", "segment_id", "text", "asr_text", "speaker_id", "similarity", "split", "decision")
+_WRITTEN = (
+    *tables.WINDOW,
+    "source_channel",
+    "segment_id",
+    "text",
+    "asr_text",
+    "speaker_id",
+    "similarity",
+    "split",
+    "decision",
+)
 _MARK = ".nbaudio-export.json"  # in a folder that an export wrote and may replace
 
 
-def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, paths: str = "absolute") -> Report:
+def export(
+    workspace: str | Path | Workspace, format: str, *, out: str | Path, paths: str = "absolute"
+) -> Report:
     """Write manifests of the accepted segments, or of all that are not rejected if nothing is selected yet.
 
     Args:
@@ -56,13 +70,22 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     workspace, out = Workspace.open(workspace), Path(out).absolute()
     counts, decision, warnings = _counts(workspace), "accept", list[str]()
     if decision not in counts["decision"]:
-        decision, number = "pending", counts.filter(pl.col("decision") == "pending")["segments"].sum()
-        warnings = [f"nothing is selected yet: these are all {number:,} segments that are not rejected"]
+        decision, number = (
+            "pending",
+            counts.filter(pl.col("decision") == "pending")["segments"].sum(),
+        )
+        warnings = [
+            f"nothing is selected yet: these are all {number:,} segments that are not rejected"
+        ]
     counts = counts.filter(pl.col("decision") == decision)
-    recordings, problems = _named_recordings(workspace, counts, writer, out=out, relative=paths == "relative")
+    recordings, problems = _named_recordings(
+        workspace, counts, writer, out=out, relative=paths == "relative"
+    )
     usable = counts.filter(pl.col("recording_id").is_in(recordings["recording_id"].implode()))
     if usable.is_empty():
-        raise InputError(f"{workspace.path}: no segment to export; {problems[0] if problems else 'all are rejected'}")
+        raise InputError(
+            f"{workspace.path}: no segment to export; {problems[0] if problems else 'all are rejected'}"
+        )
 
     splits = usable["split"].drop_nulls().unique().to_list()
     earlier_files = _claim(out, format, splits)
@@ -72,7 +95,9 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
         is_used = pl.col("recording_id").is_in(usable.filter(own)["recording_id"].implode())
         part_recordings = recordings.filter(is_used)
         if len(part_recordings):
-            files, notes = writer.write(partial(_parts, workspace, own & is_used), part_recordings, out, split)
+            files, notes = writer.write(
+                partial(_parts, workspace, own & is_used), part_recordings, out, split
+            )
             written += files
             warnings += [f"{split}: {note}" if split else note for note in notes]
     for path in earlier_files - set(written):
@@ -95,7 +120,9 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     return report
 
 
-def _parts(workspace: Workspace, where: pl.Expr, names: Sequence[str] = _WRITTEN) -> Iterator[pl.DataFrame]:
+def _parts(
+    workspace: Workspace, where: pl.Expr, names: Sequence[str] = _WRITTEN
+) -> Iterator[pl.DataFrame]:
     """Read the segments that meet a condition, batch by batch."""
     tables.table_schema(workspace)  # checks that it has ids
     for part in tables.read_batches(workspace, columns=names):
@@ -117,7 +144,9 @@ def _named_recordings(
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the recordings of these segments, with `file` as the manifests name it, and why others cannot be named."""
     counts = segments.group_by("recording_id").agg(pl.col("segments").sum())
-    named = counts.join(workspace.recordings, on="recording_id", how="left", maintain_order="left").sort("recording_id")
+    named = counts.join(
+        workspace.recordings, on="recording_id", how="left", maintain_order="left"
+    ).sort("recording_id")
     root = workspace.audio
     rows: list[dict[str, Any]] = []
     problems = []
@@ -129,9 +158,15 @@ def _named_recordings(
             place = root / row["path"]
             file = os.path.relpath(str(place), out) if relative and place.local else str(place)
             is_archived = "::" in file and is_url(file)
-            wrong = "is in an archive, which these toolkits do not read" if is_archived else writer.rejects(file)
+            wrong = (
+                "is in an archive, which these toolkits do not read"
+                if is_archived
+                else writer.rejects(file)
+            )
         if wrong:
-            problems.append(f"{row['recording_id']}: {wrong}; {row['segments']:,} segments left out")
+            problems.append(
+                f"{row['recording_id']}: {wrong}; {row['segments']:,} segments left out"
+            )
         else:
             rows.append(row | {"file": file})
     return pl.DataFrame(rows, schema={**named.schema, "file": pl.String}), problems
@@ -148,10 +183,21 @@ def _claim(out: Path, format: str, splits: Sequence[str]) -> set[Path]:
         atomic.remove_partials(out)
         try:
             held = json.loads(mark.read_text(encoding="utf8"))
-            earlier = [name for name in held.get("splits", tables.SPLITS) if source_splits.is_split_name(name)]
+            earlier = [
+                name
+                for name in held.get("splits", tables.SPLITS)
+                if source_splits.is_split_name(name)
+            ]
             writer = WRITERS[held["format"]]
-            earlier_files = {path for split in (*earlier, None) for path in writer.files(out, split) if path.is_file()}
+            earlier_files = {
+                path
+                for split in (*earlier, None)
+                for path in writer.files(out, split)
+                if path.is_file()
+            }
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ExistsError(f"{mark}: not written by an export; choose another --out, or remove it") from error
+            raise ExistsError(
+                f"{mark}: not written by an export; choose another --out, or remove it"
+            ) from error
     atomic.write_json(mark, {"format": format, "splits": sorted({*splits, *earlier})})
     return earlier_files

@@ -58,14 +58,19 @@ def read(
                 check_link(path, root)
             parts.append(_part(path, path.relative_to(root), split, audio))
         except (pa.ArrowException, OSError, InputError) as error:
-            problems.append(Problem(input_guards.escape_surrogates(path.name), None, one_line(error)))
+            problems.append(
+                Problem(input_guards.escape_surrogates(path.name), None, one_line(error))
+            )
     if not parts:
         return collect_rows(source, problems, expected=_EXPECTED)
     columns = {name for part in parts for name in schema_of(part.path).names}
     options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
     chosen, notes = choose(source, sorted(columns), options, _USUAL_NAMES)
     # Files of a dataset may differ in their columns.
-    choices = {_FIELDS[name]: (*(() if option else _USUAL_NAMES[name]), chosen.get(name)) for name, option in options.items()}
+    choices = {
+        _FIELDS[name]: (*(() if option else _USUAL_NAMES[name]), chosen.get(name))
+        for name, option in options.items()
+    }
     embeds = any(part.embeds for part in parts)
 
     def items() -> Iterator[dict[str, Any] | Problem]:
@@ -78,7 +83,12 @@ def read(
 
     found = collect_rows(source, items(), further=("source_split",), expected=_EXPECTED)
     recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
-    return replace(found, columns={_FIELDS[name]: column for name, column in chosen.items()}, notes=notes, **recordings)
+    return replace(
+        found,
+        columns={_FIELDS[name]: column for name, column in chosen.items()},
+        notes=notes,
+        **recordings,
+    )
 
 
 def _files(source: Path) -> list[tuple[Path, str | None]]:
@@ -87,7 +97,11 @@ def _files(source: Path) -> list[tuple[Path, str | None]]:
         return [(path, _split_of(path, source)) for path in found]
     if states := _visible(source, "state.json"):
         return [file for state in states for file in _saved(state)]
-    return [(path, _split_of(path, source)) for path in _visible(source, f"*{ARROW}") if not path.name.startswith("cache-")]
+    return [
+        (path, _split_of(path, source))
+        for path in _visible(source, f"*{ARROW}")
+        if not path.name.startswith("cache-")
+    ]
 
 
 def _split_of(path: Path, source: Path) -> str | None:
@@ -95,20 +109,32 @@ def _split_of(path: Path, source: Path) -> str | None:
     relative = path.name if path == source else path.relative_to(source).as_posix()
     if shard and source_splits.split_role(shard[1]):
         return shard[1]
-    return source_splits.split_in(relative.removesuffix(path.suffix)) or (shard[1] if shard else None)
+    return source_splits.split_in(relative.removesuffix(path.suffix)) or (
+        shard[1] if shard else None
+    )
 
 
 def _visible(source: Path, pattern: str) -> list[Path]:
     found = sorted(source.rglob(pattern))
-    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(source).parts)]
+    return [
+        path
+        for path in found
+        if not any(part.startswith(".") for part in path.relative_to(source).parts)
+    ]
 
 
 def _saved(state: Path) -> list[tuple[Path, str | None]]:
     """List the files of one saved dataset; others are left over from its cache. In a `DatasetDict` its folder is its split."""
     content = atomic.read_json(state)
     if content.get("_indices_data_files"):
-        raise InputError(f"{state}: the dataset picks rows by indices; save it again with a current version of datasets")
-    names = [str(file.get("filename")) for file in content.get("_data_files") or [] if isinstance(file, dict)]
+        raise InputError(
+            f"{state}: the dataset picks rows by indices; save it again with a current version of datasets"
+        )
+    names = [
+        str(file.get("filename"))
+        for file in content.get("_data_files") or []
+        if isinstance(file, dict)
+    ]
     if not names or not all(name == Path(name).name for name in names):
         raise InputError(f"{state}: names no data files; was it written by save_to_disk?")
     is_one_of_several = (state.parent.parent / "dataset_dict.json").is_file()
@@ -122,7 +148,11 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
         raise InputError(input_guards.NOT_UNICODE)
     schema = schema_of(path)
     kinds = {name: schema.field(name).type for name in dict.fromkeys(schema.names)}
-    found = [name for name, kind in kinds.items() if pa.types.is_struct(kind) and {"bytes", "path"} <= {f.name for f in kind}]
+    found = [
+        name
+        for name, kind in kinds.items()
+        if pa.types.is_struct(kind) and {"bytes", "path"} <= {f.name for f in kind}
+    ]
     if audio is not None:
         found = [name for name in found if name == audio]
     if len(found) != 1:
@@ -133,16 +163,29 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
     return _Part(path, stem, split, found[0], has_any_value(path, f"{found[0]}.bytes"))
 
 
-def _rows(part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: bool) -> Iterator[dict[str, Any] | Problem]:
+def _rows(
+    part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: bool
+) -> Iterator[dict[str, Any] | Problem]:
     names = schema_of(part.path).names
-    columns = {field: next((name for name in choice if name in names), None) for field, choice in choices.items()}
+    columns = {
+        field: next((name for name in choice if name in names), None)
+        for field, choice in choices.items()
+    }
     selected = [f"{part.audio}.path", *filter(None, columns.values())]
-    for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches(part.path, selected, rows=_ROWS))):
+    for row, values in enumerate(
+        chain.from_iterable(batch.to_pylist() for batch in batches(part.path, selected, rows=_ROWS))
+    ):
         path = (values[part.audio] or {}).get("path")
         if embeds or path:
             texts = {field: values[name] for field, name in columns.items() if name}
-            found = {field: None if text in (None, "") else str(text) for field, text in texts.items()}
-            yield {"name": _name(part, row, path) if embeds else path, "source_split": part.split, **found}
+            found = {
+                field: None if text in (None, "") else str(text) for field, text in texts.items()
+            }
+            yield {
+                "name": _name(part, row, path) if embeds else path,
+                "source_split": part.split,
+                **found,
+            }
         else:
             yield Problem(part.path.name, row + 1, "neither bytes nor a path")
 
@@ -156,8 +199,12 @@ def _name(part: _Part, row: int, path: str | None) -> str:
 def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
     """Yield names and bytes of all recordings; those without bytes, or behind damage, are missing."""
     for part in parts:
-        values = chain.from_iterable(batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS))
-        with suppress(pa.ArrowException, OSError):  # what is behind damage cannot be read here either, and is a problem already
+        values = chain.from_iterable(
+            batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS)
+        )
+        with suppress(
+            pa.ArrowException, OSError
+        ):  # what is behind damage cannot be read here either, and is a problem already
             for row, value in enumerate(values):
                 audio = value.as_py() or {}
                 if audio.get("bytes") is not None:

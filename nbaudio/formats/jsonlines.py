@@ -35,7 +35,9 @@ class Kind(NamedTuple):
     arrow: pa.DataType
     slow: Callable[[bytes], Any]  # parses one value, or raises a ValueError
     # Converts a column that Arrow parsed, given its lines, to the same values, or raises `_OddError`.
-    fast: Callable[[str, pa.Array, pl.Series], pl.Series] = lambda name, values, _: pl.Series(name, values)
+    fast: Callable[[str, pa.Array, pl.Series], pl.Series] = lambda name, values, _: pl.Series(
+        name, values
+    )
 
 
 class Block(NamedTuple):
@@ -58,7 +60,9 @@ def _slow_number(raw: bytes) -> str:
 
 def _fast_number(name: str, values: pa.Array, lines: pl.Series) -> pl.Series:
     """Extract the characters of each number from its line; comparing values proves that they belong to this field."""
-    if values.null_count and lines.str.contains(f'"{name}"', literal=True).any():  # null is told apart from absent
+    if (
+        values.null_count and lines.str.contains(f'"{name}"', literal=True).any()
+    ):  # null is told apart from absent
         raise _OddError
     found = lines.str.extract(f'"{name}"' + r"\s*:\s*(-?[0-9][-+.0-9eE]*)").alias(name)
     if not found.cast(pl.Float64, strict=False).eq_missing(pl.Series(values)).all():
@@ -97,9 +101,17 @@ def struct_fields(*names: str) -> Kind:
 
     def slow(raw: bytes) -> dict[str, str | None] | None:
         value = decode(raw)
-        return None if value is None else {name: _slow_text(bytes(value.get(name, absent))) for name in names}
+        return (
+            None
+            if value is None
+            else {name: _slow_text(bytes(value.get(name, absent))) for name in names}
+        )
 
-    return Kind(pl.Struct(dict.fromkeys(names, pl.String)), pa.struct(dict.fromkeys(names, pa.string())), slow)
+    return Kind(
+        pl.Struct(dict.fromkeys(names, pl.String)),
+        pa.struct(dict.fromkeys(names, pa.string())),
+        slow,
+    )
 
 
 def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
@@ -122,7 +134,9 @@ def _block(first: int, text: bytes, kinds: Mapping[str, Kind]) -> Block:
     """Read lines, numbered from `first`, all at once or, where any is not plain, one by one."""
     characters = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(characters == ord("\n")) + 1
-    edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(np.int64)
+    edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(
+        np.int64
+    )
     try:
         values, problems = _plain(first, text, edges, kinds), list[tuple[int, str]]()
     except (pa.ArrowInvalid, _OddError):
@@ -132,7 +146,9 @@ def _block(first: int, text: bytes, kinds: Mapping[str, Kind]) -> Block:
     return Block(values, problems, composed)
 
 
-def _plain(first: int, text: bytes, edges: NDArray[np.int64], kinds: Mapping[str, Kind]) -> pl.DataFrame:
+def _plain(
+    first: int, text: bytes, edges: NDArray[np.int64], kinds: Mapping[str, Kind]
+) -> pl.DataFrame:
     """Parse plain lines with Arrow; raise `pa.ArrowInvalid` or `_OddError` where any line is blank, broken or of an odd type."""
     count = len(edges) - 1
     texts = pa.LargeStringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text))
@@ -147,10 +163,14 @@ def _plain(first: int, text: bytes, edges: NDArray[np.int64], kinds: Mapping[str
         raise _OddError
     lines = pl.Series(texts)
     columns = [kind.fast(name, table[name].combine_chunks(), lines) for name, kind in kinds.items()]
-    return pl.DataFrame([pl.int_range(first, first + count, dtype=pl.UInt32, eager=True).alias("line"), *columns])
+    return pl.DataFrame(
+        [pl.int_range(first, first + count, dtype=pl.UInt32, eager=True).alias("line"), *columns]
+    )
 
 
-def _one_by_one(first: int, text: bytes, kinds: Mapping[str, Kind]) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+def _one_by_one(
+    first: int, text: bytes, kinds: Mapping[str, Kind]
+) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
     problems: list[tuple[int, str]] = []
     rows = []
     for number, line in enumerate(BytesIO(text), first):
@@ -161,10 +181,20 @@ def _one_by_one(first: int, text: bytes, kinds: Mapping[str, Kind]) -> tuple[pl.
                 raw = _decode(str(line, "utf8"))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 raw = _tolerant(line, kinds)
-            rows.append((number, *(_slow_value(field, kind, bytes(raw.get(field, b""))) for field, kind in kinds.items())))
+            rows.append(
+                (
+                    number,
+                    *(
+                        _slow_value(field, kind, bytes(raw.get(field, b"")))
+                        for field, kind in kinds.items()
+                    ),
+                )
+            )
         except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
             problems.append((number, _reason(error)))
-    schema = pl.Schema({"line": pl.UInt32(), **{field: kind.dtype for field, kind in kinds.items()}})
+    schema = pl.Schema(
+        {"line": pl.UInt32(), **{field: kind.dtype for field, kind in kinds.items()}}
+    )
     return pl.DataFrame(rows, schema=schema, orient="row"), problems
 
 

@@ -28,7 +28,13 @@ _WRITTEN = ("wav.scp", "segments", "text", "utt2spk", "spk2utt", "reco2dur")
 _BLANKS = re.compile(r"[\s=\x00-\x1f\x7f]")
 _UP_TO_DASH = re.compile(r"[\s=\x00-\x2d\x7f]")
 _RUN = 1 << 17  # lines that are sorted in memory
-_FURTHER = ("source_split", "source_recording", "source_channel", "source_duration", "speaker_gender")
+_FURTHER = (
+    "source_split",
+    "source_recording",
+    "source_channel",
+    "source_duration",
+    "speaker_gender",
+)
 
 
 def read(source: Path, *, asr: str | None = None) -> Transcripts:
@@ -36,8 +42,13 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
     if not (source / "wav.scp").is_file():
         raise InputError(f"{source}: there is no wav.scp; expected a Kaldi data folder")
     if asr is not None and not (source / asr).is_file():
-        raise InputError(f"{source / asr}: there is no such file; the option asr names hypotheses in the form of text")
-    return with_audio_root(collect_rows(source, _items(source, asr), further=_FURTHER, expected="a Kaldi data folder"), source)
+        raise InputError(
+            f"{source / asr}: there is no such file; the option asr names hypotheses in the form of text"
+        )
+    return with_audio_root(
+        collect_rows(source, _items(source, asr), further=_FURTHER, expected="a Kaldi data folder"),
+        source,
+    )
 
 
 def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
@@ -52,22 +63,30 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
     tables: list[dict[str, str]] = []
     for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur"):
         tables.append({})
-        for number, key, value in split_pairs(numbered_lines(source / name)) if name and (source / name).is_file() else ():
+        for number, key, value in (
+            split_pairs(numbered_lines(source / name)) if name and (source / name).is_file() else ()
+        ):
             if tables[-1].setdefault(key, value) != value:
-                yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is kept")
+                yield Problem(
+                    name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is kept"
+                )
     texts, hypotheses, speakers, genders, durations = tables
     sides = _sides(source / "reco2file_and_channel", paths)
     split = source.name if source_splits.split_role(source.name) else None
     seen = set()
     whole_recordings = ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))
-    for utterance in _segments(source / "segments") if (source / "segments").is_file() else whole_recordings:
+    for utterance in (
+        _segments(source / "segments") if (source / "segments").is_file() else whole_recordings
+    ):
         if isinstance(utterance, Problem):
             yield utterance
             continue
         line, key, recording, start, end, channel = utterance
         seen.add(key)
         if recording not in paths:
-            yield Problem("segments", line, f"{key!r}: no usable recording {recording!r} in wav.scp")
+            yield Problem(
+                "segments", line, f"{key!r}: no usable recording {recording!r} in wav.scp"
+            )
             continue
         speaker = speakers.get(key)
         yield {
@@ -85,7 +104,11 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
             "speaker_gender": genders.get(speaker or ""),
         }
     for name, file in (("text", texts), (asr or "", hypotheses)):
-        yield from (Problem(name, None, f"{key!r} is not an utterance of this folder") for key in file if key not in seen)
+        yield from (
+            Problem(name, None, f"{key!r} is not an utterance of this folder")
+            for key in file
+            if key not in seen
+        )
 
 
 def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
@@ -103,9 +126,15 @@ def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None]
             case [recording, start, end, channel] if channel in _CHANNELS:
                 yield number, key, recording, start, end, _CHANNELS[channel]
             case [_, _, _, channel]:
-                yield Problem("segments", number, f"{key!r}: channel {channel!r} is unknown; known are numbers from 0, A and B")
+                yield Problem(
+                    "segments",
+                    number,
+                    f"{key!r}: channel {channel!r} is unknown; known are numbers from 0, A and B",
+                )
             case _:
-                yield Problem("segments", number, f"{key!r}: expected utterance, recording, start and end")
+                yield Problem(
+                    "segments", number, f"{key!r}: expected utterance, recording, start and end"
+                )
 
 
 def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
@@ -115,7 +144,10 @@ def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
     files = Counter(paths.values())
     named_sides = ((key, rest.split()[-1:]) for _, key, rest in split_pairs(numbered_lines(path)))
     return {
-        key: _SIDES[side] for key, [*last] in named_sides for side in last if side in _SIDES and files[paths.get(key, "")] > 1
+        key: _SIDES[side]
+        for key, [*last] in named_sides
+        for side in last
+        if side in _SIDES and files[paths.get(key, "")] > 1
     }
 
 
@@ -123,28 +155,47 @@ def _files(out: Path, split: str | None) -> list[Path]:
     return [out / (split or "") / name for name in _WRITTEN]
 
 
-def _write(parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
+def _write(
+    parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None
+) -> tuple[list[Path], list[str]]:
     files = _files(out, split)
     scp, segments, text, utt2spk, spk2utt, reco2dur = files
     named = [(_key(row["recording_id"]), row) for row in recordings.iter_rows(named=True)]
-    durations = ((key, times.decimal_seconds(row["num_samples"], row["sampling_rate"])) for key, row in named)
-    atomic.write_bytes(scp, b"".join(sorted(f"{key} {row['file']}\n".encode() for key, row in named)))
-    atomic.write_bytes(reco2dur, b"".join(sorted(f"{key} {duration:f}\n".encode() for key, duration in durations)))
+    durations = (
+        (key, times.decimal_seconds(row["num_samples"], row["sampling_rate"])) for key, row in named
+    )
+    atomic.write_bytes(
+        scp, b"".join(sorted(f"{key} {row['file']}\n".encode() for key, row in named))
+    )
+    atomic.write_bytes(
+        reco2dur, b"".join(sorted(f"{key} {duration:f}\n".encode() for key, duration in durations))
+    )
     pairs = (part.select("segment_id", "speaker_id").drop_nulls().iter_rows() for part in parts())
     # Ids that came from Kaldi begin with their speaker already.
-    prefixed = all(_key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-") for key, speaker in chain.from_iterable(pairs))
+    prefixed = all(
+        _key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-")
+        for key, speaker in chain.from_iterable(pairs)
+    )
     mixed = collapsed = 0
 
     def utterances() -> Iterator[bytes]:
         nonlocal mixed, collapsed
         for row in timed_segments(parts, recordings):
             utterance = _key(row["segment_id"])
-            speaker = utterance if row["speaker_id"] is None else _key(row["speaker_id"], _UP_TO_DASH)
+            speaker = (
+                utterance if row["speaker_id"] is None else _key(row["speaker_id"], _UP_TO_DASH)
+            )
             if speaker != utterance and not prefixed:
                 utterance = f"{speaker}-{utterance}"
-            channel = f" {row['channels'][0]}" if row["partly"] and len(row["channels"]) == 1 else ""
+            channel = (
+                f" {row['channels'][0]}" if row["partly"] and len(row["channels"]) == 1 else ""
+            )
             mixed += row["partly"] and not channel
-            fields = [utterance, speaker, f"{_key(row['recording_id'])} {row['start']:f} {row['end']:f}{channel}"]
+            fields = [
+                utterance,
+                speaker,
+                f"{_key(row['recording_id'])} {row['start']:f} {row['end']:f}{channel}",
+            ]
             if row["text"] is not None:
                 fields.append(" ".join(row["text"].split()))
                 collapsed += fields[-1] != row["text"]
@@ -152,16 +203,31 @@ def _write(parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None)
 
     is_unsorted, before = False, b""
     with ExitStack() as stack:
-        partials = {file.name: stack.enter_context(atomic.atomic_write(file)) for file in files[1:4]}
-        write = {name: stack.enter_context(path.open("wb")).write for name, path in partials.items()}
+        partials = {
+            file.name: stack.enter_context(atomic.atomic_write(file)) for file in files[1:4]
+        }
+        write = {
+            name: stack.enter_context(path.open("wb")).write for name, path in partials.items()
+        }
         for line in _sorted(utterances(), scp.parent):
             utterance, speaker, *values = line[:-1].split(b"\t")
             is_unsorted, before = is_unsorted or speaker < before, speaker
-            for name, value in zip(("segments", "utt2spk", "text"), (values[0], speaker, *values[1:]), strict=False):
+            for name, value in zip(
+                ("segments", "utt2spk", "text"), (values[0], speaker, *values[1:]), strict=False
+            ):
                 write[name](b"%b %b\n" % (utterance, value))
-    with atomic.atomic_write(spk2utt) as partial, partial.open("wb") as file, utt2spk.open("rb") as lines:
-        swapped = (b"%b %b\n" % (speaker[:-1], utterance) for utterance, _, speaker in (line.partition(b" ") for line in lines))
-        for speaker, own in groupby(_sorted(swapped, scp.parent), lambda line: line.partition(b" ")[0]):
+    with (
+        atomic.atomic_write(spk2utt) as partial,
+        partial.open("wb") as file,
+        utt2spk.open("rb") as lines,
+    ):
+        swapped = (
+            b"%b %b\n" % (speaker[:-1], utterance)
+            for utterance, _, speaker in (line.partition(b" ") for line in lines)
+        )
+        for speaker, own in groupby(
+            _sorted(swapped, scp.parent), lambda line: line.partition(b" ")[0]
+        ):
             file.write(speaker)
             file.writelines(line[len(speaker) : -1] for line in own)
             file.write(b"\n")
@@ -174,8 +240,12 @@ def _write(parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None)
         f"{mixed:,} segments are on several of more channels, which Kaldi's segments cannot express": mixed,
         f"{collapsed:,} texts have spaces at the ends or repeated ones, which Kaldi's lines cannot hold": collapsed,
         "sorting by utterance does not sort by speaker, since some have no speaker; run utils/fix_data_dir.sh": is_unsorted,
-        f"Kaldi itself reads no URLs; {len(remote):,} recordings are remote, such as {''.join(remote[:1])}": len(remote),
-        f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {''.join(others[:1])}": len(others),
+        f"Kaldi itself reads no URLs; {len(remote):,} recordings are remote, such as {''.join(remote[:1])}": len(
+            remote
+        ),
+        f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {''.join(others[:1])}": len(
+            others
+        ),
     }
     return files, [note for note, holds in notes.items() if holds]
 

@@ -21,7 +21,9 @@ from nbaudio.storage.urls import is_url
 _KINDS = ("recordings", "supervisions", "cuts")
 _ENDINGS = (".jsonl", ".jsonl.gz")
 # A name is a kind and a split, such as ``corpus_recordings_train.jsonl.gz``.
-_MANIFEST = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?")
+_MANIFEST = re.compile(
+    r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?"
+)
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
@@ -66,7 +68,14 @@ def read(source: Path) -> Transcripts:
     found = collect_rows(
         source,
         (item for split, files in _sets(source).items() for item in _items(split, files)),
-        further=("source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
+        further=(
+            "source_recording",
+            "source_split",
+            "source_channel",
+            "language",
+            "speaker_gender",
+            "custom",
+        ),
         expected="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
     return with_audio_root(found, source if source.is_dir() else source.parent)
@@ -75,16 +84,24 @@ def read(source: Path) -> Transcripts:
 def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
     if source.is_file():
         found = _MANIFEST.fullmatch(source.name)
-        return {found[2] if found and source_splits.split_role(found[2] or "") else None: {"cuts": source}}
+        return {
+            found[2] if found and source_splits.split_role(found[2] or "") else None: {
+                "cuts": source
+            }
+        }
     sets: dict[str | None, dict[str, Path]] = {}
     for path in list_manifests(source, _ENDINGS):
         if found := _MANIFEST.fullmatch(path.name):
             files = sets.setdefault(found[2], {})
             if found[1] in files:
-                raise InputError(f"{source}: {path.name} and {files[found[1]].name} are the same; keep one of them")
+                raise InputError(
+                    f"{source}: {path.name} and {files[found[1]].name} are the same; keep one of them"
+                )
             files[found[1]] = path
     if not any("cuts" in files or len(files) > 1 for files in sets.values()):
-        raise InputError(f"{source}: expected recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz")
+        raise InputError(
+            f"{source}: expected recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz"
+        )
     return sets
 
 
@@ -108,7 +125,11 @@ def _items(split: str | None, files: Mapping[str, Path]) -> Iterator[dict[str, A
         yield from _read(files["cuts"], _Cut, partial(_of_cut, split=split))
     else:
         for file in files.values():
-            yield Problem(file.name, None, "expected recordings and supervisions of one split, found only one of them")
+            yield Problem(
+                file.name,
+                None,
+                "expected recordings and supervisions of one split, found only one of them",
+            )
 
 
 def _of_cut(cut: _Cut, *, split: str | None) -> Iterable[dict[str, Any]]:
@@ -120,7 +141,9 @@ def _of_cut(cut: _Cut, *, split: str | None) -> Iterable[dict[str, Any]]:
     return (_row(supervision, cut.recording, begin, split) for supervision in cut.supervisions)
 
 
-def _row(found: _Supervision, recording: _Recording, begin: str, split: str | None) -> dict[str, Any]:
+def _row(
+    found: _Supervision, recording: _Recording, begin: str, split: str | None
+) -> dict[str, Any]:
     """Return one segment; its times are relative to `begin`, in seconds."""
     relative, duration = _number(found.start, "start"), _number(found.duration, "duration")
     start = relative if begin == "0" else add_seconds(begin, relative)
@@ -151,7 +174,9 @@ def _word_times(found: _Supervision, start: float) -> list[dict[str, float]] | N
             case [_, int() | float() as at, int() | float() as lasting, *_]:
                 times.append({"start": at - start, "end": at - start + lasting})
             case _:
-                raise ValueError(f"alignment: expected a word, its start and its duration, not {word}")
+                raise ValueError(
+                    f"alignment: expected a word, its start and its duration, not {word}"
+                )
     return times or None
 
 
@@ -159,28 +184,49 @@ def _name(recording: _Recording) -> str:
     """Return the path of a recording, which must be one file without transforms."""
     for source in recording.sources:
         if source.type == "command":
-            raise ValueError(f"recording {recording.id!r} is a command; commands are not executed, only files are read")
+            raise ValueError(
+                f"recording {recording.id!r} is a command; commands are not executed, only files are read"
+            )
         is_file = source.type == "file" and source.source
-        if not is_file and not (source.type == "url" and is_url(source.source) and not source.source.startswith("file:")):
-            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and URLs are read")
+        if not is_file and not (
+            source.type == "url" and is_url(source.source) and not source.source.startswith("file:")
+        ):
+            raise ValueError(
+                f"recording {recording.id!r} is of the type {source.type!r}; only files and URLs are read"
+            )
     if len(recording.sources) != 1:
-        raise ValueError(f"recording {recording.id!r} has {len(recording.sources)} files; expected one")
+        raise ValueError(
+            f"recording {recording.id!r} has {len(recording.sources)} files; expected one"
+        )
     if recording.transforms:
-        raise ValueError(f"recording {recording.id!r} is transformed when it is read; save it as a file first")
+        raise ValueError(
+            f"recording {recording.id!r} is transformed when it is read; save it as a file first"
+        )
     return recording.sources[0].source
 
 
 def _channel(channel: int | list[int], recording: _Recording) -> str | None:
     """Return the places of a supervision's channels in the file; None if they are all that it has."""
-    numbers, available = [channel] if isinstance(channel, int) else channel, recording.sources[0].channels
+    numbers, available = (
+        [channel] if isinstance(channel, int) else channel,
+        recording.sources[0].channels,
+    )
     if unknown := set(numbers) - set(available):
-        raise ValueError(f"the recording has no channel {min(unknown)}; it has {', '.join(map(str, available)) or 'none'}")
-    return None if set(numbers) == set(available) else ",".join(str(available.index(number)) for number in numbers)
+        raise ValueError(
+            f"the recording has no channel {min(unknown)}; it has {', '.join(map(str, available)) or 'none'}"
+        )
+    return (
+        None
+        if set(numbers) == set(available)
+        else ",".join(str(available.index(number)) for number in numbers)
+    )
 
 
 def _number(raw: msgspec.Raw, key: str) -> str:
     if not _NUMBER.fullmatch(bytes(raw)):
-        raise ValueError(f"{key}: expected a number, not {bytes(raw)[:40].decode(errors='replace')}")
+        raise ValueError(
+            f"{key}: expected a number, not {bytes(raw)[:40].decode(errors='replace')}"
+        )
     return bytes(raw).decode()
 
 
@@ -200,7 +246,9 @@ def _read(
                 if not line.strip():
                     continue
                 try:
-                    rows = list(take(decode(line.decode("utf8"))))  # msgspec does not look into the values that it leaves raw
+                    rows = list(
+                        take(decode(line.decode("utf8")))
+                    )  # msgspec does not look into the values that it leaves raw
                 except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                     yield Problem(file.name, number, str(error))
                     continue
@@ -213,21 +261,36 @@ def _files(out: Path, split: str | None) -> list[Path]:
     return [out / (f"{kind}_{split}.jsonl.gz" if split else f"{kind}.jsonl.gz") for kind in _KINDS]
 
 
-def _write(segments: Parts, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
-    written = {row["recording_id"]: _recording_line(row) for row in recordings.iter_rows(named=True)}
+def _write(
+    segments: Parts, recordings: pl.DataFrame, out: Path, split: str | None
+) -> tuple[list[Path], list[str]]:
+    written = {
+        row["recording_id"]: _recording_line(row) for row in recordings.iter_rows(named=True)
+    }
     parts: tuple[Iterator[dict[str, Any]], ...] = (
         iter(written.values()),
         (_supervision_line(row, row["start"]) for row in timed_segments(segments, recordings)),
-        (_cut_line(row, written[row["recording_id"]]) for row in timed_segments(segments, recordings)),
+        (
+            _cut_line(row, written[row["recording_id"]])
+            for row in timed_segments(segments, recordings)
+        ),
     )
-    return [write_json_lines(file, lines) for file, lines in zip(_files(out, split), parts, strict=True)], []
+    return [
+        write_json_lines(file, lines) for file, lines in zip(_files(out, split), parts, strict=True)
+    ], []
 
 
 def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
     channels = list(range(row["num_channels"]))
     return {
         "id": row["recording_id"],
-        "sources": [{"type": "url" if is_url(row["file"]) else "file", "channels": channels, "source": row["file"]}],
+        "sources": [
+            {
+                "type": "url" if is_url(row["file"]) else "file",
+                "channels": channels,
+                "source": row["file"],
+            }
+        ],
         "sampling_rate": row["sampling_rate"],
         "num_samples": row["num_samples"],
         "duration": decimal_seconds(row["num_samples"], row["sampling_rate"]),

@@ -39,18 +39,28 @@ def read(source: LocationLike) -> Transcripts:
     else:
         raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
     speakers: dict[str, tuple[str, str, str]] = {}
-    found = collect_rows(source, _items(files, place.name, speakers), further=("source_split",), expected=_EXPECTED)
+    found = collect_rows(
+        source, _items(files, place.name, speakers), further=("source_split",), expected=_EXPECTED
+    )
     columns = ("speaker_id", "speaker_gender", "speaker_name")
-    about = pl.DataFrame(list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row")
+    about = pl.DataFrame(
+        list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row"
+    )
 
     def described(frame: pl.DataFrame) -> pl.DataFrame:
         known = "speaker_id" in frame.columns
-        return frame.join(about, on="speaker_id", how="left", maintain_order="left") if known and speakers else frame
+        return (
+            frame.join(about, on="speaker_id", how="left", maintain_order="left")
+            if known and speakers
+            else frame
+        )
 
     return replace(found, rows=found.rows.map(described), audio_root=next(iter(roots), None))
 
 
-def _items(files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str, str]]) -> Iterator[dict[str, Any] | Problem]:
+def _items(
+    files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str, str]]
+) -> Iterator[dict[str, Any] | Problem]:
     """Yield rows and problems of a tree; add gender and name of speakers to `speakers`, as these may come last in an archive."""
     # Recordings and lines cancel each other out, so that this holds little more than one chapter.
     single: dict[str, str] = {}
@@ -67,7 +77,11 @@ def _items(files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str,
         if path.endswith(".flac"):
             pair(path, "a recording without a transcript")
         elif data is None:
-            yield Problem(path, None, f"larger than {input_guards.MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
+            yield Problem(
+                path,
+                None,
+                f"larger than {input_guards.MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter",
+            )
         elif path.endswith(_SPEAKERS):
             # Lines such as ``14 | F | train-clean-360 | 25.03 | Kristin LeMoine``.
             for line in data.decode(errors="replace").splitlines():
@@ -91,7 +105,9 @@ def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Proble
         yield Problem(path, None, "not UTF-8 text")
         return
     folders = path.split("/")[:-1]
-    split, speaker = ("", "", top, *folders)[-3:-1]  # a split that is the source itself is named by its folder
+    split, speaker = ("", "", top, *folders)[
+        -3:-1
+    ]  # a split that is the source itself is named by its folder
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -123,17 +139,25 @@ def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
 
     def fetch(path: str) -> _File:
         try:
-            return path, None if path.endswith(".flac") else read_whole(source / path, input_guards.MAX_TEXT_BYTES)
+            return path, None if path.endswith(".flac") else read_whole(
+                source / path, input_guards.MAX_TEXT_BYTES
+            )
         except (AudioError, OSError) as error:
             return Problem(path, None, str(error))
 
     def files() -> Iterator[_File]:
         yield from (Problem(path, None, reason) for path, reason in refused)
         if _SPEAKERS not in paths and (source.local or "/" in str(source).partition("://")[2]):
-            with suppress(AudioError, OSError):  # the file about all splits lies beside a single one
+            with suppress(
+                AudioError, OSError
+            ):  # the file about all splits lies beside a single one
                 yield _SPEAKERS, read_whole(source.parent / _SPEAKERS, input_guards.MAX_TEXT_BYTES)
-        chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
-        for chapter in threads.ordered_map(lambda paths: list(map(fetch, paths)), chapters, jobs=_JOBS):
+        chapters = (
+            list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0])
+        )
+        for chapter in threads.ordered_map(
+            lambda paths: list(map(fetch, paths)), chapters, jobs=_JOBS
+        ):
             yield from chapter
 
     return source, files()
@@ -149,7 +173,13 @@ def _in_archive(source: Path, roots: list[Path | str]) -> Iterator[_File]:
             if input_guards.escape_surrogates(path) != path:
                 yield Problem(input_guards.escape_surrogates(path), None, input_guards.NOT_UNICODE)
             elif _is_relevant(path.rpartition("/")[2]):
-                is_text = not path.endswith(".flac") and member.entry.size <= input_guards.MAX_TEXT_BYTES
+                is_text = (
+                    not path.endswith(".flac") and member.entry.size <= input_guards.MAX_TEXT_BYTES
+                )
                 yield path, member.read() if is_text else None
     except archives.BROKEN as error:
-        yield Problem(source.name, None, f"the archive is truncated or not an archive ({error}); what comes before is read")
+        yield Problem(
+            source.name,
+            None,
+            f"the archive is truncated or not an archive ({error}); what comes before is read",
+        )

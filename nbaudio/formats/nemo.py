@@ -11,7 +11,9 @@ from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manife
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
 from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
 
-_KINDS = dict.fromkeys(("audio_filepath", "text", "pred_text", "speaker", "lang", "segment_id"), TEXT)
+_KINDS = dict.fromkeys(
+    ("audio_filepath", "text", "pred_text", "speaker", "lang", "segment_id"), TEXT
+)
 _KINDS |= {"offset": NUMBER, "duration": NUMBER}
 
 
@@ -33,7 +35,9 @@ def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
     for block in read_blocks(file, _KINDS):
         yield from (Problem(file.name, *problem) for problem in block.problems)
         for row in block.values.iter_rows(named=True):
-            offset, duration = (None if row[key] == "null" else row[key] for key in ("offset", "duration"))
+            offset, duration = (
+                None if row[key] == "null" else row[key] for key in ("offset", "duration")
+            )
             if not row["audio_filepath"]:
                 yield Problem(file.name, row["line"], "audio_filepath is missing")
             elif duration is None and offset is not None:
@@ -57,7 +61,9 @@ def _files(out: Path, split: str | None) -> list[Path]:
     return [out / f"{split or 'manifest'}.jsonl"]
 
 
-def _write(parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
+def _write(
+    parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None
+) -> tuple[list[Path], list[str]]:
     partly = 0
 
     def lines() -> Iterator[dict[str, Any]]:

@@ -14,17 +14,28 @@ from nbaudio.core.tables import WORD_TIMES
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
 from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, Kind, read_blocks, struct_fields
 
-_WORD_TIMES = ("word_start_times", "word_end_times", "norm_words_start_times", "norm_words_end_times")
+_WORD_TIMES = (
+    "word_start_times",
+    "word_end_times",
+    "norm_words_start_times",
+    "norm_words_end_times",
+)
 # One shape has ``file``, ``asr`` and ``speaker``; that of v1.0 ``path``, ``orig_file``, ``norm_words``, ``speaker_info``.
 _KINDS: dict[str, Kind] = {
-    **dict.fromkeys(("file", "orig_file", "path", "speaker", "split", "utterance_id_start", "utterance_id_end"), TEXT),
+    **dict.fromkeys(
+        ("file", "orig_file", "path", "speaker", "split", "utterance_id_start", "utterance_id_end"),
+        TEXT,
+    ),
     **dict.fromkeys(("start", "end"), NUMBER),
     **dict.fromkeys(("words", "norm_words", "asr"), WORDS),
     **dict.fromkeys(_WORD_TIMES, FLOATS),
     "speaker_info": struct_fields("Speaker_name", "Speaker_gender", "Speaker_birth"),
 }
 
-_NEEDED = {"file or orig_file": pl.coalesce("orig_file", "file"), **{name: pl.col(name) for name in ("start", "end", "words")}}
+_NEEDED = {
+    "file or orig_file": pl.coalesce("orig_file", "file"),
+    **{name: pl.col(name) for name in ("start", "end", "words")},
+}
 
 _HOPELESS_LINES = 1000  # before any readable one: give up the file
 
@@ -46,23 +57,44 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
     rows = Rows.collect(frames())
     if not rows.parts:
         reason = f"line {problems[0][0]}: {problems[0][1]}" if problems else "it is empty"
-        raise InputError(f"{source}: no ParlaSpeech transcripts (expected one JSON object per line); {reason}")
-    found = pl.DataFrame([(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row")
+        raise InputError(
+            f"{source}: no ParlaSpeech transcripts (expected one JSON object per line); {reason}"
+        )
+    found = pl.DataFrame(
+        [(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row"
+    )
     return Transcripts(replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema})), found)
 
 
-def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
+def blocks(
+    source: Path, *, word_times: str = "yes"
+) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
     """Iterate over blocks of some thousand transcripts of `read`, each with number and reason of its unreadable lines."""
     if not source.is_file():
-        raise InputError(f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; expected a file of JSON lines")
+        raise InputError(
+            f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; expected a file of JSON lines"
+        )
     if word_times not in ("yes", "no"):
         raise InputError(f"option word_times={word_times!r}: must be yes or no")
-    kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or field not in _WORD_TIMES}
+    kinds = {
+        field: kind
+        for field, kind in _KINDS.items()
+        if word_times == "yes" or field not in _WORD_TIMES
+    }
     for block in read_blocks(source, kinds):
-        missing = ((name, block.values.filter(value.is_null())["line"]) for name, value in _NEEDED.items())
+        missing = (
+            (name, block.values.filter(value.is_null())["line"]) for name, value in _NEEDED.items()
+        )
         incomplete = [(line, f"{name} is missing") for name, lines in missing for line in lines]
-        complete = block.values.filter(value.is_not_null() for value in _NEEDED.values()) if incomplete else block.values
-        yield _transcripts(complete, composed=block.composed), sorted({*block.problems, *incomplete})
+        complete = (
+            block.values.filter(value.is_not_null() for value in _NEEDED.values())
+            if incomplete
+            else block.values
+        )
+        yield (
+            _transcripts(complete, composed=block.composed),
+            sorted({*block.problems, *incomplete}),
+        )
 
 
 def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
@@ -77,13 +109,18 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         texts["text"],
         pl.when(pl.col("words") != texts["text"]).then("words").alias("text_raw"),
         texts["asr_text"],
-        pl.coalesce("speaker", pl.col("speaker_info").struct.field("Speaker_name")).alias("speaker_id"),
+        pl.coalesce("speaker", pl.col("speaker_info").struct.field("Speaker_name")).alias(
+            "speaker_id"
+        ),
         _word_times(values),
         pl.col("path").alias("source_path"),
         pl.when(pl.col("split") != "null").then("split").alias("source_split"),
         "utterance_id_start",
         "utterance_id_end",
-        *(pl.col("speaker_info").struct.field(f"Speaker_{part}").alias(f"speaker_{part}") for part in ("gender", "birth")),
+        *(
+            pl.col("speaker_info").struct.field(f"Speaker_{part}").alias(f"speaker_{part}")
+            for part in ("gender", "birth")
+        ),
     )
     return frame.select(column for column in frame if column.null_count() < len(frame))
 
@@ -94,7 +131,9 @@ def _word_times(values: pl.DataFrame) -> pl.Series:
         return pl.Series("word_times", [None] * len(values), dtype=WORD_TIMES)
     normal = pl.col("norm_words").is_not_null()
     start, end = (
-        values.select(pl.when(normal).then(f"norm_words_{edge}_times").otherwise(f"word_{edge}_times")).to_series()
+        values.select(
+            pl.when(normal).then(f"norm_words_{edge}_times").otherwise(f"word_{edge}_times")
+        ).to_series()
         for edge in ("start", "end")
     )
     if (end.is_null() & start.is_not_null()).any():
@@ -102,7 +141,9 @@ def _word_times(values: pl.DataFrame) -> pl.Series:
         end = pl.select(pl.coalesce(end, unknown)).to_series()
     fits = (start.list.len() == end.list.len()).fill_null(value=False)
     flat = [column.filter(fits).explode(empty_as_null=False).to_arrow() for column in (start, end)]
-    offsets = np.concatenate(([0], np.cumsum(start.list.len().fill_null(0).to_numpy() * fits.to_numpy(), dtype=np.int64)))
+    offsets = np.concatenate(
+        ([0], np.cumsum(start.list.len().fill_null(0).to_numpy() * fits.to_numpy(), dtype=np.int64))
+    )
     pairs = pa.StructArray.from_arrays(flat, names=["start", "end"])
     lists = pa.LargeListArray.from_arrays(offsets, pairs, mask=pa.array(~fits.to_numpy()))
     return pl.Series("word_times", lists, dtype=WORD_TIMES)

@@ -45,8 +45,13 @@ def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator
         for large in stored:
             for first in range(0, large.num_rows, rows):
                 batch = large.slice(first, rows)
-                chosen = {name if name in batch.schema.names else name.partition(".")[0]: name for name in columns or ()}
-                yield pa.RecordBatch.from_arrays([_column(batch, name) for name in chosen.values()], names=list(chosen))
+                chosen = {
+                    name if name in batch.schema.names else name.partition(".")[0]: name
+                    for name in columns or ()
+                }
+                yield pa.RecordBatch.from_arrays(
+                    [_column(batch, name) for name in chosen.values()], names=list(chosen)
+                )
 
 
 def has_any_value(path: Path, leaf: str) -> bool:
@@ -54,43 +59,71 @@ def has_any_value(path: Path, leaf: str) -> bool:
     if path.suffix == ARROW:
         column, _, field = leaf.rpartition(".")
         with _stream(path) as (_, stored):
-            return any(pc.struct_field(batch[column], field).null_count < len(batch) for batch in stored)
+            return any(
+                pc.struct_field(batch[column], field).null_count < len(batch) for batch in stored
+            )
     metadata = pq.read_metadata(path)
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     chunks = (group.column(number) for group in groups for number in range(group.num_columns))
-    known = [(chunk.statistics, chunk.num_values) for chunk in chunks if chunk.path_in_schema == leaf]
-    return any(each is None or not each.has_null_count or each.null_count < count for each, count in known)
+    known = [
+        (chunk.statistics, chunk.num_values) for chunk in chunks if chunk.path_in_schema == leaf
+    ]
+    return any(
+        each is None or not each.has_null_count or each.null_count < count for each, count in known
+    )
 
 
 def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
     size, total = check_regular(path).st_size, 0
     with pq.ParquetFile(path) as file:
         groups = range(file.num_row_groups)
-        check_expansion(path, size, sum(file.metadata.row_group(group).total_byte_size for group in groups))
+        check_expansion(
+            path, size, sum(file.metadata.row_group(group).total_byte_size for group in groups)
+        )
         for group, longest in zip(groups, _longest_values(path, file, columns), strict=True):
             at_once = max(1, min(rows, _BATCH_BYTES // max(1, longest)))
-            for batch in file.iter_batches(batch_size=at_once, row_groups=[group], columns=columns and list(columns)):
-                arrays = [array.dictionary_decode() if hasattr(array, "dictionary_decode") else array for array in batch.columns]
+            for batch in file.iter_batches(
+                batch_size=at_once, row_groups=[group], columns=columns and list(columns)
+            ):
+                arrays = [
+                    array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
+                    for array in batch.columns
+                ]
                 plain = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
                 total += plain.nbytes
                 check_expansion(path, size, total)
                 yield plain
 
 
-def _longest_values(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[int]:
+def _longest_values(
+    path: Path, file: pq.ParquetFile, columns: Sequence[str] | None
+) -> Iterator[int]:
     """Estimate the bytes of text in a row, for each row group, since a value that is stored once may stand in a million rows."""
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
-    selected = [leaf for leaf in leaves if columns is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)]
+    selected = [
+        leaf
+        for leaf in leaves
+        if columns is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)
+    ]
     texts = [leaf.path for leaf in selected if leaf.physical_type == "BYTE_ARRAY"]
     fixed = sum(leaf.length for leaf in selected if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) as as_dictionaries:
         for number in range(file.num_row_groups):
             # The first row brings the dictionary that all others refer to.
-            first = next(as_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=texts), None) if texts else None
+            first = (
+                next(
+                    as_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=texts),
+                    None,
+                )
+                if texts
+                else None
+            )
             arrays = first.columns if first else []
             in_lists = sum(_longest(column) for column in arrays if hasattr(column, "values"))
             group = file.metadata.row_group(number)
-            values = max((group.column(place).num_values for place in range(group.num_columns)), default=0)
+            values = max(
+                (group.column(place).num_values for place in range(group.num_columns)), default=0
+            )
             check_expansion(path, path.stat().st_size, values * in_lists)
             yield fixed + sum(map(_longest, arrays))
 
@@ -112,14 +145,18 @@ def _stream(path: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
             messages = pa.ipc.MessageReader.open_stream(source)
             schema = pa.ipc.read_schema(messages.read_next_message())
         except (pa.ArrowInvalid, StopIteration) as error:
-            raise pa.ArrowInvalid(f"no Arrow stream, or damaged at its beginning ({error})") from error
+            raise pa.ArrowInvalid(
+                f"no Arrow stream, or damaged at its beginning ({error})"
+            ) from error
         yield schema, (_batch(message, schema) for message in messages)
 
 
 def _batch(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
     """Read a batch that is no larger than its file."""
     if message.type != "record batch" or _is_compressed(message.metadata.to_pybytes()):
-        raise pa.ArrowInvalid("an Arrow stream with compression or dictionaries, which save_to_disk does not write")
+        raise pa.ArrowInvalid(
+            "an Arrow stream with compression or dictionaries, which save_to_disk does not write"
+        )
     return pa.ipc.read_record_batch(message, schema)
 
 
@@ -146,7 +183,10 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def choose(
-    source: Path, available: Sequence[str], chosen: Mapping[str, str | None], names: Mapping[str, Sequence[str]] = USUAL_NAMES
+    source: Path,
+    available: Sequence[str],
+    chosen: Mapping[str, str | None],
+    names: Mapping[str, Sequence[str]] = USUAL_NAMES,
 ) -> tuple[dict[str, str], list[str]]:
     """Find columns by field, with a note on each guess; `chosen` has a name, ``none``, or None for the first of `names`."""
     columns: dict[str, str] = {}
@@ -155,12 +195,21 @@ def choose(
         if column is not None and column in available:
             columns[key] = column
         elif column is not None and column != _NONE:
-            raise InputError(f"{source}: option {key}: there is no column {column!r}; it has {', '.join(available)}")
+            raise InputError(
+                f"{source}: option {key}: there is no column {column!r}; it has {', '.join(available)}"
+            )
         elif column is None:
             candidates = names.get(key, (key,))
-            similar = [name for candidate in candidates for name in available if name.strip().casefold() == candidate]
+            similar = [
+                name
+                for candidate in candidates
+                for name in available
+                if name.strip().casefold() == candidate
+            ]
             # An exact match takes precedence over one that differs in case.
-            fits = list(dict.fromkeys([*(name for name in candidates if name in available), *similar]))
+            fits = list(
+                dict.fromkeys([*(name for name in candidates if name in available), *similar])
+            )
             if not fits:
                 continue
             columns[key] = fits[0]

@@ -19,7 +19,13 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
     """Read a folder of recordings with subtitles, or one file; with the language ``hr``, ``a.hr.srt`` is that of ``a.wav``."""
     middle = f".{language.lower()}" if language else ""
     endings = (f"{middle}.srt", f"{middle}.vtt")
-    return read_sidecars(source, endings, cues, encoding=encoding, expected=f"subtitles that end in {' or '.join(endings)}")
+    return read_sidecars(
+        source,
+        endings,
+        cues,
+        encoding=encoding,
+        expected=f"subtitles that end in {' or '.join(endings)}",
+    )
 
 
 def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
@@ -27,8 +33,12 @@ def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
     is_vtt = text.startswith("WEBVTT")
     lines = text.split("\n")
     # A line of blanks right after the times belongs to the cue, as YouTube writes them.
-    is_kept = [bool(line.strip() or (line and "-->" in before)) for before, line in pairwise(["", *lines])]
-    for is_block, numbered in groupby(enumerate(lines, 1), lambda numbered: is_kept[numbered[0] - 1]):
+    is_kept = [
+        bool(line.strip() or (line and "-->" in before)) for before, line in pairwise(["", *lines])
+    ]
+    for is_block, numbered in groupby(
+        enumerate(lines, 1), lambda numbered: is_kept[numbered[0] - 1]
+    ):
         if not is_block:
             continue
         (first, *_), block = zip(*numbered, strict=True)
@@ -40,7 +50,10 @@ def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
             continue
         found = _TIMES.fullmatch(block[place])
         if not found:
-            yield first + place, f"expected times such as 00:00:01,500 --> 00:00:02,750, not {block[place].strip()[:60]!r}"
+            yield (
+                first + place,
+                f"expected times such as 00:00:01,500 --> 00:00:02,750, not {block[place].strip()[:60]!r}",
+            )
             continue
         raw = " ".join(" ".join(block[place + 1 :]).split())
         spoken = TAG.sub("", raw)

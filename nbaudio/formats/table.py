@@ -18,10 +18,28 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.rows import Rows, with_starts
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds
-from nbaudio.formats.base import BATCH_ROWS, PROBLEMS, TRANSCRIPTS, Problem, Transcripts, source_column, with_audio_root
+from nbaudio.formats.base import (
+    BATCH_ROWS,
+    PROBLEMS,
+    TRANSCRIPTS,
+    Problem,
+    Transcripts,
+    source_column,
+    with_audio_root,
+)
 from nbaudio.formats.source_columns import batches, choose, schema_of
 
-_OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_channel", "source_duration", "duration_s"))
+_OURS = frozenset(
+    (
+        *TRANSCRIPTS,
+        *SEGMENTS,
+        *RECORDINGS,
+        "source_split",
+        "source_channel",
+        "source_duration",
+        "duration_s",
+    )
+)
 _NOT_COLUMNS = ("source", "separator", "quotes", "sheet")  # parameters of `read`
 _YES_NO = {"yes": True, "no": False, None: None}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -30,7 +48,9 @@ ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
-_Row = tuple[int, Mapping[str, str | None]] | Problem  # a row by column with its line, or what is wrong with a line
+_Row = (
+    tuple[int, Mapping[str, str | None]] | Problem
+)  # a row by column with its line, or what is wrong with a line
 
 
 class Cells(NamedTuple):
@@ -64,19 +84,35 @@ def read(
     sheet: str | None = None,
 ) -> Transcripts:
     """Read a table of segments, or of whole recordings; options up to `source_channel` are names of columns, or ``none``."""
-    chosen: dict[str, str | None] = {name: column for name, column in locals().items() if name not in _NOT_COLUMNS}
+    chosen: dict[str, str | None] = {
+        name: column for name, column in locals().items() if name not in _NOT_COLUMNS
+    }
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
-    cells = read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
+    cells = read_cells(
+        source,
+        separator="\t" if separator == "tab" else separator,
+        quotes=_YES_NO[quotes],
+        sheet=sheet,
+    )
     columns, notes = _columns(source, cells.rows, chosen)
-    names = {name: source_column(name, _OURS, cells.rows.schema) for name in cells.rows.schema if name not in columns.values()}
+    names = {
+        name: source_column(name, _OURS, cells.rows.schema)
+        for name in cells.rows.schema
+        if name not in columns.values()
+    }
 
     def transcripts(frame: pl.DataFrame) -> pl.DataFrame:
         # An empty hypothesis is one of no words, a null one is none.
-        texts = {key: cell_texts(source, frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
+        texts = {
+            key: cell_texts(source, frame[column], empty=key in ("text", "asr_text"))
+            for key, column in columns.items()
+        }
         given = [values.alias(key) for key, values in _timed(texts).items()]
         kept = [frame[name].alias(new) for name, new in names.items()]
-        return pl.DataFrame([*given, *kept]).with_columns(cs.by_name("text", "asr_text", require_all=False).str.normalize("NFC"))
+        return pl.DataFrame([*given, *kept]).with_columns(
+            cs.by_name("text", "asr_text", require_all=False).str.normalize("NFC")
+        )
 
     nameless: list[Problem] = []
 
@@ -84,7 +120,10 @@ def read(
         for row, batch in with_starts(map(transcripts, cells.rows.batches())):
             has_name = batch["name"].is_not_null()
             places = (~has_name).arg_true() + row
-            nameless.extend(Problem(source.name, cells.lines[place], f"{columns['name']} is empty") for place in places)
+            nameless.extend(
+                Problem(source.name, cells.lines[place], f"{columns['name']} is empty")
+                for place in places
+            )
             yield batch.filter(has_name)
 
     rows = Rows.collect(named())
@@ -95,7 +134,9 @@ def read(
     return with_audio_root(Transcripts(rows, problems, columns=columns, notes=notes), source.parent)
 
 
-def _columns(source: Path, rows: Rows, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
+def _columns(
+    source: Path, rows: Rows, chosen: dict[str, str | None]
+) -> tuple[dict[str, str], list[str]]:
     has = f"it has {', '.join(rows.schema)}"
     columns, notes = choose(source, list(rows.schema), chosen)
     for key in ("name", "text"):
@@ -110,7 +151,10 @@ def _columns(source: Path, rows: Rows, chosen: dict[str, str | None]) -> tuple[d
     if any(note.startswith("segment_id ") for note in notes):
         column = columns["segment_id"]
         # As hashes: ids take several times the memory.
-        ids = pl.concat(_hashed(cell_texts(source, batch[column], empty=False)) for batch in rows.batches([column]))
+        ids = pl.concat(
+            _hashed(cell_texts(source, batch[column], empty=False))
+            for batch in rows.batches([column])
+        )
         if 10 * ids.drop_nulls().n_unique() < 9 * len(ids):
             del columns["segment_id"]
             notes = [note for note in notes if not note.startswith("segment_id ")]
@@ -127,12 +171,21 @@ def _hashed(texts: pl.Series) -> pl.Series:
 def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
     """Convert a column to text; blank values become null unless `empty`."""
     kind = column.dtype
-    if kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Decimal, pl.Null):
+    if kind.is_integer() or kind in (
+        pl.String,
+        pl.Categorical,
+        pl.Enum,
+        pl.Boolean,
+        pl.Decimal,
+        pl.Null,
+    ):
         texts = column.cast(pl.String)
     elif kind.is_float():
         # numpy writes the shortest decimal of either width.
         written = pl.Series(column.name, column.to_numpy().astype(str).tolist(), dtype=pl.String)
-        texts = pl.select(pl.when(column.is_not_null()).then(written).alias(column.name)).to_series()
+        texts = pl.select(
+            pl.when(column.is_not_null()).then(written).alias(column.name)
+        ).to_series()
     else:
         raise InputError(f"{source}: column {column.name!r} is {kind}; expected texts or numbers")
     if empty:
@@ -144,7 +197,9 @@ def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
 def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
     """Rename columns as in `Transcripts`; compute the end from a duration, or make it the duration of whole recordings."""
     names = {"start": "source_start", "end": "source_end", "split": "source_split"}
-    given |= {key: given[key].str.strip_chars() for key in ("start", "end", "duration") if key in given}
+    given |= {
+        key: given[key].str.strip_chars() for key in ("start", "end", "duration") if key in given
+    }
     ours = {names.get(key, key): values for key, values in given.items() if key != "duration"}
     duration = given.get("duration")
     if duration is not None and "start" not in given:
@@ -152,14 +207,22 @@ def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
     elif duration is not None and "end" not in given:
         pairs = zip(given["start"], duration, strict=True)
         ends = [
-            None if start is None and lasting is None else add_seconds(start or "0", lasting or "NaN") for start, lasting in pairs
+            None
+            if start is None and lasting is None
+            else add_seconds(start or "0", lasting or "NaN")
+            for start, lasting in pairs
         ]
         ours["source_end"] = pl.Series(ends, dtype=pl.String)
     return ours
 
 
 def read_cells(
-    source: Path, *, ending: str | None = None, separator: str | None = None, quotes: bool | None = None, sheet: str | None = None
+    source: Path,
+    *,
+    ending: str | None = None,
+    separator: str | None = None,
+    quotes: bool | None = None,
+    sheet: str | None = None,
 ) -> Cells:
     """Read a table as it is written, by its `ending` (the file's own unless given); raise InputError where there are no rows."""
     ending = source.suffix.lower() if ending is None else ending
@@ -171,7 +234,11 @@ def read_cells(
         elif ending in _JSON_LINES:
             cells = _joined(_json_lines(source))
         elif ending in (".parquet", ".xlsx"):
-            frames, first = (_parquet(source), 1) if ending == ".parquet" else (iter([_sheet(source, sheet)]), 2)
+            frames, first = (
+                (_parquet(source), 1)
+                if ending == ".parquet"
+                else (iter([_sheet(source, sheet)]), 2)
+            )
             rows = Rows.collect(frames)
             cells = Cells(rows, range(first, first + rows.height), [])
         else:
@@ -179,7 +246,9 @@ def read_cells(
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
     if not cells.lines:
-        where = "".join(f"; line {problem.line}: {problem.reason}" for problem in cells.problems[:1])
+        where = "".join(
+            f"; line {problem.line}: {problem.reason}" for problem in cells.problems[:1]
+        )
         raise InputError(f"{source}: no readable rows{where}")
     return cells
 
@@ -194,7 +263,9 @@ def _joined(rows: Iterator[_Row]) -> Cells:
             read = [row for row in batch if not isinstance(row, Problem)]
             lines.extend(line for line, _ in read)
             names = dict.fromkeys(name for _, values in read for name in values)
-            yield pl.DataFrame([values for _, values in read], schema=dict.fromkeys(names, pl.String))
+            yield pl.DataFrame(
+                [values for _, values in read], schema=dict.fromkeys(names, pl.String)
+            )
 
     return Cells(Rows.collect(frames()), lines, problems)
 
@@ -205,7 +276,12 @@ def _separated(source: Path, separator: str, *, quotes: bool) -> Iterator[_Row]:
     # Bytes that are not UTF-8 become lone surrogates, so that only their line is a problem.
     with source.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         text = input_guards.lines(file, source)
-        rows = csv.reader(text, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, strict=True)
+        rows = csv.reader(
+            text,
+            delimiter=separator,
+            quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+            strict=True,
+        )
         header = next(rows, [])
         if wrong := _field_error(header, len(header)):
             raise InputError(f"{source}: line 1: {wrong}")
@@ -243,7 +319,13 @@ def _json_lines(source: Path) -> Iterator[_Row]:
             if not line.strip():
                 continue
             try:
-                yield number, {name: _json_text(bytes(value)) for name, value in _decode(line.decode("utf-8-sig")).items()}
+                yield (
+                    number,
+                    {
+                        name: _json_text(bytes(value))
+                        for name, value in _decode(line.decode("utf-8-sig")).items()
+                    },
+                )
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 yield Problem(source.name, number, str(error))
 

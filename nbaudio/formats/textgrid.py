@@ -23,7 +23,13 @@ _TOKEN = re.compile(
 def read(source: Path, *, tier: str | None = None, encoding: str | None = None) -> Transcripts:
     """Read a folder of recordings with TextGrids, or one file; `tier` may be omitted where a file has one of intervals."""
     parse = partial(_intervals, tier=tier)
-    return read_sidecars(source, (".textgrid",), parse, encoding=encoding, expected="TextGrids with intervals that have text")
+    return read_sidecars(
+        source,
+        (".textgrid",),
+        parse,
+        encoding=encoding,
+        expected="TextGrids with intervals that have text",
+    )
 
 
 def _intervals(text: str, *, tier: str | None) -> Iterator[dict[str, Any] | tuple[int | None, str]]:
@@ -38,7 +44,9 @@ def _intervals(text: str, *, tier: str | None) -> Iterator[dict[str, Any] | tupl
         found = next(tokens, None)
         place = found.start() if found else len(text)
         if not found or found.lastgroup != kind:
-            raise ValueError(f"expected a {kind}, not {found[0][:40] if found else 'the end of the file'}")
+            raise ValueError(
+                f"expected a {kind}, not {found[0][:40] if found else 'the end of the file'}"
+            )
         return found[kind].replace('""', '"')
 
     try:
@@ -51,8 +59,15 @@ def _intervals(text: str, *, tier: str | None) -> Iterator[dict[str, Any] | tupl
         yield from (row for row in fitting[0] if row["text"].strip())
         return
     names = ", ".join(repr(name) for name, _ in tiers) or "none"
-    wrong = "there are several tiers of intervals" if tier is None else f"there is not one tier of intervals called {tier!r}"
-    yield None, f"{wrong if tiers else 'there is no tier of intervals'}; it has {names}: choose one by the option tier"
+    wrong = (
+        "there are several tiers of intervals"
+        if tier is None
+        else f"there is not one tier of intervals called {tier!r}"
+    )
+    yield (
+        None,
+        f"{wrong if tiers else 'there is no tier of intervals'}; it has {names}: choose one by the option tier",
+    )
 
 
 def _tiers(take: Callable[[str], str]) -> list[tuple[str, list[dict[str, str]]]]:
@@ -74,7 +89,10 @@ def _tiers(take: Callable[[str], str]) -> list[tuple[str, list[dict[str, str]]]]
         take("number")
         take("number")
         if kind == "IntervalTier":
-            rows = [{"source_start": take("number"), "source_end": take("number"), "text": take("text")} for _ in count()]
+            rows = [
+                {"source_start": take("number"), "source_end": take("number"), "text": take("text")}
+                for _ in count()
+            ]
             tiers.append((name, rows))
         elif kind == "TextTier":
             for _ in count():

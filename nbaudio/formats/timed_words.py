@@ -16,13 +16,25 @@ from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.name_matching import AUDIO_EXTENSIONS
 from nbaudio.formats import subtitles
-from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, numbered_lines, unescape
+from nbaudio.formats.base import (
+    RECORDING_FIELDS,
+    decode_text,
+    json_values,
+    numbered_lines,
+    unescape,
+)
 
 _EXPECTED = "expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, or ParlaSpeech JSON lines"
 _NEEDED = "word times are needed; Whisper writes them with the option word_timestamps"
-_SECONDS_A_CHARACTER = 0.07  # of words without times before the first or after the last that has one
-_ENDING = re.compile(r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE)
-_LANGUAGE = re.compile(r"(?<=\])\.[a-z]{2,3}(?:-\w+)*$")  # yt-dlp writes it after the id in brackets
+_SECONDS_A_CHARACTER = (
+    0.07  # of words without times before the first or after the last that has one
+)
+_ENDING = re.compile(
+    r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE
+)
+_LANGUAGE = re.compile(
+    r"(?<=\])\.[a-z]{2,3}(?:-\w+)*$"
+)  # yt-dlp writes it after the id in brackets
 _AUDIO = re.compile(rf"(?<=[^/])\.(?:{'|'.join(sorted(AUDIO_EXTENSIONS))})$", re.IGNORECASE)
 # The name of a recording may have blanks; a confidence, a type and a speaker may follow the word.
 _CTM = re.compile(
@@ -34,7 +46,9 @@ _CLOCK = re.compile(r"<((?:\d+:)?\d+:\d+\.?\d*)>")
 _UNDERLINED = re.compile(r"(\S?)<u>([^<>]*)</u>")
 
 _Token = tuple[Any, Any, Any]  # text, start and end, as found
-_Group = tuple[str | None, str, list[_Token], Any, Any]  # recording, place in the file, neighbors, and start and end of all
+_Group = tuple[
+    str | None, str, list[_Token], Any, Any
+]  # recording, place in the file, neighbors, and start and end of all
 
 
 class TimedWords(NamedTuple):
@@ -80,7 +94,9 @@ def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
         for own, where, tokens, *bounds in _groups(path):
             words, edges = _split(where, tokens)
             if words:
-                places[own or name] = places.get(own or name, where) if all(map(math.isnan, edges)) else ""
+                places[own or name] = (
+                    places.get(own or name, where) if all(map(math.isnan, edges)) else ""
+                )
                 edges[0] = _time(bounds[0]) if math.isnan(edges[0]) else edges[0]
                 edges[-1] = _time(bounds[1]) if math.isnan(edges[-1]) else edges[-1]
             all_words, all_edges = recordings.setdefault(own or name, ([], array("d")))
@@ -96,7 +112,9 @@ def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
             raise InputError(f"{place}: {_NEEDED} ({reason})")
         starts, ends = _interpolate(words, np.array(known)).reshape(-1, 2).T
         order = np.argsort(starts, kind="stable")
-        yield TimedWords(own, [words[row] for row in order], starts[order], np.maximum(starts, ends)[order])
+        yield TimedWords(
+            own, [words[row] for row in order], starts[order], np.maximum(starts, ends)[order]
+        )
 
 
 def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -105,8 +123,12 @@ def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArra
     if len(known) == len(edges):
         return edges
     places = np.repeat(np.cumsum([0, *map(len, words)]), 2)[1:-1]
-    low, high = edges[known[[0, -1]]] + _SECONDS_A_CHARACTER * (places[[0, -1]] - places[known[[0, -1]]])
-    times = np.interp(places, np.r_[0, places[known], places[-1]], np.r_[max(0, low), edges[known], high])
+    low, high = edges[known[[0, -1]]] + _SECONDS_A_CHARACTER * (
+        places[[0, -1]] - places[known[[0, -1]]]
+    )
+    times = np.interp(
+        places, np.r_[0, places[known], places[-1]], np.r_[max(0, low), edges[known], high]
+    )
     return np.where(np.isnan(edges), times, edges)
 
 
@@ -135,7 +157,10 @@ def _time(value: object) -> float:
     time = math.nan
     if isinstance(value, str | float):
         with suppress(ValueError):
-            time = sum(float(part) * 60**power for power, part in enumerate(reversed(str(value).split(":"))))
+            time = sum(
+                float(part) * 60**power
+                for power, part in enumerate(reversed(str(value).split(":")))
+            )
     return time if 0 <= time < 1e8 else math.nan
 
 
@@ -143,8 +168,14 @@ def _groups(path: Path) -> Iterator[_Group]:
     input_guards.check_regular(path)
     with path.open("rb") as file:
         head = decode_text(file.read(1 << 16), errors="replace")
-    first = next((line for line in head.split("\n") if line.strip() and not line.startswith(";;")), "").strip()
-    for found, read in ((_JSON.match(first), _read_json), (_CTM.match(first), _read_ctm), (_CUES.search(head), _read_subtitles)):
+    first = next(
+        (line for line in head.split("\n") if line.strip() and not line.startswith(";;")), ""
+    ).strip()
+    for found, read in (
+        (_JSON.match(first), _read_json),
+        (_CTM.match(first), _read_ctm),
+        (_CUES.search(head), _read_subtitles),
+    ):
         if found:
             return read(path)
     raise InputError(f"{path}: no timed words; {_EXPECTED}")
@@ -154,7 +185,13 @@ def _read_ctm(path: Path) -> Iterator[_Group]:
     for number, line in numbered_lines(path.resolve()):
         if row := _CTM.match(line):
             name, start, duration, word = row.groups()
-            yield name, f"{path}, {name}", [(word, start, _time(start) + _time(duration))], None, None
+            yield (
+                name,
+                f"{path}, {name}",
+                [(word, start, _time(start) + _time(duration))],
+                None,
+                None,
+            )
         elif not line.startswith(";;"):
             expected = "expected recording, channel, start, duration and word"
             raise InputError(f"{path}, line {number}: {expected}, not {line.strip()[:60]!r}")
@@ -163,10 +200,20 @@ def _read_ctm(path: Path) -> Iterator[_Group]:
 def _read_json(path: Path) -> Iterator[_Group]:
     for where, value in json_values(path):
         fields = value if isinstance(value, dict) else {}
-        name = next((said for field in RECORDING_FIELDS if isinstance(said := fields.get(field), str) and said), None)
+        name = next(
+            (
+                said
+                for field in RECORDING_FIELDS
+                if isinstance(said := fields.get(field), str) and said
+            ),
+            None,
+        )
         parts = [(where, value)]
         if isinstance(segments := fields.get("segments"), list) and not fields.get("words"):
-            parts = [(f"{where}, segment {number}", segment) for number, segment in enumerate(segments, 1)]
+            parts = [
+                (f"{where}, segment {number}", segment)
+                for number, segment in enumerate(segments, 1)
+            ]
             yield name, where, [], None, None
         for place, part in parts:
             match part:
@@ -193,11 +240,16 @@ def _parlaspeech(where: str, row: dict[str, Any]) -> tuple[list[_Token], Any, An
     ends = row.get("word_end_times") or [None] * len(starts)
     lists = [words.split() if isinstance(words, str) else words, starts, ends]
     if not all(isinstance(each, list) and len(each) == len(starts) for each in lists):
-        raise InputError(f"{where}: words, word_start_times and word_end_times are not lists of one length")
+        raise InputError(
+            f"{where}: words, word_start_times and word_end_times are not lists of one length"
+        )
     offset = 0.0 if start is None else _time(start)
     if math.isnan(offset):
         raise InputError(f"{where}: the start is not a time: {start!r:.60}")
-    tokens = [(word, offset + _time(start), offset + _time(end)) for word, start, end in zip(*lists, strict=True)]
+    tokens = [
+        (word, offset + _time(start), offset + _time(end))
+        for word, start, end in zip(*lists, strict=True)
+    ]
     return tokens, offset, row.get("end")
 
 
@@ -211,17 +263,30 @@ def _read_subtitles(path: Path) -> Iterator[_Group]:
     for spoken, run in groupby(cues, key=lambda cue: cue["text"]):
         underlined, tokens = [], []
         for cue in run:
-            where, start, end, lines = f"{path}, line {cue['line']}", cue["source_start"], cue["source_end"], cue["lines"]
+            where, start, end, lines = (
+                f"{path}, line {cue['line']}",
+                cue["source_start"],
+                cue["source_end"],
+                cue["lines"],
+            )
             marks = _UNDERLINED.findall(" ".join(lines))
-            underlined += [(" " * (not before) + _plain(word), start, end) for before, word in marks]
+            underlined += [
+                (" " * (not before) + _plain(word), start, end) for before, word in marks
+            ]
             visible = [_plain(line).strip() for line in lines]
             is_repeated = has_clocks and visible[:1] == [shown] and not _CLOCK.search(lines[0])
             shown = next(filter(None, reversed(visible)), shown)
             pieces = _CLOCK.split(" ".join(lines[is_repeated:]))
             times = [start, *pieces[1::2], end]
-            tokens += [(_plain(piece), *times[row : row + 2]) for row, piece in enumerate(pieces[::2])]
-        if underlined and set("".join(word for word, _, _ in underlined).split()) != set(spoken.split()):
-            raise InputError(f"{where}: underlined words are not the words of the cue, one after the other")
+            tokens += [
+                (_plain(piece), *times[row : row + 2]) for row, piece in enumerate(pieces[::2])
+            ]
+        if underlined and set("".join(word for word, _, _ in underlined).split()) != set(
+            spoken.split()
+        ):
+            raise InputError(
+                f"{where}: underlined words are not the words of the cue, one after the other"
+            )
         if not (has_clocks or underlined) and len(re.findall(r"\w\S*", spoken)) > 1:
             raise InputError(f"{where}: several words in one cue; {_NEEDED}")
         yield None, where, underlined or tokens, None, None

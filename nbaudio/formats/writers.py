@@ -22,7 +22,9 @@ Parts = Callable[[], Iterable[pl.DataFrame]]  # reads segments from the beginnin
 class Writer(NamedTuple):
     """A format of manifests for other toolkits."""
 
-    files: Callable[[Path, str | None], list[Path]]  # lists those of a split (None: of segments without one) in a folder
+    files: Callable[
+        [Path, str | None], list[Path]
+    ]  # lists those of a split (None: of segments without one) in a folder
     # Writes segments and their recordings (with `file`), and returns files and notes to the user.
     write: Callable[[Parts, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
     rejects: Callable[[str], str | None] = lambda _: None  # tells why it cannot name such a file
@@ -30,15 +32,37 @@ class Writer(NamedTuple):
 
 def timed_segments(parts: Parts, recordings: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """Iterate over segments and their recordings, with `start`, `end`, `duration` (seconds, exact), `channels` and `partly`."""
-    facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
-    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
+    facts = recordings.select(
+        "recording_id", "file", "sampling_rate", "num_channels", "num_samples"
+    )
+    columns = (
+        "segment_id",
+        "recording_id",
+        "start_sample",
+        "end_sample",
+        "text",
+        "asr_text",
+        "speaker_id",
+        "similarity",
+    )
     chosen = (part.select(*columns, source_channel(part)) for part in parts())
-    joined = (part.join(facts, on="recording_id", how="left", maintain_order="left") for part in chosen)
+    joined = (
+        part.join(facts, on="recording_id", how="left", maintain_order="left") for part in chosen
+    )
     for row in chain.from_iterable(part.iter_rows(named=True) for part in joined):
-        start, end = (decimal_seconds(row[edge], row["sampling_rate"]) for edge in ("start_sample", "end_sample"))
+        start, end = (
+            decimal_seconds(row[edge], row["sampling_rate"])
+            for edge in ("start_sample", "end_sample")
+        )
         channels = channel_numbers(row["source_channel"] or "mix", row["num_channels"])
         partly = len(channels) < row["num_channels"]
-        yield row | {"start": start, "end": end, "duration": end - start, "channels": channels, "partly": partly}
+        yield row | {
+            "start": start,
+            "end": end,
+            "duration": end - start,
+            "channels": channels,
+            "partly": partly,
+        }
 
 
 def drop_none(**values: Any) -> dict[str, Any]:

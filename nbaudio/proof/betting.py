@@ -47,7 +47,9 @@ class Values:
     @classmethod
     def of(cls, value: "Array | Values") -> "Values":
         """Return values that are an array as an instance."""
-        return value if isinstance(value, Values) else cls(value, np.ones(len(value), dtype=np.bool_))
+        return (
+            value if isinstance(value, Values) else cls(value, np.ones(len(value), dtype=np.bool_))
+        )
 
     def __getitem__(self, items: Ints) -> Array:
         found, own = np.zeros(len(items)), items < len(self.inside)
@@ -151,7 +153,9 @@ class Draws:
                     if first:
                         left = undrawn > 0
                         chance = frame.weights[left] / undrawn[left]
-                        found[place] = chance @ unseen[left] * undrawn[stratum] / frame.weights[stratum]
+                        found[place] = (
+                            chance @ unseen[left] * undrawn[stratum] / frame.weights[stratum]
+                        )
                     undrawn[stratum] -= 1
                 if first and stratum >= 0:
                     unseen[stratum] -= 1
@@ -159,7 +163,11 @@ class Draws:
 
     def worth(self, value: Values, *, upper: bool) -> Array:
         """Return what each draw counts for: for lower bounds, replaced items count for nothing."""
-        return np.where(self.valid | (self.replaced & self.first) if upper else self.valid, value[self.item], 0.0)
+        return np.where(
+            self.valid | (self.replaced & self.first) if upper else self.valid,
+            value[self.item],
+            0.0,
+        )
 
     def faults(self, *, upper: bool) -> Bools:
         """Return which draws count as wrong."""
@@ -167,7 +175,11 @@ class Draws:
 
     def known_items(self, *, upper: bool) -> tuple[Ints, Ints]:
         """Return the known items that bounds take as judged, and those of them that count as wrong."""
-        kept = ~self.is_replaced[self.known] if upper and self.frames else np.ones(len(self.known), dtype=bool)
+        kept = (
+            ~self.is_replaced[self.known]
+            if upper and self.frames
+            else np.ones(len(self.known), dtype=bool)
+        )
         faulty = self.known_wrong | self.known_unsure if upper else self.known_wrong
         return self.known[kept], self.known[kept & faulty]
 
@@ -176,10 +188,14 @@ class Draws:
         known = value[self.known_items(upper=upper)[1]].sum()
         return float((self.worth(value, upper=upper) * self.faults(upper=upper)).sum() + known)
 
-    def faulty_share(self, value: Array | Values, rounds: Sequence[int] | None = None) -> tuple[float, float] | None:
+    def faulty_share(
+        self, value: Array | Values, rounds: Sequence[int] | None = None
+    ) -> tuple[float, float] | None:
         """Return the estimated share of the value that is wrong or unsure (Hajek, 1971) and its standard error, or None."""
         weight = self.worth(Values.of(value), upper=True)
-        for number, frame in enumerate(self.frames):  # the number of items that each draw stands for, on average
+        for number, frame in enumerate(
+            self.frames
+        ):  # the number of items that each draw stands for, on average
             own = self.round == number
             weight[own] *= (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
         weight = weight if rounds is None else weight * np.isin(self.round, rounds)
@@ -233,7 +249,9 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     return float(nulls[0])
 
 
-def bet(draws: Draws, value: Array | Values, nulls: Array, *, upper: bool = True, level: float = np.inf) -> Path:
+def bet(
+    draws: Draws, value: Array | Values, nulls: Array, *, upper: bool = True, level: float = np.inf
+) -> Path:
     """Bet against the nulls "the wrong value is m or more", or without `upper` "it is m or less"."""
     value = Values.of(value)
     sign = 1.0 if upper else -1.0
@@ -241,7 +259,10 @@ def bet(draws: Draws, value: Array | Values, nulls: Array, *, upper: bool = True
     known, known_faults = draws.known_items(upper=upper)
     rest = nulls - value[known_faults].sum()  # what each null leaves for unseen items
     unseen = value.without(known)
-    books = [_Book(frame, unseen, draws, frame.valid | draws.is_replaced if upper else frame.valid) for frame in draws.frames]
+    books = [
+        _Book(frame, unseen, draws, frame.valid | draws.is_replaced if upper else frame.valid)
+        for frame in draws.frames
+    ]
     left = unseen.total
     capital, peak, crossed = np.zeros(len(nulls)), np.zeros(len(nulls)), np.full(len(nulls), -1)
     growth = fastest = 0.0
@@ -256,23 +277,33 @@ def bet(draws: Draws, value: Array | Values, nulls: Array, *, upper: bool = True
             shares = share[:, book.of_draws[places]]
             now = (rest - out_of_reach)[:, None] - (np.cumsum(wrong) - wrong)
             taken = shares * own * book.held[places]
-            expected = np.maximum((share @ book.value)[:, None] - (np.cumsum(taken, axis=1) - taken), _TINY)
+            expected = np.maximum(
+                (share @ book.value)[:, None] - (np.cumsum(taken, axis=1) - taken), _TINY
+            )
             scale = np.maximum(now, 0.0) / expected
             # No draw may cost all of the capital, whichever item it is.
             chance = share[:, None, :] * scale[:, :, None]
             risk = ((1 - chance if upper else chance) * book.largest).max(axis=2)
             staked = np.minimum(stake[:, None], _MOST_STAKED / np.maximum(risk, _TINY))
-            factor = 1 + sign * staked * draws.inverse[places] * own * (shares * scale - fault[places])
-            gains = np.where(of_round & (now > 0) & (own > 0), np.log(np.maximum(factor, _TINY)), gains)
+            factor = 1 + sign * staked * draws.inverse[places] * own * (
+                shares * scale - fault[places]
+            )
+            gains = np.where(
+                of_round & (now > 0) & (own > 0), np.log(np.maximum(factor, _TINY)), gains
+            )
             if end == len(draws.round):
                 growth, fastest = book.growth(rates, staked[0, -1], share[0], sign)
         # A null is impossible if it wants more wrong items than are left, or fewer than were seen.
         after = rest[:, None] - np.cumsum(wrong)
         unseen_after = left - np.cumsum(own)
-        gains = np.where((after > unseen_after + _TINY * left) if upper else (after < -1e-9), np.inf, gains)
+        gains = np.where(
+            (after > unseen_after + _TINY * left) if upper else (after < -1e-9), np.inf, gains
+        )
         steps = capital[:, None] + np.cumsum(gains, axis=1)
         hit = np.maximum(peak, steps.max(axis=1)) >= level
-        crossed = np.where((crossed < 0) & hit, start + 1 + (steps >= level).argmax(axis=1), crossed)
+        crossed = np.where(
+            (crossed < 0) & hit, start + 1 + (steps >= level).argmax(axis=1), crossed
+        )
         capital, peak = steps[:, -1], np.maximum(peak, steps.max(axis=1))
         for each in books:
             each.see(places, own, wrong)
@@ -294,7 +325,11 @@ class _Book:
 
     def __init__(self, frame: Frame, value: Values, draws: Draws, valid: Bools) -> None:
         number = int(frame.bins.max(initial=-1)) + 1
-        self.value, hits, self.largest = np.zeros(number), np.zeros(number, dtype=np.int64), np.zeros(number)  # unseen
+        self.value, hits, self.largest = (
+            np.zeros(number),
+            np.zeros(number, dtype=np.int64),
+            np.zeros(number),
+        )  # unseen
         for some, part in value.blocks():
             inside = (frame.stratum[some] >= 0) & valid[some] & (part > 0)
             bins, held = frame.bins[frame.stratum[some][inside]], part[inside]
@@ -313,18 +348,29 @@ class _Book:
         self._wrong, self._seen = np.zeros(number), np.zeros(number)
         self._expected = np.zeros((0, number))
         if frame.rates is not None:
-            rates = np.bincount(frame.bins, weights=frame.sizes * frame.rates, minlength=number) / np.maximum(self._size, 1.0)
+            rates = np.bincount(
+                frame.bins, weights=frame.sizes * frame.rates, minlength=number
+            ) / np.maximum(self._size, 1.0)
             self._expected = np.clip(_EXPECTED_PART * rates, _LEAST_RATE, 1 - _LEAST_RATE)[None, :]
-        self._log_weight = np.log(np.append(_PRIOR_WEIGHTS, [_EXPECTED_WEIGHT] * len(self._expected)))
+        self._log_weight = np.log(
+            np.append(_PRIOR_WEIGHTS, [_EXPECTED_WEIGHT] * len(self._expected))
+        )
 
     def see(self, places: slice, value: Array, wrong: Array) -> None:
         """Count draws, which may be those of another round."""
         bins, number, ours = self.of_draws[places], len(self.value), self._ours[places]
         self._size = self._size - np.bincount(bins, weights=self.held[places], minlength=number)
-        self.value = np.maximum(self.value - np.bincount(bins, weights=value * ours, minlength=number), 0.0)
-        seen, faulty = (np.bincount(bins, weights=each * ours, minlength=number) / self._mean for each in (value, wrong))
+        self.value = np.maximum(
+            self.value - np.bincount(bins, weights=value * ours, minlength=number), 0.0
+        )
+        seen, faulty = (
+            np.bincount(bins, weights=each * ours, minlength=number) / self._mean
+            for each in (value, wrong)
+        )
         rates = self._predicted()
-        self._log_weight = self._log_weight + np.log(rates) @ faulty + np.log1p(-rates) @ (seen - faulty)
+        self._log_weight = (
+            self._log_weight + np.log(rates) @ faulty + np.log1p(-rates) @ (seen - faulty)
+        )
         self._seen, self._wrong = self._seen + seen, self._wrong + faulty
 
     @property
@@ -339,7 +385,9 @@ class _Book:
         weight = self._scale * (self._seen.sum() / scaled if scaled else 1.0)
         wrong, seen = weight * self._wrong, weight * self._seen
         rows = _PRIOR_ROWS[:, None]
-        others = (wrong.sum() - wrong + (_PRIOR_RATES * _PRIOR_ROWS)[:, None]) / (seen.sum() - seen + rows)
+        others = (wrong.sum() - wrong + (_PRIOR_RATES * _PRIOR_ROWS)[:, None]) / (
+            seen.sum() - seen + rows
+        )
         rows = np.maximum(rows / len(wrong), _LEAST_PRIOR_ROWS[:, None])
         found: Array = (self._wrong + rows * others) / (self._seen + rows)
         expected = (self._wrong + _EXPECTED_ROWS * self._expected) / (self._seen + _EXPECTED_ROWS)
@@ -360,9 +408,15 @@ class _Book:
         # Newton's method within bounds, by logarithms of the stake and of odds, one almost a line in the other. A stake that is a
         # little off is a slightly weaker bet.
         # Both are at least _TINY, as they are 0 where no unseen item has a value.
-        apart, beyond = (np.maximum(each, _TINY) for each in (sign * (rest - expected), total - rest if sign > 0 else rest))
+        apart, beyond = (
+            np.maximum(each, _TINY)
+            for each in (sign * (rest - expected), total - rest if sign > 0 else rest)
+        )
         at = np.log(apart / np.maximum(self.value * scale @ (rates * (1 - rates)), _TINY))
-        low, high = np.full(len(rest), -30.0) - np.log(scale.max()), np.full(len(rest), 30.0) - np.log(scale.min())
+        low, high = (
+            np.full(len(rest), -30.0) - np.log(scale.max()),
+            np.full(len(rest), 30.0) - np.log(scale.min()),
+        )
         for step in range(_STEPS if wants.any() else 1):
             at = np.where((low < at) & (at < high) & (step < _NEWTON_STEPS), at, (low + high) / 2)
             stake = np.exp(at)[:, None] * scale
@@ -371,7 +425,10 @@ class _Book:
             root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, _TINY))
             share = np.minimum(2 * rates / np.maximum(part + root, _TINY), 1.0)
             got = share @ self.value
-            away, other = (np.maximum(each, _TINY) for each in (sign * (got - expected), total - got if sign > 0 else got))
+            away, other = (
+                np.maximum(each, _TINY)
+                for each in (sign * (got - expected), total - got if sign > 0 else got)
+            )
             error = np.log(away / other * beyond / apart)
             if np.abs(error[wants]).max(initial=0.0) < _NEAR:
                 break

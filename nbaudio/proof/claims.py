@@ -49,7 +49,10 @@ class Part:
         """Return the claim by segments, with `by_hours` and `by_words`, whose bounds are two-sided with the same confidence."""
         found = self.by("segments", target=target, error=error, high_error=high_error)
         side = (error + high_error) / 2
-        return found | {key: self.by(what, target=target, error=side, high_error=side) for key, what in _AMOUNTS.items()}
+        return found | {
+            key: self.by(what, target=target, error=side, high_error=side)
+            for key, what in _AMOUNTS.items()
+        }
 
     def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, hours or words."""
@@ -61,21 +64,40 @@ class Part:
             "reviewed": int((self.inside & state.judged).sum()),
         }
         if ships <= 0:
-            return facts | {"precision": None, "low": None, "high": None, "target": target, "proven": False}
-        wrong, faulty, right = (state.labelled(*words) for words in (("wrong",), ("wrong", "unsure"), ("right",)))
+            return facts | {
+                "precision": None,
+                "low": None,
+                "high": None,
+                "target": target,
+                "proven": False,
+            }
+        wrong, faulty, right = (
+            state.labelled(*words) for words in (("wrong",), ("wrong", "unsure"), ("right",))
+        )
         found, unknown_out = self._found(what), self._sum(what, self.out & ~right)
         bound = most(state.draws, inside, error, also=self.least_not_allowed(what, target))
         if what == "segments" and bound < inside.total:
             bound = math.ceil(bound - 1e-6) - 1
-        highest = min(max(bound - found, self._sum(what, self.ships & faulty)), ships - self._sum(what, self.ships & right))
+        highest = min(
+            max(bound - found, self._sum(what, self.ships & faulty)),
+            ships - self._sum(what, self.ships & right),
+        )
         lowest = fewest(state.draws, self.value(what, upper=False), high_error) - unknown_out
         lowest = min(max(lowest, self._sum(what, self.ships & wrong)), highest)
         low, high = (min(max(1 - each / ships, 0.0), 1.0) for each in (highest, lowest))
         share = state.draws.faulty_share(inside)
         precision = None
         if share is not None or facts["reviewed"]:
-            precision = min(max(1 - ((share[0] if share else 0.0) * inside.total - found) / ships, low), high)
-        return facts | {"precision": precision, "low": low, "high": high, "target": target, "proven": low >= target - 1e-12}
+            precision = min(
+                max(1 - ((share[0] if share else 0.0) * inside.total - found) / ships, low), high
+            )
+        return facts | {
+            "precision": precision,
+            "low": low,
+            "high": high,
+            "target": target,
+            "proven": low >= target - 1e-12,
+        }
 
     def value(self, what: str, *, upper: bool = True) -> Values:
         """Return what each item of the population counts for."""
@@ -84,7 +106,9 @@ class Part:
     def least_not_allowed(self, what: str, target: float) -> float:
         """Return the least value that is wrong, with what does not ship, for which less than the target is right."""
         allowed = (1 - target) * self._sum(what, self.ships)
-        return self._found(what) + (math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12)
+        return self._found(what) + (
+            math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12
+        )
 
     def _found(self, what: str) -> float:
         """Return the part of an upper bound that is no fault of what ships: faults left out or gone, and those mended since."""
@@ -94,7 +118,9 @@ class Part:
         drawn = np.zeros(len(replaced), dtype=bool)
         drawn[state.draws.item] = True
         # What is unsure and was not drawn may be right: a bound does not count it as wrong.
-        faulty_out = self.out & (state.labelled("wrong") | (drawn[:size] & state.labelled("unsure")))
+        faulty_out = self.out & (
+            state.labelled("wrong") | (drawn[:size] & state.labelled("unsure"))
+        )
         mended = self.inside & replaced[:size] & state.labelled("right")
         return self._sum(what, faulty_out | mended) + float(self.value(what).further.sum())
 
@@ -109,12 +135,16 @@ class Part:
         sizes = np.bincount(number, minlength=len(strata.names)).astype(float)
         if strata.rates is None or not sizes.any():
             return None
-        left = self.least_not_allowed("segments", target) - state.draws.found(self.value("segments"), upper=True)
+        left = self.least_not_allowed("segments", target) - state.draws.found(
+            self.value("segments"), upper=True
+        )
         if float(sizes @ strata.rates) >= left or len(state.draws.frames) == 0:
             return None
         chance = strata.weights @ (sizes / np.maximum(strata.counts, 1))
         growth = least_divergence(sizes, strata.rates, left) * float(chance)
-        return math.ceil(max(-math.log(error) - float(self.path(target, error).capital[0]), 0.0) / growth)
+        return math.ceil(
+            max(-math.log(error) - float(self.path(target, error).capital[0]), 0.0) / growth
+        )
 
     def progress(self, *, target: float, error: float) -> dict[str, Any]:
         """Return after how many verdicts and since when the target is proven, or how many more it is expected to take."""
@@ -128,7 +158,9 @@ class Part:
             least = math.ceil(level / -math.log(target))
             return {"expected": None, "least": least}
         rates = {"expected": path.growth, "least": path.fastest}
-        return {name: math.ceil(missing / rate) if rate > 1e-9 else None for name, rate in rates.items()}
+        return {
+            name: math.ceil(missing / rate) if rate > 1e-9 else None for name, rate in rates.items()
+        }
 
     def _sum(self, what: str, where: Bools) -> float:
         return self.state.amounts(what, where).total
@@ -136,7 +168,11 @@ class Part:
 
 def selected(state: ProofState, threshold: float, ships: Bools) -> Part:
     """Return what ships with what was left out of it, or all `above` the threshold if nothing ships."""
-    return Part(state, ships, state.population.mask(state.left_out["segment_id"])) if ships.any() else above(state, threshold)
+    return (
+        Part(state, ships, state.population.mask(state.left_out["segment_id"]))
+        if ships.any()
+        else above(state, threshold)
+    )
 
 
 def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
@@ -149,19 +185,31 @@ def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -
     for name in split.filter(pl.Series(ships)).drop_nulls().unique().cast(pl.String).sort():
         # What was rejected by hand is left out of every split.
         out_of = out.filter(pl.col("split").fill_null(name) == name)["segment_id"]
-        found[name] = Part(state, ships & split.eq(name).fill_null(value=False).to_numpy(), state.population.mask(out_of))
+        found[name] = Part(
+            state,
+            ships & split.eq(name).fill_null(value=False).to_numpy(),
+            state.population.mask(out_of),
+        )
     return found
 
 
-def above(state: ProofState, threshold: float, where: Bools | None = None, values: Array | None = None) -> Part:
+def above(
+    state: ProofState, threshold: float, where: Bools | None = None, values: Array | None = None
+) -> Part:
     """Return all segments at or above a threshold on values, by default similarity or none, whether they ship or not."""
     # A similarity that is NaN is not below the threshold.
-    keeps = ~(state.population.numbers["similarity"] < threshold) if values is None else values >= threshold
+    keeps = (
+        ~(state.population.numbers["similarity"] < threshold)
+        if values is None
+        else values >= threshold
+    )
     keeps &= state.population.reviewable
     return Part(state, keeps if where is None else keeps & where)
 
 
-def rule_error(state: ProofState, rule: Mapping[str, Any], confidence: float) -> tuple[int, int, float]:
+def rule_error(
+    state: ProofState, rule: Mapping[str, Any], confidence: float
+) -> tuple[int, int, float]:
     """Return a rule's place among those asked about, their number, and the share of errors that it gets; log a new one."""
     path = state.workspace.path / RULES
     known = read_lines(path, json.loads, "a rule")
@@ -170,7 +218,14 @@ def rule_error(state: ProofState, rule: Mapping[str, Any], confidence: float) ->
     if own not in rules:
         rules.append(own)
         if not state.verdicts.is_empty() and state.accepted.any():
-            append_lines(path, [json.dumps({"rule": rule, "verdicts": len(state.verdict_log)}, sort_keys=True).encode()])
+            append_lines(
+                path,
+                [
+                    json.dumps(
+                        {"rule": rule, "verdicts": len(state.verdict_log)}, sort_keys=True
+                    ).encode()
+                ],
+            )
     number = rules.index(own) + 1
     return number, len(rules), (1 - confidence) * 6 / (math.pi * number) ** 2
 
@@ -199,22 +254,36 @@ def curve(
     knots = np.arange(len(grid))
     if len(grid) > _MOST_KNOTS:
         wanted = np.linspace(sizes.max(), 0, _MOST_KNOTS)
-        knots = np.unique([0, len(grid) - 1, *(int(np.abs(sizes - each).argmin()) for each in wanted)])
+        knots = np.unique(
+            [0, len(grid) - 1, *(int(np.abs(sizes - each).argmin()) for each in wanted)]
+        )
     # Thresholds that keep the same segments have the same claim.
-    by_size = {sizes[k]: at(k).by("segments", target=precision, error=side, high_error=side) for k in reversed(knots)}
+    by_size = {
+        sizes[k]: at(k).by("segments", target=precision, error=side, high_error=side)
+        for k in reversed(knots)
+    }
     claims = {int(k): by_size[sizes[k]] for k in knots}
     proven, rows = _proven(at, sizes, precision, confidence, knots.tolist()), []
     for place, threshold in enumerate(grid):
-        below, over = (knots[np.searchsorted(knots, place, "right") - 1], knots[np.searchsorted(knots, place, "left")])
+        below, over = (
+            knots[np.searchsorted(knots, place, "right") - 1],
+            knots[np.searchsorted(knots, place, "left")],
+        )
         row = _row(at(place), claims, place, int(below), int(over))
         rows.append({"threshold": threshold, **row, "target": precision, "proven": place in proven})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _row(part: Part, claims: Mapping[int, Mapping[str, Any]], place: int, below: int, over: int) -> dict[str, Any]:
+def _row(
+    part: Part, claims: Mapping[int, Mapping[str, Any]], place: int, below: int, over: int
+) -> dict[str, Any]:
     """Return the claim at a threshold from those at the nearest thresholds with bounds."""
     state, size = part.state, int(part.ships.sum())
-    judged, right, wrong = part.ships & state.judged, state.labelled("right"), state.labelled("wrong")
+    judged, right, wrong = (
+        part.ships & state.judged,
+        state.labelled("right"),
+        state.labelled("wrong"),
+    )
     counts = {"reviewed": judged, "wrong": judged & wrong, "unsure": judged & ~right & ~wrong}
     names = {"segments": size, "hours": round(part._sum("hours", part.ships), 6)}
     names |= {name: int(where.sum()) for name, where in counts.items()}
@@ -224,23 +293,40 @@ def _row(part: Part, claims: Mapping[int, Mapping[str, Any]], place: int, below:
     if size:
         # What is wrong above a threshold is no more than above a lower one, and no less than above a higher one.
         low = max(0.0, 1 - (1 - claims[below]["low"]) * claims[below]["segments"] / size)
-        high = 1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size if claims[over]["segments"] else 1.0
+        high = (
+            1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size
+            if claims[over]["segments"]
+            else 1.0
+        )
     precision = None if share is None or low is None else min(max(1 - share[0], low), high or 1.0)
     return names | {"precision": precision, "low": low, "high": high}
 
 
-def _proven(at: Callable[[int], Part], sizes: Array, precision: float, confidence: float, knots: Sequence[int]) -> list[int]:
+def _proven(
+    at: Callable[[int], Part],
+    sizes: Array,
+    precision: float,
+    confidence: float,
+    knots: Sequence[int],
+) -> list[int]:
     """Return the thresholds that are proven to keep the target precision, all of them with the confidence."""
     order = [place for place in reversed(knots) if sizes[place]]
     if not order or not len(at(order[0]).state.lines):
         return []
-    starts = [next(n for n, place in enumerate(order) if sizes[place] >= sizes.max() / 2**power) for power in (3, 2, 1, 0)]
+    starts = [
+        next(n for n, place in enumerate(order) if sizes[place] >= sizes.max() / 2**power)
+        for power in (3, 2, 1, 0)
+    ]
     found, error = [], 0.0
     for start, end in pairwise([*sorted(set(starts)), len(order)]):
         error += (1 - confidence) / len(set(starts))
         for place in order[start:end]:
             part = at(place)
-            path = bet(part.state.draws, part.value("segments"), np.array([part.least_not_allowed("segments", precision)]))
+            path = bet(
+                part.state.draws,
+                part.value("segments"),
+                np.array([part.least_not_allowed("segments", precision)]),
+            )
             if path.peak[0] < -math.log(error):
                 error = 0.0
                 break

@@ -14,7 +14,16 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import Report, show
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.proof.claims import THRESHOLDS, Part, check_target, curve, min_sample_size, parts, rule_error, selected
+from nbaudio.proof.claims import (
+    THRESHOLDS,
+    Part,
+    check_target,
+    curve,
+    min_sample_size,
+    parts,
+    rule_error,
+    selected,
+)
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round
@@ -32,7 +41,9 @@ _NEARLY = 1e-6
 _LEAST_SAVING = 0.95
 
 
-def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, confidence: float = 0.95) -> Report:
+def evidence(
+    workspace: Workspace | str | Path, *, precision: float = 0.98, confidence: float = 0.95
+) -> Report:
     """Report how right the labels of the clips that ship are, as far as the reviews prove it.
 
     Claims hold however often one looks, and whenever one stops. The selection is that of the last `select`; without one, it is
@@ -65,7 +76,10 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
     model = refresh(state)
     asked = {"precision": precision, "confidence": confidence}
     claims = selection_claim(state, asked=asked)
-    selection, threshold = claims["selection"], selection_threshold(state.workspace.report("select").get("facts", {}))
+    selection, threshold = (
+        claims["selection"],
+        selection_threshold(state.workspace.report("select").get("facts", {})),
+    )
     whole = selected(state, threshold, state.accepted)
     n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
     if len(state.lines):
@@ -74,12 +88,20 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
     strategy = "risk" if learned["useful"] else "stratified"
     n = min(n, learned["reviews_left"]["risk"] or n) if strategy == "risk" else n
     strata = state.population.strata(strategy, threshold=threshold, rounds=state.rounds)
-    keys = state.population.draw(strata, n=n, salt=salt_of(42, state.rounds))["segment_id"].to_list()
+    keys = state.population.draw(strata, n=n, salt=salt_of(42, state.rounds))[
+        "segment_id"
+    ].to_list()
     options = f"--strategy {strategy} --n {len(keys)} --threshold {threshold:g}"
-    advice = f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
-    drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)])
+    advice = (
+        f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
+    )
+    drawn = pl.concat(
+        [pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)]
+    )
     drawn = drawn.drop_nulls().unique("segment_id")
-    twice = state.verdicts.filter(pl.len().over("segment_id", "content") > 1)["segment_id"].n_unique()
+    twice = state.verdicts.filter(pl.len().over("segment_id", "content") > 1)[
+        "segment_id"
+    ].n_unique()
     facts: dict[str, Any] = {
         "how_right": selection["statement"],
         "target": f"{precision:.4g} right, with confidence {confidence:.4g}",
@@ -89,22 +111,40 @@ def evidence(workspace: Workspace | str | Path, *, precision: float = 0.98, conf
         "risk_model": learned["model"],
         "risk": learned,
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
-        "reviewed": {word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
-        "reviewers": f"{twice:,} segments were judged by two or more: nbaudio.review.agreement(W)" if twice else _PERFECT,
+        "reviewed": {
+            word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")
+        },
+        "reviewers": f"{twice:,} segments were judged by two or more: nbaudio.review.agreement(W)"
+        if twice
+        else _PERFECT,
         "rounds": [
-            {"round": one.name, "strategy": one.strategy, "rows": len(one.rows), "reviewed": one.rows["verdict"].count()}
+            {
+                "round": one.name,
+                "strategy": one.strategy,
+                "rows": len(one.rows),
+                "reviewed": one.rows["verdict"].count(),
+            }
             for one in state.rounds
         ],
         **claims,
         "review_next": advice if keys else "nothing: all segments have been drawn",
     }
-    report = Report("evidence", facts, warnings=[*_warnings(state, whole)], hidden=("risk", *claims.keys() - {"curve"}))
+    report = Report(
+        "evidence",
+        facts,
+        warnings=[*_warnings(state, whole)],
+        hidden=("risk", *claims.keys() - {"curve"}),
+    )
     state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
     return report
 
 
 def risk_facts(
-    state: ProofState, model: Mapping[str, Any], part: Part, selection: Mapping[str, Any], threshold: float
+    state: ProofState,
+    model: Mapping[str, Any],
+    part: Part,
+    selection: Mapping[str, Any],
+    threshold: float,
 ) -> dict[str, Any]:
     """Return how well `risk` tells wrong from right, and how many reviews are left if it steers the draws."""
     if "missing" in model:
@@ -118,17 +158,30 @@ def risk_facts(
     known = f"frozen by the last select: only reviews after {', '.join(used.get('reviews', [])) or 'it'} count"
     return {
         "model": describe(model),
-        "frozen": f"{known}; a select without 'risk' ends it" if used else "no: it learns from each import",
+        "frozen": f"{known}; a select without 'risk' ends it"
+        if used
+        else "no: it learns from each import",
         "calibration": {name: model["calibration"][name] for name in ("intercept", "slope")},
         "groups": model["calibration"]["groups"],
         "columns": {row["column"]: row["weight"] for row in model["weigh"] if row["weight"] > 0},
-        "reviews_left": {"risk": left, "one stratum": alone, "expected": selection["progress"].get("expected")},
-        "useful": bool(model["auc_low"] > 0.5 and left is not None and (alone is None or left < _LEAST_SAVING * alone)),
+        "reviews_left": {
+            "risk": left,
+            "one stratum": alone,
+            "expected": selection["progress"].get("expected"),
+        },
+        "useful": bool(
+            model["auc_low"] > 0.5
+            and left is not None
+            and (alone is None or left < _LEAST_SAVING * alone)
+        ),
     }
 
 
 def selection_claim(
-    workspace: Workspace | str | Path | ProofState, *, without: Sequence[str] = (), asked: Mapping[str, float] | None = None
+    workspace: Workspace | str | Path | ProofState,
+    *,
+    without: Sequence[str] = (),
+    asked: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return claims as in ``corpus.json``; `asked` has the parameters of `evidence`, by default of its last call."""
     state = ProofState.load(workspace)
@@ -140,12 +193,22 @@ def selection_claim(
     whole = found.pop("selection")
     rule = dict(used)
     if rule.get("gold"):  # what it takes depends on verdicts
-        held = tables.scan(state.workspace, ("segment_id", "split")).filter(pl.col("split") == "test")
-        rule["test"] = held.select(pl.col("segment_id").min()).drop_nulls().collect(**STREAMED)["segment_id"].to_list()
+        held = tables.scan(state.workspace, ("segment_id", "split")).filter(
+            pl.col("split") == "test"
+        )
+        rule["test"] = (
+            held.select(pl.col("segment_id").min())
+            .drop_nulls()
+            .collect(**STREAMED)["segment_id"]
+            .to_list()
+        )
     number, of, error = rule_error(state, rule, confidence)
     claim = whole.claim(target=target, error=error, high_error=(1 - confidence) - error)
     side = (1 - confidence) / 2
-    shortest, longest = used.get("min_duration", 0.0) - _NEARLY, used.get("max_duration", 20.0) + _NEARLY
+    shortest, longest = (
+        used.get("min_duration", 0.0) - _NEARLY,
+        used.get("max_duration", 20.0) + _NEARLY,
+    )
     seconds = state.population.numbers["seconds"]
     claim |= {
         "confidence": confidence,
@@ -154,9 +217,17 @@ def selection_claim(
         "progress": whole.progress(target=target, error=error),
         "method": METHOD,
     }
-    by_split = {name: part.claim(target=target, error=side, high_error=side) for name, part in found.items()}
+    by_split = {
+        name: part.claim(target=target, error=side, high_error=side) for name, part in found.items()
+    }
     thresholds = sorted({*THRESHOLDS, threshold})
-    rows = curve(state, thresholds, precision=target, confidence=confidence, where=(seconds >= shortest) & (seconds <= longest))
+    rows = curve(
+        state,
+        thresholds,
+        precision=target,
+        confidence=confidence,
+        where=(seconds >= shortest) & (seconds <= longest),
+    )
     return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
 
 
@@ -164,18 +235,41 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     """Return the claim about a selection under readable names, the answers first; empty if there is none."""
     if not claim:
         return {}
-    names = {"precision": "right, estimated share", "low": "at least", "high": "at most", "reviewed": "reviewed"}
+    names = {
+        "precision": "right, estimated share",
+        "low": "at least",
+        "high": "at most",
+        "reviewed": "reviewed",
+    }
     answers = {"how right": claim["statement"], "target proven": describe_progress(claim)}
-    return answers | {label: _down(claim[name]) if name == "low" else claim[name] for name, label in names.items()}
+    return answers | {
+        label: _down(claim[name]) if name == "low" else claim[name] for name, label in names.items()
+    }
 
 
 def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a row for the selection and each split, by segments, hours and words; lower bounds are rounded down."""
-    names = {"segments": "clips", "reviewed": "reviewed", "precision": "right", "low": "at_least", "high": "at_most"}
+    names = {
+        "segments": "clips",
+        "reviewed": "reviewed",
+        "precision": "right",
+        "low": "at_least",
+        "high": "at_most",
+    }
     return [
-        {"part": part, "by": by, **{label: _down(facts[key]) if key == "low" else facts[key] for key, label in names.items()}}
+        {
+            "part": part,
+            "by": by,
+            **{
+                label: _down(facts[key]) if key == "low" else facts[key]
+                for key, label in names.items()
+            },
+        }
         for part in ("selection", *ordered_splits(claims.keys() - {"selection", "curve"}))
-        for by, facts in (("segments", claims[part]), *((by, claims[part][f"by_{by}"]) for by in ("hours", "words")))
+        for by, facts in (
+            ("segments", claims[part]),
+            *((by, claims[part][f"by_{by}"]) for by in ("hours", "words")),
+        )
     ]
 
 
@@ -189,7 +283,11 @@ def describe_progress(claim: Mapping[str, Any]) -> str:
     errors = f"rule {rule['number']} of {rule['of']} that were asked about, error {rule['error']:.2g}; all verdicts count"
     target = f"{claim['target']:.4g} right"
     if claim["proven"]:
-        since = f" since verdict {progress['verdicts']:,} ({progress['since']})" if "since" in progress else ""
+        since = (
+            f" since verdict {progress['verdicts']:,} ({progress['since']})"
+            if "since" in progress
+            else ""
+        )
         return f"yes, {target}{since}; {errors}"
     expected, least = progress.get("expected"), progress.get("least")
     more = f"{'no number of' if expected is None else f'{expected:,}'} further reviews are expected to prove it"
@@ -205,13 +303,30 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     faulty = ~state.labelled("right")[state.population.places(judged["segment_id"])]
     judged = judged.with_columns(pl.col("similarity").fill_nan(None), faulty=pl.Series(faulty))
     score, wrong = pl.col("similarity"), pl.col("faulty").sum()
-    bands = (pl.when(score >= low).then(pl.lit(f"{low:g} to {high:g}")) for high, low in pairwise(_BANDS))
-    groups = {"similarity": pl.coalesce(*bands), "speaker": pl.col("speaker_id"), "recording": pl.col("recording_id")}
+    bands = (
+        pl.when(score >= low).then(pl.lit(f"{low:g} to {high:g}")) for high, low in pairwise(_BANDS)
+    )
+    groups = {
+        "similarity": pl.coalesce(*bands),
+        "speaker": pl.col("speaker_id"),
+        "recording": pl.col("recording_id"),
+    }
     rows: list[dict[str, Any]] = []
     for kind, key in groups.items():
-        found = judged.with_columns(name=key).drop_nulls("name").group_by("name").agg(reviewed=pl.len(), wrong=wrong)
-        worst = found.filter(pl.col("wrong") > 0).sort("wrong", "reviewed", "name", descending=[True, False, False]).head(3)
-        rows += worst.select(pl.format(f"{kind} {{}}", "name").alias("where"), "reviewed", wrong_or_unsure="wrong").to_dicts()
+        found = (
+            judged.with_columns(name=key)
+            .drop_nulls("name")
+            .group_by("name")
+            .agg(reviewed=pl.len(), wrong=wrong)
+        )
+        worst = (
+            found.filter(pl.col("wrong") > 0)
+            .sort("wrong", "reviewed", "name", descending=[True, False, False])
+            .head(3)
+        )
+        rows += worst.select(
+            pl.format(f"{kind} {{}}", "name").alias("where"), "reviewed", wrong_or_unsure="wrong"
+        ).to_dicts()
     return rows
 
 
@@ -221,7 +336,11 @@ def selection_threshold(selection: Mapping[str, Any]) -> float:
 
 
 def _statement(claim: Mapping[str, Any], confidence: float, *, selected: bool) -> str:
-    what = "clips that ship" if selected else "segments with a similarity of 0.8 or more (nothing is selected yet)"
+    what = (
+        "clips that ship"
+        if selected
+        else "segments with a similarity of 0.8 or more (nothing is selected yet)"
+    )
     if claim["low"] is None:
         return "Nothing ships."
     if not claim["reviewed"]:
@@ -241,11 +360,15 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
     yield from (f"{one.name}: {one.changed:,} {changed}" for one in state.rounds if one.changed)
     drawn = {key for one in state.rounds for key in one.judged_ids}
     if others := len(set(state.verdicts["segment_id"]) - drawn):
-        judged = f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped"
+        judged = (
+            f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped"
+        )
         yield f"{judged}: they are no sample of others"
     yield from _blindness(state, whole)
     if len(state.lines):
-        covered = sum((frame.valid for frame in state.draws.frames), start=state.draws.frames[0].valid)[: len(whole.inside)]
+        covered = sum(
+            (frame.valid for frame in state.draws.frames), start=state.draws.frames[0].valid
+        )[: len(whole.inside)]
         if unseen := int((whole.inside & ~covered & ~state.judged).sum()):
             yield (
                 f"{unseen:,} of {int(whole.inside.sum()):,} segments could not be drawn by any round that has verdicts: "
@@ -258,8 +381,14 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
 def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
     """Compare rounds whose reviewers saw hypothesis and similarity with blind ones, if there are both."""
     blind = [state.records[one.name].blind for one in state.usable]
-    of = {kind: [place for place, each in enumerate(blind) if each is kind] for kind in (True, False)}
-    found = {kind: state.draws.faulty_share(whole.value("segments"), places) for kind, places in of.items() if places}
+    of = {
+        kind: [place for place, each in enumerate(blind) if each is kind] for kind in (True, False)
+    }
+    found = {
+        kind: state.draws.faulty_share(whole.value("segments"), places)
+        for kind, places in of.items()
+        if places
+    }
     if len(pairs := [each for each in found.values() if each]) == 2:
         (hidden, error), (shown, other) = pairs
         half = 1.96 * math.hypot(error, other)

@@ -39,10 +39,19 @@ class ProofState(ReviewState):
     def label(self) -> NDArray[np.int8]:
         """The verdict on what each segment is now: its place among right, wrong, unsure; -1 without one."""
         judged = self.verdicts["segment_id"]
-        held = tables.read(self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode()))
+        held = tables.read(
+            self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode())
+        )
         labels = current_labels(self, held)
-        found, places = np.full(len(self.population), -1, dtype=np.int8), self.population.places(labels["segment_id"])
-        number = labels["verdict"].replace_strict(_LABELS, range(len(_LABELS)), return_dtype=pl.Int8).to_numpy()
+        found, places = (
+            np.full(len(self.population), -1, dtype=np.int8),
+            self.population.places(labels["segment_id"]),
+        )
+        number = (
+            labels["verdict"]
+            .replace_strict(_LABELS, range(len(_LABELS)), return_dtype=pl.Int8)
+            .to_numpy()
+        )
         found[places[places >= 0]] = number[places >= 0]
         return found
 
@@ -56,12 +65,18 @@ class ProofState(ReviewState):
         if what == "segments":
             return Values(np.broadcast_to(1.0, len(where)), where)
         numbers = self.population.numbers
-        return Values(numbers["words"], where) if what == "words" else Values(numbers["seconds"], where, divisor=3600.0)
+        return (
+            Values(numbers["words"], where)
+            if what == "words"
+            else Values(numbers["seconds"], where, divisor=3600.0)
+        )
 
     @cached_property
     def accepted(self) -> Bools:
         """Which segments the last `select` keeps."""
-        return self.population.column(pl.col("decision") == "accept").fill_null(value=False).to_numpy()
+        return (
+            self.population.column(pl.col("decision") == "accept").fill_null(value=False).to_numpy()
+        )
 
     @cached_property
     def left_out(self) -> pl.DataFrame:
@@ -70,8 +85,12 @@ class ProofState(ReviewState):
             return pl.DataFrame(schema={"segment_id": pl.String, "split": pl.String})
         held = self.workspace.table(LEFT_OUT)
         is_held = pl.col("segment_id").is_in(held["segment_id"].implode())
-        now = tables.read(self.workspace, ("segment_id", "decision", "reason"), where=is_held).unique("segment_id", keep="first")
-        kept = held.join(now.filter(pl.col("decision") == "reject"), on=["segment_id", "reason"], how="semi")
+        now = tables.read(
+            self.workspace, ("segment_id", "decision", "reason"), where=is_held
+        ).unique("segment_id", keep="first")
+        kept = held.join(
+            now.filter(pl.col("decision") == "reject"), on=["segment_id", "reason"], how="semi"
+        )
         return kept.select("segment_id", "split")
 
     @cached_property
@@ -83,29 +102,55 @@ class ProofState(ReviewState):
     @cached_property
     def _frames(self) -> dict[str, _Stored]:
         """What each round could draw, if stored."""
-        there = [one for one in self.rounds if table_path(self.workspace, frame_table(one.name)).exists()]
+        there = [
+            one for one in self.rounds if table_path(self.workspace, frame_table(one.name)).exists()
+        ]
         if not there:
             return {}
-        contents = self.population.arrays((), lambda rows: frame_contents(rows).to_frame("content"))["content"]
+        contents = self.population.arrays(
+            (), lambda rows: frame_contents(rows).to_frame("content")
+        )["content"]
         places_of = self.population.index()
         return {one.name: self._stored_frame(one, contents, places_of) for one in there}
 
-    def _stored_frame(self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]) -> _Stored:
+    def _stored_frame(
+        self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]
+    ) -> _Stored:
         size, table = len(self.population), frame_table(one.name)
         by_stratum = tables.scan(self.workspace, table=table).group_by("stratum")
-        strata = by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
-        numbers, weights = strata.select("stratum").with_row_index("number"), np.maximum(strata["weight"].to_numpy(), 1e-300)
+        strata = (
+            by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
+        )
+        numbers, weights = (
+            strata.select("stratum").with_row_index("number"),
+            np.maximum(strata["weight"].to_numpy(), 1e-300),
+        )
         rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
         smallest = np.min_scalar_type(-len(strata) - 1)
-        found = Frame(np.full(size, -1, dtype=smallest), np.zeros(size, dtype=np.bool_), weights / weights.sum(), rates)
+        found = Frame(
+            np.full(size, -1, dtype=smallest),
+            np.zeros(size, dtype=np.bool_),
+            weights / weights.sum(),
+            rates,
+        )
         others: dict[int, int] = {}
-        for batch in tables.read_batches(self.workspace, table, ("segment_id", "stratum", "content")):
+        for batch in tables.read_batches(
+            self.workspace, table, ("segment_id", "stratum", "content")
+        ):
             places = places_of(batch["segment_id"])
-            number = batch.join(numbers, on="stratum", how="left", maintain_order="left")["number"].to_numpy()
+            number = batch.join(numbers, on="stratum", how="left", maintain_order="left")[
+                "number"
+            ].to_numpy()
             inside, gone = places >= 0, places < 0
             found.stratum[places[inside]] = number[inside]
-            found.valid[places[inside]] = contents[places[inside]] == batch["content"].fill_null(0).to_numpy()[inside]
-            others |= zip(batch["segment_id"].filter(pl.Series(gone)).hash().to_list(), number[gone].tolist(), strict=True)
+            found.valid[places[inside]] = (
+                contents[places[inside]] == batch["content"].fill_null(0).to_numpy()[inside]
+            )
+            others |= zip(
+                batch["segment_id"].filter(pl.Series(gone)).hash().to_list(),
+                number[gone].tolist(),
+                strict=True,
+            )
         found.valid[self.population.mask(self.later(one.corpus))] = False
         return found, others
 
@@ -120,15 +165,27 @@ class ProofState(ReviewState):
         drawn, size = self._drawn, len(self.population)
         stored = [self._frames[one.name] for one in self.usable]
         places, keys = self.population.places(drawn["segment_id"]), drawn["segment_id"].hash()
-        others = dict.fromkeys((*(key for _, gone in stored for key in gone), *keys.filter(pl.Series(places < 0))))
+        others = dict.fromkeys(
+            (*(key for _, gone in stored for key in gone), *keys.filter(pl.Series(places < 0)))
+        )
         further = dict(zip(others, count(size)))
-        at = (place if place >= 0 else further[key] for place, key in zip(places.tolist(), keys, strict=True))
+        at = (
+            place if place >= 0 else further[key]
+            for place, key in zip(places.tolist(), keys, strict=True)
+        )
         item = np.fromiter(at, np.int64)
         number = drawn["round"].to_numpy().astype(np.int64)
         found = tuple(_with_further(one, further) for one in stored)
-        valid = np.array([found[which].valid[place] for which, place in zip(number, item, strict=True)], dtype=bool)
-        wrong, unsure = (drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure"))
-        in_no_frame = ~np.any([np.zeros(size + len(further), dtype=bool), *(frame.valid for frame in found)], axis=0)
+        valid = np.array(
+            [found[which].valid[place] for which, place in zip(number, item, strict=True)],
+            dtype=bool,
+        )
+        wrong, unsure = (
+            drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure")
+        )
+        in_no_frame = ~np.any(
+            [np.zeros(size + len(further), dtype=bool), *(frame.valid for frame in found)], axis=0
+        )
         known = np.flatnonzero((self.label >= 0) & in_no_frame[:size])
         return Draws(
             found,
@@ -164,18 +221,33 @@ class ProofState(ReviewState):
     @cached_property
     def _drawn(self) -> pl.DataFrame:
         """The rows of all rounds that were reached, in that order; a segment of several rounds is in each of them."""
-        schema = {"line": pl.Int64, "round": pl.Int32, "segment_id": pl.String, "verdict": pl.String}
+        schema = {
+            "line": pl.Int64,
+            "round": pl.Int32,
+            "segment_id": pl.String,
+            "verdict": pl.String,
+        }
         parts = [pl.DataFrame(schema=schema)]
         for number, one in enumerate(self.usable):
             held, rows = self._frames[one.name], one.rows
             rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
             if gone := rows.filter(pl.col("stratum").is_null())["segment_id"].to_list():
-                rows = rows.with_columns(pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone}))
+                rows = rows.with_columns(
+                    pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone})
+                )
                 rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
             sizes = pl.Series(_with_further(held, held[1]).sizes).cast(pl.Int64)
-            rows = rows.with_columns(size=sizes.gather(rows["stratum"]), rank=pl.int_range(1, pl.len() + 1).over("stratum"))
+            rows = rows.with_columns(
+                size=sizes.gather(rows["stratum"]),
+                rank=pl.int_range(1, pl.len() + 1).over("stratum"),
+            )
             # Once a stratum is used up, the others are drawn more often: then rows count if all before them were reached.
-            late = (pl.col("rank") >= pl.col("size")).fill_null(value=False).cum_max().shift(1, fill_value=False)
+            late = (
+                (pl.col("rank") >= pl.col("size"))
+                .fill_null(value=False)
+                .cum_max()
+                .shift(1, fill_value=False)
+            )
             missing = pl.col("line").is_null().cum_max()
             line = pl.when(~late).then("line").when(~missing).then(pl.col("line").cum_max())
             rows = rows.with_columns(line=line, round=pl.lit(number)).drop_nulls("line")
@@ -184,9 +256,18 @@ class ProofState(ReviewState):
 
     def _strata(self, held: _Stored, segment_ids: pl.Series) -> pl.Series:
         """Return the number of the stratum of each id, null where it could not be drawn."""
-        (frame, gone), places, keys = held, self.population.places(segment_ids).tolist(), segment_ids.hash()
-        numbers = (frame.stratum[place] if place >= 0 else gone.get(key, -1) for place, key in zip(places, keys, strict=True))
-        return pl.Series([int(number) if number >= 0 else None for number in numbers], dtype=pl.UInt32)
+        (frame, gone), places, keys = (
+            held,
+            self.population.places(segment_ids).tolist(),
+            segment_ids.hash(),
+        )
+        numbers = (
+            frame.stratum[place] if place >= 0 else gone.get(key, -1)
+            for place, key in zip(places, keys, strict=True)
+        )
+        return pl.Series(
+            [int(number) if number >= 0 else None for number in numbers], dtype=pl.UInt32
+        )
 
 
 def _with_further(held: _Stored, further: Mapping[int, int]) -> Frame:
@@ -194,5 +275,10 @@ def _with_further(held: _Stored, further: Mapping[int, int]) -> Frame:
     frame, gone = held
     if not further:
         return frame
-    strata, valid = np.array([gone.get(key, -1) for key in further], frame.stratum.dtype), np.zeros(len(further), dtype=np.bool_)
-    return replace(frame, stratum=np.append(frame.stratum, strata), valid=np.append(frame.valid, valid))
+    strata, valid = (
+        np.array([gone.get(key, -1) for key in further], frame.stratum.dtype),
+        np.zeros(len(further), dtype=np.bool_),
+    )
+    return replace(
+        frame, stratum=np.append(frame.stratum, strata), valid=np.append(frame.valid, valid)
+    )

@@ -12,35 +12,59 @@ import polars as pl
 
 from nbaudio.text.edit_distance import edit_counts
 
-_RATES = {"wer": ("word_edits", "words"), "cer": ("inner_edits", "inner_length"), "wer_difference": ("more", "both")}
+_RATES = {
+    "wer": ("word_edits", "words"),
+    "cer": ("inner_edits", "inner_length"),
+    "wer_difference": ("more", "both"),
+}
 
 
-def clustered_rates(frames: Iterable[pl.DataFrame], text: str, hypotheses: Mapping[str, str], confidence: float) -> pl.DataFrame:
+def clustered_rates(
+    frames: Iterable[pl.DataFrame], text: str, hypotheses: Mapping[str, str], confidence: float
+) -> pl.DataFrame:
     """Return the rows of `views.error_rates` for each `group` of frames, clustered by their column `cluster`; in no order."""
     from scipy.special import stdtrit
 
     rates = _RATES if len(hypotheses) > 1 else {name: _RATES[name] for name in ("wer", "cer")}
     sums = ["segments", *sorted({column for pair in _RATES.values() for column in pair})]
-    schema = dict.fromkeys(("group", "cluster", "hypothesis"), pl.String) | dict.fromkeys(sums, pl.Int64)
+    schema = dict.fromkeys(("group", "cluster", "hypothesis"), pl.String) | dict.fromkeys(
+        sums, pl.Int64
+    )
     keys, parts = ["group", "hypothesis"], [pl.DataFrame(schema=schema)]
     for frame in frames:
         first = pl.Series([None], dtype=pl.Int64)
         for place, (name, column) in enumerate(hypotheses.items()):
             counts = edit_counts(frame[text], frame[column], measures=("wer", "cer"))
             more = pl.col("word_edits") - pl.lit(first)
-            counts = counts.with_columns(more=more, both=pl.when(more.is_not_null()).then("words"), segments=pl.lit(1, pl.Int64))
-            counted = frame.select("group", "cluster", hypothesis=pl.lit(name)).hstack(counts).drop_nulls("words")
+            counts = counts.with_columns(
+                more=more,
+                both=pl.when(more.is_not_null()).then("words"),
+                segments=pl.lit(1, pl.Int64),
+            )
+            counted = (
+                frame.select("group", "cluster", hypothesis=pl.lit(name))
+                .hstack(counts)
+                .drop_nulls("words")
+            )
             parts.append(counted.group_by(*keys, "cluster").agg(pl.col(sums).sum()).select(*schema))
             first = first if place else counts["word_edits"]
     clusters = pl.concat(parts).group_by(*keys, "cluster").agg(pl.col(sums).sum()).sort("cluster")
-    estimates = (_jackknife(name, pl.col(errors), pl.col(units)) for name, (errors, units) in rates.items())
-    found = clusters.group_by(keys).agg(pl.col("segments", "words").sum(), *chain.from_iterable(estimates))
+    estimates = (
+        _jackknife(name, pl.col(errors), pl.col(units)) for name, (errors, units) in rates.items()
+    )
+    found = clusters.group_by(keys).agg(
+        pl.col("segments", "words").sum(), *chain.from_iterable(estimates)
+    )
     for name in rates:
         freedom = found[f"{name}_freedom"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        half = pl.col(f"{name}_error") * pl.Series(stdtrit(freedom, (1 + confidence) / 2)).fill_nan(None)
+        half = pl.col(f"{name}_error") * pl.Series(stdtrit(freedom, (1 + confidence) / 2)).fill_nan(
+            None
+        )
         low = pl.col(name) - half
         low = low.clip(0) if name in ("wer", "cer") else low
-        found = found.with_columns(low.alias(f"{name}_low"), (pl.col(name) + half).alias(f"{name}_high"))
+        found = found.with_columns(
+            low.alias(f"{name}_low"), (pl.col(name) + half).alias(f"{name}_high")
+        )
     columns = (name + side for name in rates for side in ("", "_low", "_high"))
     return found.select(*keys, "segments", "words", *columns)
 
@@ -54,7 +78,13 @@ def _jackknife(name: str, errors: pl.Expr, units: pl.Expr) -> tuple[pl.Expr, ...
     s, p = h**2, (h**2).sum()
     hh, hs, ss = (d * h**2).sum(), (d * h * s).sum(), (d * s**2).sum()
     rest = p * s - 2 * h * s
-    square = 2 * hh * ss + (p * hh) ** 2 + 2 * hs**2 - 4 * p * hh * hs + (d**2 * (s**2 + 2 * s * rest)).sum()
+    square = (
+        2 * hh * ss
+        + (p * hh) ** 2
+        + 2 * hs**2
+        - 4 * p * hh * hs
+        + (d**2 * (s**2 + 2 * s * rest)).sum()
+    )
     several = pl.when(counted > 1)
     return (
         pl.when(total > 0).then(rate).alias(name),

@@ -20,7 +20,13 @@ Source = str | Path | Workspace | ReviewState
 
 _RANKED = {"column": pl.String, "auc": pl.Float64, "low": pl.Float64, "high": pl.Float64}
 _RANKED |= {"direction": pl.String, "verdicts": pl.Int64, "wrong": pl.Int64}
-_CURVE = {"least": pl.Float64, "most": pl.Float64, "segments": pl.Int64, "reviewed": pl.Int64, "wrong": pl.Int64}
+_CURVE = {
+    "least": pl.Float64,
+    "most": pl.Float64,
+    "segments": pl.Int64,
+    "reviewed": pl.Int64,
+    "wrong": pl.Int64,
+}
 _CURVE |= {"precision": pl.Float64, "low": pl.Float64, "high": pl.Float64}
 _MOST_GROUPS, _VERDICTS_A_GROUP = 10, 15
 _TARGET = 0.98  # of a claim, which the bounds do not depend on
@@ -29,20 +35,29 @@ _TARGET = 0.98  # of a claim, which the bounds do not depend on
 def ranked_columns(workspace: Workspace) -> list[str]:
     """Return the scores, signals, agreements and risk that the segments table has, and the duration."""
     held = tables.number_columns(table_schema(workspace))
-    return [*(name for name in held if is_score(name) or name in SIGNALS or name == "risk"), "duration_s"]
+    return [
+        *(name for name in held if is_score(name) or name in SIGNALS or name == "risk"),
+        "duration_s",
+    ]
 
 
-def column_values(state: ProofState, columns: Collection[str], ids: pl.Series | None = None) -> pl.DataFrame:
+def column_values(
+    state: ProofState, columns: Collection[str], ids: pl.Series | None = None
+) -> pl.DataFrame:
     """Return columns as numbers, null for NaN, as they were before corrections: of all segments, or of some with `segment_id`."""
     usable = {*tables.number_columns(table_schema(state.workspace)), "duration_s"}
     for name in columns:
         if name not in usable:
             known = ", ".join(ranked_columns(state.workspace))
-            raise InputError(f"column {name!r}: not in the segments table, or no numbers; columns to choose are {known}")
+            raise InputError(
+                f"column {name!r}: not in the segments table, or no numbers; columns to choose are {known}"
+            )
 
     def numbers(rows: pl.DataFrame) -> pl.DataFrame:
         known = rows.with_columns(duration_s=seconds_column().fill_null(0.0))
-        return known.select("segment_id", *(pl.col(name).cast(pl.Float64).fill_nan(None) for name in columns))
+        return known.select(
+            "segment_id", *(pl.col(name).cast(pl.Float64).fill_nan(None) for name in columns)
+        )
 
     if ids is not None:
         return numbers(state.population.read(ids))
@@ -72,13 +87,20 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
     values = column_values(state, columns, ids).join(recordings, on="segment_id")
     judged = ids.to_frame().join(values, on="segment_id", how="left", maintain_order="left")
     several = judged["recording_id"].n_unique() > 1
-    cluster = judged["recording_id" if several else "segment_id"].rank("dense").to_numpy().astype(np.int64)
+    cluster = (
+        judged["recording_id" if several else "segment_id"]
+        .rank("dense")
+        .to_numpy()
+        .astype(np.int64)
+    )
     wrong, weight, rows = draws.wrong[used], draw_weights(draws)[used], []
     for name in columns:
         known = judged[name].is_not_null().to_numpy()
         if not 0 < wrong[known].sum() < known.sum():
             continue
-        found = auc(judged[name].to_numpy()[known], wrong[known], weight[known], cluster[known], confidence)
+        found = auc(
+            judged[name].to_numpy()[known], wrong[known], weight[known], cluster[known], confidence
+        )
         counts = (int(known.sum()), int(wrong[known].sum()))
         rows.append((name, *found, f"{'higher' if found[0] >= 0.5 else 'lower'} is right", *counts))
     # What the interval leaves of the separation, so that a column with few values does not come first by chance.
@@ -93,7 +115,9 @@ def draw_weights(draws: Draws) -> Array:
     return np.asarray((draws.inverse + later) / max(1, draws.first.sum()))
 
 
-def auc(values: Array, wrong: Bools, weight: Array, cluster: Ints, confidence: float) -> tuple[float, float, float]:
+def auc(
+    values: Array, wrong: Bools, weight: Array, cluster: Ints, confidence: float
+) -> tuple[float, float, float]:
     """Return the weighted AUC, the chance that a right segment has the greater value than a wrong one, and its interval.
 
     The interval is that of Clopper and Pearson (1934) with an effective number of verdicts, as Korn and Graubard (Survey
@@ -142,7 +166,12 @@ def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) ->
             claim = Part(state, where).by("segments", target=_TARGET, error=side, high_error=side)
             ends = known.filter(pl.Series(where))
             wrong = int((where & state.judged & state.labelled("wrong")).sum())
-            rows.append({name: {**claim, "least": ends.min(), "most": ends.max(), "wrong": wrong}[name] for name in _CURVE})
+            rows.append(
+                {
+                    name: {**claim, "least": ends.min(), "most": ends.max(), "wrong": wrong}[name]
+                    for name in _CURVE
+                }
+            )
     return pl.DataFrame(rows, schema=_CURVE)
 
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from nbaudio.audio.pydub_bridge import PlayableSegment
     from nbaudio.storage.workspace import Workspace
 
-_ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"})
+_ENCODINGS: Mapping[str, str] = MappingProxyType(
+    {".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"}
+)
 
 _MAX_GAP = 8 << 10  # bytes between clips that one request joins
 _MAX_REQUEST = 5 << 18
@@ -52,7 +54,13 @@ class Clip:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickle the row alone, not the table that it comes from.
-        return Clip, (self.segment_id, self.samples, self.sampling_rate, self.encoded, partial(dict, self.metadata))
+        return Clip, (
+            self.segment_id,
+            self.samples,
+            self.sampling_rate,
+            self.encoded,
+            partial(dict, self.metadata),
+        )
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -90,11 +98,17 @@ class Clip:
         return target
 
     def _repr_html_(self) -> str | None:
-        return None if self.samples is None or self.samples.dtype != np.int16 else str(self.to_pydub()._repr_html_())
+        return (
+            None
+            if self.samples is None or self.samples.dtype != np.int16
+            else str(self.to_pydub()._repr_html_())
+        )
 
     def _pcm(self) -> NDArray[np.int16]:
         if self.samples is None or self.samples.dtype != np.int16:
-            raise InputError(f"{self.segment_id}: the clip has no int16 samples; read it with give='samples'")
+            raise InputError(
+                f"{self.segment_id}: the clip has no int16 samples; read it with give='samples'"
+            )
         return cast("NDArray[np.int16]", self.samples)
 
 
@@ -117,7 +131,9 @@ class ClipReader:
     read: Callable[[str, int, int], bytes]  # the bytes [start, stop) of a shard
     decode: Callable[[bytes | memoryview], NDArray[Any]] | None  # None leaves clips encoded
     in_flight: int  # concurrent requests
-    read_uncached: Callable[[str, int, int], bytes]  # past the cache, for bytes that turned out to be wrong
+    read_uncached: Callable[
+        [str, int, int], bytes
+    ]  # past the cache, for bytes that turned out to be wrong
 
     def requests(self, clips: IntArray) -> list[Request]:
         """Return the requests for these clips, in the order of first need; neighbors share one."""
@@ -128,7 +144,12 @@ class ClipReader:
         most = min(_MAX_REQUEST, max(_MIN_REQUEST, int(self.rows["length"][numbers].sum()) // 4))
         for number, shard, start, length in zip(numbers.tolist(), *columns, strict=True):
             stop, last = start + length, found[-1] if found else None
-            if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= most:
+            if (
+                last
+                and last.shard == shard
+                and start - last.stop <= _MAX_GAP
+                and stop - last.start <= most
+            ):
                 last.clips.append((number, start - last.start, stop - last.start))
                 last.stop = max(stop, last.stop)
             else:
@@ -140,12 +161,24 @@ class ClipReader:
         place = self.rows.numbers[number]
         segment_id, sha256, rate = self.rows.table.facts(place)
         if (encoded := verified_clip(data, sha256)) is None:
-            shard, start, length = (self.rows[name][number] for name in ("shard", "offset", "length"))
-            encoded = verified_clip(self.read_uncached(shard, int(start), int(start + length)), sha256)
+            shard, start, length = (
+                self.rows[name][number] for name in ("shard", "offset", "length")
+            )
+            encoded = verified_clip(
+                self.read_uncached(shard, int(start), int(start + length)), sha256
+            )
         if encoded is None:
-            raise AudioError(f"{self.rows['shard'][number]}: clip {segment_id!r} is damaged; 'nbaudio verify' lists all damage")
+            raise AudioError(
+                f"{self.rows['shard'][number]}: clip {segment_id!r} is damaged; 'nbaudio verify' lists all damage"
+            )
         samples = self.decode(encoded) if self.decode else None
-        return Clip(segment_id, samples, rate, None if self.decode else bytes(encoded), partial(self.rows.table.row, place))
+        return Clip(
+            segment_id,
+            samples,
+            rate,
+            None if self.decode else bytes(encoded),
+            partial(self.rows.table.row, place),
+        )
 
 
 class ClipRequests(ExitStack):
@@ -154,8 +187,12 @@ class ClipRequests(ExitStack):
     def __init__(self, reader: ClipReader) -> None:
         super().__init__()
         self._reader, self._fetchers = reader, ThreadPoolExecutor(reader.in_flight)
-        self._shards = None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
-        self.small = list[Future[bytes]]()  # of the last call, where each clip has a request of its own
+        self._shards = (
+            None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
+        )
+        self.small = list[
+            Future[bytes]
+        ]()  # of the last call, where each clip has a request of its own
 
     def parts(self, clips: IntArray) -> dict[int, Callable[[], bytes | memoryview]]:
         """Request clips in the order of need; return for each what waits for its bytes, which the same thread may overwrite."""
@@ -167,11 +204,16 @@ class ClipRequests(ExitStack):
             if shards is None:
                 future = self._fetchers.submit(self._reader.read, shard, first, request.stop)
                 self.small += [future] if len(requests) == len(clips) else []
-                found |= {clip: partial(_part, future, start, end) for clip, start, end in request.clips}
+                found |= {
+                    clip: partial(_part, future, start, end) for clip, start, end in request.clips
+                }
             else:
                 if len(request.clips) > 1:
                     shards.expect(shard, first, request.stop)
-                found |= {clip: partial(shards.read, shard, first + start, first + end) for clip, start, end in request.clips}
+                found |= {
+                    clip: partial(shards.read, shard, first + start, first + end)
+                    for clip, start, end in request.clips
+                }
         return found
 
     def cancel(self) -> None:
@@ -188,7 +230,9 @@ class _LocalShards(threading.local):
 
     def __init__(self, folder: Folder, owner: ExitStack) -> None:
         self._folder, self._buffer = folder, bytearray()
-        self._files = files = dict[str, int]()  # descriptors of this thread; `owner` may close them in another one
+        self._files = files = dict[
+            str, int
+        ]()  # descriptors of this thread; `owner` may close them in another one
         owner.callback(lambda: list(map(os.close, files.values())))
 
     def read(self, shard: str, start: int, stop: int) -> memoryview:
@@ -222,7 +266,13 @@ class _LocalShards(threading.local):
         return file
 
 
-def clip(workspace: "str | Path | Workspace", segment_id: str, *, rate: int | None = 16000, channel: str = "mix") -> Clip:
+def clip(
+    workspace: "str | Path | Workspace",
+    segment_id: str,
+    *,
+    rate: int | None = 16000,
+    channel: str = "mix",
+) -> Clip:
     """Cut the clip of a segment, with the samples that `materialize` cuts for the same rate and channel.
 
     Args:
@@ -265,11 +315,22 @@ def clip(workspace: "str | Path | Workspace", segment_id: str, *, rate: int | No
     row = found.row(0, named=True)
     recordings = workspace.recordings.filter(pl.col("recording_id") == row["recording_id"])
     source = recordings.row(0, named=True) if len(recordings) else {}
-    root, start, end, length = workspace.audio, row["start_sample"], row["end_sample"], source.get("num_samples")
+    root, start, end, length = (
+        workspace.audio,
+        row["start_sample"],
+        row["end_sample"],
+        source.get("num_samples"),
+    )
     if root is None or length is None or start is None or end is None:
-        raise AudioError(f"{segment_id}: its recording {row['recording_id']} is missing; ingest with audio")
+        raise AudioError(
+            f"{segment_id}: its recording {row['recording_id']} is missing; ingest with audio"
+        )
     if not 0 <= start < end <= length:
-        raise AudioError(f"{segment_id}: samples {start} to {end} are not inside the recording of {length}")
+        raise AudioError(
+            f"{segment_id}: samples {start} to {end} are not inside the recording of {length}"
+        )
     own = row.get("source_channel") or channel
-    samples = read_clip(root / source["path"], start, end, num_samples=length, rate=rate, channel=own)
+    samples = read_clip(
+        root / source["path"], start, end, num_samples=length, rate=rate, channel=own
+    )
     return Clip(segment_id, samples, rate or source["sampling_rate"], None, partial(dict, row))

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 Give = Literal["samples", "levels", "encoded"]
 
-_STREAM_REQUESTS, _CLIP_REQUESTS = 8, 64  # concurrent requests: of a stream, whose requests are large, and of clips by id
+_STREAM_REQUESTS, _CLIP_REQUESTS = (
+    8,
+    64,
+)  # concurrent requests: of a stream, whose requests are large, and of clips by id
 _CONNECTIONS = 20  # opened with a corpus, besides those that read its index: the first two blocks of files then come at once
 _PIECE_BYTES = 1 << 20  # size of a file in the cache
 
@@ -76,12 +79,17 @@ class Corpus:
         import polars as pl
 
         _check_not_forked("Corpus.shards")
-        return pl.DataFrame(self.info["shards"]).select("name", "split", "segments", "bytes", "sha256")
+        return pl.DataFrame(self.info["shards"]).select(
+            "name", "split", "segments", "bytes", "sha256"
+        )
 
     @property
     def splits(self) -> dict[str, int]:
         """Clips of each split."""
-        return {name: len(rows) for name, rows in sorted(self.table.splits.items(), key=lambda item: -len(item[1]))}
+        return {
+            name: len(rows)
+            for name, rows in sorted(self.table.splits.items(), key=lambda item: -len(item[1]))
+        }
 
     def rows(self, split: str) -> "pl.DataFrame":
         """Return the rows of a split; raise InputError where there is no such split."""
@@ -112,12 +120,24 @@ class Corpus:
         places = self.table.find(wanted)
         numbers = [number for number in places if number is not None]
         if len(numbers) < len(wanted):
-            raise InputError(f"{self.folder}: no clip {wanted[places.index(None)]!r} in its {TABLE}")
-        clips = self._clips(SplitRows(self.table, range(len(self.table))), give, min(_CLIP_REQUESTS, max(1, len(numbers))))
+            raise InputError(
+                f"{self.folder}: no clip {wanted[places.index(None)]!r} in its {TABLE}"
+            )
+        clips = self._clips(
+            SplitRows(self.table, range(len(self.table))),
+            give,
+            min(_CLIP_REQUESTS, max(1, len(numbers))),
+        )
         with ClipRequests(clips) as requests, ThreadPoolExecutor(os.cpu_count() or 1) as decoders:
             try:
                 parts = requests.parts(np.array(sorted({*numbers}), dtype=np.int64))
-                found = dict(zip(parts, decoders.map(lambda number: clips.decoded(number, parts[number]()), parts), strict=True))
+                found = dict(
+                    zip(
+                        parts,
+                        decoders.map(lambda number: clips.decoded(number, parts[number]()), parts),
+                        strict=True,
+                    )
+                )
             finally:
                 requests.cancel()
         return [found[number] for number in numbers]
@@ -178,7 +198,9 @@ class Corpus:
         step = None if step is None else _whole("step", step, least=1)
         if step is not None and (consecutive == 1 or step > consecutive):
             given = f"step={step}, consecutive={consecutive}"
-            raise InputError(f"step must be at most consecutive, which must be 2 or more; got {given}")
+            raise InputError(
+                f"step must be at most consecutive, which must be 2 or more; got {given}"
+            )
         order = Epoch(
             clips,
             seed=_whole("seed", seed),
@@ -191,16 +213,27 @@ class Corpus:
             batch_s=None if batch_s is None else float(batch_s),
             pad=bool(pad),
         )
-        part = {"rank": rank, "world_size": world_size, "worker": worker, "num_workers": num_workers}
+        part = {
+            "rank": rank,
+            "world_size": world_size,
+            "worker": worker,
+            "num_workers": num_workers,
+        }
         share = Partition(**{name: _whole(name, value) for name, value in part.items()})
-        threads = min(4, os.cpu_count() or 1) if threads is None else _whole("threads", threads, least=1)
+        threads = (
+            min(4, os.cpu_count() or 1) if threads is None else _whole("threads", threads, least=1)
+        )
         # Of files of one clip each, requests are as small as those of single clips.
-        in_flight = _CLIP_REQUESTS if self.info["parameters"]["container"] == "files" else _STREAM_REQUESTS
+        in_flight = (
+            _CLIP_REQUESTS if self.info["parameters"]["container"] == "files" else _STREAM_REQUESTS
+        )
         return Stream(self._clips(clips, give, in_flight), order, share, threads=threads)
 
     def _rows(self, split: str) -> SplitRows:
         if split not in self.table.splits:
-            raise InputError(f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}")
+            raise InputError(
+                f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}"
+            )
         return SplitRows(self.table, self.table.splits[split])
 
     def _clips(self, rows: SplitRows, give: Give, in_flight: int) -> ClipReader:
@@ -212,7 +245,9 @@ class Corpus:
         if give == "levels" and encoding not in QUANTIZATIONS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = self.folder.place.local is not None
-        read = self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
+        read = (
+            self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
+        )
         return ClipReader(rows, self.folder, read, decode, in_flight, self._read_uncached)
 
     def _read_uncached(self, name: str, start: int, stop: int) -> bytes:
@@ -250,7 +285,9 @@ class Corpus:
         return {shard["name"]: (shard["sha256"], shard["bytes"]) for shard in self.info["shards"]}
 
 
-def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_limit: int | str = LIMIT) -> Corpus:
+def open_corpus(
+    where: str | Path, *, cache: str | Path | None = None, cache_limit: int | str = LIMIT
+) -> Corpus:
     """Open a corpus in a folder or at a URL; its table is read at once, its shards on demand.
 
     Args:
@@ -273,7 +310,12 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
             pool.submit(folder.place.connect, _CONNECTIONS)  # for the first batch of a stream
         table = ClipTable(folder)
         info = pending.result()
-    return Corpus(folder, table, info, None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit)))
+    return Corpus(
+        folder,
+        table,
+        info,
+        None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit)),
+    )
 
 
 def _whole(name: str, value: Any, *, least: int | None = None) -> int:
@@ -287,7 +329,9 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
     return number
 
 
-def _samples(decode: Callable[[Any], tuple[NDArray[np.int16], int | None]], data: bytes | memoryview) -> NDArray[np.int16]:
+def _samples(
+    decode: Callable[[Any], tuple[NDArray[np.int16], int | None]], data: bytes | memoryview
+) -> NDArray[np.int16]:
     return decode(data)[0]
 
 

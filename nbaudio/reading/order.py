@@ -38,15 +38,24 @@ class Partition(NamedTuple):
 
     def check(self) -> "Partition":
         """Return itself; raise InputError where a number is not below its count."""
-        for own, count, name in ((self.rank, self.world_size, "rank"), (self.worker, self.num_workers, "worker")):
+        for own, count, name in (
+            (self.rank, self.world_size, "rank"),
+            (self.worker, self.num_workers, "worker"),
+        ):
             if not 0 <= own < count:
-                raise InputError(f"{name} {own} of {count}: must be from 0 to {count - 1}" if count > 0 else f"{count} {name}s")
+                raise InputError(
+                    f"{name} {own} of {count}: must be from 0 to {count - 1}"
+                    if count > 0
+                    else f"{count} {name}s"
+                )
         return self
 
     def part(self, worker: int, num_workers: int) -> "Partition":
         """Return a worker's part of a rank's; raise InputError where it is a worker's already."""
         if self.num_workers > 1:
-            raise InputError(f"worker {self.worker} of {self.num_workers} has no workers: leave num_workers to the framework")
+            raise InputError(
+                f"worker {self.worker} of {self.num_workers} has no workers: leave num_workers to the framework"
+            )
         return self._replace(worker=worker, num_workers=num_workers)
 
     def of(self, size: int, *, pad: bool = False) -> slice:
@@ -54,7 +63,10 @@ class Partition(NamedTuple):
         first, last = (size * edge // self.world_size for edge in (self.rank, self.rank + 1))
         if pad:
             last = first + -(-size // self.world_size)
-        start, stop = (first + (last - first) * edge // self.num_workers for edge in (self.worker, self.worker + 1))
+        start, stop = (
+            first + (last - first) * edge // self.num_workers
+            for edge in (self.worker, self.worker + 1)
+        )
         return slice(start, stop)
 
 
@@ -70,7 +82,10 @@ class Groups:
         return len(self.starts)
 
     def __iter__(self) -> Iterator[IntArray]:
-        return (self.clips[start:end] for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True))
+        return (
+            self.clips[start:end]
+            for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        )
 
     def __getitem__(self, which: slice | IntArray) -> "Groups":
         return Groups(self.clips, self.starts[which], self.ends[which])
@@ -113,7 +128,17 @@ class Epoch:
 
     def parameters(self) -> dict[str, Any]:
         """Return what a state must agree on; `step` only where windows overlap, as states of older versions have none."""
-        names = ["corpus", "seed", "epoch", "shuffle", "run", "buffer", "consecutive", "batch_s", "pad"]
+        names = [
+            "corpus",
+            "seed",
+            "epoch",
+            "shuffle",
+            "run",
+            "buffer",
+            "consecutive",
+            "batch_s",
+            "pad",
+        ]
         names += ["step"] if self.overlapping else []
         return {"clips": len(self.index), **{name: getattr(self, name) for name in names}}
 
@@ -146,9 +171,17 @@ class Epoch:
         if self.batch_s is None:
             return Groups(self._drawn, _numbers(len(self._drawn)), _numbers(len(self._drawn)) + 1)
         pools = [0, *(np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1).tolist()]
-        batches = [self._batches(self._drawn[start:end], self.batch_s) for start, end in pairwise(pools)]
-        starts = np.concatenate([start + firsts for start, (_, firsts) in zip(pools, batches, strict=False)])
-        return Groups(np.concatenate([clips for clips, _ in batches]), starts, np.append(starts[1:], pools[-1]))
+        batches = [
+            self._batches(self._drawn[start:end], self.batch_s) for start, end in pairwise(pools)
+        ]
+        starts = np.concatenate(
+            [start + firsts for start, (_, firsts) in zip(pools, batches, strict=False)]
+        )
+        return Groups(
+            np.concatenate([clips for clips, _ in batches]),
+            starts,
+            np.append(starts[1:], pools[-1]),
+        )
 
     def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
         """Return a consumer's share of the steps that are left, and the edges of its blocks among them."""
@@ -156,7 +189,14 @@ class Epoch:
         edges = [0, *_blocks(own.sums(self._column("length")), self.buffer, self._pools[own.first])]
         if self.shuffle and len(own):
             first = own.first
-            own = own[np.concatenate([start + self._order(first[start:end], "block") for start, end in pairwise(edges)])]
+            own = own[
+                np.concatenate(
+                    [
+                        start + self._order(first[start:end], "block")
+                        for start, end in pairwise(edges)
+                    ]
+                )
+            ]
         return own, np.array(edges)
 
     def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:
@@ -242,7 +282,9 @@ def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
     while start < len(total):
         before = int(total[start - 1]) if start else 0
         change = int(changes[np.searchsorted(changes, start, side="right")])
-        start = min(change, max(start + 1, int(np.searchsorted(total, before + bound, side="right"))))
+        start = min(
+            change, max(start + 1, int(np.searchsorted(total, before + bound, side="right")))
+        )
         ends.append(start)
         bound = min(2 * bound, most)
     return ends

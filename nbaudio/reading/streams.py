@@ -42,13 +42,19 @@ class Stream:
     def __iter__(self) -> Iterator[Any]:
         allocator.reuse_memory()
         with ClipRequests(self.clips) as requests, ExitStack() as cleanup:
-            decoded = cleanup.enter_context(closing(ordered_map(self._decode, self._tasks(requests), jobs=self.threads)))
+            decoded = cleanup.enter_context(
+                closing(ordered_map(self._decode, self._tasks(requests), jobs=self.threads))
+            )
             # Requests are canceled first, as decoding tasks wait for them.
             cleanup.callback(requests.cancel)
             ahead = chain.from_iterable(decoded)
             listed, overlapping = self.listed, self.epoch.overlapping
             for block in self._blocks():
-                lists = _windows(block, ahead) if overlapping else (list(islice(ahead, len(step))) for step in block)
+                lists = (
+                    _windows(block, ahead)
+                    if overlapping
+                    else (list(islice(ahead, len(step))) for step in block)
+                )
                 for step in lists if listed else islice(ahead, len(block)):
                     # Counted before the yield, so that a state taken by the consumer includes this step.
                     self._taken += 1
@@ -56,7 +62,9 @@ class Stream:
 
     def of(self, share: Partition, *, epoch: int | None = None, worker: Any = None) -> "Stream":
         """Return the same stream for another consumer or epoch, from its beginning; a DataLoader's `worker` takes its part."""
-        order = self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
+        order = (
+            self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
+        )
         if worker is None:
             return Stream(self.clips, order, share, threads=self.threads)
         part = share.part(worker.id, worker.num_workers)
@@ -65,7 +73,13 @@ class Stream:
     def state_dict(self) -> dict[str, Any]:
         """Return this consumer's position: plain numbers and text, for JSON or a checkpoint."""
         done = [[[*share, taken] for share, taken in level] for level in self._done]
-        return {"version": 1, "epoch": self.epoch.parameters(), "done": done, "share": [*self.share], "taken": self._taken}
+        return {
+            "version": 1,
+            "epoch": self.epoch.parameters(),
+            "done": done,
+            "share": [*self.share],
+            "taken": self._taken,
+        }
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Resume from a state of the same share, or from those of all shares, of any number; raise InputError for others."""
@@ -73,17 +87,28 @@ class Stream:
             states = [state] if isinstance(state, dict) else list(state)
             known = [(one["version"], dict(one["epoch"]), one["done"]) for one in states]
             level = [(Partition(*one["share"]).check(), int(one["taken"])) for one in states]
-            done = [[(Partition(*row[:-1]).check(), int(row[-1])) for row in rows] for rows in known[0][2]]
+            done = [
+                [(Partition(*row[:-1]).check(), int(row[-1])) for row in rows]
+                for rows in known[0][2]
+            ]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InputError(f"not the state of a stream: {error!r}") from error
         mine = {"step": self.epoch.consecutive} | self.epoch.parameters()
         for version, given, before in known:
             other = {"step": given.get("consecutive")} | given
-            differing = [f"{name} {other.get(name)}, not {value}" for name, value in mine.items() if other.get(name) != value]
+            differing = [
+                f"{name} {other.get(name)}, not {value}"
+                for name, value in mine.items()
+                if other.get(name) != value
+            ]
             if version != 1 or differing:
-                raise InputError(f"the state is of another stream: {', '.join(differing) or f'version {version}'}")
+                raise InputError(
+                    f"the state is of another stream: {', '.join(differing) or f'version {version}'}"
+                )
             if before != known[0][2]:
-                raise InputError("the states do not belong together: take them from all consumers at the same time")
+                raise InputError(
+                    "the states do not belong together: take them from all consumers at the same time"
+                )
         if len(states) == 1 and level[0][0] == self.share:
             self._start_over(done, level[0][1])
             return
@@ -93,7 +118,9 @@ class Stream:
     def check_fresh(self) -> "Stream":
         """Return itself, for adapters that start at the beginning; raise InputError for a stream that has begun."""
         if len(self) and (self._done or self._taken):
-            raise InputError("the stream has started, adapters start at the beginning: pass a new one and load the state into it")
+            raise InputError(
+                "the stream has started, adapters start at the beginning: pass a new one and load the state into it"
+            )
         return self
 
     @property
@@ -126,7 +153,9 @@ class Stream:
         """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
         tasks: deque[_Task] = deque()
         for number, block in enumerate(self._blocks()):
-            if number in (2, 3) and requests.small:  # many small requests would delay the first batch
+            if (
+                number in (2, 3) and requests.small
+            ):  # many small requests would delay the first batch
                 while tasks:
                     yield tasks.popleft()
                 if number == 2:
@@ -134,7 +163,10 @@ class Stream:
             of_block_before = len(tasks)
             needed = list(dict.fromkeys(block.members.tolist()))
             parts = requests.parts(np.array(needed))
-            tasks += ([(clip, parts.pop(clip)) for clip in needed[at : at + _AT_ONCE]] for at in range(0, len(needed), _AT_ONCE))
+            tasks += (
+                [(clip, parts.pop(clip)) for clip in needed[at : at + _AT_ONCE]]
+                for at in range(0, len(needed), _AT_ONCE)
+            )
             for _ in range(of_block_before):
                 yield tasks.popleft()
         while tasks:
@@ -143,7 +175,9 @@ class Stream:
     def _decode(self, task: _Task) -> list[Clip]:
         clips = [self.clips.decoded(clip, data()) for clip, data in task]
         for clip in clips if self.epoch.overlapping else ():
-            if clip.samples is not None:  # several steps have this array: none may change it for the others
+            if (
+                clip.samples is not None
+            ):  # several steps have this array: none may change it for the others
                 clip.samples.flags.writeable = False
         return clips
 
@@ -164,7 +198,11 @@ def _windows(block: Groups, ahead: Iterator[Clip]) -> Iterator[list[Clip]]:
 def _check_complete(shares: list[Partition]) -> None:
     worlds = {(share.world_size, share.num_workers) for share in shares}
     world_size, num_workers = next(iter(worlds))
-    wanted = {Partition(rank, world_size, worker, num_workers) for rank in range(world_size) for worker in range(num_workers)}
+    wanted = {
+        Partition(rank, world_size, worker, num_workers)
+        for rank in range(world_size)
+        for worker in range(num_workers)
+    }
     if len(worlds) > 1 or len(shares) != len(wanted) or set(shares) != wanted:
         raise InputError(
             f"to resume with other consumers, pass the states of all {len(wanted)} earlier ones, one each; got {len(shares)}"

@@ -39,7 +39,9 @@ class ClipTable:
             self._place = folder.loaded(TABLE, MAX_TEXT_BYTES)
             names = [name for name in (*PLACES, "split") if name in self.columns]
         self._whole = lru_cache(_GROUPS)(self._read)
-        self._facts = lru_cache(_GROUPS)(lambda group: [column.to_pylist() for column in self._read(group, _FACTS).columns])
+        self._facts = lru_cache(_GROUPS)(
+            lambda group: [column.to_pylist() for column in self._read(group, _FACTS).columns]
+        )
         self._columns = self._columns_of(names, check=True)
         edges = _edges(self["shard"])
         heads = self["shard"][edges[:-1]].tolist()
@@ -94,15 +96,27 @@ class ClipTable:
         ends = (np.searchsorted(hashes, wanted, side).tolist() for side in ("left", "right"))
         found = [numbers[start:end].tolist() for start, end in zip(*ends, strict=True)]
         return [
-            max((number for number in some if len(some) == 1 or self.facts(number)[0] == segment_id), default=None)
+            max(
+                (
+                    number
+                    for number in some
+                    if len(some) == 1 or self.facts(number)[0] == segment_id
+                ),
+                default=None,
+            )
             for segment_id, some in zip(segment_ids, found, strict=True)
         ]
 
     @cached_property
     def _hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """The 64-bit hashes of the ids in ascending order, and the positions of their clips: 12 bytes a clip."""
-        groups = (self._read(group, ["segment_id"])["segment_id"] for group in range(len(self._starts) - 1))
-        hashes = np.fromiter((hash(text) for ids in groups for text in ids.to_pylist()), np.int64, len(self))
+        groups = (
+            self._read(group, ["segment_id"])["segment_id"]
+            for group in range(len(self._starts) - 1)
+        )
+        hashes = np.fromiter(
+            (hash(text) for ids in groups for text in ids.to_pylist()), np.int64, len(self)
+        )
         hashes = hashes if self._order is None else hashes[self._order]
         numbers = np.argsort(hashes).astype(np.int32)
         return hashes[numbers], numbers
@@ -128,7 +142,9 @@ class ClipTable:
     def _columns_of(self, names: Sequence[str], *, check: bool = False) -> dict[str, NDArray[Any]]:
         """Read columns group by group, so that little more than these arrays is in memory; those of the ids are only checked."""
         columns, known, file = dict[str, NDArray[Any]](), dict[str, str](), self._file()
-        for group, start in enumerate(self._starts[:-1] or [0]):  # without a row group too there are columns
+        for group, start in enumerate(
+            self._starts[:-1] or [0]
+        ):  # without a row group too there are columns
             rows = self._read(group, names, file)
             if check:
                 check_locations(self.folder, rows)
@@ -150,7 +166,11 @@ class ClipTable:
     def _read(self, group: int, names: Sequence[str] | None = None, file: Any = None) -> pa.Table:
         with self._reading():
             file = file or self._file()
-            return file.read_row_group(group, columns=names, use_threads=False) if len(self._starts) > 1 else file.read(names)
+            return (
+                file.read_row_group(group, columns=names, use_threads=False)
+                if len(self._starts) > 1
+                else file.read(names)
+            )
 
     @cached_property
     def _source(self) -> Any:
@@ -166,7 +186,13 @@ class ClipTable:
     @cached_property
     def _starts(self) -> list[int]:
         """The first row of each row group, and the number of rows."""
-        return [0, *accumulate(self._footer.row_group(group).num_rows for group in range(self._footer.num_row_groups))]
+        return [
+            0,
+            *accumulate(
+                self._footer.row_group(group).num_rows
+                for group in range(self._footer.num_row_groups)
+            ),
+        ]
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -193,12 +219,18 @@ class SplitRows:
 
 def _edges(column: NDArray[Any]) -> list[int]:
     """Return where runs of equal values begin, and the end."""
-    return [*range(min(1, len(column))), *(np.flatnonzero(column[1:] != column[:-1]) + 1).tolist(), len(column)]
+    return [
+        *range(min(1, len(column))),
+        *(np.flatnonzero(column[1:] != column[:-1]) + 1).tolist(),
+        len(column),
+    ]
 
 
 def _values(column: pa.Array, known: dict[str, str]) -> NDArray[Any]:
     """Return a column as an array; equal texts of few are one object."""
     if not pa.types.is_dictionary(column.type) or column.null_count:
         return values(column)
-    texts = np.array([known.setdefault(text, text) for text in column.dictionary.to_pylist()], object)
+    texts = np.array(
+        [known.setdefault(text, text) for text in column.dictionary.to_pylist()], object
+    )
     return cast("NDArray[Any]", texts[np.from_dlpack(column.indices)])

@@ -80,55 +80,105 @@ def recognize(
         raise InputError(f"batch must be 1 or more, not {batch}")
     recognizer = Recognizer.of(with_)
     if not (name := as_ or recognizer.name):
-        raise InputError("this recognizer has no name: give one with --as NAME, for the column asr_text_NAME")
+        raise InputError(
+            "this recognizer has no name: give one with --as NAME, for the column asr_text_NAME"
+        )
     column = check_name(workspace, "hypothesis", name)
     if (audio := workspace.audio) is None:
-        raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
-    facts, segments = plan.recording_facts(workspace.recordings), pl.concat(plan.with_audio_parts(workspace))
-    segments = segments.drop("row", "decision").with_columns(plan.clip_keys(segments, facts, plan.RECOGNIZED))
+        raise InputError(
+            f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio"
+        )
+    facts, segments = (
+        plan.recording_facts(workspace.recordings),
+        pl.concat(plan.with_audio_parts(workspace)),
+    )
+    segments = segments.drop("row", "decision").with_columns(
+        plan.clip_keys(segments, facts, plan.RECOGNIZED)
+    )
     ledger = workspace.path / plan.RECOGNIZED_FOLDER / f"{name}.jsonl"
     held = _held(ledger, recognizer.version, set(segments["clip_key"]))
     texts, failures = dict[str, str](), dict[str, str]()
     with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:
         missing = segments.filter(~pl.col("clip_key").is_in([*held]))
-        windows = plan.Windows([missing], facts, plan.RECOGNIZED, folder=Path(scratch), most=len(missing))
-        hours, tasks = windows.seconds / 3600, plan.cut_tasks(windows, facts, audio, location(workspace.path))
+        windows = plan.Windows(
+            [missing], facts, plan.RECOGNIZED, folder=Path(scratch), most=len(missing)
+        )
+        hours, tasks = (
+            windows.seconds / 3600,
+            plan.cut_tasks(windows, facts, audio, location(workspace.path)),
+        )
         function = partial(_recognize_task, recognizer, batch)
         if windows.segments:
             with worker_pool(site) as run_tasks:
-                for result in cut_all(run_tasks, "recognize", function, windows, tasks, show=show_progress):
+                for result in cut_all(
+                    run_tasks, "recognize", function, windows, tasks, show=show_progress
+                ):
                     append_lines(ledger, _lines(recognizer.version, result.values.items()))
                     texts |= result.values
                     failures |= result.failures
     if not held and not texts:
         why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
-        raise InputError(f"{workspace.path}: none of {windows.segments:,} clips can be recognized; {why}")
-    rows = [(key, text, None) for key, text in (held | texts).items()] + [(key, None, why) for key, why in failures.items()]
-    outcomes = pl.DataFrame(rows, pl.Schema(dict.fromkeys(("clip_key", "value", "reason"), pl.String())), orient="row")
+        raise InputError(
+            f"{workspace.path}: none of {windows.segments:,} clips can be recognized; {why}"
+        )
+    rows = [(key, text, None) for key, text in (held | texts).items()] + [
+        (key, None, why) for key, why in failures.items()
+    ]
+    outcomes = pl.DataFrame(
+        rows, pl.Schema(dict.fromkeys(("clip_key", "value", "reason"), pl.String())), orient="row"
+    )
     found = segments.join(outcomes, on="clip_key", how="left", maintain_order="left")
-    used = found.drop_nulls("value").select("clip_key", "value").unique("clip_key", keep="first", maintain_order=True)
+    used = (
+        found.drop_nulls("value")
+        .select("clip_key", "value")
+        .unique("clip_key", keep="first", maintain_order=True)
+    )
     with atomic_write(ledger) as written:
-        written.write_bytes(b"".join(line + b"\n" for line in _lines(recognizer.version, used.iter_rows())))
+        written.write_bytes(
+            b"".join(line + b"\n" for line in _lines(recognizer.version, used.iter_rows()))
+        )
     lost = found.drop_nulls("reason").select("segment_id", "recording_id", "reason")
     tables.write(workspace, lost, table=(table := f"{plan.RECOGNIZED_FOLDER}/{name}.problems"))
-    program = with_.split()[0] if isinstance(with_, str) else recognizer.name  # without arguments, which may hold secrets
+    program = (
+        with_.split()[0] if isinstance(with_, str) else recognizer.name
+    )  # without arguments, which may hold secrets
     record = {"step": "recognize", "with": program, "version": recognizer.version}
     changes = store_column(workspace, column, found.select("segment_id", "value"), record)
-    total, now = tables.read(workspace, ["segment_id"]).height, int(found["clip_key"].is_in([*texts]).sum())
+    total, now = (
+        tables.read(workspace, ["segment_id"]).height,
+        int(found["clip_key"].is_in([*texts]).sum()),
+    )
     seconds = time.monotonic() - began
-    counts = {"segments": total, "recognized_now": now, "already_recognized": len(found) - len(lost) - now, "failed": len(lost)}
-    shown = {"column": column, **counts, "skipped": total - len(found), "texts": changes, "hours": round(hours, 6)}
+    counts = {
+        "segments": total,
+        "recognized_now": now,
+        "already_recognized": len(found) - len(lost) - now,
+        "failed": len(lost),
+    }
+    shown = {
+        "column": column,
+        **counts,
+        "skipped": total - len(found),
+        "texts": changes,
+        "hours": round(hours, 6),
+    }
     shown |= {"seconds": round(seconds, 1), "times_real_time": round(hours * 3600 / seconds, 1)}
     shown["next"] = f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis {name}"
     problems = [f"{segment_id}: {reason}" for segment_id, _, reason in lost.iter_rows()]
-    report = Report("recognize", shown, problems=first_lines(problems, str(tables.table_path(workspace, table))))
+    report = Report(
+        "recognize", shown, problems=first_lines(problems, str(tables.table_path(workspace, table)))
+    )
     workspace.save_report("recognize", report.to_dict())
     return report
 
 
 def _held(ledger: Path, version: str, keys: set[str]) -> dict[str, str]:
     lines = parse_lines(ledger.read_bytes()) if ledger.exists() else ()
-    own = (line for line in lines if line.get("version") == version and isinstance(line.get("text"), str))
+    own = (
+        line
+        for line in lines
+        if line.get("version") == version and isinstance(line.get("text"), str)
+    )
     return {line["clip_key"]: line["text"] for line in own if str(line.get("clip_key")) in keys}
 
 
@@ -148,4 +198,6 @@ def _recognize_task(recognizer: Recognizer, batch: int, task: plan.CutTask) -> C
                 failures.setdefault(key, f"{files[key]}: {answer.reason}")
             else:
                 texts[key] = answer
-    return CutResult(task.seconds, failures, {key: text for key, text in texts.items() if key not in failures})
+    return CutResult(
+        task.seconds, failures, {key: text for key, text in texts.items() if key not in failures}
+    )

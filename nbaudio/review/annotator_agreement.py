@@ -18,14 +18,22 @@ from nbaudio.storage.workspace import Workspace
 _RESAMPLES = 2000
 _SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")  # what is compared
 _TEXTS, _NUMBERS = ("of", "measure", "reviewers"), ("value", "low", "high")
-_SCHEMA = pl.Schema({**dict.fromkeys(_TEXTS, pl.String), "segments": pl.Int64, **dict.fromkeys(_NUMBERS, pl.Float64)})
+_SCHEMA = pl.Schema(
+    {
+        **dict.fromkeys(_TEXTS, pl.String),
+        "segments": pl.Int64,
+        **dict.fromkeys(_NUMBERS, pl.Float64),
+    }
+)
 
 
 Estimate = tuple[float, float, float]
 """A value, and the ends of the interval around it."""
 
 
-def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: float = 0.95, seed: int = 42) -> pl.DataFrame:
+def agreement(
+    workspace: Workspace | str | Path | ReviewState, *, confidence: float = 0.95, seed: int = 42
+) -> pl.DataFrame:
     """Compute the annotator agreement of the verdicts that hold: over all words, and over ``ok`` or not without ``unsure``.
 
     Verdicts of several faults agree over all words only if they are the same.
@@ -58,10 +66,18 @@ def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: fl
     if not 0 < confidence < 1:
         raise InputError(f"confidence={confidence:g}: must be between 0 and 1")
     words = ReviewState.load(workspace).verdicts.select(_SHOWN, "reviewer", rating="verdict")
-    right = words.filter(pl.col("rating") != "unsure").with_columns(rating=(pl.col("rating") == "ok").cast(pl.String))
+    right = words.filter(pl.col("rating") != "unsure").with_columns(
+        rating=(pl.col("rating") == "ok").cast(pl.String)
+    )
     kinds = {"words": words, "ok or not": right}
-    rows = [(of, *row) for of, given in kinds.items() for row in _measures(given, confidence=confidence, seed=seed)]
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(pl.col(*_NUMBERS).fill_nan(None))
+    rows = [
+        (of, *row)
+        for of, given in kinds.items()
+        for row in _measures(given, confidence=confidence, seed=seed)
+    ]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(
+        pl.col(*_NUMBERS).fill_nan(None)
+    )
 
 
 def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
@@ -71,10 +87,16 @@ def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFra
     """
     state = ReviewState.load(workspace)
     decided = state.verdicts.filter(pl.col("reviewer").is_in(state.adjudicators))
-    said = state.verdicts.join(decided, on=["segment_id", "content"], how="anti").sort("segment_id", "reviewer")
+    said = state.verdicts.join(decided, on=["segment_id", "content"], how="anti").sort(
+        "segment_id", "reviewer"
+    )
     apart = said.filter(pl.col("verdict").n_unique().over("segment_id", "content") > 1)
     listed = pl.format("{}: {}", "reviewer", "verdict").sort_by("reviewer").str.join("; ")
-    return apart.group_by("segment_id", "content", maintain_order=True).agg(verdicts=listed).drop("content")
+    return (
+        apart.group_by("segment_id", "content", maintain_order=True)
+        .agg(verdicts=listed)
+        .drop("content")
+    )
 
 
 def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
@@ -101,12 +123,16 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
     # Cell (i, j) meets the column total of i and the row total of j.
     crossed = p * (columns[:, None] + rows[None, :]) ** 2
     others = (1 - observed) ** 2 * (crossed.sum() - np.trace(crossed))
-    variance = (diagonal + others - (observed * expected - 2 * expected + observed) ** 2) / (n * (1 - expected) ** 4)
+    variance = (diagonal + others - (observed * expected - 2 * expected + observed) ** 2) / (
+        n * (1 - expected) ** 4
+    )
     half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(max(variance, 0.0))
     return kappa, max(kappa - half, -1.0), min(kappa + half, 1.0)
 
 
-def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
+def krippendorff_alpha(
+    ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42
+) -> Estimate:
     """Compute Krippendorff's alpha (Content Analysis, 2004, 11.3) of ratings (segments, reviewers), -1 where there is none."""
     counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
     judged = counts.sum(axis=1)
@@ -115,7 +141,9 @@ def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, s
         return np.nan, np.nan, np.nan
     # Per segment: pairs of verdicts that differ, divided by one less than the number of its verdicts.
     differing = (judged**2 - (counts**2).sum(axis=1)) / (judged - 1)
-    draws = np.random.default_rng(seed).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=_RESAMPLES)
+    draws = np.random.default_rng(seed).multinomial(
+        len(counts), np.full(len(counts), 1 / len(counts)), size=_RESAMPLES
+    )
     alphas = _alpha(draws @ differing, draws @ counts)
     low, high = np.nan, np.nan
     if differing.any() and np.isfinite(alphas).any():
@@ -130,11 +158,15 @@ def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[
     return np.where(by_chance > 0, 1 - differing * (n - 1) / np.maximum(by_chance, 1), np.nan)
 
 
-def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> Iterator[tuple[str, str, int, float, float, float]]:
+def _measures(
+    given: pl.DataFrame, *, confidence: float, seed: int
+) -> Iterator[tuple[str, str, int, float, float, float]]:
     """Yield each measure with its reviewers and the number of segments, from the columns `shown`, `reviewer` and `rating`."""
     given = given.filter(pl.len().over("shown") > 1)
     columns = (given[name].to_numpy() for name in ("shown", "reviewer", "rating"))
-    (shown, row), (reviewers, column), (words, rating) = (np.unique(each, return_inverse=True) for each in columns)
+    (shown, row), (reviewers, column), (words, rating) = (
+        np.unique(each, return_inverse=True) for each in columns
+    )
     ratings = np.full((len(shown), len(reviewers)), -1)
     ratings[row, column] = rating
     for one, other in combinations(range(len(reviewers)), 2):
@@ -143,10 +175,20 @@ def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> Iterator[
             pair = f"{reviewers[one]}, {reviewers[other]}"
             table = np.zeros((len(words), len(words)), dtype=int)
             np.add.at(table, tuple(both.T), 1)
-            yield "agreement", pair, len(both), *share(int(np.trace(table)), len(both), confidence=confidence)
+            yield (
+                "agreement",
+                pair,
+                len(both),
+                *share(int(np.trace(table)), len(both), confidence=confidence),
+            )
             yield "kappa", pair, len(both), *cohen_kappa(table, confidence=confidence)
     if len(ratings):
-        yield "alpha", ", ".join(reviewers), len(ratings), *krippendorff_alpha(ratings, confidence=confidence, seed=seed)
+        yield (
+            "alpha",
+            ", ".join(reviewers),
+            len(ratings),
+            *krippendorff_alpha(ratings, confidence=confidence, seed=seed),
+        )
 
 
 def left_to_judge(state: ReviewState, record: ReviewRecord) -> dict[str, int]:
@@ -168,12 +210,19 @@ def next_step(state: ReviewState, review: str) -> str:
     if record:
         apart = apart.filter(pl.col("segment_id").is_in(record.segment_ids))
     if count := len(apart):
-        lines.append(f"reviewers disagree on {count:,} segment{'s' * (count > 1)}: nbaudio.review.disagreements(W) lists them")
+        lines.append(
+            f"reviewers disagree on {count:,} segment{'s' * (count > 1)}: nbaudio.review.disagreements(W) lists them"
+        )
     if record is None:
-        lines.append("next: 'nbaudio review export' draws a sample, whose verdicts prove how good the labels are")
+        lines.append(
+            "next: 'nbaudio review export' draws a sample, whose verdicts prove how good the labels are"
+        )
     elif left := {name: count for name, count in left_to_judge(state, record).items() if count}:
         sizes = {name: len(ids) for name, ids in record.shares().items()}
-        others = ", ".join(f"{name or 'others'} ({count:,} of {sizes[name]:,} segments)" for name, count in left.items())
+        others = ", ".join(
+            f"{name or 'others'} ({count:,} of {sizes[name]:,} segments)"
+            for name, count in left.items()
+        )
         lines.append(f"still to come: {others}")
     else:
         lines.append(f"next: nbaudio evidence {shlex.quote(str(state.workspace.path))}")

@@ -19,11 +19,17 @@ from nbaudio.text import word_diff, word_spans
 MAX_CELL = 32_767  # UTF-16 code units
 #: The creation date of every workbook: with the real one, equal rows would give different bytes.
 MADE = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
-TRUNCATED = re.compile(r" \[cut here: [\d,]+ characters in all\]$")  # ends a text that was too long for its cell
+TRUNCATED = re.compile(
+    r" \[cut here: [\d,]+ characters in all\]$"
+)  # ends a text that was too long for its cell
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 # XML cannot hold control characters, and LibreOffice drops tabs; Unicode has pictures of them.
-_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) != "\n"} | {0x7F: 0x2421, 0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}
+_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) != "\n"} | {
+    0x7F: 0x2421,
+    0xFFFE: 0xFFFD,
+    0xFFFF: 0xFFFD,
+}
 # Where rich text is split: xlsxwriter escapes what looks like Excel's own escape, _x0041_, twice, and needs two parts or more.
 _RICH_TRAPS = re.compile("(?<=_)(?=x)|(?<=^<)(?=r>)")
 _ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
@@ -57,7 +63,9 @@ def cell_text(text: str) -> str:
 def restore_controls(text: str, original: str) -> str:
     """Replace pictures by the control characters that the original text has (and that it has no pictures of)."""
     back = {_PICTURES[code]: code for code in map(ord, original) if code in _PICTURES}
-    return text.translate({picture: code for picture, code in back.items() if chr(picture) not in original})
+    return text.translate(
+        {picture: code for picture, code in back.items() if chr(picture) not in original}
+    )
 
 
 def normalize_cell(text: str) -> str:
@@ -65,7 +73,9 @@ def normalize_cell(text: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text.replace("x005F_", ""))
 
 
-def diff_fragments(reference: str, hypothesis: str, **compared: Any) -> tuple[list[Fragment], list[Fragment]]:
+def diff_fragments(
+    reference: str, hypothesis: str, **compared: Any
+) -> tuple[list[Fragment], list[Fragment]]:
     """Split texts into fragments, marked where `word_diff` with these options finds errors; joined, they are the texts again."""
     parts = word_diff(reference, hypothesis, **compared)
     left = [part.kind not in ("equal", "formatting") for part in parts for _ in part.reference]
@@ -86,7 +96,13 @@ def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
     return [fragment for fragment in (*found, (text[position:], False)) if fragment[0]]
 
 
-def put_fragments(sheet: Any, place: tuple[int, int], fragments: list[Fragment], fonts: Mapping[bool, Any], style: Any) -> None:
+def put_fragments(
+    sheet: Any,
+    place: tuple[int, int],
+    fragments: list[Fragment],
+    fonts: Mapping[bool, Any],
+    style: Any,
+) -> None:
     """Write fragments into a cell of an xlsxwriter sheet as one text, each in its font."""
     text = "".join(piece for piece, _ in fragments)
     # xlsxwriter takes such a text for its own rich text, and writes the tags unescaped.
@@ -96,9 +112,13 @@ def put_fragments(sheet: Any, place: tuple[int, int], fragments: list[Fragment],
     elif len(fragments) == 1 and not looks_rich:
         sheet.write_string(*place, text, style)
     else:
-        parts = [(part, differs) for piece, differs in fragments for part in _RICH_TRAPS.split(piece)]
+        parts = [
+            (part, differs) for piece, differs in fragments for part in _RICH_TRAPS.split(piece)
+        ]
         styles = () if style is None else (style,)
-        sheet.write_rich_string(*place, *(token for part, differs in parts for token in (fonts[differs], part)), *styles)
+        sheet.write_rich_string(
+            *place, *(token for part, differs in parts for token in (fonts[differs], part)), *styles
+        )
 
 
 def escape_formula(text: str) -> str:
@@ -113,14 +133,18 @@ def unescape_formula(text: str) -> str:
 
 def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
     """Return a table of texts and numbers as the bytes of a .csv or .tsv file (`kind`); nulls are empty."""
-    texts = pl.col(pl.String).map_elements(lambda text: escape_formula(cell_text(text)), return_dtype=pl.String)
+    texts = pl.col(pl.String).map_elements(
+        lambda text: escape_formula(cell_text(text)), return_dtype=pl.String
+    )
     table = rows.with_columns(texts).write_csv(separator=SEPARATORS[kind], line_terminator="\r\n")
     return table.encode("utf-8-sig")  # Excel needs the byte order mark
 
 
 def read_delimited(path: Path) -> list[list[str]]:
     """Read a table in UTF-8 or UTF-16 whose separator (, ; or tab) is that of its header, with its apostrophes."""
-    data = input_guards.read_all(path)  # some programs remove apostrophes: only the caller knows the text
+    data = input_guards.read_all(
+        path
+    )  # some programs remove apostrophes: only the caller knows the text
     # Excel's "Unicode text" is UTF-16.
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:

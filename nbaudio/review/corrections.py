@@ -10,8 +10,22 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.row_values import ROW, with_rows
-from nbaudio.core.tables import AGREEMENT, CORRECTED_TEXTS, SIGNALS, WORD_TIMES, is_score, text_column
-from nbaudio.review.state import CORRECTION_LOG, OK, VERDICT_LOG, ReviewState, content_hashes, corrections
+from nbaudio.core.tables import (
+    AGREEMENT,
+    CORRECTED_TEXTS,
+    SIGNALS,
+    WORD_TIMES,
+    is_score,
+    text_column,
+)
+from nbaudio.review.state import (
+    CORRECTION_LOG,
+    OK,
+    VERDICT_LOG,
+    ReviewState,
+    content_hashes,
+    corrections,
+)
 from nbaudio.storage.workspace import Workspace, locks_workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.text.score import rescored
@@ -44,7 +58,9 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     """
     state = ReviewState.load(workspace)
     # The segments whose text is corrected, or said to be wrong.
-    where = tables.has_id(state.verdicts.filter(pl.col("corrected_text").is_not_null())["segment_id"])
+    where = tables.has_id(
+        state.verdicts.filter(pl.col("corrected_text").is_not_null())["segment_id"]
+    )
     if "text_corrected" in tables.table_schema(state.workspace):
         where |= pl.col("text_corrected").is_not_null()
     segments = tables.read(state.workspace, where=where, row=ROW)
@@ -55,7 +71,11 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     rows = text_column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
     if len(rows):
         after = _rewritten(state.workspace, segments, before, rows)
-        fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", "text", *_scores(segments))
+        fresh = (
+            before[rows]
+            .filter(pl.col("text_corrected").is_not_null())
+            .select("segment_id", "text", *_scores(segments))
+        )
         both = pl.concat([fresh, state.original_texts], how="diagonal")
         kept = both.unique("segment_id", keep="first", maintain_order=True)
         # First the old values, then the new ones: a kill in between loses neither.
@@ -71,11 +91,15 @@ def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> p
     """Return rows of the segments table as they were given to reviewers, with texts, scores and bounds before corrections."""
     state = ReviewState.load(workspace)
     segments = _uncorrected_bounds(state, segments)
-    corrected = segments.filter(text_column(segments, "text_corrected").is_not_null()).select("segment_id")
+    corrected = segments.filter(text_column(segments, "text_corrected").is_not_null()).select(
+        "segment_id"
+    )
     if corrected.is_empty():
         return segments
     names = [name for name in ("text", *_scores(segments)) if name in state.original_texts.columns]
-    old = state.original_texts.select("segment_id", *names).join(corrected, on="segment_id", how="semi")
+    old = state.original_texts.select("segment_id", *names).join(
+        corrected, on="segment_id", how="semi"
+    )
     return segments.update(old, on="segment_id", include_nulls=True, maintain_order="left")
 
 
@@ -100,51 +124,87 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
         [80]
     """
     workspace = Workspace.open(workspace)
-    logged = corrections(workspace).rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"}).drop("time")
+    logged = (
+        corrections(workspace)
+        .rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"})
+        .drop("time")
+    )
     segments = tables.read(workspace, where=tables.has_id(logged["segment_id"]), row=ROW)
     concerned = segments.join(logged, on="segment_id", maintain_order="left")
-    concerned = concerned.join(workspace.recordings.select("recording_id", rate="sampling_rate"), on="recording_id", how="left")
-    done = (pl.col("start_sample") == pl.col("new_start")) & (pl.col("end_sample") == pl.col("new_end"))
-    as_was = (pl.col("start_sample") == pl.col("was_start")) & (pl.col("end_sample") == pl.col("was_end"))
+    concerned = concerned.join(
+        workspace.recordings.select("recording_id", rate="sampling_rate"),
+        on="recording_id",
+        how="left",
+    )
+    done = (pl.col("start_sample") == pl.col("new_start")) & (
+        pl.col("end_sample") == pl.col("new_end")
+    )
+    as_was = (pl.col("start_sample") == pl.col("was_start")) & (
+        pl.col("end_sample") == pl.col("was_end")
+    )
     todo = concerned.filter(as_was & ~done)
     strange = concerned.filter(~(as_was | done).fill_null(value=False))
     if len(todo):
         new = {"start_sample": "new_start", "end_sample": "new_end", "corrected_by": "by"}
-        lost = (pl.lit(None, dtype).alias(name) for name, dtype in segments.schema.items() if name in SIGNALS)
-        workspace.save(segments=with_rows(workspace, todo.select(ROW, _moved_words(todo), *lost, **new)))
+        lost = (
+            pl.lit(None, dtype).alias(name)
+            for name, dtype in segments.schema.items()
+            if name in SIGNALS
+        )
+        workspace.save(
+            segments=with_rows(workspace, todo.select(ROW, _moved_words(todo), *lost, **new))
+        )
     moved = sum((pl.col(f"new_{side}") - pl.col(f"was_{side}")).abs() for side in ("start", "end"))
     facts = {
         "corrected_now": len(todo),
         "corrected_before": concerned.filter(done).height,
         "seconds_moved_now": todo.select((moved / pl.col("rate")).sum()).item(),
     }
-    problems = [f"{name}: its bounds are no longer those that were corrected" for name in strange["segment_id"]]
+    problems = [
+        f"{name}: its bounds are no longer those that were corrected"
+        for name in strange["segment_id"]
+    ]
     report = Report("review correct-bounds", facts, problems=first_lines(problems, CORRECTION_LOG))
     workspace.save_report("correct_bounds", report.to_dict())
     return report
 
 
-def _wanted(before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+def _wanted(
+    before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame
+) -> tuple[pl.DataFrame, list[str]]:
     """Return `segment_id`, `text_corrected` and `text_origin` of the corrections to apply, and why others are not applied."""
     votes = said.filter(pl.col("corrected_text").is_not_null().any().over("segment_id"))
     judged = pl.col("segment_id").is_in(votes["segment_id"].implode())
-    before, now = (segments.filter(judged).unique("segment_id", keep="first") for segments in (before, now))
-    contents, contents_now = (dict(zip(each["segment_id"], content_hashes(each), strict=True)) for each in (before, now))
+    before, now = (
+        segments.filter(judged).unique("segment_id", keep="first") for segments in (before, now)
+    )
+    contents, contents_now = (
+        dict(zip(each["segment_id"], content_hashes(each), strict=True)) for each in (before, now)
+    )
     held = dict(zip(now["segment_id"], text_column(now, "text_corrected"), strict=True))
     rows, problems = [], []
     for (segment_id,), of_one in votes.group_by("segment_id", maintain_order=True):
         key = str(segment_id)
         # The correction of a corrected text replaces the first one.
-        given = of_one.filter(pl.col("corrected_text").is_not_null()).unique("reviewer", keep="last", maintain_order=True)
+        given = of_one.filter(pl.col("corrected_text").is_not_null()).unique(
+            "reviewer", keep="last", maintain_order=True
+        )
         texts = {nfc(text) for text in given["corrected_text"]}
         # An ok on the corrected text does not contradict the correction.
         happy = sorted(of_one.filter(verdict=OK, content=contents.get(key, ""))["reviewer"])
         who = ", ".join(sorted(given["reviewer"]))
         if len(texts) > 1:
-            problems.append(f"{key}: {who} correct its text differently: not applied until they agree")
+            problems.append(
+                f"{key}: {who} correct its text differently: not applied until they agree"
+            )
         elif happy:
-            problems.append(f"{key}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
-        elif {held.get(key)} != texts and not set(given["content"]) <= {contents.get(key), contents_now.get(key)}:
+            problems.append(
+                f"{key}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree"
+            )
+        elif {held.get(key)} != texts and not set(given["content"]) <= {
+            contents.get(key),
+            contents_now.get(key),
+        }:
             problems.append(f"{key}: has changed since {who} corrected it: not applied")
         else:
             reviews = ", ".join(sorted(set(given["review"])))
@@ -157,7 +217,9 @@ def _scores(segments: pl.DataFrame) -> list[str]:
     return [name for name in segments.columns if is_score(name) and name != "asr_text_normalized"]
 
 
-def _rewritten(workspace: Workspace, segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+def _rewritten(
+    workspace: Workspace, segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series
+) -> pl.DataFrame:
     """Return the table with some rows (by number) restored to `before`, and corrected if that has a `text_corrected`."""
     corrected = pl.col("text_corrected").is_not_null()
     new = before[rows].with_columns(
@@ -165,14 +227,26 @@ def _rewritten(workspace: Workspace, segments: pl.DataFrame, before: pl.DataFram
         text_raw=pl.when(corrected).then(pl.coalesce("text_raw", "text")).otherwise("text_raw"),
     )
     scores, names = rescored(workspace, new), _scores(segments)
-    columns = {name: scores[name] if name in scores else pl.Series([None] * len(new), dtype=new.schema[name]) for name in names}
+    columns = {
+        name: scores[name]
+        if name in scores
+        else pl.Series([None] * len(new), dtype=new.schema[name])
+        for name in names
+    }
     # Unscored segments stay unscored; a normal form follows its text in any case.
     guard = {**dict.fromkeys(AGREEMENT, "agreement"), "text_normalized": "text"}
-    guard = {name: guard.get(name, re.sub(r"^(spoken_)?(wer|cer|similarity)", "similarity", name)) for name in names}
+    guard = {
+        name: guard.get(name, re.sub(r"^(spoken_)?(wer|cer|similarity)", "similarity", name))
+        for name in names
+    }
     follows = {name: corrected & pl.col(guard[name]).is_not_null() for name in names}
-    new = new.with_columns(pl.when(follows[name]).then(columns[name]).otherwise(name).alias(name) for name in names)
+    new = new.with_columns(
+        pl.when(follows[name]).then(columns[name]).otherwise(name).alias(name) for name in names
+    )
     written = ("text", *names, "text_raw", "text_corrected", "text_origin")
-    return segments.with_columns(text_column(segments, name).scatter(rows, new[name]) for name in written)
+    return segments.with_columns(
+        text_column(segments, name).scatter(rows, new[name]) for name in written
+    )
 
 
 def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
@@ -180,19 +254,30 @@ def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFr
     if "corrected_by" not in segments.columns or not segments["corrected_by"].count():
         return segments
     moved = segments.with_row_index("row").filter(pl.col("corrected_by").is_not_null())
-    bounds = {key: (start, end) for key, start, end in moved.select("segment_id", "start_sample", "end_sample").iter_rows()}
+    bounds = {
+        key: (start, end)
+        for key, start, end in moved.select("segment_id", "start_sample", "end_sample").iter_rows()
+    }
     # Corrected twice, a segment has two lines: the later one begins where the earlier one ends.
-    log = state.correction_log.select("segment_id", "start_sample", "end_sample", "was_start", "was_end")
+    log = state.correction_log.select(
+        "segment_id", "start_sample", "end_sample", "was_start", "was_end"
+    )
     for key, start, end, was_start, was_end in log.reverse().iter_rows():
         if bounds.get(key) == (start, end):
             bounds[key] = (was_start, was_end)
     starts, ends = zip(*(bounds[key] for key in moved["segment_id"]), strict=True)
-    moved = moved.with_columns(new_start=pl.Series(starts, dtype=pl.Int64), new_end=pl.Series(ends, dtype=pl.Int64))
+    moved = moved.with_columns(
+        new_start=pl.Series(starts, dtype=pl.Int64), new_end=pl.Series(ends, dtype=pl.Int64)
+    )
     back = moved.select("row", start_sample="new_start", end_sample="new_end")
     if "word_times" in segments.columns:
         rates = state.workspace.recordings.select("recording_id", rate="sampling_rate")
-        back = back.with_columns(_moved_words(moved.join(rates, on="recording_id", how="left", maintain_order="left")))
-    restored = segments.with_row_index("row").update(back, on="row", maintain_order="left").drop("row")
+        back = back.with_columns(
+            _moved_words(moved.join(rates, on="recording_id", how="left", maintain_order="left"))
+        )
+    restored = (
+        segments.with_row_index("row").update(back, on="row", maintain_order="left").drop("row")
+    )
     return restored.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
 
 
@@ -203,6 +288,11 @@ def _moved_words(segments: pl.DataFrame) -> pl.Series:
         if row["word_times"] is None or not row["rate"]:
             return row["word_times"]
         shift = (row["start_sample"] - row["new_start"]) / row["rate"]
-        return [{"start": time["start"] + shift, "end": time["end"] + shift} for time in row["word_times"]]
+        return [
+            {"start": time["start"] + shift, "end": time["end"] + shift}
+            for time in row["word_times"]
+        ]
 
-    return pl.Series("word_times", [moved(row) for row in segments.iter_rows(named=True)], dtype=WORD_TIMES)
+    return pl.Series(
+        "word_times", [moved(row) for row in segments.iter_rows(named=True)], dtype=WORD_TIMES
+    )

@@ -9,7 +9,15 @@ from nbaudio.core.dataframes import STREAMED, Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.row_values import ROW, with_rows
-from nbaudio.core.tables import DECISIONS, RECORDINGS, RULES, SEGMENTS, conform, segment_failures, table_path
+from nbaudio.core.tables import (
+    DECISIONS,
+    RECORDINGS,
+    RULES,
+    SEGMENTS,
+    conform,
+    segment_failures,
+    table_path,
+)
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
 BY_HAND = "by_hand"  # the reason of a manual rejection without a reason
@@ -53,28 +61,68 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     workspace = Workspace.open(workspace)
     rows = as_polars(table, "decisions")
     if missing := [name for name in ("segment_id", "decision") if name not in rows.columns]:
-        raise InputError(f"decisions: no column {missing[0]}; columns are {', '.join(rows.columns) or 'none'}")
+        raise InputError(
+            f"decisions: no column {missing[0]}; columns are {', '.join(rows.columns) or 'none'}"
+        )
     said = conform(rows, _GIVEN, "decisions").select(_GIVEN.names()).drop_nulls("decision")
     _refuse(said, pl.col("segment_id").is_null(), "rows with a decision have no segment_id")
-    _refuse(said, ~pl.col("decision").is_in(DECISIONS), f"a decision is {', '.join(DECISIONS)}; unknown are", "decision")
-    columns, is_given = ("segment_id", "split", "decision", "reason"), tables.has_id(said["segment_id"])
+    _refuse(
+        said,
+        ~pl.col("decision").is_in(DECISIONS),
+        f"a decision is {', '.join(DECISIONS)}; unknown are",
+        "decision",
+    )
+    columns, is_given = (
+        ("segment_id", "split", "decision", "reason"),
+        tables.has_id(said["segment_id"]),
+    )
     segments = tables.read(workspace, columns, where=is_given, row=ROW)
-    _refuse(said, ~tables.has_id(segments["segment_id"]), f"{workspace.path} has no segment", "segment_id")
+    _refuse(
+        said,
+        ~tables.has_id(segments["segment_id"]),
+        f"{workspace.path} has no segment",
+        "segment_id",
+    )
     rules = sorted({*RULES, *segment_failures(pl.DataFrame(schema=RECORDINGS))})
-    by_rule = (pl.col("decision") == "reject") & pl.col("reason").is_in(rules).fill_null(value=False)
-    whole = "split" in rows.columns or tables.scan(workspace, ["segment_id"]).select(is_given.all()).collect(**STREAMED).item()
+    by_rule = (pl.col("decision") == "reject") & pl.col("reason").is_in(rules).fill_null(
+        value=False
+    )
+    whole = (
+        "split" in rows.columns
+        or tables.scan(workspace, ["segment_id"]).select(is_given.all()).collect(**STREAMED).item()
+    )
     edited = _edited(said, segments, pl.lit(whole) | by_rule)
-    _refuse(edited, pl.col("segment_id").is_duplicated(), "given twice, but differently:", "segment_id")
-    _refuse(edited, by_rule, "the reason is a rule of select (is the table older than the last select?):", "reason")
+    _refuse(
+        edited, pl.col("segment_id").is_duplicated(), "given twice, but differently:", "segment_id"
+    )
+    _refuse(
+        edited,
+        by_rule,
+        "the reason is a rule of select (is the table older than the last select?):",
+        "reason",
+    )
     if len(edited):
         _take(workspace, segments, edited)
     count = dict(edited["decision"].value_counts().iter_rows())
     facts = {
-        **{name: count.get(name.removesuffix("ed"), 0) for name in ("accepted", "rejected", "pending")},
+        **{
+            name: count.get(name.removesuffix("ed"), 0)
+            for name in ("accepted", "rejected", "pending")
+        },
         "unchanged": len(said) - len(edited),
-        "in_force": dict(decisions(workspace)["decision"].cast(pl.String).value_counts().sort("decision").iter_rows()),
+        "in_force": dict(
+            decisions(workspace)["decision"]
+            .cast(pl.String)
+            .value_counts()
+            .sort("decision")
+            .iter_rows()
+        ),
     }
-    notes = [f"{len(edited):,} decisions apply from the next select on: run it again"] if len(edited) else []
+    notes = (
+        [f"{len(edited):,} decisions apply from the next select on: run it again"]
+        if len(edited)
+        else []
+    )
     report = Report("review import-decisions", facts, notes)
     workspace.save_report("import_decisions", report.to_dict())
     return report
@@ -83,8 +131,12 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
 def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
     """Return the decisions in force: `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments)."""
     workspace = Workspace.open(workspace)
-    held = conform(workspace.table("decisions", _HELD), _HELD, str(table_path(workspace, "decisions"))).select(_HELD.names())
-    return held.filter(pl.col("decision").is_in(["accept", "reject"])).unique("segment_id", keep="last", maintain_order=True)
+    held = conform(
+        workspace.table("decisions", _HELD), _HELD, str(table_path(workspace, "decisions"))
+    ).select(_HELD.names())
+    return held.filter(pl.col("decision").is_in(["accept", "reject"])).unique(
+        "segment_id", keep="last", maintain_order=True
+    )
 
 
 def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str = "") -> None:
@@ -94,15 +146,27 @@ def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str = "") -> 
         return
     values = found[column].unique(maintain_order=True).to_list() if column else []
     more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
-    raise InputError(f"decisions: {what}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; nothing imported")
+    raise InputError(
+        f"decisions: {what}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; nothing imported"
+    )
 
 
 def _edited(said: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl.DataFrame:
     """Return the rows that are decisions; rows that are `compared` are decisions if they differ from the segments table."""
-    now = segments.select("segment_id", was=pl.col("decision").cast(pl.String), why="reason").unique("segment_id", keep="first")
-    both = said.unique(maintain_order=True).join(now, on="segment_id", how="left", maintain_order="left")
-    other_reason = (pl.col("decision") == "reject") & pl.col("reason").is_not_null() & pl.col("reason").ne_missing(pl.col("why"))
-    return both.filter(~compared | pl.col("decision").ne_missing(pl.col("was")) | other_reason).select(said.columns)
+    now = segments.select(
+        "segment_id", was=pl.col("decision").cast(pl.String), why="reason"
+    ).unique("segment_id", keep="first")
+    both = said.unique(maintain_order=True).join(
+        now, on="segment_id", how="left", maintain_order="left"
+    )
+    other_reason = (
+        (pl.col("decision") == "reject")
+        & pl.col("reason").is_not_null()
+        & pl.col("reason").ne_missing(pl.col("why"))
+    )
+    return both.filter(
+        ~compared | pl.col("decision").ne_missing(pl.col("was")) | other_reason
+    ).select(said.columns)
 
 
 def _take(workspace: Workspace, segments: pl.DataFrame, edited: pl.DataFrame) -> None:
@@ -114,10 +178,18 @@ def _take(workspace: Workspace, segments: pl.DataFrame, edited: pl.DataFrame) ->
     new = edited.select("segment_id", new="decision", why="reason")
     both = segments.join(new, on="segment_id", maintain_order="left")
     changes = (pl.col("new") != "accept") | (pl.col("decision") != "accept")
-    shown = pl.when(pl.col("new") == "reject").then(pl.lit("reject")).otherwise(pl.lit("pending")).cast(SEGMENTS["decision"])
+    shown = (
+        pl.when(pl.col("new") == "reject")
+        .then(pl.lit("reject"))
+        .otherwise(pl.lit("pending"))
+        .cast(SEGMENTS["decision"])
+    )
     after = both.with_columns(
         split=pl.when(~changes).then("split"),
         decision=pl.when(changes).then(shown).otherwise("decision"),
         reason=pl.when(changes).then("why").otherwise("reason"),
     )
-    workspace.save_together(decisions=held, segments=with_rows(workspace, after.select(ROW, "split", "decision", "reason")))
+    workspace.save_together(
+        decisions=held,
+        segments=with_rows(workspace, after.select(ROW, "split", "decision", "reason")),
+    )

@@ -14,10 +14,26 @@ from nbaudio.core.channels import source_channel
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.row_values import ROW, first_occurrences, row_hashes
 from nbaudio.core.rows import with_starts
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, WINDOW, conform, seconds_column, segment_failures, table_schema
+from nbaudio.core.tables import (
+    RECORDINGS,
+    SEGMENTS,
+    WINDOW,
+    conform,
+    seconds_column,
+    segment_failures,
+    table_schema,
+)
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, Round
-from nbaudio.review.sampling import Strata, anomaly_facts, draw_from, pool_columns, reached, risk_columns, strata_of
+from nbaudio.review.sampling import (
+    Strata,
+    anomaly_facts,
+    draw_from,
+    pool_columns,
+    reached,
+    risk_columns,
+    strata_of,
+)
 from nbaudio.review.state import ReviewState, frame_contents
 
 Bools = NDArray[np.bool_]
@@ -56,7 +72,9 @@ class Population:
 
     @property
     def _hashes(self) -> pl.LazyFrame:
-        return tables.scan(self.state.workspace, ["segment_id"]).select(key=pl.col("segment_id").hash())
+        return tables.scan(self.state.workspace, ["segment_id"]).select(
+            key=pl.col("segment_id").hash()
+        )
 
     def index(self) -> Callable[[pl.Series], Ints]:
         """Return a function that does what `places` does and reads no table, for many ids; it takes 12 bytes for each segment."""
@@ -68,7 +86,11 @@ class Population:
         def places(segment_ids: pl.Series) -> Ints:
             wanted = segment_ids.cast(pl.String).hash().to_numpy()
             at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-            return np.where(keys[at] == wanted, order[at].astype(np.int64), -1) if len(keys) else np.full(len(wanted), -1)
+            return (
+                np.where(keys[at] == wanted, order[at].astype(np.int64), -1)
+                if len(keys)
+                else np.full(len(wanted), -1)
+            )
 
         return places
 
@@ -77,10 +99,16 @@ class Population:
         wanted = segment_ids.cast(pl.String).hash()
         if wanted.is_empty():
             return np.zeros(0, dtype=np.int64)
-        held = self._hashes.with_row_index("row").filter(pl.col("key").is_in(wanted.implode())).collect(**STREAMED)
+        held = (
+            self._hashes.with_row_index("row")
+            .filter(pl.col("key").is_in(wanted.implode()))
+            .collect(**STREAMED)
+        )
         held = held.filter(pl.Series(self._is_first[held["row"].to_numpy()], dtype=pl.Boolean))
         place = held["row"].cast(pl.Int64) - np.searchsorted(self._repeats, held["row"].to_numpy())
-        return wanted.replace_strict(held["key"], place, default=-1, return_dtype=pl.Int64).to_numpy()
+        return wanted.replace_strict(
+            held["key"], place, default=-1, return_dtype=pl.Int64
+        ).to_numpy()
 
     def mask(self, segment_ids: pl.Series) -> Bools:
         """Return which segments have one of these ids."""
@@ -95,43 +123,62 @@ class Population:
         done = 0
         for batch in tables.read_batches(self.state.workspace, columns=names):
             mask, done = self._is_first[done : done + len(batch)], done + len(batch)
-            yield self._joined(uncorrected(self.state, conform(batch, expected, "segments")).filter(mask))
+            yield self._joined(
+                uncorrected(self.state, conform(batch, expected, "segments")).filter(mask)
+            )
 
     def read(self, segment_ids: Iterable[str]) -> pl.DataFrame:
         """Return all columns of some segments, which need not be there, in the order of the table."""
         wanted = pl.Series(list(segment_ids), dtype=pl.String)
         rows = tables.read(self.state.workspace, where=pl.col("segment_id").is_in(wanted.implode()))
-        return self._joined(uncorrected(self.state, rows).unique("segment_id", keep="first", maintain_order=True))
+        return self._joined(
+            uncorrected(self.state, rows).unique("segment_id", keep="first", maintain_order=True)
+        )
 
     def _joined(self, rows: pl.DataFrame) -> pl.DataFrame:
         facts = self._recordings.select("recording_id", *_FACTS)
         rows = rows.drop(_FACTS, strict=False).with_columns(source_channel(rows))
         return rows.join(facts, on="recording_id", how="left", maintain_order="left")
 
-    def arrays(self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]) -> dict[str, NDArray[Any]]:
+    def arrays(
+        self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]
+    ) -> dict[str, NDArray[Any]]:
         """Return what a function computes from each batch of columns, without nulls; each array is held once."""
         found: dict[str, NDArray[Any]] = {}
         for start, batch in with_starts(map(function, self.batches(columns))):
             parts = {values.name: values.to_numpy() for values in batch}
-            found = found or {name: np.empty(len(self), dtype=part.dtype) for name, part in parts.items()}
+            found = found or {
+                name: np.empty(len(self), dtype=part.dtype) for name, part in parts.items()
+            }
             for name, part in parts.items():
                 found[name][start : start + len(part)] = part
         return found
 
-    def map_batches(self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+    def map_batches(
+        self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]
+    ) -> pl.DataFrame:
         """Return what a function computes from each batch of columns; whole numbers and codes take little memory."""
         found = pl.concat([function(batch) for batch in self.batches(columns)])
-        return pl.DataFrame([found.drop_in_place(name).rechunk() for name in found.columns])  # one at a time is held twice
+        return pl.DataFrame(
+            [found.drop_in_place(name).rechunk() for name in found.columns]
+        )  # one at a time is held twice
 
     def column(self, what: pl.Expr) -> pl.Series:
         """Return an expression over columns of the table, row by row."""
-        return self.map_batches(what.meta.root_names(), lambda batch: batch.select(what)).to_series()
+        return self.map_batches(
+            what.meta.root_names(), lambda batch: batch.select(what)
+        ).to_series()
 
     @cached_property
     def numbers(self) -> dict[str, NDArray[Any]]:
         """`seconds` (0 if unknown), `words` of the text, and `similarity` (NaN if unknown) of each segment."""
-        seconds, similarity = seconds_column().fill_null(0.0), pl.col("similarity").fill_null(np.nan)
-        return self.arrays(["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS))
+        seconds, similarity = (
+            seconds_column().fill_null(0.0),
+            pl.col("similarity").fill_null(np.nan),
+        )
+        return self.arrays(
+            ["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS)
+        )
 
     def release(self) -> None:
         """Free `numbers`, 20 bytes for each segment; they are read again when they are asked for."""
@@ -141,12 +188,24 @@ class Population:
     def _rules_and_audio(self) -> tuple[Bools, Bools]:
         """Which segments break no rule, and which have audio."""
         rules = segment_failures(self._recordings)
-        bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
-        text, silent = pl.col("text"), pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
+        bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(
+            value=False
+        )
+        text, silent = (
+            pl.col("text"),
+            pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null()),
+        )
         told = {"empty": text.is_null() | ~text.str.contains(r"\S"), "has_text": text.is_not_null()}
-        told |= {"window": tables.window().hash(), "has_audio": ~silent | pl.lit(self.state.workspace.audio_root is None)}
+        told |= {
+            "window": tables.window().hash(),
+            "has_audio": ~silent | pl.lit(self.state.workspace.audio_root is None),
+        }
         # These compare a segment with all others.
-        own = [rule.fill_null(value=False) for name, rule in rules.items() if name not in ("duplicate", "empty_text")]
+        own = [
+            rule.fill_null(value=False)
+            for name, rule in rules.items()
+            if name not in ("duplicate", "empty_text")
+        ]
         told["broken"] = pl.any_horizontal(*own, bad, pl.col("segment_id").is_null())
         found = self.arrays((*WINDOW, "decision", "reason"), lambda rows: rows.select(**told))
         broken = found["broken"] | found["empty"] if found["has_text"].any() else found["broken"]
@@ -166,21 +225,34 @@ class Population:
 
     def strata(self, strategy: str, *, threshold: float, rounds: Sequence[Round] = ()) -> Strata:
         """Return the strata of all that can be reviewed and that nobody has reached in a round."""
-        columns = pool_columns(strategy, pl.Schema({**table_schema(self.state.workspace), **RECORDINGS}))
-        known, wrong = reached(rounds), pl.Series("wrong", [None], dtype=pl.Boolean).new_from_index(0, len(self))
+        columns = pool_columns(
+            strategy, pl.Schema({**table_schema(self.state.workspace), **RECORDINGS})
+        )
+        known, wrong = (
+            reached(rounds),
+            pl.Series("wrong", [None], dtype=pl.Boolean).new_from_index(0, len(self)),
+        )
         places = self.places(known["segment_id"])
         there = places >= 0
         wrong = wrong.scatter(places[there], known["wrong"].filter(pl.Series(there)))
-        is_reached = pl.repeat(value=False, n=len(self), eager=True).scatter(places[there], values=True)
+        is_reached = pl.repeat(value=False, n=len(self), eager=True).scatter(
+            places[there], values=True
+        )
         pool = pl.DataFrame({"wrong": wrong, "reached": is_reached})
         if "similarity" in columns:
             pool = pool.hstack([pl.Series("similarity", self.numbers["similarity"])])
         if others := [name for name in columns if name != "similarity"]:
             functions = {"suspicious": anomaly_facts, "risk": risk_columns}
-            function = functions.get(strategy, lambda rows: rows.select(others).cast({pl.String: pl.Categorical()}))
+            function = functions.get(
+                strategy, lambda rows: rows.select(others).cast({pl.String: pl.Categorical()})
+            )
             pool = pool.hstack(self.map_batches(others, function))
         can_be_drawn = self.reviewable
-        found = strata_of(pool if can_be_drawn.all() else pool.filter(can_be_drawn), strategy=strategy, threshold=threshold)
+        found = strata_of(
+            pool if can_be_drawn.all() else pool.filter(can_be_drawn),
+            strategy=strategy,
+            threshold=threshold,
+        )
         number = np.full(len(self), -1, dtype=np.int32)
         number[can_be_drawn] = found.number
         return replace(found, number=number)
@@ -188,18 +260,29 @@ class Population:
     def draw(self, strata: Strata, *, n: int, salt: str) -> pl.DataFrame:
         """Return `draw_from` of strata with the `segment_id` of each row."""
         hashes = row_hashes(tables.scan(self.state.workspace, ["segment_id"]))
-        drawn = draw_from(strata, lambda places, salt: hashes(self._rows(places), salt), n=n, salt=salt)
+        drawn = draw_from(
+            strata, lambda places, salt: hashes(self._rows(places), salt), n=n, salt=salt
+        )
         return drawn.select(self.ids(drawn["place"]), "probability", "stratum")
 
     def _rows(self, places: pl.Series) -> pl.Series:
         """Return the row numbers of some segments in the table."""
         before = self._repeats - np.arange(len(self._repeats))
-        return places + np.searchsorted(before, places.to_numpy(), side="right") if len(before) else places
+        return (
+            places + np.searchsorted(before, places.to_numpy(), side="right")
+            if len(before)
+            else places
+        )
 
     def ids(self, places: pl.Series) -> pl.Series:
         """Return the ids of some segments, in that order."""
         rows = self._rows(places).cast(pl.UInt32).alias(ROW)
-        found = tables.read(self.state.workspace, ["segment_id"], where=pl.col(ROW).is_in(rows.unique().implode()), row=ROW)
+        found = tables.read(
+            self.state.workspace,
+            ["segment_id"],
+            where=pl.col(ROW).is_in(rows.unique().implode()),
+            row=ROW,
+        )
         return rows.to_frame().join(found, on=ROW, how="left", maintain_order="left")["segment_id"]
 
     def frame(self, strata: Strata) -> Iterator[pl.DataFrame]:
@@ -208,5 +291,7 @@ class Population:
         for batch in self.batches(()):
             own = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)
             kept = batch[own].select("segment_id", content=frame_contents(batch[own]))
-            yield kept.hstack(strata.table(start + own)).select("segment_id", "stratum", "weight", "rate", "content")
+            yield kept.hstack(strata.table(start + own)).select(
+                "segment_id", "stratum", "weight", "rate", "content"
+            )
             start += len(batch)

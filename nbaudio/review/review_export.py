@@ -113,11 +113,19 @@ def export(
     clips = clips or ("mp3" if out.suffix.lower() == PAGE else "wav")
     _check(out, threshold=threshold, reviewers=reviewers, verdicts=verdicts, clips=clips)
     if strategy == "risk" and "missing" in (learned := refresh(state)):
-        raise InputError(f"{workspace.path}: {learned['missing']}; until then use --strategy stratified")
+        raise InputError(
+            f"{workspace.path}: {learned['missing']}; until then use --strategy stratified"
+        )
     population = Population(state)
     if not population.reviewable.any():
-        missing = f"; the recordings of {population.without_audio.sum():,} are missing" if population.without_audio.any() else ""
-        raise InputError(f"{workspace.path}: none of its {len(population):,} segments can be reviewed{missing}")
+        missing = (
+            f"; the recordings of {population.without_audio.sum():,} are missing"
+            if population.without_audio.any()
+            else ""
+        )
+        raise InputError(
+            f"{workspace.path}: none of its {len(population):,} segments can be reviewed{missing}"
+        )
     record = state.records.get(out.stem)
     if strategy == DISAGREEMENTS:
         segment_ids = record.segment_ids if record else undecided_ids(state)
@@ -127,18 +135,33 @@ def export(
     if picked is not None:
         n, strategy = len(picked), PICKED
     elif n is None:
-        left = int((population.reviewable & ~population.mask(_series(workspace.reviewed_ids()))).sum())
+        left = int(
+            (population.reviewable & ~population.mask(_series(workspace.reviewed_ids()))).sum()
+        )
         n = record.n if record else min(_MOST_BY_DEFAULT, max(1, left // _A_TENTH))
     _check_number(n, overlap, reviewers)
     blind = blind if blind is not None else record.blind if record else True
-    options: dict[str, Any] = {"name": out.stem, "strategy": strategy, "n": n, "seed": seed, "threshold": threshold}
-    options |= {"reviewers": list(reviewers), "overlap": overlap, "verdicts": list(verdicts), "blind": blind}
+    options: dict[str, Any] = {
+        "name": out.stem,
+        "strategy": strategy,
+        "n": n,
+        "seed": seed,
+        "threshold": threshold,
+    }
+    options |= {
+        "reviewers": list(reviewers),
+        "overlap": overlap,
+        "verdicts": list(verdicts),
+        "blind": blind,
+    }
     strata = None
     if record is None:
         record, strata = _new_record(options, population, picked)
     record.check_parameters(options)
     if picked is not None and set(record.segment_ids) - set(picked):
-        raise ExistsError(f"review {record.name} was exported with other segments; these need another name")
+        raise ExistsError(
+            f"review {record.name} was exported with other segments; these need another name"
+        )
     rows = _drawn_rows(record, population, encoding=clips)
     files, failed, warnings = _make(rows, record, workspace, out, encoding=clips, zip=zip)
     rows = _without_missing_clips(rows, workspace, failed)
@@ -149,10 +172,18 @@ def export(
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     exports = workspace.path / EXPORTS
     held = read_json(exports) if exports.exists() else {}
-    write_json(exports, held | {record.name: sorted({*held.get(record.name, []), *map(str, files)})})
+    write_json(
+        exports, held | {record.name: sorted({*held.get(record.name, []), *map(str, files)})}
+    )
     for path in files.keys() - set(kept):
         write_bytes(path, files[path])
-    warnings = [*(f"{path}: exists and has been filled in or saved since: not overwritten" for path in kept), *warnings]
+    warnings = [
+        *(
+            f"{path}: exists and has been filled in or saved since: not overwritten"
+            for path in kept
+        ),
+        *warnings,
+    ]
     facts, further = _facts(population, record, rows, files=list(files))
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
     report = Report("review export", facts, [*warnings, *further], problems)
@@ -161,7 +192,13 @@ def export(
 
 
 def _make(
-    rows: pl.DataFrame, record: ReviewRecord, workspace: Workspace, out: Path, *, encoding: str, zip: bool
+    rows: pl.DataFrame,
+    record: ReviewRecord,
+    workspace: Workspace,
+    out: Path,
+    *,
+    encoding: str,
+    zip: bool,
 ) -> tuple[dict[Path, bytes], dict[str, str], list[str]]:
     """Write the clips that are not embedded; return all files (sheets or pages, archives), failed clips, and warnings."""
     root, how, kind = workspace.audio, compared(workspace), out.suffix.lower()
@@ -180,7 +217,14 @@ def _make(
         path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
         if kind == PAGE:
             page, clips = write_page(
-                part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, compared=how, failed=failed
+                part,
+                record,
+                reviewer,
+                audio_root=root,
+                folder=out.parent,
+                encoding=encoding,
+                compared=how,
+                failed=failed,
             )
             made = {path: page}
             if clips:
@@ -188,27 +232,42 @@ def _make(
                 warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
         else:
             is_workbook, clips = kind == ".xlsx", part["clip"].drop_nulls().sort().to_list()
-            sheet = write_sheet(part, record, reviewer, **how) if is_workbook else _delimited(part, record, reviewer, kind[1:])
+            sheet = (
+                write_sheet(part, record, reviewer, **how)
+                if is_workbook
+                else _delimited(part, record, reviewer, kind[1:])
+            )
             made = {path: sheet}
         files |= made | (_zipped(made, clips, path) if zip else {})
     return files, failed, warnings
 
 
-def _without_missing_clips(rows: pl.DataFrame, workspace: Workspace, failed: Mapping[str, str]) -> pl.DataFrame:
+def _without_missing_clips(
+    rows: pl.DataFrame, workspace: Workspace, failed: Mapping[str, str]
+) -> pl.DataFrame:
     cut = ~pl.col("segment_id").is_in(list(failed)) & pl.lit(workspace.audio_root is not None)
     note = pl.lit("no audio yet" if workspace.audio_root is None else "not readable")
     return rows.with_columns(clip=pl.when(cut).then("clip"), note=note)
 
 
-def _check(out: Path, *, threshold: float, reviewers: Sequence[str], verdicts: Sequence[str], clips: str) -> None:
+def _check(
+    out: Path, *, threshold: float, reviewers: Sequence[str], verdicts: Sequence[str], clips: str
+) -> None:
     """Raise InputError for unusable parameters, such as verdicts that a spreadsheet would not read as text, or count."""
     if out.suffix.lower() not in {PAGE, *KINDS} or out.is_dir():
-        raise InputError(f"{out}: the file must end in {', '.join(KINDS)} for a sheet, or in {PAGE} for a page")
+        raise InputError(
+            f"{out}: the file must end in {', '.join(KINDS)} for a sheet, or in {PAGE} for a page"
+        )
     if not -1 <= threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {threshold}")
     for what, names, allowed, kinds in (
         ("reviewer", reviewers, _REVIEWER, "letters, digits and . _ - are allowed, at most 40"),
-        ("verdict", verdicts, _WORD, "letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit"),
+        (
+            "verdict",
+            verdicts,
+            _WORD,
+            "letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit",
+        ),
     ):
         if odd := [name for name in names if not allowed.fullmatch(name)]:
             raise InputError(f"{what} {odd[0]!r}: {kinds}")
@@ -216,10 +275,14 @@ def _check(out: Path, *, threshold: float, reviewers: Sequence[str], verdicts: S
             raise InputError(f"{what}s {', '.join(names)}: one is given twice")
     get_by_name(dict.fromkeys(ENCODINGS), clips, "clips")
     if odd := [word for word in verdicts if word.casefold() in {OK, UNSURE} and not word.islower()]:
-        raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning")
+        raise InputError(
+            f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning"
+        )
     if OK not in verdicts:
         named = ", ".join(verdicts) or "none"
-        raise InputError(f"verdicts {named}: 'ok' must be among them, it means that a transcript is right")
+        raise InputError(
+            f"verdicts {named}: 'ok' must be among them, it means that a transcript is right"
+        )
 
 
 def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
@@ -252,18 +315,30 @@ def _new_record(
     state, strata = population.state, None
     before = rounds(state, population.read(state.drawn["segment_id"]))
     if picked is not None:
-        there = _series(picked).filter(pl.Series(population.reviewable[population.places(_series(picked))]))
+        there = _series(picked).filter(
+            pl.Series(population.reviewable[population.places(_series(picked))])
+        )
         drawn = there.to_frame().with_columns(probability=pl.lit(1.0), stratum=pl.lit(PICKED))
         if drawn.is_empty():
-            raise InputError(f"{state.workspace.path}: none of the {len(picked):,} picked segments can be reviewed")
+            raise InputError(
+                f"{state.workspace.path}: none of the {len(picked):,} picked segments can be reviewed"
+            )
     else:
-        strata = population.strata(options["strategy"], threshold=options["threshold"], rounds=before)
+        strata = population.strata(
+            options["strategy"], threshold=options["threshold"], rounds=before
+        )
         drawn = population.draw(strata, n=options["n"], salt=salt_of(options["seed"], before))
     if drawn.is_empty():
-        given = "have been judged or passed: " + ", ".join(f"{len(one.judged_ids):,} in {one.name}" for one in before)
+        given = "have been judged or passed: " + ", ".join(
+            f"{len(one.judged_ids):,} in {one.name}" for one in before
+        )
         every = int(population.reviewable.sum())
-        raise InputError(f"{state.workspace.path}: all {every:,} segments that can be reviewed {given}")
-    shown = drawn.select("segment_id").join(population.read(drawn["segment_id"]), on="segment_id", maintain_order="left")
+        raise InputError(
+            f"{state.workspace.path}: all {every:,} segments that can be reviewed {given}"
+        )
+    shown = drawn.select("segment_id").join(
+        population.read(drawn["segment_id"]), on="segment_id", maintain_order="left"
+    )
     record = ReviewRecord(
         **options,
         corpus=state.fingerprint,
@@ -281,12 +356,23 @@ def _drawn_rows(record: ReviewRecord, population: Population, *, encoding: str) 
     """Return the rows of the sheet with the names of their clips; raise ExistsError if the segments have changed."""
     # Nothing is drawn again: a strategy may depend on verdicts that have been given since.
     state, held = population.state, population.read(record.segment_ids)
-    held = held.filter(pl.Series(population.reviewable[population.places(held["segment_id"])], dtype=pl.Boolean))
-    drawn = record.rows.select("segment_id", "content").join(held, on="segment_id", how="left", maintain_order="left")
-    is_known = record.corpus in state.generations and not state.later(record.corpus).is_in(record.segment_ids).any()
+    held = held.filter(
+        pl.Series(population.reviewable[population.places(held["segment_id"])], dtype=pl.Boolean)
+    )
+    drawn = record.rows.select("segment_id", "content").join(
+        held, on="segment_id", how="left", maintain_order="left"
+    )
+    is_known = (
+        record.corpus in state.generations
+        and not state.later(record.corpus).is_in(record.segment_ids).any()
+    )
     if not is_known or record.contents != content_hashes(drawn):
-        raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
-    names = pl.Series([f"clips/{name}" for name in clip_file_names(record.segment_ids, encoding)], dtype=pl.String)
+        raise ExistsError(
+            f"review {record.name} was exported from segments that have changed since: give another name"
+        )
+    names = pl.Series(
+        [f"clips/{name}" for name in clip_file_names(record.segment_ids, encoding)], dtype=pl.String
+    )
     shown = drawn.with_columns(content=pl.Series(record.row_hashes(), dtype=pl.String))
     return shown.with_columns(duration_s=seconds_column(), clip=names)
 
@@ -300,7 +386,10 @@ def _delimited(rows: pl.DataFrame, record: ReviewRecord, reviewer: str, kind: st
         hypothesis="asr_text",
         speaker="speaker_id",
         similarity=pl.col("similarity").round(3),
-        key=pl.Series([row_key(content, reviewer, record.name) for content in rows["content"]], dtype=pl.String),
+        key=pl.Series(
+            [row_key(content, reviewer, record.name) for content in rows["content"]],
+            dtype=pl.String,
+        ),
         **{"duration s": pl.col("duration_s").round(2), **dict.fromkeys(FILLED_IN, pl.lit(""))},
     ).select(*column_places(record))
     return write_delimited(plain, kind)
@@ -332,7 +421,11 @@ def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
         except InputError:
             ours = False
     if not ours:
-        what = "exists with other content" if path.suffix == PAGE else f"exists and is not a sheet of review {record.name}"
+        what = (
+            "exists with other content"
+            if path.suffix == PAGE
+            else f"exists and is not a sheet of review {record.name}"
+        )
         raise ExistsError(f"{path}: {what}; move it away or give another --out")
     return True
 
@@ -343,7 +436,9 @@ def _facts(
     """Return the facts of the report, and warnings about what was drawn and what is left."""
     state, pool = population.state, population.reviewable
     left = population.numbers["seconds"][pool & ~population.mask(_series(reviewed_ids(state)))]
-    shares = [{"reviewer": name, "segments": len(ids)} for name, ids in record.shares().items() if ids]
+    shares = [
+        {"reviewer": name, "segments": len(ids)} for name, ids in record.shares().items() if ids
+    ]
     what = "page" if any(path.suffix.lower() == PAGE for path in files) else "sheet"
     facts = {
         "drawn": len(rows),
@@ -363,19 +458,31 @@ def _facts(
         warnings.append(
             f"{record.n:,} were requested, only {len(rows):,} segments can be reviewed{others}: all are in the {what}"
         )
-    earlier = [key for one in state.records.values() if one.name in record.after for key in one.segment_ids]
+    earlier = [
+        key for one in state.records.values() if one.name in record.after for key in one.segment_ids
+    ]
     if twice := int(rows["segment_id"].is_in(earlier).sum()) if record.strategy != PICKED else 0:
-        warnings.append(f"{twice:,} of them are also in an earlier review, where nobody had judged them yet: each counts once")
+        warnings.append(
+            f"{twice:,} of them are also in an earlier review, where nobody had judged them yet: each counts once"
+        )
     if silent := int(population.without_audio.sum()):
-        names = population.column(pl.col("recording_id").cast(pl.Categorical)).filter(pl.Series(population.without_audio))
+        names = population.column(pl.col("recording_id").cast(pl.Categorical)).filter(
+            pl.Series(population.without_audio)
+        )
         names = names.unique().cast(pl.String).sort()
         shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
-        warnings.append(f"not drawn from: {silent:,} segments of {len(names):,} recordings that are missing ({shown})")
+        warnings.append(
+            f"not drawn from: {silent:,} segments of {len(names):,} recordings that are missing ({shown})"
+        )
     if in_train := (rows["split"] == "train").sum():
-        warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
+        warnings.append(
+            f"{in_train:,} of them are in train, where they must not be: run select again before materialize"
+        )
     if state.workspace.audio is None:
         warnings.append(f"no audio yet: the {what} has no clips")
     if (num_given := int(pool.sum()) - len(left)) * _A_TENTH > pool.sum():
         given = f"{num_given:,} of {pool.sum():,} segments that can be reviewed were given to reviewers and stay out of train"
-        warnings.append(f"{given}; left for training are {len(left):,} segments ({duration(float(left.sum()))})")
+        warnings.append(
+            f"{given}; left for training are {len(left):,} segments ({duration(float(left.sum()))})"
+        )
     return facts, warnings

@@ -14,12 +14,28 @@ from nbaudio.core.dataframes import Frame
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.review.annotator_agreement import agreement, disagreements, left_to_judge, next_step
-from nbaudio.review.cell_escaping import TRUNCATED, cell_text, escape_formula, normalize_cell, restore_controls, unescape_formula
+from nbaudio.review.cell_escaping import (
+    TRUNCATED,
+    cell_text,
+    escape_formula,
+    normalize_cell,
+    restore_controls,
+    unescape_formula,
+)
 from nbaudio.review.corrections import correct_texts, uncorrected
 from nbaudio.review.risk import describe, refresh
 from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
 from nbaudio.review.sheet_writer import NO_HYPOTHESIS
-from nbaudio.review.state import OK, SEPARATOR, ReviewRecord, ReviewState, Verdict, append_verdicts, content_hashes, read_verdict
+from nbaudio.review.state import (
+    OK,
+    SEPARATOR,
+    ReviewRecord,
+    ReviewState,
+    Verdict,
+    append_verdicts,
+    content_hashes,
+    read_verdict,
+)
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
 
@@ -32,7 +48,9 @@ class _Given:
 
     def __init__(self, state: ReviewState) -> None:
         segments = tables.read(state.workspace, where=tables.has_id(state.drawn["segment_id"]))
-        segments = uncorrected(state, segments).unique("segment_id", keep="first", maintain_order=True)
+        segments = uncorrected(state, segments).unique(
+            "segment_id", keep="first", maintain_order=True
+        )
         cells = segments.select(
             "segment_id",
             transcript=pl.col("text").fill_null(""),
@@ -40,15 +58,26 @@ class _Given:
             speaker=pl.col("speaker_id").fill_null(""),
         )
         contents = content_hashes(segments)
-        shown = [{name: cell_text(text) for name, text in row.items()} for row in cells.iter_rows(named=True)]
+        shown = [
+            {name: cell_text(text) for name, text in row.items()}
+            for row in cells.iter_rows(named=True)
+        ]
         self.records = records = state.records
         # By review: segment ids by the hash in the key of a row, and content hashes by segment id.
-        self.by_content = {name: dict(zip(one.row_hashes(), one.segment_ids, strict=False)) for name, one in records.items()}
-        self.by_id = {name: dict(zip(one.segment_ids, one.contents, strict=False)) for name, one in records.items()}
+        self.by_content = {
+            name: dict(zip(one.row_hashes(), one.segment_ids, strict=False))
+            for name, one in records.items()
+        }
+        self.by_id = {
+            name: dict(zip(one.segment_ids, one.contents, strict=False))
+            for name, one in records.items()
+        }
         # By content, of segments that have not changed since: transcripts, and the read-only columns as shown.
         self.texts = dict(zip(contents, cells["transcript"], strict=True))
         self.shown = dict(zip(contents, shown, strict=True))
-        self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)  # all as shown
+        self.transcripts = frozenset(
+            normalize_cell(row["transcript"]) for row in shown
+        )  # all as shown
 
 
 def import_(
@@ -89,7 +118,9 @@ def import_(
     given = _Given(state)
     came = sorted(map(read_sheet, paths), key=lambda sheet: (sheet.saved, sheet.path))
     came += [read_table(table) for table in named if not isinstance(table, str | Path)]
-    found = Report("review import", Counter())  # warnings: imported, but to be checked; problems: not imported
+    found = Report(
+        "review import", Counter()
+    )  # warnings: imported, but to be checked; problems: not imported
     verdicts = (Verdict(**row) for row in state.verdicts.iter_rows(named=True))
     held = {(said.reviewer, said.segment_id, said.content): said for said in verdicts}
     new: list[Verdict] = []
@@ -108,12 +139,19 @@ def import_(
     texts = correct_texts(state)
     found.problems.extend(texts.problems)
     if changed := texts.facts["corrected_now"]:
-        found.warnings.append(f"{changed:,} texts of segments have changed: run select and materialize again")
+        found.warnings.append(
+            f"{changed:,} texts of segments have changed: run select and materialize again"
+        )
     report = _report(state, came, new, found, corrected=texts.facts["corrected_texts"])
     report.facts["risk"] = describe(refresh(state))
     state.workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
-    return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
+    return Report(
+        report.step,
+        report.facts,
+        first_lines(report.warnings, rest),
+        first_lines(report.problems, rest),
+    )
 
 
 def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -> bool:
@@ -121,7 +159,11 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -
     if held is None:
         found.facts["new"] += 1
         return True
-    if (said.verdict, said.comment, said.corrected_text) == (held.verdict, held.comment, held.corrected_text):
+    if (said.verdict, said.comment, said.corrected_text) == (
+        held.verdict,
+        held.comment,
+        held.corrected_text,
+    ):
         # Given in another review, it does not count for how far the reviewer has come in this one.
         found.facts["new" if said.review != held.review else "known_already"] += 1
         return said.review != held.review
@@ -131,18 +173,25 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -
         found.warnings.append(f"{what}, now says '{said.verdict}'")
         return True
     found.facts["outdated"] += 1
-    found.problems.append(f"{what} later than {sheet.path.name} was saved, which says '{said.verdict}': not imported")
+    found.problems.append(
+        f"{what} later than {sheet.path.name} was saved, which says '{said.verdict}': not imported"
+    )
     return False
 
 
-def _verdicts_of(sheet: Sheet, given: _Given, found: Report, *, reviewer: str | None) -> list[Verdict]:
+def _verdicts_of(
+    sheet: Sheet, given: _Given, found: Report, *, reviewer: str | None
+) -> list[Verdict]:
     """Return the verdicts of a sheet that can be taken, one per segment, in the order of its rows."""
     # The summary names the reviewer, unless the sheet has rows of several reviewers.
     several = len({row.key[1] for row in sheet.rows if row.key}) > 1
     default = "" if several else sheet.reviewer
     said: dict[tuple[str, str], Verdict | None] = {}
     for row, record, segment_id, listed in _matched(sheet, given, found):
-        where, content = f"{sheet.path.name} row {row.number}, {segment_id}", given.by_id[record.name][segment_id]
+        where, content = (
+            f"{sheet.path.name} row {row.number}, {segment_id}",
+            given.by_id[record.name][segment_id],
+        )
         try:
             cells = _read(row, content, record.verdicts, given, found, where=where)
         except InputError as error:
@@ -159,15 +208,21 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: Report, *, reviewer: str | 
             found.problems.append(f"{where}: other rows of the sheet contradict it: not imported")
             said[key] = None
     verdicts = [verdict for verdict in said.values() if verdict]
-    for (name, review), count in Counter((verdict.reviewer, verdict.review) for verdict in verdicts).items():
+    for (name, review), count in Counter(
+        (verdict.reviewer, verdict.review) for verdict in verdicts
+    ).items():
         allowed = given.records[review].reviewers
         if allowed and name not in (*allowed, _UNNAMED):
             who = f"{sheet.path.name}: reviewers of {review} are {', '.join(allowed)}"
-            found.warnings.append(f"{who}, not '{_short(name)}', under whose name its {count:,} verdicts are stored")
+            found.warnings.append(
+                f"{who}, not '{_short(name)}', under whose name its {count:,} verdicts are stored"
+            )
     return verdicts
 
 
-def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, ReviewRecord, str, str]]:
+def _matched(
+    sheet: Sheet, given: _Given, found: Report
+) -> list[tuple[Row, ReviewRecord, str, str]]:
     """Return the rows whose segment is known, with review, segment and reviewer; none if the sheet is of another corpus."""
     place = sheet.path.name
     matched, unknown = [], []
@@ -179,12 +234,18 @@ def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, Revi
     found.facts["rows"] += len(sheet.rows)
     corpora = {None, *(record.corpus for record in given.records.values())}
     if sheet.rows and (not matched or sheet.origin.get("corpus") not in corpora):
-        found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is imported")
+        found.problems.append(
+            f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is imported"
+        )
         return []
     found.problems.extend(unknown)
     tabs = "too, which are not imported: save each as a file"
-    found.problems.extend(f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further)
-    found.warnings.extend(f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown)
+    found.problems.extend(
+        f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further
+    )
+    found.warnings.extend(
+        f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown
+    )
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for _, record, segment_id, reviewer in matched:
         back[record.name, reviewer].add(segment_id)
@@ -192,7 +253,9 @@ def _matched(sheet: Sheet, given: _Given, found: Report) -> list[tuple[Row, Revi
         record = given.records[name]
         if lost := set(record.shares().get(reviewer, record.segment_ids)) - ids:
             found.facts["rows_removed"] += len(lost)
-            found.warnings.append(f"{place}: {len(lost):,} of its rows are missing, such as {min(lost)}")
+            found.warnings.append(
+                f"{place}: {len(lost):,} of its rows are missing, such as {min(lost)}"
+            )
     return matched
 
 
@@ -207,12 +270,18 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> tuple[ReviewRecord, str, st
             raise InputError(f"review '{_short(review)}' was not exported from this workspace")
         segment_id = given.by_content[review].get(content)
         if segment_id is None:
-            raise InputError(f"'{_short(named)}' with such texts and times was not in review '{review}'")
+            raise InputError(
+                f"'{_short(named)}' with such texts and times was not in review '{review}'"
+            )
         if named != segment_id and named in given.by_id[review]:
-            raise InputError(f"its key belongs to {segment_id}, its id is {named}: columns were sorted separately")
+            raise InputError(
+                f"its key belongs to {segment_id}, its id is {named}: columns were sorted separately"
+            )
         return given.records[review], segment_id, reviewer
     origin = sheet.origin.get("review")
-    reviews = [name for name, places in given.by_id.items() if named in places and origin in (name, None)]
+    reviews = [
+        name for name, places in given.by_id.items() if named in places and origin in (name, None)
+    ]
     if not reviews:
         raise InputError(f"the id '{_short(named)}' is unknown")
     if len(reviews) > 1:
@@ -231,8 +300,12 @@ def _read(
     if "transcript" in kept:  # and whoever copied it copied the apostrophe too
         kept["corrected text"] = row["corrected text"].removeprefix("'")
     row = replace(row, cells={**row.cells, **kept})
-    word = "; ".join(text.strip() for name in ("verdict", "second verdict") if (text := row[name]).strip())
-    comment, corrected = (row[name] if row[name].strip() else None for name in ("comment", "corrected text"))
+    word = "; ".join(
+        text.strip() for name in ("verdict", "second verdict") if (text := row[name]).strip()
+    )
+    comment, corrected = (
+        row[name] if row[name].strip() else None for name in ("comment", "corrected text")
+    )
     if not (word or comment or corrected):
         found.facts["left_empty"] += 1
         return None
@@ -243,13 +316,17 @@ def _read(
         raise InputError(f"verdict '{_short(word)}' is not one of {', '.join(words)}")
     if not shown:
         found.facts["changed_since"] += 1
-    found.problems.extend(f"{where}: {change}" for change in _changes(row, shown, given.transcripts))
+    found.problems.extend(
+        f"{where}: {change}" for change in _changes(row, shown, given.transcripts)
+    )
     if corrected and shown:
         original = given.texts[content].strip()
         cells = {normalize_cell(text).strip() for text in (corrected, shown["transcript"])}
         corrected = None if nfc(corrected).strip() == original or len(cells) == 1 else corrected
     if corrected and TRUNCATED.search(corrected):
-        found.problems.append(f"{where}: its corrected text is cut off as the transcript is: only the verdict is imported")
+        found.problems.append(
+            f"{where}: its corrected text is cut off as the transcript is: only the verdict is imported"
+        )
         corrected = None
     if corrected and verdict == OK:
         raise InputError(f"'{OK}' says that the transcript is right, but there is a corrected text")
@@ -276,12 +353,27 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], found: Report, *, corrected: int) -> Report:
+def _report(
+    state: ReviewState,
+    came: Sequence[Sheet],
+    new: Sequence[Verdict],
+    found: Report,
+    *,
+    corrected: int,
+) -> Report:
     held = state.verdicts
-    counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.facts
+    counts = (
+        dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.facts
+    )
     apart = disagreements(state)
     # A verdict of several words counts for each.
-    by_word = held["verdict"].str.split(SEPARATOR).explode().value_counts().sort("count", "verdict", descending=[True, False])
+    by_word = (
+        held["verdict"]
+        .str.split(SEPARATOR)
+        .explode()
+        .value_counts()
+        .sort("count", "verdict", descending=[True, False])
+    )
     facts: dict[str, Any] = {
         "sheets": len(came),
         **counts,
@@ -293,17 +385,33 @@ def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], f
         **({"adjudicators": ", ".join(state.adjudicators)} if state.adjudicators else {}),
         "agreement": agreement(state).to_dicts(),
     }
-    concerned = sorted({said.review for said in new}.union(*(sheet.reviews for sheet in came)) & state.records.keys())
-    if complete := [name for name in concerned if not any(left_to_judge(state, state.records[name]).values())]:
+    concerned = sorted(
+        {said.review for said in new}.union(*(sheet.reviews for sheet in came))
+        & state.records.keys()
+    )
+    if complete := [
+        name for name in concerned if not any(left_to_judge(state, state.records[name]).values())
+    ]:
         facts["next"] = [f"{name}: all judged; {next_step(state, name)}" for name in complete]
-    warnings = [*found.warnings, *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows())]
+    warnings = [
+        *found.warnings,
+        *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows()),
+    ]
     if not came:
         warnings.append("no sheet has been returned yet")
     if _UNNAMED in {said.reviewer for said in new}:
-        warnings.append("the sheet's summary names no reviewer: verdicts are stored under 'unnamed'; use --reviewer NAME")
+        warnings.append(
+            "the sheet's summary names no reviewer: verdicts are stored under 'unnamed'; use --reviewer NAME"
+        )
     judges = held["reviewer"].unique().sort().to_list()
-    absent = [f"the adjudicator '{_short(name)}' has judged nothing" for name in state.adjudicators if name not in judges]
+    absent = [
+        f"the adjudicator '{_short(name)}' has judged nothing"
+        for name in state.adjudicators
+        if name not in judges
+    ]
     warnings += [f"{line}; reviewers are {', '.join(judges)}" for line in absent]
     if found.facts["changed_since"]:
-        warnings.append("segments have changed since they were exported: their verdicts apply to the earlier texts and times")
+        warnings.append(
+            "segments have changed since they were exported: their verdicts apply to the earlier texts and times"
+        )
     return Report("review import", facts, warnings, found.problems)

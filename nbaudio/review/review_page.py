@@ -21,9 +21,19 @@ from nbaudio.review.state import VERDICTS, ReviewRecord
 from nbaudio.storage.location import Location
 from nbaudio.text.aligned_words import MOST_CHARACTERS, align_words
 
-MOST_EMBEDDED_BYTES = 50_000_000  # of clips in a page; with more, they are files in the folder beside it
+MOST_EMBEDDED_BYTES = (
+    50_000_000  # of clips in a page; with more, they are files in the folder beside it
+)
 
-_SCRIPTS = ("core", "player", "table_columns", "table", "page_kernel", "review_panel", "review_page")
+_SCRIPTS = (
+    "core",
+    "player",
+    "table_columns",
+    "table",
+    "page_kernel",
+    "review_panel",
+    "review_page",
+)
 _STYLES = ("style", "review_page")
 # Columns a second of the waveform and of the spectrogram; levels of the spectrogram, and bands of `spectrogram` in one.
 _PEAKS_A_SECOND, _COLUMNS_A_SECOND = 200, 50
@@ -65,7 +75,10 @@ def write_page(
         "media": _MEDIA[encoding],
         "words": [[word, VERDICTS.get(word, "")] for word in record.verdicts],
         "silent": "no audio yet" if audio_root is None else "no sound: not readable",
-        "clips": [_clip(row, record, compared, files.get(row["segment_id"])) for row in rows.iter_rows(named=True)],
+        "clips": [
+            _clip(row, record, compared, files.get(row["segment_id"]))
+            for row in rows.iter_rows(named=True)
+        ],
     }
     blocks = (
         _block(f"{kind}-{number}", base64.b64encode(held[segment_id]).decode(), "text/plain")
@@ -77,7 +90,9 @@ def write_page(
     return html, sorted(files.values())
 
 
-def _clip(row: Mapping[str, Any], record: ReviewRecord, compared: Mapping[str, Any], file: str | None) -> dict[str, Any]:
+def _clip(
+    row: Mapping[str, Any], record: ReviewRecord, compared: Mapping[str, Any], file: str | None
+) -> dict[str, Any]:
     """Return what the page knows of a segment; without hypothesis and similarity if the review is blind."""
     text, heard, similarity = row["text"] or "", row["asr_text"], row["similarity"]
     if record.blind:
@@ -88,7 +103,9 @@ def _clip(row: Mapping[str, Any], record: ReviewRecord, compared: Mapping[str, A
         "content": row["content"],
         "facts": segment_facts({**row, "similarity": similarity}),
         "text": text,
-        "words": align_words(text, heard, times and [(time["start"], time["end"]) for time in times], **compared),
+        "words": align_words(
+            text, heard, times and [(time["start"], time["end"]) for time in times], **compared
+        ),
         "seconds": round(row["duration_s"] or 0.0, 4),
         "unshown": max(0, len(text) - MOST_CHARACTERS),
         "file": file,
@@ -101,7 +118,9 @@ def segment_facts(row: Mapping[str, Any]) -> list[str]:
     if row["duration_s"] is not None:
         facts.append(f"{row['duration_s']:.1f} s")
     if row["similarity"] is not None:
-        facts.append(f"similarity {row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}")
+        facts.append(
+            f"similarity {row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}"
+        )
     return facts
 
 
@@ -110,9 +129,15 @@ def _picture(samples: NDArray[np.int16]) -> bytes:
     seconds = len(samples) / RATE
     wave = peaks(samples, max(1, round(seconds * _PEAKS_A_SECOND)))
     levels = spectrogram(samples, max(1, round(seconds * _COLUMNS_A_SECOND)))
-    levels = levels.reshape(len(levels), _BANDS, -1).max(axis=2) // (256 // _LEVELS) * (255 // (_LEVELS - 1))
+    levels = (
+        levels.reshape(len(levels), _BANDS, -1).max(axis=2)
+        // (256 // _LEVELS)
+        * (255 // (_LEVELS - 1))
+    )
     shown = levels.repeat(BANDS // _BANDS, axis=1).astype(np.uint8)
-    return zlib.compress(np.uint32(len(wave)).astype("<u4").tobytes() + wave.tobytes() + shown.tobytes(), 9)
+    return zlib.compress(
+        np.uint32(len(wave)).astype("<u4").tobytes() + wave.tobytes() + shown.tobytes(), 9
+    )
 
 
 def _html(title: str, data: Mapping[str, Any], blocks: Iterator[str], *, media: str) -> bytes:
@@ -131,8 +156,16 @@ def _html(title: str, data: Mapping[str, Any], blocks: Iterator[str], *, media: 
         '<noscript><p>This page needs JavaScript, which this browser does not run.</p></noscript>\n<main id="review"></main>\n'
     )
     # The script before the clips: the page can be used while they are being read.
-    texts = json.dumps(data, separators=(",", ":")).translate({ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"})
-    parts = [head, _block("data", texts, "application/json"), f"<script>{script}</script>\n", *blocks, "</body>\n</html>\n"]
+    texts = json.dumps(data, separators=(",", ":")).translate(
+        {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
+    )
+    parts = [
+        head,
+        _block("data", texts, "application/json"),
+        f"<script>{script}</script>\n",
+        *blocks,
+        "</body>\n</html>\n",
+    ]
     return "".join(parts).encode()
 
 

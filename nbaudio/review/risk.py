@@ -35,10 +35,22 @@ _PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e6)  # the last one leaves
 _TAIL = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075])
 _QUANTILES = np.concatenate([[0.0], _TAIL, np.linspace(0.1, 0.9, 33), 1 - _TAIL[::-1], [1.0]])
 _LEAST_RANK = 0.0005
-_SPEAKER, _SPEAKER_ROWS = "speaker_id", 10.0  # how many verdicts the base rate counts for in the rate of a speaker
+_SPEAKER, _SPEAKER_ROWS = (
+    "speaker_id",
+    10.0,
+)  # how many verdicts the base rate counts for in the rate of a speaker
 _ALIGNED = ("edge_confidence", "room_before_s", "room_after_s")
 _DERIVED = ("duration_s", "characters_per_second")
-_OWN = ("segment_id", "recording_id", _SPEAKER, "start_sample", "end_sample", "source_start", "source_end", "text")
+_OWN = (
+    "segment_id",
+    "recording_id",
+    _SPEAKER,
+    "start_sample",
+    "end_sample",
+    "source_start",
+    "source_end",
+    "text",
+)
 _STEPS, _SMALL_STEP = 30, 1e-8
 _STEEPEST = 1.5
 _LEAST_GAIN = 2.0  # of the logarithm of the likelihood
@@ -71,19 +83,29 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
     bad, good, of = int(wrong.sum()), int((1 - wrong).sum()), len(np.unique(recording))
     if min(bad, good) < LEAST or len(set(_folds(values["recording_id"], salt))) < 2:
         if has_column:
-            tables.replace_columns(workspace, tables.read(workspace, ["risk"]).with_columns(risk=pl.lit(None, pl.Float64)))
+            tables.replace_columns(
+                workspace,
+                tables.read(workspace, ["risk"]).with_columns(risk=pl.lit(None, pl.Float64)),
+            )
         (workspace.path / RECORD).unlink(missing_ok=True)
         judged = f"judged are {good:,} and {bad:,} of {of:,}"
-        return {"missing": f"risk takes {LEAST} right and {LEAST} wrong segments of 2 recordings; {judged}"}
+        return {
+            "missing": f"risk takes {LEAST} right and {LEAST} wrong segments of 2 recordings; {judged}"
+        }
     columns = {name: found for name in _columns(workspace) if (found := _knots(workspace, name))}
     values = values.select("segment_id", "recording_id", _SPEAKER, *columns)
     stamp = json_hash([columns, values.rows(), wrong.tolist(), salt])
     if known.get("stamp") == stamp and not incomplete:
         return known
     found = {"columns": columns, "salt": salt}
-    found |= _learn(values, wrong, recording, found) | {"stamp": stamp, "lines": len(state.verdict_log)}
+    found |= _learn(values, wrong, recording, found) | {
+        "stamp": stamp,
+        "lines": len(state.verdict_log),
+    }
     found = {"id": json_hash(found), **found}
-    _write(workspace, found)  # the column first: if the run is killed, the old record makes the next one learn again
+    _write(
+        workspace, found
+    )  # the column first: if the run is killed, the old record makes the next one learn again
     write_json(workspace.path / RECORD, found)
     return found
 
@@ -104,16 +126,24 @@ def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
     if not any("risk" in pl.sql_expr(text).meta.root_names() for text in where):
         return {}
     if not (known := record(workspace)):
-        raise InputError(f"{workspace.path / RECORD}: missing; without it nothing says which verdicts 'risk' was learned from")
+        raise InputError(
+            f"{workspace.path / RECORD}: missing; without it nothing says which verdicts 'risk' was learned from"
+        )
     before = frozen(workspace)
-    return before if before.get("id") == known["id"] else {"id": known["id"], "reviews": sorted(workspace.reviewed())}
+    return (
+        before
+        if before.get("id") == known["id"]
+        else {"id": known["id"], "reviews": sorted(workspace.reviewed())}
+    )
 
 
 def describe(known: Mapping[str, Any]) -> str:
     """Say how well a record of `refresh` tells wrong segments from right ones, and by which columns."""
     if "missing" in known:
         return str(known["missing"])
-    columns = ", ".join(row["column"] for row in known["weigh"][:_REASONS] if row["weight"] > 0) or "none"
+    columns = (
+        ", ".join(row["column"] for row in known["weigh"][:_REASONS] if row["weight"] > 0) or "none"
+    )
     area = f"AUC {known['auc']:.3f} ({known['auc_low']:.3f} to {known['auc_high']:.3f}, 95 %)"
     return f"{area} from {known['judged']:,} verdicts, {known['wrong']:,} of them wrong; what weighs most: {columns}"
 
@@ -131,44 +161,71 @@ def ranking(workspace: Workspace | str | Path, n: int = 100) -> pl.DataFrame:
     workspace = Workspace.open(workspace)
     known = record(workspace)
     if not known or "risk" not in table_schema(workspace):
-        return pl.DataFrame(schema={"segment_id": pl.String, "risk": pl.Float64, "reason": pl.String})
-    every = tables.read(workspace, ["segment_id", "risk"]).drop_nulls().unique("segment_id", keep="first")
-    every = every.filter(~pl.col("segment_id").is_in(ReviewState.load(workspace).verdicts["segment_id"].implode()))
+        return pl.DataFrame(
+            schema={"segment_id": pl.String, "risk": pl.Float64, "reason": pl.String}
+        )
+    every = (
+        tables.read(workspace, ["segment_id", "risk"])
+        .drop_nulls()
+        .unique("segment_id", keep="first")
+    )
+    every = every.filter(
+        ~pl.col("segment_id").is_in(ReviewState.load(workspace).verdicts["segment_id"].implode())
+    )
     top = every.sort("risk", "segment_id", descending=[True, False]).head(n)
-    rows = tables.read(workspace, _needed(known["columns"]), where=pl.col("segment_id").is_in(top["segment_id"].implode()))
-    values = top.join(_values(rows, workspace, known["columns"]), on="segment_id", maintain_order="left")
+    rows = tables.read(
+        workspace,
+        _needed(known["columns"]),
+        where=pl.col("segment_id").is_in(top["segment_id"].implode()),
+    )
+    values = top.join(
+        _values(rows, workspace, known["columns"]), on="segment_id", maintain_order="left"
+    )
     usual = {row["column"]: np.array(row["usual"]) for row in known["weigh"]}
     fold = _folds(values["recording_id"], known["salt"])
     parts = {name: part - usual[name][fold] for name, part in _parts(values, known, fold) if name}
     reasons = []
     for place, row in enumerate(values.iter_rows(named=True)):
-        most = sorted((name for name in parts if parts[name][place] > 0), key=lambda name: -parts[name][place])[:_REASONS]
+        most = sorted(
+            (name for name in parts if parts[name][place] > 0), key=lambda name: -parts[name][place]
+        )[:_REASONS]
         reasons.append(", ".join(f"{name} {_shown(row[name])}" for name in most))
     return top.with_columns(reason=pl.Series(reasons, dtype=pl.String))
 
 
 def _shown(value: object) -> str:
-    return "missing" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return (
+        "missing" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    )
 
 
 def _columns(workspace: Workspace) -> list[str]:
     """Return the columns that the model may use, `_DERIVED` ones included."""
     usable = tables.number_columns(table_schema(workspace))
-    return [*sorted(name for name in usable if is_score(name) or name in SIGNALS or name in _ALIGNED), *_DERIVED]
+    return [
+        *sorted(name for name in usable if is_score(name) or name in SIGNALS or name in _ALIGNED),
+        *_DERIVED,
+    ]
 
 
 def _needed(columns: Sequence[str] | Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys((*_OWN, *(name for name in columns if name not in _DERIVED))))
 
 
-def _values(rows: pl.DataFrame, workspace: Workspace, columns: Sequence[str] | Mapping[str, Any]) -> pl.DataFrame:
+def _values(
+    rows: pl.DataFrame, workspace: Workspace, columns: Sequence[str] | Mapping[str, Any]
+) -> pl.DataFrame:
     """Return ids, speakers and the columns as numbers, null where they are missing or infinite, in the order of rows."""
     joined = with_durations(rows.drop("sampling_rate", strict=False), workspace.recordings)
-    joined = joined.with_columns(characters_per_second=pl.col("text").str.len_chars() / pl.col("duration_s"))
+    joined = joined.with_columns(
+        characters_per_second=pl.col("text").str.len_chars() / pl.col("duration_s")
+    )
     return joined.select("segment_id", "recording_id", _SPEAKER, *map(_number, columns))
 
 
-def _batches(workspace: Workspace, columns: Sequence[str] | Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+def _batches(
+    workspace: Workspace, columns: Sequence[str] | Mapping[str, Any]
+) -> Iterator[pl.DataFrame]:
     """Yield `_values` of all segments, batch by batch."""
     needed = _needed(columns)
     expected = pl.Schema({name: dtype for name, dtype in SEGMENTS.items() if name in needed})
@@ -184,13 +241,21 @@ def _number(name: str) -> pl.Expr:
 def _knots(workspace: Workspace, name: str) -> dict[str, Any]:
     """Return quantiles of a column, the normal scores of their ranks, and whether some are missing; empty if all are equal."""
     derived = (values[name] for values in _batches(workspace, [name]))
-    held = pl.concat(derived) if name in _DERIVED else tables.read(workspace, [name]).select(_number(name)).to_series()
+    held = (
+        pl.concat(derived)
+        if name in _DERIVED
+        else tables.read(workspace, [name]).select(_number(name)).to_series()
+    )
     ordered = np.sort(held.drop_nulls().to_numpy())
     if not len(ordered) or ordered[0] == ordered[-1]:
         return {}
     knots = np.unique(np.quantile(ordered, _QUANTILES, method="closest_observation"))
-    ranks = (np.searchsorted(ordered, knots, "left") + np.searchsorted(ordered, knots, "right")) / (2 * len(ordered))
-    scores = [NormalDist().inv_cdf(rank) for rank in np.clip(ranks, _LEAST_RANK, 1 - _LEAST_RANK).tolist()]
+    ranks = (np.searchsorted(ordered, knots, "left") + np.searchsorted(ordered, knots, "right")) / (
+        2 * len(ordered)
+    )
+    scores = [
+        NormalDist().inv_cdf(rank) for rank in np.clip(ranks, _LEAST_RANK, 1 - _LEAST_RANK).tolist()
+    ]
     return {"knots": knots.tolist(), "scores": scores, "missing": held.has_nulls()}
 
 
@@ -198,19 +263,34 @@ def _judged(state: ReviewState) -> tuple[pl.DataFrame, Array, Ints, int]:
     """Return the `_values` of right and wrong segments as they were judged, which are wrong, their recordings, and a salt."""
     columns = _columns(state.workspace)
     judged = pl.col("segment_id").is_in(state.verdicts["segment_id"].implode())
-    held = tables.read(state.workspace, dict.fromkeys((*JUDGED, *_needed(columns), *table_schema(state.workspace))), where=judged)
+    held = tables.read(
+        state.workspace,
+        dict.fromkeys((*JUDGED, *_needed(columns), *table_schema(state.workspace))),
+        where=judged,
+    )
     rows = uncorrected(state, held).unique("segment_id", keep="first")
     labels = current_labels(state, rows).filter(pl.col("verdict").is_in(["right", "wrong"]))
     rows = rows.join(labels, on="segment_id").sort("segment_id")
-    wrong, recording = rows["verdict"].eq("wrong").to_numpy(), rows["recording_id"].fill_null("").rank("dense").to_numpy()
+    wrong, recording = (
+        rows["verdict"].eq("wrong").to_numpy(),
+        rows["recording_id"].fill_null("").rank("dense").to_numpy(),
+    )
 
     def rarest(salt: int) -> list[int]:
         """Count the verdicts of the rarer kind in each fold, the fewest first."""
         fold = _folds(rows["recording_id"], salt)
-        return sorted(int(min((wrong & (fold == one)).sum(), (~wrong & (fold == one)).sum())) for one in range(_FOLDS))
+        return sorted(
+            int(min((wrong & (fold == one)).sum(), (~wrong & (fold == one)).sum()))
+            for one in range(_FOLDS)
+        )
 
     salt = max(range(_SALTS), key=lambda number: (rarest(number), -number))
-    return _values(rows, state.workspace, columns), wrong.astype(float), recording.astype(np.int64), salt
+    return (
+        _values(rows, state.workspace, columns),
+        wrong.astype(float),
+        recording.astype(np.int64),
+        salt,
+    )
 
 
 def _folds(recordings: pl.Series, salt: int) -> Ints:
@@ -222,16 +302,24 @@ def _said_of_speakers(speakers: pl.Series, counts: Mapping[str, list[list[int]]]
     """Return, for each segment and fold, how many segments of its speaker are wrong, and how many were judged."""
     names = speakers.fill_null("").unique()
     rows = [counts.get(tombstone("speaker", name), [[0, 0]] * _FOLDS) for name in names]
-    place = speakers.fill_null("").replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
+    place = (
+        speakers.fill_null("")
+        .replace_strict(names, range(len(names)), return_dtype=pl.Int64)
+        .to_numpy()
+    )
     return np.take(np.array(rows, dtype=float).reshape(-1, _FOLDS, 2), place, axis=0)
 
 
-def _terms(values: pl.DataFrame, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Array]]:
+def _terms(
+    values: pl.DataFrame, columns: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, Array]]:
     """Yield the terms of the model, each with its column: bounded normal scores, their squares, and what is missing."""
     for name, facts in sorted(columns.items()):
         given = values[name].to_numpy()
         missing = np.isnan(given)
-        score = np.where(missing, 0.0, np.interp(np.where(missing, 0.0, given), facts["knots"], facts["scores"]))
+        score = np.where(
+            missing, 0.0, np.interp(np.where(missing, 0.0, given), facts["knots"], facts["scores"])
+        )
         yield name, score
         if len(facts["knots"]) > 2:
             yield name, np.where(missing, 0.0, (score**2 - 1) / math.sqrt(2))
@@ -244,7 +332,9 @@ def _speaker_term(said: Array, base: float) -> Array:
     return np.log((said[:, 0] + _SPEAKER_ROWS * base) / (said[:, 1] + _SPEAKER_ROWS) / base)
 
 
-def _parts(values: pl.DataFrame, known: Mapping[str, Any], fold: Ints) -> Iterator[tuple[str, Array]]:
+def _parts(
+    values: pl.DataFrame, known: Mapping[str, Any], fold: Ints
+) -> Iterator[tuple[str, Array]]:
     """Yield what each column contributes to the logit of each row, by the model of its fold; the intercept as ``""``."""
     coefficients = np.array(known["coefficients"])  # by fold: intercept, terms, speaker
     yield "", coefficients[fold, 0]
@@ -267,19 +357,29 @@ def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
     for values in _batches(workspace, known["columns"]):
         fold = _folds(values["recording_id"], known["salt"])
         logit = sum((part for _, part in _parts(values, known, fold)), np.zeros(len(values)))
-        parts.append(pl.Series("risk", np.round(_probability(logit), 9)))  # the same in batches of any size
+        parts.append(
+            pl.Series("risk", np.round(_probability(logit), 9))
+        )  # the same in batches of any size
     tables.replace_columns(workspace, pl.concat(parts).to_frame())
 
 
-def _learn(values: pl.DataFrame, wrong: Array, recording: Ints, known: Mapping[str, Any]) -> dict[str, Any]:
+def _learn(
+    values: pl.DataFrame, wrong: Array, recording: Ints, known: Mapping[str, Any]
+) -> dict[str, Any]:
     """Fit the model of each fold, of rows of `_values` with known columns and salt; return the rest of the record."""
     fold = _folds(values["recording_id"], known["salt"])
-    terms = np.column_stack([np.ones(len(wrong)), *(term for _, term in _terms(values, known["columns"]))])
+    terms = np.column_stack(
+        [np.ones(len(wrong)), *(term for _, term in _terms(values, known["columns"]))]
+    )
     base = float((wrong.sum() + 0.5) / (len(wrong) + 1))
     by_speaker: dict[str, list[list[int]]] = {}
-    for speaker, own, fault in zip(values[_SPEAKER].fill_null(""), fold.tolist(), wrong.tolist(), strict=True):
+    for speaker, own, fault in zip(
+        values[_SPEAKER].fill_null(""), fold.tolist(), wrong.tolist(), strict=True
+    ):
         if speaker:
-            counts = by_speaker.setdefault(tombstone("speaker", speaker), [[0, 0] for _ in range(_FOLDS)])[own]
+            counts = by_speaker.setdefault(
+                tombstone("speaker", speaker), [[0, 0] for _ in range(_FOLDS)]
+            )[own]
             counts[:] = [counts[0] + int(fault), counts[1] + 1]
     said = _said_of_speakers(values[_SPEAKER], by_speaker)
 
@@ -307,27 +407,60 @@ def _learn(values: pl.DataFrame, wrong: Array, recording: Ints, known: Mapping[s
         place = int(np.flatnonzero(gain >= gain.max() - _LEAST_GAIN)[-1])
         coefficients, logit = fitted([number], _PENALTIES[place])
         told = apart[number, place][rest]
-        level, slope = _fit(np.column_stack([np.ones(len(told)), told]), wrong[rest], _PENALTIES[0], told)
+        level, slope = _fit(
+            np.column_stack([np.ones(len(told)), told]), wrong[rest], _PENALTIES[0], told
+        )
         slope = min(max(1 + slope, 0.0), _STEEPEST)
         penalties.append(_PENALTIES[place])
-        models.append((coefficients * slope + level * (np.arange(len(coefficients)) == 0), logit * slope + level))
+        models.append(
+            (
+                coefficients * slope + level * (np.arange(len(coefficients)) == 0),
+                logit * slope + level,
+            )
+        )
     # Without a recording with many faults the base rate is lower: by itself, that would rank its segments last.
     level = [each[1].mean() for each in models]
-    logit = np.round(np.choose(fold, [each[1] - mean for each, mean in zip(models, level, strict=True)]) + np.mean(level), 9)
-    facts: dict[str, Any] = {"judged": len(wrong), "wrong": int(wrong.sum()), "recordings": len(np.unique(recording))}
-    facts |= {"base": base, "speakers": by_speaker, "penalties": penalties, "coefficients": [each[0].tolist() for each in models]}
-    every = [dict(_parts(values, {**known, **facts}, np.full(len(wrong), number))) for number in range(_FOLDS)]
+    logit = np.round(
+        np.choose(fold, [each[1] - mean for each, mean in zip(models, level, strict=True)])
+        + np.mean(level),
+        9,
+    )
+    facts: dict[str, Any] = {
+        "judged": len(wrong),
+        "wrong": int(wrong.sum()),
+        "recordings": len(np.unique(recording)),
+    }
+    facts |= {
+        "base": base,
+        "speakers": by_speaker,
+        "penalties": penalties,
+        "coefficients": [each[0].tolist() for each in models],
+    }
+    every = [
+        dict(_parts(values, {**known, **facts}, np.full(len(wrong), number)))
+        for number in range(_FOLDS)
+    ]
     usual = {name: [float(parts[name].mean()) for parts in every] for name in every[0] if name}
     weight = {name: float(np.mean([parts[name].std() for parts in every])) for name in usual}
     ranked = sorted(usual, key=lambda name: -weight[name])
-    facts["weigh"] = [{"column": name, "weight": weight[name], "usual": usual[name]} for name in ranked]
-    facts |= dict(zip(("auc", "auc_low", "auc_high"), area_under_curve(logit, wrong, recording), strict=True))
+    facts["weigh"] = [
+        {"column": name, "weight": weight[name], "usual": usual[name]} for name in ranked
+    ]
+    facts |= dict(
+        zip(("auc", "auc_low", "auc_high"), area_under_curve(logit, wrong, recording), strict=True)
+    )
     slope = _fit(np.column_stack([np.ones(len(wrong)), logit]), wrong, 1e-3)
     groups = [
-        {"judged": len(rows), "predicted": float(_probability(logit[rows]).mean()), "observed": float(wrong[rows].mean())}
+        {
+            "judged": len(rows),
+            "predicted": float(_probability(logit[rows]).mean()),
+            "observed": float(wrong[rows].mean()),
+        }
         for rows in np.array_split(np.argsort(logit, kind="stable"), _GROUPS)
     ]
-    return facts | {"calibration": {"intercept": float(slope[0]), "slope": float(slope[1]), "groups": groups}}
+    return facts | {
+        "calibration": {"intercept": float(slope[0]), "slope": float(slope[1]), "groups": groups}
+    }
 
 
 def _fit(matrix: Array, wrong: Array, penalty: float, offset: Array | float = 0.0) -> Array:
@@ -341,14 +474,26 @@ def _fit(matrix: Array, wrong: Array, penalty: float, offset: Array | float = 0.
     ridge[0] = 1e-3
 
     def loss(at: Array) -> float:
-        return float(np.logaddexp(0.0, np.where(wrong > 0, -1, 1) * (matrix @ at + offset)).sum() + ridge @ at**2 / 2)
+        return float(
+            np.logaddexp(0.0, np.where(wrong > 0, -1, 1) * (matrix @ at + offset)).sum()
+            + ridge @ at**2 / 2
+        )
 
     for _ in range(_STEPS):
         chance = _probability(matrix @ found + offset)
         slope = matrix.T @ (wrong - chance) - ridge * found
-        step = np.linalg.solve((matrix * (chance * (1 - chance))[:, None]).T @ matrix + np.diag(ridge), slope)
+        step = np.linalg.solve(
+            (matrix * (chance * (1 - chance))[:, None]).T @ matrix + np.diag(ridge), slope
+        )
         # Newton's step may overshoot where the kinds are far apart.
-        size = next((0.5**power for power in range(_STEPS) if loss(found + 0.5**power * step) < loss(found)), 0.0)
+        size = next(
+            (
+                0.5**power
+                for power in range(_STEPS)
+                if loss(found + 0.5**power * step) < loss(found)
+            ),
+            0.0,
+        )
         found = found + size * step
         if size * np.abs(step).max() < _SMALL_STEP:
             break
@@ -374,17 +519,23 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
     return area, min(low, area), max(high, area)
 
 
-def weighted_auc(values: Array, wrong: NDArray[np.bool_], weight: Array, cluster: Ints) -> tuple[float, float]:
+def weighted_auc(
+    values: Array, wrong: NDArray[np.bool_], weight: Array, cluster: Ints
+) -> tuple[float, float]:
     """Return the weighted chance that a right item has the greater value than a wrong one (ties count half), and its variance.
 
     The variance is linearized, of the sums of whole clusters, which are numbered from 0.
     """
     share = weight / np.where(wrong, weight[wrong].sum(), weight[~wrong].sum())
-    part = np.empty(len(values))  # the share of the items of the other kind on the right side of each item
+    part = np.empty(
+        len(values)
+    )  # the share of the items of the other kind on the right side of each item
     for kind in (wrong, ~wrong):
         order = np.argsort(values[~kind])
         others, below = values[~kind][order], np.append(0.0, np.cumsum(share[~kind][order]))
-        lower, upper = (below[np.searchsorted(others, values[kind], side)] for side in ("left", "right"))
+        lower, upper = (
+            below[np.searchsorted(others, values[kind], side)] for side in ("left", "right")
+        )
         part[kind] = (lower + upper) / 2
     part[wrong] = 1 - part[wrong]
     area = float(share[wrong] @ part[wrong])

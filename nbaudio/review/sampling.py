@@ -46,12 +46,22 @@ _FOCUS = 0.75
 _NEAR = 0.05
 
 _RARE = 0.01  # an odd character that more segments have is a habit of the transcripts
-_ODD = r"[^\p{L}\p{M}\p{Nd} ]|[\u0300-\u036f]"  # accents that do not compose, but no marks of a script
+_ODD = (
+    r"[^\p{L}\p{M}\p{Nd} ]|[\u0300-\u036f]"  # accents that do not compose, but no marks of a script
+)
 _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
-_OF_ANOMALIES = ("text", "word_times", "source_start", "source_end", "start_sample", "end_sample", "recording_id")
+_OF_ANOMALIES = (
+    "text",
+    "word_times",
+    "source_start",
+    "source_end",
+    "start_sample",
+    "end_sample",
+    "recording_id",
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,11 @@ class Strata:
 
     def merged(self) -> "Strata":
         """Return the same segments in one stratum."""
-        rates = None if self.rates is None else np.array([self.rates @ self.counts / max(self.counts.sum(), 1)])
+        rates = (
+            None
+            if self.rates is None
+            else np.array([self.rates @ self.counts / max(self.counts.sum(), 1)])
+        )
         return Strata(np.minimum(self.number, 0), ["all"], np.ones(1), rates)
 
     def table(self, places: Ints) -> pl.DataFrame:
@@ -78,7 +92,13 @@ class Strata:
         number = self.number[places]
         rates = [None] * len(places) if self.rates is None else self.rates[number]
         stratum = pl.Series(self.names, dtype=pl.String).gather(number)
-        return pl.DataFrame({"stratum": stratum, "weight": self.weights[number], "rate": pl.Series(rates, dtype=pl.Float64)})
+        return pl.DataFrame(
+            {
+                "stratum": stratum,
+                "weight": self.weights[number],
+                "rate": pl.Series(rates, dtype=pl.Float64),
+            }
+        )
 
 
 def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> Strata:
@@ -98,7 +118,11 @@ def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
     if strategy in columns:
         return (strategy,)
     near = get_close_matches(strategy, [*STRATEGIES, *columns], n=3)
-    known = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(STRATEGIES)}, and columns with numbers"
+    known = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"known are {', '.join(STRATEGIES)}, and columns with numbers"
+    )
     raise InputError(f"strategy {strategy!r} is unknown; {known}")
 
 
@@ -117,15 +141,24 @@ def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.Dat
     wanted = np.bincount(picks, minlength=len(sizes))
     places = np.flatnonzero(strata.number >= 0).astype(np.uint32)
     hashed, first = hashes(pl.Series(places), salt).to_numpy(), np.zeros(0, dtype=np.int64)
-    for start, part in with_starts(slices(places)):  # the first of each stratum so far, by stratum and hash
+    for start, part in with_starts(
+        slices(places)
+    ):  # the first of each stratum so far, by stratum and hash
         some = np.append(first, np.arange(start, start + len(part)))
         some = some[np.lexsort((hashed[some], strata.number[places[some]]))]
         number = strata.number[places[some]]
         first = some[np.arange(len(some)) - np.searchsorted(number, number) < wanted[number]]
-    rank = pl.DataFrame({"pick": picks}).select(pl.int_range(pl.len()).over("pick")).to_series().to_numpy()
+    rank = (
+        pl.DataFrame({"pick": picks})
+        .select(pl.int_range(pl.len()).over("pick"))
+        .to_series()
+        .to_numpy()
+    )
     drawn = {"place": places[first][(np.cumsum(wanted) - wanted)[picks] + rank].astype(np.int64)}
     stratum = pl.Series(strata.names, dtype=pl.String).gather(picks)
-    return pl.DataFrame(drawn | {"probability": strata.weights[picks] / sizes[picks], "stratum": stratum})
+    return pl.DataFrame(
+        drawn | {"probability": strata.weights[picks] / sizes[picks], "stratum": stratum}
+    )
 
 
 def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
@@ -137,7 +170,12 @@ def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
     while start < n:
         ends = np.cumsum(np.where(left > 0, weights, 0.0))
         some = np.searchsorted(ends / ends[-1], number[start:], "right")
-        rank = pl.DataFrame({"pick": some}).select(pl.int_range(pl.len()).over("pick")).to_series().to_numpy()
+        rank = (
+            pl.DataFrame({"pick": some})
+            .select(pl.int_range(pl.len()).over("pick"))
+            .to_series()
+            .to_numpy()
+        )
         used_up = np.flatnonzero(rank + 1 >= left[some])
         size = int(used_up[0]) + 1 if len(used_up) else n - start
         picks[start : start + size] = some[:size]
@@ -156,23 +194,37 @@ def _numbered(codes: Ints, name: Callable[[int], str]) -> tuple[Ints, list[str],
 
 def _verdicts(pool: pl.DataFrame, number: Ints, strata: int) -> tuple[Ints, Ints]:
     """Return how many segments of each stratum were judged, and how many of them are wrong."""
-    judged, wrong = pool["wrong"].is_not_null().to_numpy(), pool["wrong"].fill_null(value=False).to_numpy()
-    return np.bincount(number[judged], minlength=strata), np.bincount(number[wrong], minlength=strata)
+    judged, wrong = (
+        pool["wrong"].is_not_null().to_numpy(),
+        pool["wrong"].fill_null(value=False).to_numpy(),
+    )
+    return np.bincount(number[judged], minlength=strata), np.bincount(
+        number[wrong], minlength=strata
+    )
 
 
 def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     """Draw most where errors are likely and matter, as docs/evidence.md says; a wrong guess costs width, never validity."""
     scores = pool["similarity"].fill_null(np.nan).to_numpy()  # NaN is sorted behind all numbers
-    zone = np.where(scores >= threshold, np.int8(1), np.where(scores >= threshold - _MARGIN, np.int8(2), np.int8(0)))
+    zone = np.where(
+        scores >= threshold,
+        np.int8(1),
+        np.where(scores >= threshold - _MARGIN, np.int8(2), np.int8(0)),
+    )
     zone[np.isnan(scores)] = 3
-    size = [np.bincount(part < threshold - _MARGIN, _deviation(_guess(part)), 2) for part in slices(scores)]
+    size = [
+        np.bincount(part < threshold - _MARGIN, _deviation(_guess(part)), 2)
+        for part in slices(scores)
+    ]
     scale = _scale_below(*np.sum([np.zeros(2), *size], axis=0)[::-1])
 
     def deviations(some: Array) -> Array:
         return _deviation(_guess(some)) * np.where(some < threshold - _MARGIN, scale, 1.0)
 
     codes = len(_ZONES) * _cut(scores, deviations) + zone
-    number, names, used = _numbered(codes, lambda code: f"{code // len(_ZONES):02d} {_ZONES[code % len(_ZONES)]}")
+    number, names, used = _numbered(
+        codes, lambda code: f"{code // len(_ZONES):02d} {_ZONES[code % len(_ZONES)]}"
+    )
     sizes = counts(number, len(names))
     judged, wrong = _verdicts(pool, number, len(names))
     guessed, planned = np.zeros(len(names)), np.zeros(len(names))
@@ -180,14 +232,18 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
         own = number[start : start + len(part)]
         guessed += np.bincount(own, _guess(part), len(names))
         planned += np.bincount(own, deviations(part), len(names)) / sizes
-    share = np.clip((wrong + _GUESS_WORTH * guessed / sizes) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST)
+    share = np.clip(
+        (wrong + _GUESS_WORTH * guessed / sizes) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST
+    )
     # Half by the guess: a later round that nearly left a stratum out would give it weights that spoil the intervals.
     learnt, below = _deviation(share), used % len(_ZONES) == 0
     learnt[below] *= _scale_below((learnt * sizes)[below].sum(), (learnt * sizes)[~below].sum())
     return number, names, planned / (planned @ sizes) + learnt / (learnt @ sizes), None
 
 
-def _in_slices(function: Callable[[Array], NDArray[Any]], values: Array, dtype: Any) -> NDArray[Any]:
+def _in_slices(
+    function: Callable[[Array], NDArray[Any]], values: Array, dtype: Any
+) -> NDArray[Any]:
     """Return what a function computes from the parts of an array, in one array."""
     found = np.empty(len(values), dtype)
     for start, part in with_starts(slices(values)):
@@ -197,7 +253,9 @@ def _in_slices(function: Callable[[Array], NDArray[Any]], values: Array, dtype: 
 
 def _guess(scores: Array) -> Array:
     """Return how often segments of a similarity (NaN for none) are wrong, as far as is known without verdicts."""
-    return np.where(np.isnan(scores), _UNSCORED, np.clip(10 * np.maximum(1 - scores, 0.0) ** 2.5, _LEAST, 0.5))
+    return np.where(
+        np.isnan(scores), _UNSCORED, np.clip(10 * np.maximum(1 - scores, 0.0) ** 2.5, _LEAST, 0.5)
+    )
 
 
 def _deviation(share: Array) -> Array:
@@ -212,14 +270,28 @@ def _scale_below(below: float, rest: float) -> float:
 def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     """Divide a sample as a proof needs it; `risk` is the probability of being wrong. A useless model only widens intervals."""
     if "risk" not in pool.columns:
-        raise InputError("strategy 'risk': there is no column risk; review import learns it from verdicts")
-    risk = pool.select(pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5).clip(1e-4, 1 - 1e-4)).to_series().to_numpy()
+        raise InputError(
+            "strategy 'risk': there is no column risk; review import learns it from verdicts"
+        )
+    risk = (
+        pool.select(
+            pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5).clip(1e-4, 1 - 1e-4)
+        )
+        .to_series()
+        .to_numpy()
+    )
     is_selected = "accepted" in pool.columns and pool["accepted"].any()
-    inside = pool.select("kept" if is_selected else _SCORE.fill_null(2.0) >= threshold).to_series().to_numpy()
+    inside = (
+        pool.select("kept" if is_selected else _SCORE.fill_null(2.0) >= threshold)
+        .to_series()
+        .to_numpy()
+    )
     codes = inside.astype(np.int16)
     for zone, most in ((inside, _RISK_STRATA), (~inside, _FEW)):
         codes[zone] += 2 * _cut(risk[zone], lambda ordered: _LEAST**0.5 + np.sqrt(ordered), most)
-    number, names, used = _numbered(codes, lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}")
+    number, names, used = _numbered(
+        codes, lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}"
+    )
     sizes = counts(number, len(names))
     judged, faulty = _verdicts(pool, number, len(names))
     model = np.bincount(number, risk, len(names)) / sizes
@@ -234,14 +306,19 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     if in_selection.any():
         size, outside = sizes[in_selection], min(_BELOW, sizes[~in_selection].sum() / sizes.sum())
         best = best_allocation(size.astype(float), blend[in_selection])
-        weight[in_selection] = ((1 - _PROPORTIONAL) * best + _PROPORTIONAL * size / size.sum()) * (1 - outside)
+        weight[in_selection] = ((1 - _PROPORTIONAL) * best + _PROPORTIONAL * size / size.sum()) * (
+            1 - outside
+        )
         weight[~in_selection] *= outside / max(weight[~in_selection].sum(), 1e-300)
     return number, names, weight / sizes, rate
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
-        "random": ((), lambda pool, _: (np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1), None)),
+        "random": (
+            (),
+            lambda pool, _: (np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1), None),
+        ),
         "stratified": (("similarity",), _stratified),
         "risk": (("risk", "similarity", "decision", "reason"), _by_risk),
         # In proportion to the square root of the number of segments (the power allocation of Bankier, 1988, with exponent 1/2).
@@ -250,7 +327,9 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         # Three of four within 0.05 of the threshold, or from anomalies, evenly over the reasons; the rest from elsewhere.
         "near": (
             ("similarity",),
-            lambda pool, threshold: _focus(pool.select(_kind("near", (_SCORE - threshold).abs() <= _NEAR))),
+            lambda pool, threshold: _focus(
+                pool.select(_kind("near", (_SCORE - threshold).abs() <= _NEAR))
+            ),
         ),
         "suspicious": (_OF_ANOMALIES, lambda pool, _: _focus(anomaly_reasons(pool))),
     }
@@ -268,9 +347,9 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
     """Return what reviewers have reached in earlier rounds: `segment_id`, and whether it is `wrong` (null if that is unsure)."""
     wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
     rows = [one.rows.drop_nulls("line").select("segment_id", wrong=wrong) for one in rounds]
-    return pl.concat([pl.DataFrame(schema={"segment_id": pl.String, "wrong": pl.Boolean}), *rows]).unique(
-        "segment_id", keep="last"
-    )
+    return pl.concat(
+        [pl.DataFrame(schema={"segment_id": pl.String, "wrong": pl.Boolean}), *rows]
+    ).unique("segment_id", keep="last")
 
 
 def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA) -> Ints:
@@ -282,11 +361,15 @@ def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA)
 
     def stratum(place: int) -> int:
         """Return the stratum of a score and all that equal it, by the middle of their sizes."""
-        first, end = (int(np.searchsorted(ordered, ordered[place], side)) for side in ("left", "right"))
+        first, end = (
+            int(np.searchsorted(ordered, ordered[place], side)) for side in ("left", "right")
+        )
         middle = reached[end - 1] + (reached[first - 1] if first else 0.0)
         return int(min(middle * (number / 2) / total, number - 1))
 
-    starts = np.array([bisect_left(range(len(ordered)), each, key=stratum) for each in range(1, number)])
+    starts = np.array(
+        [bisect_left(range(len(ordered)), each, key=stratum) for each in range(1, number)]
+    )
     edges = ordered[starts[starts < len(ordered)]]
     return _in_slices(lambda part: np.searchsorted(edges, part, side="right"), score, np.int16)
 
@@ -297,7 +380,9 @@ def _grouped(values: pl.Series, name: Callable[[object], str]) -> tuple[Ints, li
     names = [name(kind) for kind in kinds]
     order = sorted(range(len(names)), key=names.__getitem__)
     numbers = pl.DataFrame({"value": kinds.gather(order)}).with_row_index("number")
-    found = values.to_frame("value").join(numbers, on="value", how="left", nulls_equal=True, maintain_order="left")
+    found = values.to_frame("value").join(
+        numbers, on="value", how="left", nulls_equal=True, maintain_order="left"
+    )
     return found["number"].to_numpy().astype(np.int64), [names[place] for place in order]
 
 
@@ -323,17 +408,29 @@ def _kind(name: str, where: pl.Expr) -> pl.Expr:
 
 def _focus(kinds: pl.DataFrame) -> Stratified:
     """Give segments of a kind `_FOCUS` of the sample, evenly over the kinds, and the others the rest."""
-    number, names = _grouped(kinds.to_series(), lambda kind: "elsewhere" if kind is None else str(kind))
+    number, names = _grouped(
+        kinds.to_series(), lambda kind: "elsewhere" if kind is None else str(kind)
+    )
     focus = np.array([name != "elsewhere" for name in names])
-    return number, names, np.where(focus, _FOCUS / max(focus.sum(), 1), 1 - _FOCUS) / np.bincount(number), None
+    return (
+        number,
+        names,
+        np.where(focus, _FOCUS / max(focus.sum(), 1), 1 - _FOCUS) / np.bincount(number),
+        None,
+    )
 
 
 def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
     """Return what `anomaly_reasons` takes, from whole rows of segments: numbers, codes, and hashes of texts."""
     word = pl.element().struct
     pauses = pl.col("word_times").list.eval(word.field("start") - word.field("end").shift(1))
-    start, end = (pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end"))
-    speed, folded = (pl.col("text").str.len_chars() / (end - start)).log(), sentences(pl.col("text"))
+    start, end = (
+        pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end")
+    )
+    speed, folded = (
+        (pl.col("text").str.len_chars() / (end - start)).log(),
+        sentences(pl.col("text")),
+    )
     return segments.select(
         pl.col("recording_id").cast(pl.Categorical),
         *("start_sample", "end_sample"),
@@ -358,15 +455,27 @@ def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
         "fast": speed > _DEVIATIONS,
         "slow": speed < -_DEVIATIONS,
         "long silence": facts["silence"],
-        "odd characters": pl.Series(range(len(facts)), dtype=pl.UInt32).is_in(rare["row"].implode()),
+        "odd characters": pl.Series(range(len(facts)), dtype=pl.UInt32).is_in(
+            rare["row"].implode()
+        ),
     }
-    return pl.DataFrame(found).select(reason=pl.coalesce(_kind(name, pl.col(name)) for name in found))
+    return pl.DataFrame(found).select(
+        reason=pl.coalesce(_kind(name, pl.col(name)) for name in found)
+    )
 
 
 def _overlapping(pool: pl.DataFrame) -> pl.Series:
     """Return which segments have half of their audio in another segment of the recording too."""
     start, end = pl.col("start_sample"), pl.col("end_sample")
-    ordered = pool.select("recording_id", start, end).with_row_index("row").sort("recording_id", start, end)
+    ordered = (
+        pool.select("recording_id", start, end)
+        .with_row_index("row")
+        .sort("recording_id", start, end)
+    )
     reach = end.cum_max().shift(1).over("recording_id") - start
-    after = pl.min_horizontal(end, end.shift(-1).over("recording_id")) - start.shift(-1).over("recording_id")
-    return ordered.with_columns(hit=(2 * pl.max_horizontal(reach, after) >= end - start) & (end > start)).sort("row")["hit"]
+    after = pl.min_horizontal(end, end.shift(-1).over("recording_id")) - start.shift(-1).over(
+        "recording_id"
+    )
+    return ordered.with_columns(
+        hit=(2 * pl.max_horizontal(reach, after) >= end - start) & (end > start)
+    ).sort("row")["hit"]

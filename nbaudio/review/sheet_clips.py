@@ -28,15 +28,24 @@ def cut_clips(
     if audio_root is None:
         return
     with progress("clips", len(segments), "clips") as advance:
-        for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
+        for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by(
+            "path", maintain_order=True
+        ):
             rows = windows.iter_rows(named=True)
             try:
                 with open_recording(audio_root / str(path)) as recording:
                     for row in rows:
-                        window, channel = (row["start_sample"], row["end_sample"]), row["source_channel"] or "mix"
+                        window, channel = (
+                            (row["start_sample"], row["end_sample"]),
+                            row["source_channel"] or "mix",
+                        )
                         try:
                             samples = resample_window(
-                                recording, *window, num_samples=row["num_samples"], rate=RATE, channel=channel
+                                recording,
+                                *window,
+                                num_samples=row["num_samples"],
+                                rate=RATE,
+                                channel=channel,
                             )
                             yield row, samples, encode_clip(samples, RATE, encoding)
                         except AudioError as error:
@@ -51,4 +60,6 @@ def keep_clip(path: Path, data: bytes) -> None:
     if not path.exists():
         write_bytes(path, data)
     elif path.read_bytes() != data:
-        raise ExistsError(f"{path}: holds another clip; export to another folder, or move this one away")
+        raise ExistsError(
+            f"{path}: holds another clip; export to another folder, or move this one away"
+        )

@@ -57,7 +57,9 @@ class Sheet:
     path: Path  # the file
     rows: list[Row]  # those that are not blank
     reviewer: str  # the name in the summary; empty for none
-    origin: Mapping[str, str]  # the facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed
+    origin: Mapping[
+        str, str
+    ]  # the facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed
     saved: dt.datetime  # when it was last saved, in UTC
     unknown: list[str]  # names of further columns with content
     further: list[str]  # names of further tables with rows that have a verdict
@@ -71,7 +73,9 @@ class Sheet:
 def sheets_in(folder: Path) -> list[Path]:
     """Return the sheets and verdict files in a folder and its subfolders (as unpacked), without temporary files of programs."""
     paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
-    known = [path for path in paths if path.suffix.lower() in KINDS or _VERDICT_FILE.search(path.name)]
+    known = [
+        path for path in paths if path.suffix.lower() in KINDS or _VERDICT_FILE.search(path.name)
+    ]
     return sorted(path for path in known if not path.name.startswith((".", "~$")))
 
 
@@ -88,7 +92,9 @@ def read_sheet(path: Path) -> Sheet:
     if path.suffix.lower() == ".json":
         return _verdict_file(path)
     if path.suffix.lower() == ".html":
-        raise InputError(f"{path}: a page does not hold its verdicts: open it, click 'save verdicts', and import that file")
+        raise InputError(
+            f"{path}: a page does not hold its verdicts: open it, click 'save verdicts', and import that file"
+        )
     kind, saved = path.suffix.lower().removeprefix("."), modified(path)
     if kind in SEPARATORS:
         tables = {"review": read_delimited(path)}
@@ -98,7 +104,9 @@ def read_sheet(path: Path) -> Sheet:
         if noted and noted > MADE and saved - noted > dt.timedelta(seconds=2):
             saved = noted
     else:
-        raise InputError(f"{path}: the file must end in .xlsx, .csv or .tsv, or in .json if a page saved it")
+        raise InputError(
+            f"{path}: the file must end in .xlsx, .csv or .tsv, or in .json if a page saved it"
+        )
     return _sheet(path, tables, saved)
 
 
@@ -110,12 +118,20 @@ def read_table(table: Frame) -> Sheet:
 
 
 def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime) -> Sheet:
-    order = sorted((name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review")
+    order = sorted(
+        (name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review"
+    )
     parsed = {name: table for name in order if (table := _parse(tables[name], path))}
     if not parsed:
-        raise InputError(f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'")
+        raise InputError(
+            f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'"
+        )
     (_, (rows, unknown)), *others = parsed.items()
-    reviewers = (row[1].strip() for row in tables.get("summary", []) if len(row) > 1 and row[0].strip() == REVIEWER)
+    reviewers = (
+        row[1].strip()
+        for row in tables.get("summary", [])
+        if len(row) > 1 and row[0].strip() == REVIEWER
+    )
     origin = {row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]}
     further = [name for name, (found, _) in others if any(row["verdict"].strip() for row in found)]
     return Sheet(path, rows, next(reviewers, ""), origin, saved, unknown, further)
@@ -132,11 +148,17 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
             for sheet in book.worksheets:
                 # Some programs write a range that is too small.
                 sheet.reset_dimensions()
-                tables[sheet.title] = [[_text(cell.value) for cell in row] for row in sheet.iter_rows()]
+                tables[sheet.title] = [
+                    [_text(cell.value) for cell in row] for row in sheet.iter_rows()
+                ]
             noted = book.properties.modified
             return tables, noted and noted.replace(tzinfo=dt.UTC)
-    except Exception as error:  # zipfile, zlib, the XML parser and openpyxl raise anything for a broken archive
-        raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})") from error
+    except (
+        Exception
+    ) as error:  # zipfile, zlib, the XML parser and openpyxl raise anything for a broken archive
+        raise InputError(
+            f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})"
+        ) from error
 
 
 def _text(value: Any) -> str:
@@ -159,20 +181,35 @@ def _parse(table: Sequence[Sequence[str]], path: Path) -> tuple[list[Row], list[
         if "verdict" in found and ("key" in found or "segment_id" in found):
             if twice := [name for name, count in Counter(names).items() if name and count > 1]:
                 raise InputError(f"{path}: two columns are called {twice[0]!r}; remove one of them")
-            filled = {number for row in below for number, cell in enumerate(row) if cell.strip()} - set(found.values())
+            filled = {
+                number for row in below for number, cell in enumerate(row) if cell.strip()
+            } - set(found.values())
             unknown = [header[number] if number < len(header) else "" for number in sorted(filled)]
-            cells = [{name: row[column] for name, column in found.items() if column < len(row)} for row in below]
-            filled_in = ((number, row) for number, row in enumerate(cells, start=at + 2) if "".join(row.values()).strip())
-            return [Row(number, row, read_key(row.get("key", ""))) for number, row in filled_in], unknown
+            cells = [
+                {name: row[column] for name, column in found.items() if column < len(row)}
+                for row in below
+            ]
+            filled_in = (
+                (number, row)
+                for number, row in enumerate(cells, start=at + 2)
+                if "".join(row.values()).strip()
+            )
+            return [
+                Row(number, row, read_key(row.get("key", ""))) for number, row in filled_in
+            ], unknown
     return None
 
 
 def _named(header: Sequence[str]) -> list[str | None]:
     """Return the column that each cell of a header names; other names count only if the column's own is missing."""
-    spelled = [" ".join(cell.casefold().replace("_", " ").replace("-", " ").split()) for cell in header]
+    spelled = [
+        " ".join(cell.casefold().replace("_", " ").replace("-", " ").split()) for cell in header
+    ]
     own = [_NAMES.get(cell) for cell in spelled]
     also = (_ALSO_CALLED.get(cell) for cell in spelled)
-    return [name or (other if other not in own else None) for name, other in zip(own, also, strict=True)]
+    return [
+        name or (other if other not in own else None) for name, other in zip(own, also, strict=True)
+    ]
 
 
 class _Given(msgspec.Struct):
@@ -202,17 +239,27 @@ def _verdict_file(path: Path) -> Sheet:
         data = input_guards.read_all(path).removeprefix(codecs.BOM_UTF8)
         file = msgspec.json.decode(data, type=_VerdictFile)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InputError(f"{path}: not the verdict file of a review page, or not all of it ({one_line(error)})") from error
+        raise InputError(
+            f"{path}: not the verdict file of a review page, or not all of it ({one_line(error)})"
+        ) from error
     if file.format != FORMAT:
         raise InputError(f"{path}: its format is {file.format[:60]!r}, only {FORMAT!r} can be read")
     saved = _time(file.saved, written)
     rows = []
     for number, one in enumerate(file.verdicts, start=1):
-        cells = {"segment_id": one.segment_id, "verdict": cell_text(one.verdict), "comment": cell_text(one.comment)}
+        cells = {
+            "segment_id": one.segment_id,
+            "verdict": cell_text(one.verdict),
+            "comment": cell_text(one.comment),
+        }
         cells["corrected text"] = one.corrected_text
-        rows.append(Row(number, cells, (one.content, file.reviewer, file.review), _time(one.time, saved)))
+        rows.append(
+            Row(number, cells, (one.content, file.reviewer, file.review), _time(one.time, saved))
+        )
     origin = {"review": file.review, "corpus": file.corpus, "reviewer": file.reviewer}
-    return Sheet(path, rows, cell_text(file.reviewer).strip(), origin, saved, unknown=[], further=[])
+    return Sheet(
+        path, rows, cell_text(file.reviewer).strip(), origin, saved, unknown=[], further=[]
+    )
 
 
 def _time(noted: str, latest: dt.datetime) -> dt.datetime:

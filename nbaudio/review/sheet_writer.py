@@ -10,7 +10,13 @@ from unicodedata import east_asian_width
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.cell_escaping import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
+from nbaudio.review.cell_escaping import (
+    Fragment,
+    cell_text,
+    diff_fragments,
+    new_workbook,
+    put_fragments,
+)
 from nbaudio.review.state import VERDICTS, ReviewRecord, faults
 
 #: Columns in the order of the sheet, with their width in characters.
@@ -95,7 +101,9 @@ def check_size(rows: int, links: int) -> None:
             raise InputError(f"a sheet holds {most:,} {what}, not {count:,}: {instead}")
 
 
-def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", **compared: Any) -> bytes:
+def write_sheet(
+    rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", **compared: Any
+) -> bytes:
     """Return the workbook of `rows` with `clip` (a relative path or null) and `note`; errors of `word_diff` are marked."""
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
@@ -106,7 +114,9 @@ def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", **
     return out.getvalue()
 
 
-def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, compared: Mapping[str, Any]) -> None:
+def _write_review(
+    book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, compared: Mapping[str, Any]
+) -> None:
     sheet = book.add_worksheet("review")
     bold = {"bold": True, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
     header, filled_in = (book.add_format({**bold, "bg_color": color}) for color in (_GRAY, _YELLOW))
@@ -118,8 +128,16 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     formats = {name: book.add_format(style) for name, style in _CELLS.items()}
     fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
-        texts = list(_texts(row, row_key(row["content"], reviewer, record.name), compared, blind=record.blind))
-        shown = (("".join(text for text, _ in fragments), COLUMNS[name]) for name, fragments, _ in texts if name != "key")
+        texts = list(
+            _texts(
+                row, row_key(row["content"], reviewer, record.name), compared, blind=record.blind
+            )
+        )
+        shown = (
+            ("".join(text for text, _ in fragments), COLUMNS[name])
+            for name, fragments, _ in texts
+            if name != "key"
+        )
         sheet.set_row(number, _row_height(shown))
         if row["clip"] is not None:
             sheet.write_url(number, places["clip"], _link(row["clip"]), formats["link"])
@@ -131,13 +149,24 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
                 sheet.write(number, places[name], value if known else None, formats[name])
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(places) - 1)
-    message = {"error_title": "Not a verdict", "error_message": "Please choose one from the list in the cell."}
+    message = {
+        "error_title": "Not a verdict",
+        "error_message": "Please choose one from the list in the cell.",
+    }
     # Lists refer to cells: one inside the drop-down is limited to 255 characters.
-    lists = {"verdict": f"=summary!$A${_FIRST_VERDICT + 1}:$A${_FIRST_VERDICT + len(record.verdicts)}"}
+    lists = {
+        "verdict": f"=summary!$A${_FIRST_VERDICT + 1}:$A${_FIRST_VERDICT + len(record.verdicts)}"
+    }
     if listed := faults(record.verdicts):
         lists["second verdict"] = f"=nbaudio!$E$2:$E${len(listed) + 1}"
     for name, source in lists.items():
-        sheet.data_validation(1, places[name], max(len(rows), 1), places[name], {"validate": "list", "source": source, **message})
+        sheet.data_validation(
+            1,
+            places[name],
+            max(len(rows), 1),
+            places[name],
+            {"validate": "list", "source": source, **message},
+        )
 
 
 def _texts(
@@ -157,7 +186,11 @@ def _texts(
             yield name, parts, "all differs" if len(parts) == 1 and parts[0][1] else "text"
     for name in FILLED_IN:
         yield name, [], "fill in"
-    for name, text in (("speaker", row["speaker_id"]), ("segment_id", row["segment_id"]), ("key", key)):
+    for name, text in (
+        ("speaker", row["speaker_id"]),
+        ("segment_id", row["segment_id"]),
+        ("key", key),
+    ):
         yield name, [(cell_text(text or ""), False)], "text"
 
 
@@ -175,21 +208,34 @@ def _link(path: str) -> Any:
 def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) -> None:
     """Write the sheet that counts verdicts."""
     letters = {name: chr(ord("A") + place) for name, place in column_places(record).items()}
-    columns = {name: f"review!${letter}$2:${letter}${max(rows, 1) + 1}" for name, letter in letters.items()}
+    columns = {
+        name: f"review!${letter}$2:${letter}${max(rows, 1) + 1}" for name, letter in letters.items()
+    }
     sheet = book.add_worksheet("summary")
     sheet.set_column(0, 2, 20)
     sheet.set_column(3, 3, 80)
     label = book.add_format({"bold": True, "bottom": 1, "bg_color": _GRAY})
-    name = book.add_format({"num_format": "@", "bg_color": _PALE, "border": 1, "border_color": _LINES})
+    name = book.add_format(
+        {"num_format": "@", "bg_color": _PALE, "border": 1, "border_color": _LINES}
+    )
     count, share = (book.add_format({"num_format": form}) for form in ("#,##0", "0.0%"))
     sheet.write_string(0, 0, cell_text(f"Review {record.name}"), book.add_format(_HEADING))
     sheet.write_string(2, 0, REVIEWER)
     sheet.write(2, 1, reviewer or None, name)
     if record.reviewers:
-        message = {"error_title": "Not on the list", "error_message": "Reviewers of this review are on the list in the cell."}
-        choice = {"validate": "list", "source": f"=nbaudio!$F$2:$F${len(record.reviewers) + 1}", "error_type": "warning"}
+        message = {
+            "error_title": "Not on the list",
+            "error_message": "Reviewers of this review are on the list in the cell.",
+        }
+        choice = {
+            "validate": "list",
+            "source": f"=nbaudio!$F$2:$F${len(record.reviewers) + 1}",
+            "error_type": "warning",
+        }
         sheet.data_validation(2, 1, 2, 1, {**choice, **message})
-    judged = f"=SUMPRODUCT(--((LEN({columns['verdict']})>0)+(LEN({columns['second verdict']})>0)>0))"
+    judged = (
+        f"=SUMPRODUCT(--((LEN({columns['verdict']})>0)+(LEN({columns['second verdict']})>0)>0))"
+    )
     facts = (("Clips", f"={rows}", rows), ("Judged", judged, 0), ("To do", "=B4-B5", rows))
     for row, (text, formula, value) in enumerate(facts, start=3):
         sheet.write_string(row, 0, text)
@@ -197,7 +243,9 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
     for column, text in enumerate(("Verdict", "clips", "of judged", "what it says")):
         sheet.write_string(_FIRST_VERDICT - 1, column, text, label)
     for row, word in enumerate(record.verdicts, start=_FIRST_VERDICT):
-        found = "+".join(f"COUNTIF({columns[of]},A{row + 1})" for of in ("verdict", "second verdict"))
+        found = "+".join(
+            f"COUNTIF({columns[of]},A{row + 1})" for of in ("verdict", "second verdict")
+        )
         sheet.write_string(row, 0, word)
         sheet.write_formula(row, 1, f"={found}", count, 0)
         sheet.write_formula(row, 2, f'=IF($B$5=0,"",B{row + 1}/$B$5)', share, "")
@@ -228,19 +276,32 @@ def _write_origin(book: Any, record: ReviewRecord, reviewer: str) -> None:
     sheet = book.add_worksheet("nbaudio")
     sheet.hide()
     font = {False: book.add_format()}
-    for number, pair in enumerate({"review": record.name, "corpus": record.corpus, "reviewer": reviewer}.items()):
+    for number, pair in enumerate(
+        {"review": record.name, "corpus": record.corpus, "reviewer": reviewer}.items()
+    ):
         for column, text in enumerate(pair):
             put_fragments(sheet, (number, column), [(cell_text(text), False)], font, None)
-    for column, (name, words) in enumerate({"faults": faults(record.verdicts), "reviewers": record.reviewers}.items(), start=4):
+    for column, (name, words) in enumerate(
+        {"faults": faults(record.verdicts), "reviewers": record.reviewers}.items(), start=4
+    ):
         sheet.write_column(0, column, [name, *words])
 
 
 def _row_height(cells: Iterable[tuple[str, float]]) -> float:
     """Return the height in points for texts that wrap, given with their column width; a little too high rather than too low."""
-    lines = (sum(1 + int(1.1 * sum(map(_size, line)) / width) for line in text.split("\n")) for text, width in cells)
+    lines = (
+        sum(1 + int(1.1 * sum(map(_size, line)) / width) for line in text.split("\n"))
+        for text, width in cells
+    )
     return min(max(lines, default=1) * _LINE_POINTS + _ROOM_POINTS, _MOST_POINTS)
 
 
 def _size(letter: str) -> float:
     """Return the width of a letter as a multiple of the width of a digit, in which spreadsheets measure columns."""
-    return 2.3 if east_asian_width(letter) in "WF" else 1.25 if letter.isupper() or letter > "\u024f" else 1.0
+    return (
+        2.3
+        if east_asian_width(letter) in "WF"
+        else 1.25
+        if letter.isupper() or letter > "\u024f"
+        else 1.0
+    )

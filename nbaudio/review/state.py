@@ -32,7 +32,9 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
     }
 )
 OK, UNSURE = "ok", "unsure"  # all others name a fault
-VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (f"reviews/{name}.jsonl" for name in ("verdicts", "corrections", "notes"))
+VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (
+    f"reviews/{name}.jsonl" for name in ("verdicts", "corrections", "notes")
+)
 ADJUDICATORS = "reviews/adjudicators.txt"  # who has the last word, a name in each line
 EXPORTS = "exports.json"  # the sheets and pages of each review, which hold clips
 SEPARATOR = ", "  # of the words of a verdict in the log, as in ``cut off, noise``
@@ -48,13 +50,17 @@ class Verdict:
 
     segment_id: str  # the segment
     content: str  # the hash of what was judged (`content_hashes`)
-    verdict: str | None  # a word of the review's list, or several faults in its order, `cut off, noise`; None withdraws the last
+    verdict: (
+        str | None
+    )  # a word of the review's list, or several faults in its order, `cut off, noise`; None withdraws the last
     comment: str  # a remark; empty for none
     corrected_text: str | None  # the right words; None if the transcript was not corrected
     reviewer: str  # the reviewer's name
     time: str  # ISO 8601 in UTC, such as 2026-11-21T03:00:00Z
     review: str  # the name of the sheet, or `panel`
-    blind: bool | None = None  # whether hypothesis and similarity were hidden; None in older logs, where this is not known
+    blind: bool | None = (
+        None  # whether hypothesis and similarity were hidden; None in older logs, where this is not known
+    )
 
 
 @dataclass(frozen=True)
@@ -93,11 +99,15 @@ class ReviewRecord:
     probabilities: list[float]  # the probability of each of being drawn first
     contents: list[str]  # the content hash of each (`content_hashes`)
     verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))  # the words to choose from
-    reviewers: list[str] = field(default_factory=list)  # who gets a sheet; empty for one sheet without a name
+    reviewers: list[str] = field(
+        default_factory=list
+    )  # who gets a sheet; empty for one sheet without a name
     overlap: int = 0  # how many segments all reviewers are given
     strata: list[str] = field(default_factory=list)  # the stratum of each segment
     threshold: float = 0.8  # the similarity at which the decision was expected
-    after: list[str] = field(default_factory=list)  # earlier reviews, whose segments were not drawn again
+    after: list[str] = field(
+        default_factory=list
+    )  # earlier reviews, whose segments were not drawn again
     words: list[str] = field(kw_only=True)  # the word hash of each (`word_hashes`)
     blind: bool = False  # whether hypothesis and similarity are hidden from reviewers
 
@@ -105,14 +115,19 @@ class ReviewRecord:
     def read(cls, path: Path) -> Self:
         """Read a record; raise InputError if it cannot be read."""
         try:
-            return msgspec.json.decode(input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES), type=cls)
+            return msgspec.json.decode(
+                input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES), type=cls
+            )
         except (OSError, msgspec.MsgspecError) as error:
             raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
 
     @property
     def rows(self) -> pl.DataFrame:
         """The rows as drawn: `segment_id`, and the hashes `content` and, of the words, `shown`."""
-        return pl.DataFrame({"segment_id": self.segment_ids, "content": self.contents, "shown": self.words}, schema=_DRAWN)
+        return pl.DataFrame(
+            {"segment_id": self.segment_ids, "content": self.contents, "shown": self.words},
+            schema=_DRAWN,
+        )
 
     def check_parameters(self, parameters: Mapping[str, object]) -> None:
         """Raise ExistsError unless a second export has the same values of these attributes."""
@@ -120,14 +135,23 @@ class ReviewRecord:
         if changed:
             names = dict.fromkeys(("strategy", "n", "seed", *changed))
             held = ((name, getattr(self, name)) for name in names)
-            had = ", ".join(f"{name} {', '.join(map(str, it)) or 'none' if isinstance(it, list) else it}" for name, it in held)
-            raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name")
+            had = ", ".join(
+                f"{name} {', '.join(map(str, it)) or 'none' if isinstance(it, list) else it}"
+                for name, it in held
+            )
+            raise ExistsError(
+                f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name"
+            )
 
     def row_hashes(self) -> list[str]:
         """Return what identifies each segment outside of the workspace: its content hash, in a blind review hashed again."""
         # A content hash alone would show whether the hypothesis equals the transcript.
         salt = json_hash(self.contents)
-        return [json_hash([salt, content]) for content in self.contents] if self.blind else self.contents
+        return (
+            [json_hash([salt, content]) for content in self.contents]
+            if self.blind
+            else self.contents
+        )
 
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers."""
@@ -135,9 +159,20 @@ class ReviewRecord:
             return {"": self.segment_ids}
         ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
         order = hash_column(ids, f"overlap {self.seed}").arg_sort()
-        shared = set(ids.gather(order.head(self.overlap)))  # a random part of any draw; the others go to the reviewers in turn
-        owner = dict(zip((key for key in self.segment_ids if key not in shared), cycle(self.reviewers), strict=False))
-        return {one: [key for key in self.segment_ids if owner.get(key, one) == one] for one in self.reviewers}
+        shared = set(
+            ids.gather(order.head(self.overlap))
+        )  # a random part of any draw; the others go to the reviewers in turn
+        owner = dict(
+            zip(
+                (key for key in self.segment_ids if key not in shared),
+                cycle(self.reviewers),
+                strict=False,
+            )
+        )
+        return {
+            one: [key for key in self.segment_ids if owner.get(key, one) == one]
+            for one in self.reviewers
+        }
 
 
 @dataclass(frozen=True)
@@ -171,7 +206,10 @@ class ReviewState:
     @cached_property
     def generations(self) -> Mapping[str, int]:
         """The generation of each fingerprint that reviews were drawn from; that of other segments is not among them."""
-        return {one: int(one.partition(" ")[2] or 1) for one in self.workspace.known_states(self.fingerprint)}
+        return {
+            one: int(one.partition(" ")[2] or 1)
+            for one in self.workspace.known_states(self.fingerprint)
+        }
 
     def later(self, corpus: str) -> pl.Series:
         """The segments that were added or changed after a review was drawn from the segments with this fingerprint."""
@@ -181,8 +219,12 @@ class ReviewState:
     def since_changed(self, log: pl.DataFrame, name: str) -> pl.DataFrame:
         """Return the lines of a log without those about what a segment was before `ingest --add` changed it."""
         before = self.growth.select("segment_id", before=name)
-        numbered = log.with_row_index("line").join(before, on="segment_id", how="left", maintain_order="left")
-        return numbered.filter(pl.col("line") >= pl.col("before").fill_null(0)).drop("line", "before")
+        numbered = log.with_row_index("line").join(
+            before, on="segment_id", how="left", maintain_order="left"
+        )
+        return numbered.filter(pl.col("line") >= pl.col("before").fill_null(0)).drop(
+            "line", "before"
+        )
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
@@ -193,9 +235,18 @@ class ReviewState:
         said = _last(self.since_changed(self.verdict_log, "verdicts"))
         if self.growth.is_empty():
             return said
-        drawn = {name: self.generations.get(record.corpus, 1) for name, record in self.records.items()}
-        both = said.join(self.growth.select("segment_id", "added_in"), on="segment_id", how="left", maintain_order="left")
-        shown = pl.col("review").replace_strict(drawn, default=pl.col("added_in"), return_dtype=pl.Int32)
+        drawn = {
+            name: self.generations.get(record.corpus, 1) for name, record in self.records.items()
+        }
+        both = said.join(
+            self.growth.select("segment_id", "added_in"),
+            on="segment_id",
+            how="left",
+            maintain_order="left",
+        )
+        shown = pl.col("review").replace_strict(
+            drawn, default=pl.col("added_in"), return_dtype=pl.Int32
+        )
         return both.filter((shown >= pl.col("added_in")).fill_null(value=True)).drop("added_in")
 
     @cached_property
@@ -212,7 +263,9 @@ class ReviewState:
     @cached_property
     def drawn(self) -> pl.DataFrame:
         """The rows of all reviews as drawn."""
-        return pl.concat([pl.DataFrame(schema=_DRAWN), *(record.rows for record in self.records.values())])
+        return pl.concat(
+            [pl.DataFrame(schema=_DRAWN), *(record.rows for record in self.records.values())]
+        )
 
     @cached_property
     def correction_log(self) -> pl.DataFrame:
@@ -244,7 +297,9 @@ def _read_log(workspace: Workspace, log: str, kind: type, what: str) -> pl.DataF
     lines: list[Any] = read_lines(workspace.path / log, msgspec.json.Decoder(kind).decode, what)
     types = {**dict.fromkeys(_SAMPLES, pl.Int64), "blind": pl.Boolean}
     schema = {name: types.get(name, pl.String) for name in kind.__annotations__}
-    return pl.DataFrame({name: [getattr(line, name) for line in lines] for name in schema}, schema=schema)
+    return pl.DataFrame(
+        {name: [getattr(line, name) for line in lines] for name in schema}, schema=schema
+    )
 
 
 def faults(words: Sequence[str]) -> list[str]:
@@ -256,19 +311,28 @@ def read_verdict(text: str, words: Sequence[str]) -> str | None:
     """Return a verdict, words between commas, semicolons or slashes, as it is logged; None if the list lacks one of them."""
     known = {word.casefold() for word in words}
     parts = (" ".join(part.split()) for part in re.split("[,;]", text.casefold()))
-    said = {one.strip() for part in parts for one in ([part] if part in known else part.split("/"))} - {""}
+    said = {
+        one.strip() for part in parts for one in ([part] if part in known else part.split("/"))
+    } - {""}
     if not said or not said <= known:
         return None
     found = [word for word in words if word.casefold() in said]
     if len(found) > 1 and (alone := [word for word in found if word in {OK, UNSURE}]):
-        raise InputError(f"verdict '{SEPARATOR.join(found)}': '{alone[0]}' cannot stand beside another verdict")
+        raise InputError(
+            f"verdict '{SEPARATOR.join(found)}': '{alone[0]}' cannot stand beside another verdict"
+        )
     return SEPARATOR.join(found)
 
 
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
     """Append verdicts to the log, in order; they are on disk when this returns, and several programs may append at once."""
-    given = ({name: value for name, value in asdict(row).items() if (name, value) != ("blind", None)} for row in rows)
-    append_lines(Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, given))
+    given = (
+        {name: value for name, value in asdict(row).items() if (name, value) != ("blind", None)}
+        for row in rows
+    )
+    append_lines(
+        Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, given)
+    )
 
 
 def verdict_log(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
@@ -301,7 +365,9 @@ def reviewed_ids(workspace: Workspace | ReviewState) -> set[str]:
 
 def append_corrections(workspace: Workspace | str | Path, rows: Iterable[Correction]) -> None:
     """Append corrections to the log, in order; they are on disk when this returns."""
-    append_lines(Workspace.open(workspace).path / CORRECTION_LOG, map(msgspec.json.Encoder().encode, rows))
+    append_lines(
+        Workspace.open(workspace).path / CORRECTION_LOG, map(msgspec.json.Encoder().encode, rows)
+    )
 
 
 def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
@@ -312,7 +378,9 @@ def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
 
 
-def append_note(workspace: Workspace, segment_ids: Iterable[str], note: str, reviewer: str, time: str) -> None:
+def append_note(
+    workspace: Workspace, segment_ids: Iterable[str], note: str, reviewer: str, time: str
+) -> None:
     """Append a note on each segment to the log; they are on disk when this returns."""
     rows = (Note(segment_id, note, reviewer, time) for segment_id in segment_ids)
     append_lines(workspace.path / NOTE_LOG, map(msgspec.json.Encoder().encode, rows))
@@ -333,7 +401,9 @@ def frame_contents(segments: pl.DataFrame) -> pl.Series:
     """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
     told = pl.concat_str(*_TIMING[1:], sentences(pl.col("text")), separator="\t", ignore_nulls=True)
     parts = (part.select(told).to_series() for part in segments.iter_slices(ROWS_A_GROUP))
-    return pl.concat([pl.Series("hash", dtype=pl.UInt64), *(hash_column(part, "content") for part in parts)])
+    return pl.concat(
+        [pl.Series("hash", dtype=pl.UInt64), *(hash_column(part, "content") for part in parts)]
+    )
 
 
 def content_hashes(segments: pl.DataFrame) -> list[str]:
@@ -341,10 +411,15 @@ def content_hashes(segments: pl.DataFrame) -> list[str]:
     rows: Iterable[tuple[object, ...]] = segments.select(*_TIMING, "text", "asr_text").iter_rows()
     if "corrected_by" in segments.columns:
         bounds = segments.select("start_sample", "end_sample", "corrected_by").iter_rows()
-        rows = ((*row, start, end) if by else row for row, (start, end, by) in zip(rows, bounds, strict=True))
+        rows = (
+            (*row, start, end) if by else row
+            for row, (start, end, by) in zip(rows, bounds, strict=True)
+        )
     return [json_hash(row) for row in rows]
 
 
 def word_hashes(segments: pl.DataFrame) -> list[str]:
     """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
-    return [json_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()]
+    return [
+        json_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()
+    ]

@@ -53,7 +53,9 @@ _DAMAGED, _DEAD_CHANNEL = "Qm4vT-8_xLp", "h7Rk2_WzB0c"
 _ODD = "„“”–’"
 _FORMULA = "=2+3 nije proračun nego račun iz početnice"
 # Problems of ingest that the corpus contains on purpose.
-_MEANT = re.compile(r"ingest: (.*(\bline 53\b|uS8_nHj4TyA|L1kGx9w-OdI)|past_the_end: 7 |duplicate: 1 |empty_text: 1 )")
+_MEANT = re.compile(
+    r"ingest: (.*(\bline 53\b|uS8_nHj4TyA|L1kGx9w-OdI)|past_the_end: 7 |duplicate: 1 |empty_text: 1 )"
+)
 
 
 def demo(*, out: str | Path | None = None) -> Report:
@@ -72,8 +74,12 @@ def demo(*, out: str | Path | None = None) -> Report:
     out = Path(out if out is not None else "nbaudio-demo").absolute()
     done = run(bundled_files.bundled("data_manifests/demo.yaml"), out=out)
     caught, problems = check_demo(out, done.problems)
-    facts: dict[str, Any] = {name: done.facts[name] for name in ("notebooks", "html", "workspace", "corpus")}
-    facts["made"] = {name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")}
+    facts: dict[str, Any] = {
+        name: done.facts[name] for name in ("notebooks", "html", "workspace", "corpus")
+    }
+    facts["made"] = {
+        name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")
+    }
     facts["troubles"] = [{"trouble": trouble, "caught": how} for trouble, how in caught.items()]
     return Report("demo", {**facts, "open": done.facts["open"]}, problems=problems)
 
@@ -86,8 +92,14 @@ def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list
     audit = views.names(workspace).select("name", "decision")
     decisions = {name_matching.youtube_id(name): decision for name, decision in audit.iter_rows()}
     for trouble, (recording, decision) in NAMES.items():
-        found[trouble] = f"names audit: {decision}" if decisions.get(recording) == decision else None
-    lines = [f"ingest: {line}" for kind in ("warnings", "problems") for line in workspace.report("ingest").get(kind, [])]
+        found[trouble] = (
+            f"names audit: {decision}" if decisions.get(recording) == decision else None
+        )
+    lines = [
+        f"ingest: {line}"
+        for kind in ("warnings", "problems")
+        for line in workspace.report("ingest").get(kind, [])
+    ]
     for trouble, pattern in LINES.items():
         found[trouble] = next((line for line in lines if re.search(pattern, line)), None)
     for trouble, (cut_from, reason, count) in SEGMENTS.items():
@@ -96,20 +108,34 @@ def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list
         found[trouble] = f"{count} rejected as {reason}" if is_caught else None
     segments = workspace.segments
     for trouble, where in SIGNALS.items():
-        caught_in = segments.filter(conditions.condition_mask(segments, where, segments.columns))["recording_id"].to_list()
+        caught_in = segments.filter(conditions.condition_mask(segments, where, segments.columns))[
+            "recording_id"
+        ].to_list()
         found[trouble] = f"measure: {where}" if caught_in == [_DAMAGED] else None
-    dead = segments.filter(pl.col("recording_id") == _DEAD_CHANNEL, pl.col("snr_db").is_not_null())["channel_correlation"]
-    found["a dead channel of two"] = "measure: no channel_correlation" if len(dead) == dead.null_count() > 0 else None
+    dead = segments.filter(pl.col("recording_id") == _DEAD_CHANNEL, pl.col("snr_db").is_not_null())[
+        "channel_correlation"
+    ]
+    found["a dead channel of two"] = (
+        "measure: no channel_correlation" if len(dead) == dead.null_count() > 0 else None
+    )
     odd = set(views.characters(workspace)["character"])
     shared = leakage(segments, keys=()).row(by_predicate=pl.col("check") == SENTENCE, named=True)
     texts = {*open_corpus(out / "corpus").segments["text"], *rejected["text"]}
     # A formula cell is read back as its value.
-    sheet = pl.read_excel(out / "review/sheet.xlsx", sheet_name="review", engine="openpyxl")["transcript"]
+    sheet = pl.read_excel(out / "review/sheet.xlsx", sheet_name="review", engine="openpyxl")[
+        "transcript"
+    ]
     verbatim = _FORMULA in texts and _FORMULA in sheet.to_list()
     found |= {
-        f"odd characters {' '.join(_ODD)}": "score and 02_transcripts: listed with an example each" if odd >= set(_ODD) else None,
-        "one sentence in several recordings": f"leakage check: {', '.join(shared['examples'])}" if shared["shared"] else None,
-        "a transcript that begins with =": "plain text everywhere, also in the review sheet" if verbatim else None,
+        f"odd characters {' '.join(_ODD)}": "score and 02_transcripts: listed with an example each"
+        if odd >= set(_ODD)
+        else None,
+        "one sentence in several recordings": f"leakage check: {', '.join(shared['examples'])}"
+        if shared["shared"]
+        else None,
+        "a transcript that begins with =": "plain text everywhere, also in the review sheet"
+        if verbatim
+        else None,
     }
     caught = {trouble: how for trouble, how in found.items() if how}
     missed = [f"not caught: {trouble}" for trouble in found if trouble not in caught]

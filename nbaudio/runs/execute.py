@@ -56,7 +56,12 @@ CSS</style>
 # The kernel name in the notebooks; every Jupyter knows it when they are opened by hand.
 _KERNEL = "python3"
 _OPTIONS = {
-    **{"kernel_name": _KERNEL, "language": "python", "progress_bar": False, "store_widget_state": False},
+    **{
+        "kernel_name": _KERNEL,
+        "language": "python",
+        "progress_bar": False,
+        "store_widget_state": False,
+    },
     "coalesce_streams": True,  # only the last state of a progress bar
     # Kernels log only that a local connection is not encrypted, or that they were stopped.
     "extra_arguments": ["--log-level=CRITICAL"],
@@ -70,12 +75,18 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
     working = final.with_name(f".{source.name}")
     try:
         with _own_kernel():
-            papermill.execute_notebook(_verbatim(source), _verbatim(working), values, cwd=str(out), **_OPTIONS)
+            papermill.execute_notebook(
+                _verbatim(source), _verbatim(working), values, cwd=str(out), **_OPTIONS
+            )
     except papermill.PapermillExecutionError as error:
         last = " ".join(f"{error.ename}: {error.evalue}".split())
-        raise NbaudioError(f"{source.stem}, cell {error.exec_count}: {last} (kept: {final})") from error
+        raise NbaudioError(
+            f"{source.stem}, cell {error.exec_count}: {last} (kept: {final})"
+        ) from error
     except DeadKernelError as error:
-        raise NbaudioError(f"{source.stem}: its kernel died; was there enough memory? (kept: {final})") from error
+        raise NbaudioError(
+            f"{source.stem}: its kernel died; was there enough memory? (kept: {final})"
+        ) from error
     finally:
         if working.exists():
             _keep(working, final)
@@ -128,7 +139,11 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
     pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{page[2]}</p></li>" for page in there)
     corpus = Path(latest_version(out / "corpus")).name
     named = {name.format(corpus=corpus): what for name, what in _OTHERS.items()}
-    others = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in named.items() if (out / name).exists()]
+    others = [
+        f'<li><a href="../{name}">{name}</a>: {what}</li>'
+        for name, what in named.items()
+        if (out / name).exists()
+    ]
     section = f"<h2>Other files</h2>\n<ul>{''.join(others)}</ul>\n" if others else ""
     style = bundled_files.front_end("run_index", kind="css")
     index = _INDEX.format(style=style, title=escape(out.name), pages=pages, others=section)

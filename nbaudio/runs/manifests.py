@@ -39,12 +39,18 @@ def defaults(notebook: Path) -> dict[str, Any]:
 def _assignments(notebook: Path) -> dict[str, ast.expr]:
     """Return what a notebook's cell tagged ``parameters`` assigns to each name."""
     cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
-    tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+    tagged = [
+        "".join(cell["source"])
+        for cell in cells
+        if "parameters" in cell["metadata"].get("tags", [])
+    ]
     assigned: dict[str, ast.expr] = {}
     for node in ast.parse("\n".join(tagged)).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            assigned |= {target.id: node.value for target in targets if isinstance(target, ast.Name)}
+            assigned |= {
+                target.id: node.value for target in targets if isinstance(target, ast.Name)
+            }
     return assigned
 
 
@@ -66,22 +72,44 @@ def _literal(node: ast.expr) -> Any:
         return None
 
 
-def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def parameters(
+    manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the checked values of a manifest and of settings over it, paths absolute; `extra` has defaults of further names."""
-    known = {name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()} | dict(extra or {})
+    known = {
+        name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()
+    } | dict(extra or {})
     values: dict[str, Any] = {}
-    for part, where, folder in ((_read(manifest), str(manifest), manifest.parent), (settings, "setting", Path())):
+    for part, where, folder in (
+        (_read(manifest), str(manifest), manifest.parent),
+        (settings, "setting", Path()),
+    ):
         unknown = [str(name) for name in part if name not in known]
         if unknown:
-            raise InputError(f"{where}: unknown parameter {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+            raise InputError(
+                f"{where}: unknown parameter {', '.join(unknown)}; known are {', '.join(sorted(known))}"
+            )
         for name, value in part.items():
             if name in PATHS and value is not None and not isinstance(value, str):
                 raise InputError(f"{where}: {name} must be a path, not {value!r}")
-            if isinstance(value, str) and redact_url(value) != value:  # notebooks hold their parameters
-                raise InputError(f"{where}: {name} is a URL with a password or query, which notebooks would store")
-            is_path = name in PATHS and value is not None and not _URL.match(value) and (name, value) != ("splits", "source")
-            values[name] = str((folder / value).absolute()) if is_path else typed(value, known[name])
-    return {name: value for name, value in values.items() if value is not None or name not in OUTPUTS}
+            if (
+                isinstance(value, str) and redact_url(value) != value
+            ):  # notebooks hold their parameters
+                raise InputError(
+                    f"{where}: {name} is a URL with a password or query, which notebooks would store"
+                )
+            is_path = (
+                name in PATHS
+                and value is not None
+                and not _URL.match(value)
+                and (name, value) != ("splits", "source")
+            )
+            values[name] = (
+                str((folder / value).absolute()) if is_path else typed(value, known[name])
+            )
+    return {
+        name: value for name, value in values.items() if value is not None or name not in OUTPUTS
+    }
 
 
 def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
@@ -107,11 +135,15 @@ def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
     lines = [line.strip() for line in _read_text(pointer).splitlines()]
     names = [line for line in lines if line and not line.startswith("#")]
     if len(names) != 1:
-        raise InputError(f"{pointer}: expected one line, the path of a manifest such as my-corpus.yaml; it has {len(names)}")
+        raise InputError(
+            f"{pointer}: expected one line, the path of a manifest such as my-corpus.yaml; it has {len(names)}"
+        )
     manifest = pointer.parent / names[0]
     manifest = manifest.parent.resolve() / manifest.name
     if not manifest.is_file():
-        raise InputError(f"{pointer}: there is no manifest {names[0]}; a path is relative to the folder of {pointer.name}")
+        raise InputError(
+            f"{pointer}: there is no manifest {names[0]}; a path is relative to the folder of {pointer.name}"
+        )
     values = parameters(manifest, {})
     return values | output_folders(default_output(manifest, pointer.parent.resolve()), values)
 
@@ -198,7 +230,9 @@ def parse_only(only: str | None, count: int) -> list[int]:
         found = re.fullmatch(r"\s*(\d{1,3})\s*(?:-\s*(\d{1,3})\s*)?", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
         if not 1 <= first <= last <= count:
-            raise InputError(f"only={only!r}: expected numbers from 1 to {count}, such as 3, 1-5 or 2,4-6")
+            raise InputError(
+                f"only={only!r}: expected numbers from 1 to {count}, such as 3, 1-5 or 2,4-6"
+            )
         chosen.update(range(first, last + 1))
     return sorted(chosen)
 
@@ -216,7 +250,11 @@ def _parse(text: str, where: str) -> Any:
     try:
         value = yaml.load(text, _PlainLoader)  # noqa: S506 - it is a safe one
         repr(value)  # a number of 10,000 digits cannot be converted to text
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also an invalid date
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # ValueError: also an invalid date
         raise InputError(f"{where}: not YAML ({' '.join(str(error).split())})") from error
     return value
 
@@ -233,5 +271,7 @@ def _read_text(path: Path) -> str:
 def _read(manifest: Path) -> dict[Any, Any]:
     values = _parse(_read_text(manifest), str(manifest))
     if not isinstance(values, dict):
-        raise InputError(f"{manifest}: a manifest is a mapping of parameters, this is {type(values).__name__}")
+        raise InputError(
+            f"{manifest}: a manifest is a mapping of parameters, this is {type(values).__name__}"
+        )
     return values

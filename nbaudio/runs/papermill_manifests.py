@@ -55,4 +55,6 @@ def _is_ours(notebook: Path) -> bool:
 
 
 handler = ManifestHandler()
-papermill_io.register("", handler)  # a prefix of every path; handlers registered later take precedence
+papermill_io.register(
+    "", handler
+)  # a prefix of every path; handlers registered later take precedence

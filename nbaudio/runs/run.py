@@ -18,7 +18,11 @@ _STEPS = ("ingest", "score", "review", "review_import", "select", "materialize",
 
 
 def run(
-    manifest: str | Path, *, out: str | Path | None = None, settings: Mapping[str, Any] | None = None, only: str | None = None
+    manifest: str | Path,
+    *,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    only: str | None = None,
 ) -> Report:
     """Run the notebooks in order with the parameters of a manifest.
 
@@ -51,10 +55,19 @@ def run(
         try:
             for number in chosen:
                 source = notebooks[number - 1]
-                print(f"{number}/{len(notebooks)} {source.stem} …", end=" ", file=sys.stderr, flush=True)
+                print(
+                    f"{number}/{len(notebooks)} {source.stem} …",
+                    end=" ",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 began = time.monotonic()
                 try:
-                    execute(source, out, {name: values[name] for name in defaults(source) if name in values})
+                    execute(
+                        source,
+                        out,
+                        {name: values[name] for name in defaults(source) if name in values},
+                    )
                 finally:
                     print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
         finally:
@@ -63,19 +76,31 @@ def run(
     except OSError as error:
         raise NbaudioError(f"{error.filename or out}: {error.strerror or error}") from error
     corpus = values["corpus"]
-    made = {"workspace": values["workspace"], "corpus": corpus if is_url(corpus) else latest_version(corpus)}
+    made = {
+        "workspace": values["workspace"],
+        "corpus": corpus if is_url(corpus) else latest_version(corpus),
+    }
     facts: dict[str, Any] = {
         "ran": [notebooks[number - 1].stem for number in chosen],
         "notebooks": str(out / "notebooks"),
         "html": str(out / "html"),
         **{name: folder for name, folder in made.items() if Path(folder).is_dir()},
     }
-    new = {step: report for step, (stamp, report) in after.items() if before.get(step, (None,))[0] != stamp}
+    new = {
+        step: report
+        for step, (stamp, report) in after.items()
+        if before.get(step, (None,))[0] != stamp
+    }
     for step, report in new.items():
-        facts[step] = {name: value for name, value in report["facts"].items() if type(value) in (int, float) and name != "seed"}
+        facts[step] = {
+            name: value
+            for name, value in report["facts"].items()
+            if type(value) in (int, float) and name != "seed"
+        }
     facts["open"] = str(index)
     warnings, problems = (
-        [f"{step}: {line}" for step, report in new.items() for line in report[kind]] for kind in ("warnings", "problems")
+        [f"{step}: {line}" for step, report in new.items() for line in report[kind]]
+        for kind in ("warnings", "problems")
     )
     return Report("run", facts, warnings=warnings, problems=problems)
 
@@ -83,5 +108,11 @@ def run(
 def _reports(workspace: Path) -> dict[str, tuple[int, dict[str, Any]]]:
     """Return the reports of a workspace in the order of the steps, each with the mtime of its file in nanoseconds."""
     paths = {path.stem: path for path in sorted((workspace / "reports").glob("*.json"))}
-    order = [*(step for step in _STEPS if step in paths), *(step for step in paths if step not in _STEPS)]
-    return {step: (paths[step].stat().st_mtime_ns, json.loads(paths[step].read_text(encoding="utf8"))) for step in order}
+    order = [
+        *(step for step in _STEPS if step in paths),
+        *(step for step in paths if step not in _STEPS),
+    ]
+    return {
+        step: (paths[step].stat().st_mtime_ns, json.loads(paths[step].read_text(encoding="utf8")))
+        for step in order
+    }

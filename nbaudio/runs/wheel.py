@@ -38,7 +38,10 @@ def wheel(*, out: str | Path = "dist") -> Report:
     record = f"nbaudio-{__version__}.dist-info/RECORD"
     listed = io.StringIO()
     lines = csv.writer(listed, lineterminator="\n")
-    with atomic_write(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        atomic_write(path) as partial,
+        zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for name, data in _files():
             archive.writestr(_entry(name), data)
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -48,27 +51,41 @@ def wheel(*, out: str | Path = "dist") -> Report:
     requirements = path.with_name(REQUIREMENTS)
     write_bytes(requirements, "".join(f"{line}\n" for line in _requirements()).encode())
     install = f"pip install -r {REQUIREMENTS} && pip install --no-deps {path.name}"
-    facts = {"wheel": str(path), "bytes": path.stat().st_size, "requirements": str(requirements), "for_workers": install}
+    facts = {
+        "wheel": str(path),
+        "bytes": path.stat().st_size,
+        "requirements": str(requirements),
+        "for_workers": install,
+    }
     return Report("wheel", facts)
 
 
 def _requirements() -> Iterator[str]:
     """Yield the requirements of a worker, pinned to the versions installed here."""
     for requirement in sorted(metadata.requires("nbaudio") or ()):
-        name, marker = re.split(r"[^\w.-]", requirement, maxsplit=1)[0], requirement.partition(";")[2]
+        name, marker = (
+            re.split(r"[^\w.-]", requirement, maxsplit=1)[0],
+            requirement.partition(";")[2],
+        )
         if "extra ==" in marker or name in _NOT_FOR_WORKERS:
             continue
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:  # for another Python
             continue
-        yield requirement if name in _NOT_PINNED else f"{name}=={version}" + (f" ;{marker}" if marker else "")
+        yield (
+            requirement
+            if name in _NOT_PINNED
+            else f"{name}=={version}" + (f" ;{marker}" if marker else "")
+        )
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
     """Yield name and content of all files of the wheel: the package, bundled data, the labextension, metadata for pip."""
     yield from _below(PACKAGE, "nbaudio")
-    yield from _below(PACKAGE / _LABEXTENSION[0], f"nbaudio-{__version__}.data/data/{_LABEXTENSION[1]}")
+    yield from _below(
+        PACKAGE / _LABEXTENSION[0], f"nbaudio-{__version__}.data/data/{_LABEXTENSION[1]}"
+    )
     if not (PACKAGE / "_bundled").is_dir():  # a checkout
         for folder in FOLDERS:
             yield from _below(PACKAGE.parent / folder, f"nbaudio/_bundled/{folder}")
@@ -80,7 +97,9 @@ def _files() -> Iterator[tuple[str, bytes]]:
 def _below(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
-        if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in inside.parts):
+        if path.is_file() and not any(
+            part.startswith((".", "__pycache__")) for part in inside.parts
+        ):
             yield f"{name}/{inside.as_posix()}", path.read_bytes()
 
 

@@ -22,7 +22,11 @@ _DECIDED = ("split", "decision", "reason", "source_channel")
 
 
 def filtered(
-    recordings: pl.DataFrame, segments: pl.LazyFrame, parameters: Parameters, *, by_hand: pl.DataFrame | None = None
+    recordings: pl.DataFrame,
+    segments: pl.LazyFrame,
+    parameters: Parameters,
+    *,
+    by_hand: pl.DataFrame | None = None,
 ) -> pl.LazyFrame:
     """Return for each segment, in order, the first filter that it fails as `reason`, and what splits and budgets need.
 
@@ -33,36 +37,60 @@ def filtered(
     empty = pl.DataFrame(schema=schema)
     keys = GROUPS if parameters.group_by is None else parameters.group_by
     usable_keys(empty, keys)
-    recordings = conform(recordings, RECORDINGS, "recordings").unique("recording_id", keep="first", maintain_order=True)
+    recordings = conform(recordings, RECORDINGS, "recordings").unique(
+        "recording_id", keep="first", maintain_order=True
+    )
     preview = without_audio(recordings)
-    rate = pl.Series("rate", [MICROSECONDS] * len(recordings), dtype=pl.Int64) if preview else recordings["sampling_rate"]
+    rate = (
+        pl.Series("rate", [MICROSECONDS] * len(recordings), dtype=pl.Int64)
+        if preview
+        else recordings["sampling_rate"]
+    )
     limits = {"longest": parameters.max_duration, "shortest": parameters.min_duration}
-    facts = recordings.select("recording_id", "num_channels", "num_samples", rate=rate.cast(pl.Int64)).with_columns(
-        to_samples_column(pl.Series(name, [str(seconds)] * len(rate), dtype=pl.String), rate).alias(name)
+    facts = recordings.select(
+        "recording_id", "num_channels", "num_samples", rate=rate.cast(pl.Int64)
+    ).with_columns(
+        to_samples_column(pl.Series(name, [str(seconds)] * len(rate), dtype=pl.String), rate).alias(
+            name
+        )
         for name, seconds in limits.items()
     )
     # A text is empty if normalization leaves nothing.
     text = pl.coalesce(name for name in ("text_normalized", "text") if name in schema)
     has_texts = segments.select(text.is_not_null().any()).collect(**STREAMED).item()
-    columns = {"is_empty": text.is_null() | ~text.str.contains(r"\S"), "source_channel": source_channel(empty)}
-    columns |= {f"key {key}": pl.col(key).cast(pl.String).cast(pl.Categorical) for key in dict.fromkeys((*GROUPS, *keys))}
+    columns = {
+        "is_empty": text.is_null() | ~text.str.contains(r"\S"),
+        "source_channel": source_channel(empty),
+    }
+    columns |= {
+        f"key {key}": pl.col(key).cast(pl.String).cast(pl.Categorical)
+        for key in dict.fromkeys((*GROUPS, *keys))
+    }
     known, met = _conditions(recordings, segments, parameters.where)
     frame = known.select("segment_id", *tables.WINDOW, "similarity", **columns, **met)
     duplicates = _duplicates(frame)
-    frame = (frame if duplicates is None else with_values(frame, [duplicates])).with_row_index("row")
+    frame = (frame if duplicates is None else with_values(frame, [duplicates])).with_row_index(
+        "row"
+    )
     frame = frame.join(facts.lazy(), on="recording_id", how="left", maintain_order="left")
     if preview:
         for edge in ("start", "end"):
             times = pl.struct(f"source_{edge}", "rate")
             samples = times.map_batches(
-                lambda each: to_samples_column(*each.struct.unnest()), return_dtype=pl.Int64, is_elementwise=True
+                lambda each: to_samples_column(*each.struct.unnest()),
+                return_dtype=pl.Int64,
+                is_elementwise=True,
             )
             frame = frame.with_columns(samples.alias(f"{edge}_sample"))
     length = pl.col("end_sample") - pl.col("start_sample")
     unplaced = length.is_null()
     accepted, rejected = pl.lit(value=False), pl.lit(None, dtype=pl.String)
     if by_hand is not None and len(by_hand):
-        said = by_hand.select("segment_id", said=pl.col("decision").cast(pl.String), why="reason").unique("segment_id").lazy()
+        said = (
+            by_hand.select("segment_id", said=pl.col("decision").cast(pl.String), why="reason")
+            .unique("segment_id")
+            .lazy()
+        )
         frame = frame.join(said, on="segment_id", how="left", maintain_order="left")
         accepted = (pl.col("said") == "accept").fill_null(value=False)
         rejected = pl.when(pl.col("said") == "reject").then("why").otherwise(None)
@@ -73,13 +101,16 @@ def filtered(
         # Without audio, only invalid times and whole recordings leave a segment without samples.
         **({"no_times": unplaced & ~tables.whole_recording()} if preview else {}),
         "no_audio": unplaced if preview else unplaced | pl.col("num_samples").is_null(),
-        "below_similarity": ~accepted & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
+        "below_similarity": ~accepted
+        & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
         "too_long": ~accepted & (length > pl.col("longest")),
         "too_short": length < pl.max_horizontal(pl.when(~accepted).then("shortest"), 1),
         **{name: ~accepted & ~pl.col(name) for name in met},
     }
     failed = pl.coalesce(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items())
-    told = {"source_channel": pl.col("source_channel")} | {key: pl.col(f"key {key}") for key in (*GROUPS, *keys)}
+    told = {"source_channel": pl.col("source_channel")} | {
+        key: pl.col(f"key {key}") for key in (*GROUPS, *keys)
+    }
     return frame.select(
         *("row", "segment_id", "start_sample", "end_sample"),
         **told,
@@ -97,9 +128,15 @@ def _conditions(
     if not where:
         return segments, {}
     rates = recordings.select("recording_id", "sampling_rate").lazy()
-    known = segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(seconds_column())
-    schema = pl.Schema({name: dtype for name, dtype in known.collect_schema().items() if name not in _DECIDED})
-    met = {text: parse_condition(text, schema, schema.names()).fill_null(value=False) for text in where}
+    known = segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(
+        seconds_column()
+    )
+    schema = pl.Schema(
+        {name: dtype for name, dtype in known.collect_schema().items() if name not in _DECIDED}
+    )
+    met = {
+        text: parse_condition(text, schema, schema.names()).fill_null(value=False) for text in where
+    }
     for text, hit in met.items():
         try:
             known.select(hit.any()).collect(**STREAMED)
@@ -114,8 +151,16 @@ def _duplicates(frame: pl.LazyFrame) -> pl.Series | None:
     shared = repeated(hashes)
     if shared.is_empty():
         return None
-    some = with_values(frame, [hashes.is_in(shared.implode()).alias("is_shared")]).with_row_index("row").filter("is_shared")
-    told = some.select("row", "segment_id", window=tables.window()).collect(**STREAMED).sort("segment_id", "row")
+    some = (
+        with_values(frame, [hashes.is_in(shared.implode()).alias("is_shared")])
+        .with_row_index("row")
+        .filter("is_shared")
+    )
+    told = (
+        some.select("row", "segment_id", window=tables.window())
+        .collect(**STREAMED)
+        .sort("segment_id", "row")
+    )
     found = np.zeros(len(hashes), dtype=np.bool_)
     found[told.filter(~pl.col("window").is_first_distinct())["row"].to_numpy()] = True
     return pl.Series("is_duplicate", found)

@@ -44,29 +44,56 @@ class FixedSplits:
     def values(self) -> list[pl.Expr]:
         """Return the columns of `rows` where nothing is fixed, so that all rows have the same values; none otherwise."""
         texts = [pl.lit(None).alias(name) for name in ("fixed", "earlier", "not_train")]
-        return [] if self.is_any else [*texts, pl.lit(value=True).alias("may_hold_out"), pl.lit(value=False).alias("is_given")]
+        return (
+            []
+            if self.is_any
+            else [
+                *texts,
+                pl.lit(value=True).alias("may_hold_out"),
+                pl.lit(value=False).alias("is_given"),
+            ]
+        )
 
     def preset(self, key: str) -> dict[str, str]:
         """Return the split of each value of a column: one of `SPLITS`, or "" if closed; held-out splits precede train."""
         fixed, earlier = pl.col("fixed"), pl.col("earlier")
         own = with_values(self.segments.select(value=pl.col(key).cast(pl.String)), self.rows)
-        own = own.filter(fixed.is_not_null() | earlier.is_not_null()).select("value", split=fixed.cast(pl.String))
+        own = own.filter(fixed.is_not_null() | earlier.is_not_null()).select(
+            "value", split=fixed.cast(pl.String)
+        )
         known = [own.collect(**STREAMED)]
         if key in self.columns:
-            known.append(self.earlier.select(value=key, split=pl.when(~in_training(self.earlier["split"])).then("split")))
+            known.append(
+                self.earlier.select(
+                    value=key, split=pl.when(~in_training(self.earlier["split"])).then("split")
+                )
+            )
         table = pl.concat(known).drop_nulls("value")
-        table = table.with_columns(split=pl.when(in_training(table["split"])).then(pl.lit("train")).otherwise("split"))
+        table = table.with_columns(
+            split=pl.when(in_training(table["split"])).then(pl.lit("train")).otherwise("split")
+        )
         split = pl.col("split").list.first()
         is_one = (pl.col("split").list.len() == 1) & split.is_in(SPLITS)
         none = pl.col("split").list.len() == 0
         named = pl.when(none).then(pl.lit("train")).when(is_one).then(split).otherwise(pl.lit(""))
-        return dict(table.group_by("value").agg(pl.col("split").drop_nulls().unique()).select("value", named).iter_rows())
+        return dict(
+            table.group_by("value")
+            .agg(pl.col("split").drop_nulls().unique())
+            .select("value", named)
+            .iter_rows()
+        )
 
     def given_roles(self) -> set[str | None]:
         """Return what the given splits are for."""
-        return {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()} if self.is_any else set()
+        return (
+            {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()}
+            if self.is_any
+            else set()
+        )
 
-    def report(self, selection: pl.LazyFrame, keys: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    def report(
+        self, selection: pl.LazyFrame, keys: Sequence[str]
+    ) -> tuple[dict[str, Any], list[str]]:
         """Return facts and warnings for the report of a selection that was grouped by `keys`."""
         facts: dict[str, Any] = {}
         warnings: list[str] = []
@@ -74,25 +101,40 @@ class FixedSplits:
             return facts, warnings
         needed = dict.fromkeys(("segment_id", "split", "reason", *GROUPS, *keys, "text"))
         texts = selection.select(*needed).cast({"split": pl.String, "reason": pl.String})
-        chosen = texts.with_columns(_hashed(sentences(pl.col("text"))).alias("text")).collect(**STREAMED)
+        chosen = texts.with_columns(_hashed(sentences(pl.col("text"))).alias("text")).collect(
+            **STREAMED
+        )
         if len(self.earlier):
             kept = chosen.select("split", earlier=self.rows["earlier"]).drop_nulls("split")
-            for name, part in (("kept_from_earlier", pl.col("earlier").is_not_null()), ("new", pl.col("earlier").is_null())):
+            for name, part in (
+                ("kept_from_earlier", pl.col("earlier").is_not_null()),
+                ("new", pl.col("earlier").is_null()),
+            ):
                 counts = dict(kept.filter(part)["split"].value_counts().iter_rows())
                 facts[name] = {split: counts[split] for split in ordered_splits(counts)}
         if shared := list(self._shared(chosen, keys)):
             facts["shared_by_fixed_splits"] = shared
-            listed = "; ".join(f"{row['check']}: {row['splits']} {row['shared']:,}" for row in shared)
+            listed = "; ".join(
+                f"{row['check']}: {row['splits']} {row['shared']:,}" for row in shared
+            )
             warnings.append(f"fixed splits share values, and stay as they are: {listed}")
-        before = self.earlier.filter(~in_training(self.earlier["split"])).select("segment_id", before="split").unique()
+        before = (
+            self.earlier.filter(~in_training(self.earlier["split"]))
+            .select("segment_id", before="split")
+            .unique()
+        )
         lost = before.join(chosen.drop_nulls("split"), on="segment_id", how="anti")
         if len(lost):
-            reasons = lost.join(chosen, on="segment_id", how="left")["reason"].fill_null("not in the tables")
+            reasons = lost.join(chosen, on="segment_id", how="left")["reason"].fill_null(
+                "not in the tables"
+            )
             causes = f"for these reasons: {_counted(reasons)}"
             warnings.append(
                 f"{len(lost):,} segments that an earlier version held out are lost ({_counted(lost['before'])}), {causes}"
             )
-        rejected = chosen.filter(in_training(self.rows["earlier"]) & chosen["reason"].is_in(GROUPING_RULES))
+        rejected = chosen.filter(
+            in_training(self.rows["earlier"]) & chosen["reason"].is_in(GROUPING_RULES)
+        )
         if ids := rejected["segment_id"].sort().to_list():
             facts["earlier_train_rejected"] = {"segments": len(ids), "first": ids[:_LISTED]}
             columns = ", ".join(dict.fromkeys((*keys, *self.columns)))
@@ -109,22 +151,37 @@ class FixedSplits:
         place = pl.col("split").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
         held_out = pl.col("split").is_in([*filter(is_held_out, order)])
         for check in dict.fromkeys((*GROUPS, *keys, SENTENCE)):
-            value = pl.when("is_given").then("text") if check == SENTENCE else pl.col(check).cast(pl.String)
+            value = (
+                pl.when("is_given").then("text")
+                if check == SENTENCE
+                else pl.col(check).cast(pl.String)
+            )
             pairs = kept.select("split", value=value).drop_nulls().unique()
-            several = pairs.group_by("value").agg(pl.col("split").sort_by(place), is_held_out=held_out.any())
+            several = pairs.group_by("value").agg(
+                pl.col("split").sort_by(place), is_held_out=held_out.any()
+            )
             several = several.filter(pl.col("is_held_out") & (pl.col("split").list.len() > 1))
-            counts = several.group_by(splits=pl.col("split").list.join(" and ")).agg(shared=pl.len()).sort("splits")
+            counts = (
+                several.group_by(splits=pl.col("split").list.join(" and "))
+                .agg(shared=pl.len())
+                .sort("splits")
+            )
             yield from ({"check": check, **row} for row in counts.iter_rows(named=True))
 
 
 def fixed_splits(
-    segments: pl.DataFrame | pl.LazyFrame, *, given: pl.Series | None = None, earlier: pl.DataFrame | None = None
+    segments: pl.DataFrame | pl.LazyFrame,
+    *,
+    given: pl.Series | None = None,
+    earlier: pl.DataFrame | None = None,
 ) -> FixedSplits:
     """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`); InputError for a contradiction."""
     segments = segments.lazy()
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:
-        raise InputError(f"{EARLIER_SPLITS}.parquet: the column {missing[0]} is missing; columns are {', '.join(table.columns)}")
+        raise InputError(
+            f"{EARLIER_SPLITS}.parquet: the column {missing[0]} is missing; columns are {', '.join(table.columns)}"
+        )
     table = table.select(pl.all().cast(pl.String)).drop_nulls(["segment_id", "split"])
     if table.is_empty() and (given is None or given.null_count() == len(given)):
         return FixedSplits(segments, pl.DataFrame(), table)
@@ -134,10 +191,18 @@ def fixed_splits(
     text = _hashed(sentences(pl.col("text"))) if len(table) else pl.lit(None, dtype=pl.UInt64)
     held = segments.select("segment_id", *own, sentence=text).collect(**STREAMED)
     rows = held.with_columns(given=pl.lit(None, dtype=pl.String) if given is None else given).join(
-        known.select("segment_id", earlier="split", before="sentence"), on="segment_id", how="left", maintain_order="left"
+        known.select("segment_id", earlier="split", before="sentence"),
+        on="segment_id",
+        how="left",
+        maintain_order="left",
     )
-    both = rows.filter((pl.col("given") != pl.col("earlier")) & ~(in_training(rows["given"]) & in_training(rows["earlier"])))
-    for segment_id, now, before in both.sort("segment_id").head(1).select("segment_id", "given", "earlier").iter_rows():
+    both = rows.filter(
+        (pl.col("given") != pl.col("earlier"))
+        & ~(in_training(rows["given"]) & in_training(rows["earlier"]))
+    )
+    for segment_id, now, before in (
+        both.sort("segment_id").head(1).select("segment_id", "given", "earlier").iter_rows()
+    ):
         more = f" ({len(both):,} such segments)" if len(both) > 1 else ""
         raise InputError(
             f"splits: segment {segment_id} is given as {now}, but is {before} in an earlier version{more}; "
@@ -145,14 +210,21 @@ def fixed_splits(
         )
 
     was_train, was_held_out = in_training(rows["earlier"]), ~in_training(rows["earlier"])
-    train, held_out = (table.filter(in_training(table["split"]) == is_train) for is_train in (True, False))
+    train, held_out = (
+        table.filter(in_training(table["split"]) == is_train) for is_train in (True, False)
+    )
     sentence = pl.col("sentence")
     spoken = [
-        sentence.is_in(pl.concat([before["sentence"], rows.filter(now)["sentence"]]).unique().implode())
+        sentence.is_in(
+            pl.concat([before["sentence"], rows.filter(now)["sentence"]]).unique().implode()
+        )
         for before, now in ((train, was_train), (held_out, was_held_out))
     ]
     is_unchanged = pl.lit(was_train).fill_null(value=False) & sentence.eq_missing(pl.col("before"))
-    shares = [pl.col(name).cast(pl.String).is_in(held_out[name].drop_nulls().unique().implode()) for name in own]
+    shares = [
+        pl.col(name).cast(pl.String).is_in(held_out[name].drop_nulls().unique().implode())
+        for name in own
+    ]
     fixed = pl.coalesce("given", pl.when(pl.lit(was_held_out)).then("earlier"))
     not_train = pl.coalesce(
         pl.when(pl.any_horizontal(*shares, pl.lit(value=False))).then(pl.lit("crosses_splits")),

@@ -32,13 +32,17 @@ class GivenSplits(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def given_splits(segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None) -> GivenSplits:
+def given_splits(
+    segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None
+) -> GivenSplits:
     """Read given splits, from what `select` takes; source sets keep names of `earlier` ones; InputError for a contradiction."""
     if isinstance(splits, str) and splits == SOURCE:
         return _of_source(segments, earlier)
     if not isinstance(splits, str | Path):
         frame = as_polars(splits, "splits")
-        return _of_table(segments, Cells(Rows.collect([frame]), range(1, len(frame) + 1), []), "splits")
+        return _of_table(
+            segments, Cells(Rows.collect([frame]), range(1, len(frame) + 1), []), "splits"
+        )
     name = redact_url(str(splits))
     ending = Path(name).suffix.lower()
     place = location(splits)
@@ -50,8 +54,12 @@ def given_splits(segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFram
 
 def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSplits:
     """Translate `source_split`: two held-out sets of one kind keep their own names, and all keep those of an earlier version."""
-    if "source_split" not in segments.columns or segments["source_split"].null_count() == len(segments):
-        raise InputError("splits=source: the source gives no splits (no source_split); name a table or a corpus instead")
+    if "source_split" not in segments.columns or segments["source_split"].null_count() == len(
+        segments
+    ):
+        raise InputError(
+            "splits=source: the source gives no splits (no source_split); name a table or a corpus instead"
+        )
     own = segments.select("segment_id", source_split=pl.col("source_split").cast(pl.String))
     counts = dict(own["source_split"].drop_nulls().value_counts().sort("source_split").iter_rows())
     roles = {name: role for name in counts if (role := split_role(name))}
@@ -60,15 +68,28 @@ def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSpl
     for name, role in roles.items():
         plain = re.sub(r"\W", "_", name)[:64]
         separate = role != "train" and held_out.count(role) > 1
-        names[name] = (plain if is_split_name(plain) else f"{role}_{plain}"[:64]) if separate else role
+        names[name] = (
+            (plain if is_split_name(plain) else f"{role}_{plain}"[:64]) if separate else role
+        )
     if earlier is not None:
-        known = own.join(earlier.select("segment_id", "split"), on="segment_id").select("source_split", "split").unique()
+        known = (
+            own.join(earlier.select("segment_id", "split"), on="segment_id")
+            .select("source_split", "split")
+            .unique()
+        )
         for name, before in known.group_by("source_split").agg("split").iter_rows():
-            if name in names and len(before) == 1 and is_held_out(before[0]) and names[name] != "train":
+            if (
+                name in names
+                and len(before) == 1
+                and is_held_out(before[0])
+                and names[name] != "train"
+            ):
                 names[name] = before[0]
     unknown = {name: count for name, count in counts.items() if name not in names}
     listed = ", ".join(f"{name!r} {count:,}" for name, count in unknown.items())
-    notes = (f"splits=source: no split is known by these names, and their segments are divided as usual: {listed}",)
+    notes = (
+        f"splits=source: no split is known by these names, and their segments are divided as usual: {listed}",
+    )
     split = own["source_split"].replace_strict(names, default=None, return_dtype=pl.String)
     return GivenSplits(split.alias("given"), None, notes if unknown else ())
 
@@ -81,9 +102,14 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
         raise InputError(f"{where}: no rows")
     keys = [key for key in KEYS if key in frame.columns]
     if len(keys) != 1 or "split" not in frame.columns:
-        raise InputError(f"{where}: expected a column split and one of {', '.join(KEYS)}; it has {', '.join(frame.columns)}")
+        raise InputError(
+            f"{where}: expected a column split and one of {', '.join(KEYS)}; it has {', '.join(frame.columns)}"
+        )
     (key,) = keys
-    texts = [cell_texts(Path(where), frame[name], empty=False).str.strip_chars() for name in (key, "split")]
+    texts = [
+        cell_texts(Path(where), frame[name], empty=False).str.strip_chars()
+        for name in (key, "split")
+    ]
     table = pl.DataFrame(texts).with_columns(line=pl.Series(cells.lines, dtype=pl.Int64))
     for line, value, split in table.select("line", key, "split").iter_rows():
         if value is None or split is None:
@@ -96,7 +122,12 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
     if folded := spelled.filter(spelled.str.to_lowercase().is_duplicated()).to_list():
         raise InputError(f"{where}: the splits {' and '.join(folded)} differ only in case")
     first = table.unique([key, "split"], keep="first", maintain_order=True)
-    if twice := first.filter(pl.col(key).is_duplicated()).sort(key, "line", maintain_order=True).head(2).rows(named=True):
+    if (
+        twice := first.filter(pl.col(key).is_duplicated())
+        .sort(key, "line", maintain_order=True)
+        .head(2)
+        .rows(named=True)
+    ):
         one, other = twice
         both = f"{key} {one[key]!r} is given as {other['split']}, in row {one['line']} as {one['split']}"
         raise InputError(f"{where}: row {other['line']}: {both}")
@@ -108,25 +139,40 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
 
 def _named(segments: pl.DataFrame, key: str, table: pl.DataFrame, where: str) -> GivenSplits:
     """Give splits by the values of a key; values that no segment has are noted."""
-    split = segments[key].replace_strict(table[key], table["split"], default=None, return_dtype=pl.String).alias("given")
-    missing = table[key].filter(~table[key].is_in(segments[key].drop_nulls().unique().implode())).sort()
+    split = (
+        segments[key]
+        .replace_strict(table[key], table["split"], default=None, return_dtype=pl.String)
+        .alias("given")
+    )
+    missing = (
+        table[key].filter(~table[key].is_in(segments[key].drop_nulls().unique().implode())).sort()
+    )
     note = f"{where}: {len(missing):,} of {len(table):,} values of {key} are not in the workspace, such as {missing.first()!r}"
     return GivenSplits(split, None, (note,) if len(missing) else ())
 
 
 def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplits:
     try:
-        grouped = [str(name) for name in read_object(corpus, "corpus.json")["selection"]["parameters"]["group_by"]]
+        grouped = [
+            str(name)
+            for name in read_object(corpus, "corpus.json")["selection"]["parameters"]["group_by"]
+        ]
     except (AudioError, InputError, KeyError, TypeError) as error:
         tables = ", ".join(ENDINGS)
-        raise InputError(f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: {one_line(error)}") from error
+        raise InputError(
+            f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: {one_line(error)}"
+        ) from error
     columns = [name for name in dict.fromkeys(grouped) if name not in _OWN]
     with corpus.local("segments.parquet") as path:
         frame = read_parquet(path, [*dict.fromkeys(("segment_id", "split", "text", *columns))])
     if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:
-        raise InputError(f"{corpus}/segments.parquet: {nested[0]} is {frame.schema[nested[0]]}, not text")
+        raise InputError(
+            f"{corpus}/segments.parquet: {nested[0]} is {frame.schema[nested[0]]}, not text"
+        )
     frame = frame.cast(pl.String, strict=False).drop_nulls(["segment_id", "split"])
     table = frame.select("segment_id", "split", *columns, sentence=sentences(pl.col("text")))
     if odd := [name for name in table["split"].unique() if not is_split_name(name)]:
         raise InputError(f"{corpus}/segments.parquet: {odd[0]!r} is no name of a split")
-    return _named(segments, "segment_id", table.unique("segment_id", keep="first"), where)._replace(corpus=table)
+    return _named(segments, "segment_id", table.unique("segment_id", keep="first"), where)._replace(
+        corpus=table
+    )

@@ -17,7 +17,10 @@ from nbaudio.selection.size_budget import Budget
 from nbaudio.selection.splits import Target, assign_splits, usable_keys
 
 AUTO = "auto"  # takes the first of `DEFAULTS` that is not costly
-DEFAULTS = (GROUPS, ("speaker_id",))  # no speaker is ever in two splits, no recording if that costs little
+DEFAULTS = (
+    GROUPS,
+    ("speaker_id",),
+)  # no speaker is ever in two splits, no recording if that costs little
 COSTLY = 0.05
 
 
@@ -37,13 +40,18 @@ class Grouping:
 
     columns: tuple[str, ...]
     divided: pl.DataFrame
-    losses: dict[tuple[str, ...], Loss | None]  # of these and other columns; None if dev, test or train cannot be filled
+    losses: dict[
+        tuple[str, ...], Loss | None
+    ]  # of these and other columns; None if dev, test or train cannot be filled
     by_default: bool
 
     def alternatives(self) -> list[dict[str, Any]]:
         """Return the losses as rows of a table, null for columns that leave too little."""
         unknown = dict.fromkeys(Loss._fields)
-        return [{"group_by": ",".join(columns), **(loss._asdict() if loss else unknown)} for columns, loss in self.losses.items()]
+        return [
+            {"group_by": ",".join(columns), **(loss._asdict() if loss else unknown)}
+            for columns, loss in self.losses.items()
+        ]
 
     def warnings(self) -> Iterator[str]:
         """Warn of a choice that was not the first one, or is costly."""
@@ -56,16 +64,26 @@ class Grouping:
                 f"--group-by {','.join(first)} keeps recordings apart as well"
             )
         if own and own.share > COSTLY:
-            others = {columns: loss for columns, loss in self.losses.items() if loss and loss.share < own.share}
+            others = {
+                columns: loss
+                for columns, loss in self.losses.items()
+                if loss and loss.share < own.share
+            }
             best = min(others, key=lambda columns: others[columns].share, default=None)
             less = f"--group-by {','.join(best)} loses {others[best]}" if best else ""
-            smaller = "" if best and others[best].share <= COSTLY else "smaller dev and test lose less"
+            smaller = (
+                "" if best and others[best].share <= COSTLY else "smaller dev and test lose less"
+            )
             remedy = ", or ".join(filter(None, (less, smaller)))
             yield f"grouping by {','.join(self.columns)} loses {own}, reason crosses_splits or the like; {remedy}"
 
 
 def choose_grouping(
-    fit: pl.DataFrame, parameters: Parameters, fixed: FixedSplits, budget: Budget | None, hashes: RowHashes
+    fit: pl.DataFrame,
+    parameters: Parameters,
+    fixed: FixedSplits,
+    budget: Budget | None,
+    hashes: RowHashes,
 ) -> Grouping:
     """Divide segments that pass the filters by the requested columns, or by the first of `DEFAULTS` that is not costly.
 
@@ -77,7 +95,9 @@ def choose_grouping(
         default = default * room // max(budget.total(fit), 1)
     rest = fit.filter(pl.col("fixed").is_null()) if fixed.is_any else fit
     is_gold = rest["is_gold"] if parameters.gold else None
-    missing = still_needed(fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed)
+    missing = still_needed(
+        fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed
+    )
     optional = [name for name in HELD_OUT if getattr(parameters, name) is None and fixed.is_any]
     losses: dict[tuple[str, ...], Loss | None] = {}
     refused: list[InputError] = []
@@ -138,7 +158,12 @@ def choose_grouping(
 
 
 def still_needed(
-    fit: pl.DataFrame, parameters: Parameters, *, default: int, gold: pl.Series | None, fixed: FixedSplits
+    fit: pl.DataFrame,
+    parameters: Parameters,
+    *,
+    default: int,
+    gold: pl.Series | None,
+    fixed: FixedSplits,
 ) -> dict[str, Target]:
     """Return what test and dev need besides fixed segments; full if less than the longest is missing; `gold` is for the rest."""
     needed = {}
@@ -150,7 +175,12 @@ def still_needed(
         target = parameters.target(name, default=len(own) + max(more, 0))
         have, spare = len(own), 1
         if target.unit == "micros":
-            have, spare = int(own["micros"].sum()), fit.select(pl.col("micros").max().fill_null(0)).item()
+            have, spare = (
+                int(own["micros"].sum()),
+                fit.select(pl.col("micros").max().fill_null(0)).item(),
+            )
         missing = target.amount - have
-        needed[name] = target._replace(amount=0 if fixed.is_any and missing < spare else max(missing, 0))
+        needed[name] = target._replace(
+            amount=0 if fixed.is_any and missing < spare else max(missing, 0)
+        )
     return needed

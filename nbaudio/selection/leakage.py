@@ -26,7 +26,10 @@ _HASH = "audio_sha256"
 _MAX_LISTED = 100
 
 EXCEPTIONS = pl.Schema(
-    dict.fromkeys(("check", "split", "segment_id", "value", "other_split", "other_segment_id", "other_value"), pl.String)
+    dict.fromkeys(
+        ("check", "split", "segment_id", "value", "other_split", "other_segment_id", "other_value"),
+        pl.String,
+    )
 )
 _MATCHES = pl.Schema([*EXCEPTIONS.items(), ("edits", pl.Int64())])
 
@@ -40,28 +43,50 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     """List every held-out segment that shares something with a segment of another split, once per check, as `EXCEPTIONS`."""
     table, checks = _lazy(segments), _checks(segments, keys)
     usable_keys(pl.DataFrame(schema=table.collect_schema()), keys)
-    values = {key: pl.col(key).cast(pl.String) for key in keys} | {SENTENCE: sentences(pl.col("text"))}
+    values = {key: pl.col(key).cast(pl.String) for key in keys} | {
+        SENTENCE: sentences(pl.col("text"))
+    }
     if AUDIO in checks:
         values[AUDIO] = pl.col(_HASH)
-    named = [pl.col("segment_id"), pl.col("split").cast(pl.String), *(value.alias(name) for name, value in values.items())]
-    table = table.select(*dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
-    splits = ordered_splits(table.select(pl.col("split").cast(pl.String).unique()).collect(**STREAMED).to_series())
+    named = [
+        pl.col("segment_id"),
+        pl.col("split").cast(pl.String),
+        *(value.alias(name) for name, value in values.items()),
+    ]
+    table = table.select(
+        *dict.fromkeys(
+            ("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))
+        )
+    )
+    splits = ordered_splits(
+        table.select(pl.col("split").cast(pl.String).unique()).collect(**STREAMED).to_series()
+    )
     is_held = pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])
     held = table.filter(is_held).collect(**STREAMED).select(named)
     index = NearIndex(held[SENTENCE].drop_nulls().unique().sort())
     first, further = pl.DataFrame(schema=_MATCHES), list[pl.DataFrame]()
 
     def of_part(rows: pl.DataFrame) -> list[pl.DataFrame]:
-        return [_first(_matches(held, rows, check, index), splits) for rows in [rows.select(named)] for check in checks]
+        return [
+            _first(_matches(held, rows, check, index), splits)
+            for rows in [rows.select(named)]
+            for check in checks
+        ]
 
-    parts = table.filter(pl.col("split").is_not_null()).collect_batches(chunk_size=ROWS_A_GROUP, **IN_ORDER)
+    parts = table.filter(pl.col("split").is_not_null()).collect_batches(
+        chunk_size=ROWS_A_GROUP, **IN_ORDER
+    )
     # The matches in a part are at most as many as the held-out segments, however large the table is.
     for found in in_threads(of_part, parts):
         further += found
         if sum(map(len, further)) > 2 * len(first) + ROWS_A_GROUP:
             first, further = _first(pl.concat([first, *further]), splits), []
     order = pl.col("check").cast(pl.Enum(checks))
-    return _first(pl.concat([first, *further]), splits).sort(order, "segment_id").select(EXCEPTIONS.names())
+    return (
+        _first(pl.concat([first, *further]), splits)
+        .sort(order, "segment_id")
+        .select(EXCEPTIONS.names())
+    )
 
 
 def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
@@ -80,15 +105,23 @@ def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> 
         [('speaker_id', 0, 0, []), ('identical sentence', 1, 1, ['hvala lijepa'])]
     """
     values = pl.col("value")
-    counts = (values.n_unique().alias("shared"), pl.len().alias("segments"), values.unique().sort().head(3).alias("examples"))
+    counts = (
+        values.n_unique().alias("shared"),
+        pl.len().alias("segments"),
+        values.unique().sort().head(3).alias("examples"),
+    )
     found = exceptions(segments, keys=keys).group_by("check").agg(counts)
     checks = pl.DataFrame({"check": _checks(segments, keys)})
     return checks.join(found, on="check", how="left", maintain_order="left").select(
-        "check", pl.col("shared", "segments").fill_null(0).cast(pl.Int64), pl.col("examples").fill_null([])
+        "check",
+        pl.col("shared", "segments").fill_null(0).cast(pl.Int64),
+        pl.col("examples").fill_null([]),
     )
 
 
-def leakage_record(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> dict[str, Any]:
+def leakage_record(
+    segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS
+) -> dict[str, Any]:
     """Return the leakage checks as corpus.json holds them: by check `shared`, `segments` and the first exceptions."""
     found = exceptions(segments, keys=keys)
     record = {}
@@ -109,22 +142,35 @@ def _checks(segments: Frame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
 
 
 def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
-    return segments if isinstance(segments, pl.LazyFrame) else as_polars(segments, "segments").lazy()
+    return (
+        segments if isinstance(segments, pl.LazyFrame) else as_polars(segments, "segments").lazy()
+    )
 
 
 def _matches(held: pl.DataFrame, rows: pl.DataFrame, check: str, index: NearIndex) -> pl.DataFrame:
     """Pair held-out segments with those of `rows` in another split; `index` is of all sentences that are held out."""
     column = SENTENCE if check == NEAR_SENTENCE else check
     values = (rows if check == NEAR_SENTENCE else held)[column].drop_nulls().unique()
-    same = pl.DataFrame({"value": values, "other_value": values}).with_columns(edits=pl.lit(0, dtype=pl.Int64))
+    same = pl.DataFrame({"value": values, "other_value": values}).with_columns(
+        edits=pl.lit(0, dtype=pl.Int64)
+    )
     if check == NEAR_SENTENCE:
-        near = {"value": pl.lit(index.sentences).gather("sentence"), "other_value": pl.lit(values).gather("text")}
+        near = {
+            "value": pl.lit(index.sentences).gather("sentence"),
+            "other_value": pl.lit(values).gather("text"),
+        }
         same = index.among(values).select("edits", **near)
     # Of all segments of a split with a value, only the first is reported.
-    right = rows.select("segment_id", other_split="split", other_value=column).join(same, on="other_value", how="semi")
+    right = rows.select("segment_id", other_split="split", other_value=column).join(
+        same, on="other_value", how="semi"
+    )
     right = right.group_by("other_value", "other_split").agg(other_segment_id=pl.min("segment_id"))
     left = held.select("split", "segment_id", value=column)
-    pairs = left.join(same, on="value").join(right, on="other_value").filter(pl.col("split") != pl.col("other_split"))
+    pairs = (
+        left.join(same, on="value")
+        .join(right, on="other_value")
+        .filter(pl.col("split") != pl.col("other_split"))
+    )
     return pairs.with_columns(check=pl.lit(check)).select(_MATCHES.names())
 
 

@@ -55,11 +55,15 @@ class Parameters:
     def budget(self) -> Budget | None:
         """Return the budget of hours, or of bytes on disk, if any."""
         if self.hours is not None and self.disk is not None:
-            raise InputError(f"hours={self.hours} and disk={self.disk!r}: a corpus has one budget, give one of the two")
+            raise InputError(
+                f"hours={self.hours} and disk={self.disk!r}: a corpus has one budget, give one of the two"
+            )
         if self.hours is not None:
             return Budget(int(Decimal(str(self.hours)) * _HOUR), pl.col("micros"), _HOUR, "hours")
         if self.disk is not None:
-            cost = (pl.col("micros") * self.clip_size / MICROSECONDS).ceil().cast(pl.Int64) + CLIP_OVERHEAD
+            cost = (pl.col("micros") * self.clip_size / MICROSECONDS).ceil().cast(
+                pl.Int64
+            ) + CLIP_OVERHEAD
             return Budget(parse_size(self.disk), cost, 10**9, "GB")
         return None
 

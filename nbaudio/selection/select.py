@@ -106,8 +106,14 @@ def select(
         columns = fixed.columns
     tuned = workspace.threshold
     least = next((value for value in (min_similarity, tuned) if value is not None), MIN_SIMILARITY)
-    given |= {"min_similarity": least, "where": (where,) if isinstance(where, str) else tuple(where)}
-    given |= {"splits": None if splits is None else "table", "group_by": None if columns == (AUTO,) else columns}
+    given |= {
+        "min_similarity": least,
+        "where": (where,) if isinstance(where, str) else tuple(where),
+    }
+    given |= {
+        "splits": None if splits is None else "table",
+        "group_by": None if columns == (AUTO,) else columns,
+    }
     if isinstance(splits, str | Path):
         given["splits"] = redact_url(str(splits))
     parameters = Parameters(**given)
@@ -120,7 +126,9 @@ def select(
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
     reviewed = set().union(*reviews.values())
-    decided, left_out, grouping = decide(recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed)
+    decided, left_out, grouping = decide(
+        recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed
+    )
     chosen = with_values(segments.drop(decided.columns), decided)
     report = select_report(
         recordings,
@@ -133,18 +141,24 @@ def select(
         fixed=fixed,
     )
     report.warnings[:0] = notes
-    report.facts["parameters"] |= {"risk": frozen} if (frozen := freeze(workspace, parameters.where)) else {}
+    report.facts["parameters"] |= (
+        {"risk": frozen} if (frozen := freeze(workspace, parameters.where)) else {}
+    )
     if tuned is not None and min_similarity is None:
         report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
     elif tuned is not None and tuned != min_similarity:
-        report.warnings.append(f"similarity {tuned:g} was chosen in the tuner, but {least:g} was given and is used")
+        report.warnings.append(
+            f"similarity {tuned:g} was chosen in the tuner, but {least:g} was given and is used"
+        )
     workspace.save(**{LEFT_OUT: left_out})
     tables.replace_columns(workspace, decided)
     workspace.save_report("select", report.to_dict())
     return report
 
 
-def _fixed(workspace: Workspace, segments: pl.LazyFrame, splits: Splits | None) -> tuple[FixedSplits, tuple[str, ...]]:
+def _fixed(
+    workspace: Workspace, segments: pl.LazyFrame, splits: Splits | None
+) -> tuple[FixedSplits, tuple[str, ...]]:
     """Return the splits that are fixed by `splits` and by earlier versions, and notes about given ones."""
     has_earlier = os.path.lexists(tables.table_path(workspace, EARLIER_SPLITS))
     earlier = workspace.table(EARLIER_SPLITS) if has_earlier else None
@@ -158,11 +172,15 @@ def _fixed(workspace: Workspace, segments: pl.LazyFrame, splits: Splits | None) 
     return fixed_splits(segments, given=given.split, earlier=before), given.notes
 
 
-def _sample(recordings: pl.DataFrame, segments: pl.LazyFrame, parameters: Parameters) -> pl.DataFrame:
+def _sample(
+    recordings: pl.DataFrame, segments: pl.LazyFrame, parameters: Parameters
+) -> pl.DataFrame:
     """Return the windows of some segments that pass the filters, with what is needed to read them, by recording."""
     frame = filtered(recordings, segments, parameters)
     rows = _collect(frame.filter(pl.col("reason").is_null()).select("row"))["row"]
-    some = rows[row_hashes(segments)(rows, f"measure {parameters.seed}").arg_sort()[:_MEASURED_CLIPS]]
+    some = rows[
+        row_hashes(segments)(rows, f"measure {parameters.seed}").arg_sort()[:_MEASURED_CLIPS]
+    ]
     columns = ("recording_id", "start_sample", "end_sample", "source_channel")
     windows = _collect(frame.filter(pl.col("row").is_in(some.implode())).select(*columns)).cast(
         {"recording_id": pl.String, "source_channel": pl.String}
@@ -192,10 +210,16 @@ def decide(
     fixed = fixed or fixed_splits(segments)
     frame = filtered(recordings, segments, parameters, by_hand=hand)
     judged = _collect(frame.select("reason", "by_hand"))
-    unused = {"reason", "by_hand", "source_channel", "start_sample", "end_sample"} - {*(parameters.group_by or ())}
-    needed = frame.drop(unused).with_columns(*fixed.values(), reviewed=is_one_of(reviewed), is_gold=is_one_of(gold))
+    unused = {"reason", "by_hand", "source_channel", "start_sample", "end_sample"} - {
+        *(parameters.group_by or ())
+    }
+    needed = frame.drop(unused).with_columns(
+        *fixed.values(), reviewed=is_one_of(reviewed), is_gold=is_one_of(gold)
+    )
     passed = judged["reason"].is_null().alias("passed")
-    fit = _collect(with_values(needed, [*fixed.rows, passed]).filter("passed").drop("segment_id", "passed"))
+    fit = _collect(
+        with_values(needed, [*fixed.rows, passed]).filter("passed").drop("segment_id", "passed")
+    )
     budget, hashes = parameters.budget(), row_hashes(segments)
     if parameters.gold:
         told = with_values(segments.select("segment_id"), judged)
@@ -207,13 +231,19 @@ def decide(
             out = reasons_of(count_reasons(gold_reasons), parameters)
             raise InputError(
                 "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
-                + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
+                + (
+                    f", or keep more; of those that they call right the filters reject {out}"
+                    if out
+                    else ""
+                )
             )
     try:
         grouping = choose_grouping(fit, parameters, fixed, budget, hashes)
     except InputError as error:
         out = reasons_of(count_reasons(judged["reason"]), parameters)
-        raise InputError(f"{error}" + (f"; of {len(judged):,} segments the filters reject {out}" if out else "")) from error
+        raise InputError(
+            f"{error}" + (f"; of {len(judged):,} segments the filters reject {out}" if out else "")
+        ) from error
     is_train = in_training(grouping.divided["split"])
     fit = fit.select(
         *("row", "micros", "earlier", "is_preferred", "speaker_id", "recording_id"),
@@ -228,13 +258,19 @@ def decide(
         if len(fixed.earlier) and budget.limit - used < fit.select(budget.cost.max()).item():
             budget = budget._replace(limit=min(used, budget.limit))
         first = pl.col("earlier").is_not_null(), pl.col("is_preferred")
-        over = over_budget(fit.filter(kept), budget, seed=parameters.seed, first=first, hashes=hashes)
-        is_over = pl.when(pl.col("row").is_in(over.implode())).then(pl.lit("over_budget", dtype=pl.Categorical))
+        over = over_budget(
+            fit.filter(kept), budget, seed=parameters.seed, first=first, hashes=hashes
+        )
+        is_over = pl.when(pl.col("row").is_in(over.implode())).then(
+            pl.lit("over_budget", dtype=pl.Categorical)
+        )
         fit = fit.with_columns(reason=is_over.otherwise("reason"))
     return *_decisions(segments, judged, fit.select("split", "reason", "barred")), grouping
 
 
-def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _decisions(
+    segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the decisions on all segments from those on `fit`, and the table `LEFT_OUT`."""
     later = pl.coalesce("reason", pl.when("barred").then(pl.lit("reviewed", dtype=pl.Categorical)))
     passed = judged["reason"].is_null()
@@ -242,10 +278,20 @@ def _decisions(segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame) 
     places = pl.select(pl.when(passed).then(place)).to_series()
     rows = judged.with_columns(column.gather(places) for column in fit.select("split", later=later))
     reason = pl.coalesce("reason", "later")
-    decision = pl.when(reason.is_null()).then(pl.lit("accept", dtype=_DECISION)).otherwise(pl.lit("reject", dtype=_DECISION))
-    decided = rows.lazy().select(pl.when(reason.is_null()).then("split"), decision=decision, reason=reason)
-    out = with_values(segments.select("segment_id"), rows).filter(pl.col("by_hand") | (pl.col("later") == "reviewed"))
-    told = out.select("segment_id", pl.col("split").cast(pl.String), reason.cast(pl.String), "by_hand")
+    decision = (
+        pl.when(reason.is_null())
+        .then(pl.lit("accept", dtype=_DECISION))
+        .otherwise(pl.lit("reject", dtype=_DECISION))
+    )
+    decided = rows.lazy().select(
+        pl.when(reason.is_null()).then("split"), decision=decision, reason=reason
+    )
+    out = with_values(segments.select("segment_id"), rows).filter(
+        pl.col("by_hand") | (pl.col("later") == "reviewed")
+    )
+    told = out.select(
+        "segment_id", pl.col("split").cast(pl.String), reason.cast(pl.String), "by_hand"
+    )
     return _collect(decided), _collect(told).sort("by_hand", "segment_id").drop("by_hand")
 
 

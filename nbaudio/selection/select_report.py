@@ -10,7 +10,13 @@ import polars as pl
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import Report, fact_key
 from nbaudio.core.row_values import with_values
-from nbaudio.core.source_splits import in_training, is_held_out, listed_splits, ordered_splits, split_role
+from nbaudio.core.source_splits import (
+    in_training,
+    is_held_out,
+    listed_splits,
+    ordered_splits,
+    split_role,
+)
 from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, seconds_column, without_audio
 from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
@@ -42,7 +48,10 @@ def select_report(
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
     # The segments that each review keeps out of train; a segment of several reviews counts for the first.
-    left, taken = set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"]), dict[str, int]()
+    left, taken = (
+        set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"]),
+        dict[str, int](),
+    )
     for name, ids in reviews.items():
         if number := len(left & ids):
             taken[name] = number
@@ -51,21 +60,37 @@ def select_report(
     held_out: dict[str, int] = {}  # the segments of train by the source's own held-out split
     if has_splits := "source_split" in kept.columns:
         train = kept.filter(in_training(kept["split"])).drop_nulls("source_split")
-        counts = train.group_by("source_split").agg(pl.sum("segments")).sort("source_split").iter_rows()
+        counts = (
+            train.group_by("source_split").agg(pl.sum("segments")).sort("source_split").iter_rows()
+        )
         held_out = {name: number for name, number in counts if split_role(name) in HELD_OUT}
     by_split = [{"split": name, "segments": count} for name, count in held_out.items()]
     facts: dict[str, Any] = {
         "segments": _number(groups),
         "kept": _number(kept),
         "hours": _hours(kept),
-        **{split: _counts(kept.filter(pl.col("split") == split)) for split in listed_splits(kept["split"].unique())},
+        **{
+            split: _counts(kept.filter(pl.col("split") == split))
+            for split in listed_splits(kept["split"].unique())
+        },
         "rejected": dict(sorted(rejected.items(), key=lambda row: (-row[1], row[0]))),
         **fixed_facts,
         **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
-        **({"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]} if taken else {}),
+        **(
+            {"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]}
+            if taken
+            else {}
+        ),
         **({"source_held_out_in_train": by_split} if has_splits else {}),
-        "leakage": {fact_key(check.removesuffix("_id")): shared for check, shared in leaks.select("check", "shared").iter_rows()},
-        "lost_to_grouping": {"segments": _number(lost), "hours": _hours(lost), "share": own.share if own else 0.0},
+        "leakage": {
+            fact_key(check.removesuffix("_id")): shared
+            for check, shared in leaks.select("check", "shared").iter_rows()
+        },
+        "lost_to_grouping": {
+            "segments": _number(lost),
+            "hours": _hours(lost),
+            "share": own.share if own else 0.0,
+        },
         **({"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}),
     }
     if budget := parameters.budget():
@@ -74,15 +99,28 @@ def select_report(
         facts["budget"] = {
             "limit": budget.show(budget.limit),
             "used": budget.show(int(kept["cost"].sum())),
-            **({"estimate": f"{size / 1000:.1f} kB/s ({basis})"} if parameters.disk is not None else {}),
+            **(
+                {"estimate": f"{size / 1000:.1f} kB/s ({basis})"}
+                if parameters.disk is not None
+                else {}
+            ),
         }
-    facts["parameters"] = {name: value for name, value in asdict(parameters).items() if name not in ("clip_size", "where")}
+    facts["parameters"] = {
+        name: value
+        for name, value in asdict(parameters).items()
+        if name not in ("clip_size", "where")
+    }
     facts["parameters"] |= {"where": list(parameters.where)} if parameters.where else {}
     facts["parameters"]["group_by"] = list(grouping.columns)
     if parameters.splits is not None and not is_url(parameters.splits):
         facts["parameters"]["splits"] = Path(parameters.splits).name  # the same from another folder
     warnings = [
-        *_data_warnings(groups, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
+        *_data_warnings(
+            groups,
+            parameters=parameters,
+            preview=without_audio(recordings),
+            columns=grouping.columns,
+        ),
         *_split_warnings(groups, parameters, taken, fixed),
         *fixed_warnings,
         *_decision_warnings(chosen, parameters, by_hand),
@@ -97,12 +135,23 @@ def select_report(
 
 
 def _groups(
-    recordings: pl.DataFrame, chosen: pl.LazyFrame, parameters: Parameters, columns: Sequence[str], fixed: FixedSplits
+    recordings: pl.DataFrame,
+    chosen: pl.LazyFrame,
+    parameters: Parameters,
+    columns: Sequence[str],
+    fixed: FixedSplits,
 ) -> pl.DataFrame:
     """Count segments, their duration (whole microseconds) and their cost by all that the report tells apart."""
-    rates = recordings.select("recording_id", "sampling_rate").unique("recording_id", keep="first").lazy()
+    rates = (
+        recordings.select("recording_id", "sampling_rate")
+        .unique("recording_id", keep="first")
+        .lazy()
+    )
     told = {f"no {key}": pl.col(key).is_null() for key in columns}
-    told |= {"is_unscored": pl.col("similarity").fill_nan(None).is_null(), "fixed": pl.lit(None, dtype=pl.Categorical)}
+    told |= {
+        "is_unscored": pl.col("similarity").fill_nan(None).is_null(),
+        "fixed": pl.lit(None, dtype=pl.Categorical),
+    }
     own = [name for name in ("speaker_id", "source_split") if name in chosen.collect_schema()]
     timed = chosen.join(rates, on="recording_id", how="left", maintain_order="left")
     micros = (seconds_column() * MICROSECONDS).round().cast(pl.Int64, strict=False)
@@ -110,7 +159,9 @@ def _groups(
     timed = with_values(timed.drop("fixed"), [fixed.rows["fixed"]]) if fixed.is_any else timed
     budget = parameters.budget()
     cost = budget.cost.sum() if budget else pl.lit(0)
-    groups = timed.group_by("split", "reason", *own, *told).agg(pl.sum("micros"), cost=cost, segments=pl.len().cast(pl.Int64))
+    groups = timed.group_by("split", "reason", *own, *told).agg(
+        pl.sum("micros"), cost=cost, segments=pl.len().cast(pl.Int64)
+    )
     texts = dict.fromkeys(("split", "reason", *own, "fixed"), pl.String)
     return groups.collect(**STREAMED).cast(texts)  # type: ignore[arg-type]
 
@@ -129,7 +180,9 @@ def count_reasons(reasons: pl.Series) -> dict[str, int]:
     return dict(reasons.drop_nulls().value_counts().cast({reasons.name: pl.String}).iter_rows())
 
 
-def reasons_of(counts: Mapping[str, int], parameters: Parameters, taken: Mapping[str, int] | None = None) -> str:
+def reasons_of(
+    counts: Mapping[str, int], parameters: Parameters, taken: Mapping[str, int] | None = None
+) -> str:
     """List the reasons of rejected segments, the most frequent first, with limits and the segments `taken` by each review."""
     limits = {
         "below_similarity": f"min_similarity {parameters.min_similarity:g}",
@@ -144,7 +197,9 @@ def reasons_of(counts: Mapping[str, int], parameters: Parameters, taken: Mapping
     return ", ".join(f"{number:,} {rule}{shown.get(rule, '')}" for rule, number in ordered)
 
 
-def _decision_warnings(chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl.DataFrame) -> Iterator[str]:
+def _decision_warnings(
+    chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl.DataFrame
+) -> Iterator[str]:
     """Warn of segments that people accepted but other rules reject, or that are below the threshold."""
     ids = by_hand.filter(pl.col("decision") == "accept")["segment_id"]
     said = chosen.filter(pl.col("segment_id").is_in(ids.implode())).select("reason", "similarity")
@@ -152,18 +207,27 @@ def _decision_warnings(chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl
     if out := reasons_of(count_reasons(accepted["reason"]), parameters):
         yield f"segments that were accepted by hand stay out: {out}"
     least = parameters.min_similarity
-    if below := accepted.filter(pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)).height:
+    if below := accepted.filter(
+        pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)
+    ).height:
         held = f"{below:,} segments below min_similarity {least:g} are in, accepted by hand"
         yield f"{held}: evidence covers those at or above it"
 
 
-def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int], fixed: FixedSplits) -> Iterator[str]:
+def _split_warnings(
+    groups: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int], fixed: FixedSplits
+) -> Iterator[str]:
     """Warn of splits that are empty though requested, lost many segments to reviews, or have more fixed ones than requested."""
-    sizes: dict[str | None, int] = dict(groups.group_by("split").agg(pl.sum("segments")).iter_rows())
+    sizes: dict[str | None, int] = dict(
+        groups.group_by("split").agg(pl.sum("segments")).iter_rows()
+    )
     splits = ordered_splits(sizes)
     out = reasons_of(_reasons(groups), parameters, taken)
     held = "".join(f", {sizes[split]:,} in {split}" for split in splits if is_held_out(split))
-    train, reviewed = sum(sizes[split] for split in splits if not is_held_out(split)), sum(taken.values())
+    train, reviewed = (
+        sum(sizes[split] for split in splits if not is_held_out(split)),
+        sum(taken.values()),
+    )
     if len(groups) and not train:
         what = "train is empty" if held else "nothing is kept"
         yield f"{what}; of {_number(groups):,} segments: {out or 'none is out'}{held}"
@@ -175,18 +239,28 @@ def _split_warnings(groups: pl.DataFrame, parameters: Parameters, taken: Mapping
         target = parameters.target(split, default=1)
         if train and split not in {split_role(name) for name in splits} and target.amount:
             by_default = getattr(parameters, split) is None
-            why = f"5 % of the {fit:,} segments that pass the filters is less than one" if by_default else f"{target} hold none"
+            why = (
+                f"5 % of the {fit:,} segments that pass the filters is less than one"
+                if by_default
+                else f"{target} hold none"
+            )
             if by_default and fixed.is_any:
                 why = "nothing is left for it beside the segments whose split is fixed"
             yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, such as --{split} 10"
-        own = kept.filter(pl.col("split").is_in([name for name in splits if split_role(name) == split]))
+        own = kept.filter(
+            pl.col("split").is_in([name for name in splits if split_role(name) == split])
+        )
         target = parameters.target(split, default=_number(own))
-        have = target._replace(amount=_number(own) if target.unit == "segments" else int(own["micros"].sum()))
+        have = target._replace(
+            amount=_number(own) if target.unit == "segments" else int(own["micros"].sum())
+        )
         if have.amount > target.amount:
             yield f"{split}: {target} requested, but {have} are fixed, and stay"
 
 
-def _data_warnings(groups: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> Iterator[str]:
+def _data_warnings(
+    groups: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]
+) -> Iterator[str]:
     """Warn of missing audio, similarities and keys, and of a budget that is not reached."""
     after_filters = groups.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
     kept = after_filters.filter(pl.col("reason").is_null())
@@ -213,4 +287,8 @@ def _hours(groups: pl.DataFrame) -> float:
 
 
 def _counts(part: pl.DataFrame) -> dict[str, Any]:
-    return {"segments": _number(part), "hours": _hours(part), "speakers": part["speaker_id"].drop_nulls().n_unique()}
+    return {
+        "segments": _number(part),
+        "hours": _hours(part),
+        "speakers": part["speaker_id"].drop_nulls().n_unique(),
+    }

@@ -19,25 +19,45 @@ from nbaudio.storage.location import LocationLike, location
 MICROSECONDS = 1_000_000  # in a second
 _RATE = 16000
 CLIP_OVERHEAD = 3000  # bytes: up to three archive members with headers and padding, the text, and a row in segments.parquet
-PCM = 2.0 * _RATE  # bytes a second, the upper bound: FLAC stores what it cannot compress uncompressed
+PCM = (
+    2.0 * _RATE
+)  # bytes a second, the upper bound: FLAC stores what it cannot compress uncompressed
 
 
 def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> float | None:
     """Encode some `clips`; return three standard errors above their mean bytes a second, None if fewer than two can be read."""
     folder, measured = location(root), []
-    columns = ("path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate")
+    columns = (
+        "path",
+        "start_sample",
+        "end_sample",
+        source_channel(clips),
+        "num_samples",
+        "sampling_rate",
+    )
     for path, start, end, channel, num_samples, rate in clips.select(columns).iter_rows():
         try:
-            samples = read_clip(folder / path, start, end, num_samples=num_samples, rate=_RATE, channel=channel or "mix")
+            samples = read_clip(
+                folder / path,
+                start,
+                end,
+                num_samples=num_samples,
+                rate=_RATE,
+                channel=channel or "mix",
+            )
         except AudioError:
             continue
-        measured.append((len(encode_clip(samples, _RATE, encoding="flac")), rescale(end - start, rate, _RATE)))
+        measured.append(
+            (len(encode_clip(samples, _RATE, encoding="flac")), rescale(end - start, rate, _RATE))
+        )
     if len(measured) < 2:
         return None
     size, length = np.array(measured, dtype=np.float64).T
     # A ratio estimate: the corpus is summed over seconds, so long clips count more than short ones.
     mean = size.sum() / length.sum()
-    error = float(np.std(size - mean * length, ddof=1)) / (float(length.mean()) * math.sqrt(len(measured)))
+    error = float(np.std(size - mean * length, ddof=1)) / (
+        float(length.mean()) * math.sqrt(len(measured))
+    )
     return (float(mean) + 3 * error) * _RATE
 
 
@@ -59,7 +79,9 @@ class Budget(NamedTuple):
         return int(segments.select(cost.sum()).item())
 
 
-def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr], hashes: RowHashes) -> pl.Series:
+def over_budget(
+    kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr], hashes: RowHashes
+) -> pl.Series:
     """Return the `row` of train segments that exceed the budget less dev and test; those that meet `first` are taken first.
 
     Speakers (recordings, if unknown) take turns in seeded order, until one does not fit. Those that are `barred` take their turn
@@ -74,8 +96,12 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequenc
         )
     speaker, recording = (2 * pl.col(name).to_physical() for name in ("speaker_id", "recording_id"))
     cost = pl.when("barred").then(0).otherwise(budget.cost)
-    late = pl.sum_horizontal((~one).cast(pl.UInt32) * 2**number for number, one in enumerate(reversed(first)))
-    train = kept.select("row", late=late, speaker=pl.coalesce(speaker, recording + 1), cost=cost).filter(in_train)
+    late = pl.sum_horizontal(
+        (~one).cast(pl.UInt32) * 2**number for number, one in enumerate(reversed(first))
+    )
+    train = kept.select(
+        "row", late=late, speaker=pl.coalesce(speaker, recording + 1), cost=cost
+    ).filter(in_train)
     del kept, in_train  # as large as `train`
     turn = _turns(train["speaker"].to_numpy(), hashes(train["row"], f"draw {seed}").to_numpy())
     # All of one turn precede the next; where the budget ends, they are in the order of their places. These are independent of

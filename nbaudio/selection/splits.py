@@ -23,9 +23,17 @@ Flags = NDArray[np.bool_]
 
 _HOUR = 3600 * MICROSECONDS
 # Columns that are used internally, and those that `select` writes or that are unique to a segment.
-_FIXED = frozenset(("sentence", "fixed", "is_given", "earlier", "may_hold_out", "not_train", "later"))
-_INTERNAL = frozenset(("row", "micros", "by_hand", "is_gold", "is_preferred", "passed", "reviewed")) | _FIXED
-_NO_KEYS = frozenset(("segment_id", "start_sample", "end_sample", "split", "decision", "reason")) | _INTERNAL
+_FIXED = frozenset(
+    ("sentence", "fixed", "is_given", "earlier", "may_hold_out", "not_train", "later")
+)
+_INTERNAL = (
+    frozenset(("row", "micros", "by_hand", "is_gold", "is_preferred", "passed", "reviewed"))
+    | _FIXED
+)
+_NO_KEYS = (
+    frozenset(("segment_id", "start_sample", "end_sample", "split", "decision", "reason"))
+    | _INTERNAL
+)
 _TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
 
 _NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)  # by number; the last for none
@@ -46,7 +54,11 @@ class Target(NamedTuple):
     unit: str
 
     def __str__(self) -> str:
-        return f"{self.amount:,} segments" if self.unit == "segments" else f"{self.amount / _HOUR:,.3f} hours"
+        return (
+            f"{self.amount:,} segments"
+            if self.unit == "segments"
+            else f"{self.amount / _HOUR:,.3f} hours"
+        )
 
 
 def parse_target(value: int | str, name: str) -> Target:
@@ -58,7 +70,9 @@ def parse_target(value: int | str, name: str) -> Target:
     except (ValueError, OverflowError, InvalidOperation):
         amount = -1
     if not 0 <= amount < 2**53:
-        raise InputError(f"{name}={value!r}: allowed are a number of segments, such as 2000, or hours, such as '1.5h'")
+        raise InputError(
+            f"{name}={value!r}: allowed are a number of segments, such as 2000, or hours, such as '1.5h'"
+        )
     return Target(amount, "segments" if hours is None else "micros")
 
 
@@ -66,8 +80,14 @@ def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
     """Return the grouping keys that hold values; raise `InputError` for one that is no column, or a nested one."""
     for key in group_by:
         if key not in segments.columns or segments.schema[key].is_nested() or key in _NO_KEYS:
-            allowed = [name for name, dtype in segments.schema.items() if not dtype.is_nested() and name not in _NO_KEYS]
-            raise InputError(f"group_by: {key!r} is not a column to group segments by; columns are {', '.join(allowed)}")
+            allowed = [
+                name
+                for name, dtype in segments.schema.items()
+                if not dtype.is_nested() and name not in _NO_KEYS
+            ]
+            raise InputError(
+                f"group_by: {key!r} is not a column to group segments by; columns are {', '.join(allowed)}"
+            )
     return [key for key in dict.fromkeys(group_by) if segments[key].null_count() < len(segments)]
 
 
@@ -99,7 +119,9 @@ def assign_splits(
     division = _Division(segments, keys, seed, preset or {}, hash_of)
     everywhere = np.ones(len(segments), dtype=np.bool_)
     eligible = everywhere if may_hold_out is None else may_hold_out.to_numpy()
-    allowed = dict.fromkeys(targets, eligible) | ({} if gold is None else {"test": eligible & gold.to_numpy()})
+    allowed = dict.fromkeys(targets, eligible) | (
+        {} if gold is None else {"test": eligible & gold.to_numpy()}
+    )
     filled = dict(targets)
     for name, target in targets.items():
         have = division.fill(SPLITS.index(name), target, allowed[name])
@@ -108,12 +130,16 @@ def assign_splits(
             grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
             beside = " beside those whose split is fixed" if preset else ""
             remedy = "request less" + (" or group by fewer or other columns" if keys else "")
-            such = "segments that pass the filters" + (" and are gold" if gold is not None and name == "test" else "")
+            such = "segments that pass the filters" + (
+                " and are gold" if gold is not None and name == "test" else ""
+            )
             raise InputError(
                 f"{name}: {target} requested{beside}, but of the {allowed[name].sum():,} {such}{grouping} "
                 f"{Target(have, target.unit)} are available: {remedy}"
             )
-    division.improve({SPLITS.index(name): (target, allowed[name]) for name, target in filled.items()}, seed)
+    division.improve(
+        {SPLITS.index(name): (target, allowed[name]) for name, target in filled.items()}, seed
+    )
     split = division.split_of_rows()
     beyond, unfit = ~everywhere, ~everywhere
     for name, target in filled.items():
@@ -128,7 +154,11 @@ def assign_splits(
     split = division.split_of_rows()
     out = (split > _TRAIN) & (beyond | unfit)
     no_gold = ~everywhere if gold is None else ~gold.to_numpy() & (split == SPLITS.index("test"))
-    reasons = {"not_gold": out & no_gold, "beyond_split_size": out & beyond, "crosses_splits": out | (split < 0)}
+    reasons = {
+        "not_gold": out & no_gold,
+        "beyond_split_size": out & beyond,
+        "crosses_splits": out | (split < 0),
+    }
     split[out] = _OPEN
     del division, beyond, unfit  # as large as what follows
     reason = np.full(len(split), len(reasons), dtype=np.uint8)
@@ -141,7 +171,9 @@ def assign_splits(
 
 def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:
     """Return the distinct values of a column, sorted, and for each row the place of its value among them, -1 for null."""
-    values = column if column.dtype == pl.Categorical else column.cast(pl.String).cast(pl.Categorical)
+    values = (
+        column if column.dtype == pl.Categorical else column.cast(pl.String).cast(pl.Categorical)
+    )
     names = values.drop_nulls().unique().cast(pl.String).sort()
     known = names.cast(pl.Categorical).to_physical().to_numpy()
     rank = np.full(int(known.max(initial=0)) + 2, -1, dtype=np.int32)
@@ -193,13 +225,20 @@ class _Division:
         self.unit_of_row = unit
         first = np.zeros(int(unit.max(initial=-1)) + 1, dtype=np.int64)
         first[unit[::-1]] = np.arange(len(unit) - 1, -1, -1)
-        values = np.column_stack([code[first] for code in codes]) if codes else np.empty((0, 0), dtype=np.int32)
+        values = (
+            np.column_stack([code[first] for code in codes])
+            if codes
+            else np.empty((0, 0), dtype=np.int32)
+        )
         pairs = np.nonzero(values >= 0)[0], values[values >= 0]
         self.members = csr_array((np.ones(len(pairs[0])), pairs), shape=(len(values), len(split)))
         self.size = self.members.sum(axis=1)
         self.value_hash = np.concatenate([np.empty(0, dtype=np.uint64), *hashes])
         self.unit_hash = self.members.astype(np.uint64) @ self.value_hash
-        self.weights = {"segments": np.ones(len(unit), dtype=np.int8), "micros": segments["micros"].to_numpy()}
+        self.weights = {
+            "segments": np.ones(len(unit), dtype=np.int8),
+            "micros": segments["micros"].to_numpy(),
+        }
         self.split = np.array(split, dtype=np.int64)
         self.preset = self.split != _OPEN
         # Values that share a unit, directly or through others, are in one group.
@@ -233,7 +272,11 @@ class _Division:
         if split not in self.sums:
             weights = self.weights[target.unit]
             # Sums are exact, as weights are whole and their sum is below 2^53.
-            self.sums[split] = self._by_unit(weights), self._by_unit(weights * allowed), self._by_unit(allowed)
+            self.sums[split] = (
+                self._by_unit(weights),
+                self._by_unit(weights * allowed),
+                self._by_unit(allowed),
+            )
         return self.sums[split]
 
     def release(self, *, kept: Flags) -> None:
@@ -248,7 +291,11 @@ class _Division:
         fewest = self._lost(wanted)
         for trial in range(_MAX_TRIALS):
             free = ~self.preset & (self.split != _OPEN)
-            if fewest <= _TOLERATED_LOSS * len(self.unit_of_row) or self.visits > max_visits or not free.any():
+            if (
+                fewest <= _TOLERATED_LOSS * len(self.unit_of_row)
+                or self.visits > max_visits
+                or not free.any()
+            ):
                 break
             before = self.split.copy()
             self.visits += _TRIAL_VISITS * self.members.nnz
@@ -256,7 +303,9 @@ class _Division:
             order = list(wanted)[:: 1 if draw() % 2 else -1]
             held = np.flatnonzero(free if trial % 2 else free & (self.split == order[0]))
             self.split[held[draw(len(held)) % np.uint64(3) == 0]] = _OPEN
-            is_full = all(self.fill(split, *wanted[split]) >= wanted[split][0].amount for split in order)
+            is_full = all(
+                self.fill(split, *wanted[split]) >= wanted[split][0].amount for split in order
+            )
             lost = self._lost(wanted)
             if is_full and lost < fewest:
                 fewest = lost
@@ -303,7 +352,9 @@ class _Division:
         group_hash = np.zeros(len(self.group), dtype=np.uint64)
         np.add.at(group_hash, self.group, self.value_hash)
         whole = np.setdiff1d(np.flatnonzero(group_weight > 0), self.group[self.split != _OPEN])
-        size_class = np.maximum(np.frexp(_MIN_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0)
+        size_class = np.maximum(
+            np.frexp(_MIN_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0
+        )
         order = whole[np.lexsort((group_hash[whole] ^ self.shuffle, size_class))]
         fitting, left = dict[int, float](), amount
         for group, more in zip(order.tolist(), group_weight[order].tolist(), strict=True):
@@ -325,13 +376,19 @@ class _Division:
         def score(gain: Numbers, lost: Numbers) -> Numbers:
             price = lost + np.maximum(gain - missing, 0.0)
             useful = np.minimum(gain, missing)
-            return np.asarray(np.divide(useful, useful + price, out=np.zeros(len(gain)), where=useful > 0))
+            return np.asarray(
+                np.divide(useful, useful + price, out=np.zeros(len(gain)), where=useful > 0)
+            )
 
         lost = is_open * (self.members.T @ (untouched * every))
-        gained, banned = (is_open * (self.members.T @ (one_missing * each)) for each in (weight, every - weight))
+        gained, banned = (
+            is_open * (self.members.T @ (one_missing * each)) for each in (weight, every - weight)
+        )
         value_score = score(gained, lost + banned)
         # A unit's own weight is in the price of each of its values, though it is a gain.
-        lost_by_unit = self.members @ lost - np.where(untouched, num_open * every, 0.0) + (every - weight)
+        lost_by_unit = (
+            self.members @ lost - np.where(untouched, num_open * every, 0.0) + (every - weight)
+        )
         unit_score = score(np.where(usable, weight, 0.0), lost_by_unit)
         best_value, best_unit = value_score.max(initial=0.0), unit_score.max(initial=0.0)
         if best_value == best_unit == 0:

@@ -26,7 +26,17 @@ from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _STORED = ".aligned"  # folder of a workspace with what each recording gave
-_UNMATCHED = ("name", "kind", "source_start", "source_end", "text", "document", "document_start", "document_end", "reason")
+_UNMATCHED = (
+    "name",
+    "kind",
+    "source_start",
+    "source_end",
+    "text",
+    "document",
+    "document_start",
+    "document_end",
+    "reason",
+)
 
 
 @locks_workspace("align", new="out")
@@ -91,25 +101,46 @@ def align(
         ('0', '7.8', 'Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.')
     """
     if not 0 < min_duration < max_duration < math.inf:
-        raise InputError(f"min_duration must be above 0 and below max_duration, not {min_duration} and {max_duration}")
+        raise InputError(
+            f"min_duration must be above 0 and below max_duration, not {min_duration} and {max_duration}"
+        )
     if is_url(str(transcripts)):
-        raise InputError(f"{transcripts}: transcripts are read from this machine; fetch them with 'nbaudio download'")
-    site, stored = EngineLocation(engine, jobs, address, beam_options), Path(out).absolute() / _STORED
-    texts, table = Path(transcripts).absolute(), Path(pairs).absolute() if pairs is not None else None
+        raise InputError(
+            f"{transcripts}: transcripts are read from this machine; fetch them with 'nbaudio download'"
+        )
+    site, stored = (
+        EngineLocation(engine, jobs, address, beam_options),
+        Path(out).absolute() / _STORED,
+    )
+    texts, table = (
+        Path(transcripts).absolute(),
+        Path(pairs).absolute() if pairs is not None else None,
+    )
     counts: dict[str, int] = {}
 
     def read(source: Path) -> Transcripts:
         problems: Problems = []
         apart = {stored.parent}
         heard = list_items(source, problems, hypotheses=True, apart=apart)
-        apart |= {item.path.absolute() for item in heard}  # what was heard is no transcript of itself
-        recordings = pair(heard, list_items(texts, problems, hypotheses=False, apart=apart), table, problems)
-        paths = {item.path for _, items in recordings for item in items}  # in one folder with the hypotheses, but none of them
-        problems = [(file, reason) for file, reason in problems if source.absolute() / file not in paths]
+        apart |= {
+            item.path.absolute() for item in heard
+        }  # what was heard is no transcript of itself
+        recordings = pair(
+            heard, list_items(texts, problems, hypotheses=False, apart=apart), table, problems
+        )
+        paths = {
+            item.path for _, items in recordings for item in items
+        }  # in one folder with the hypotheses, but none of them
+        problems = [
+            (file, reason) for file, reason in problems if source.absolute() / file not in paths
+        ]
         if not recordings:
             why = "; ".join(": ".join(problem) for problem in problems[:1]) or "no files"
             raise InputError(f"{source}: no recording with a transcript in {texts} ({why})")
-        tasks = [Task(number, *both, min_duration, max_duration) for number, both in enumerate(recordings)]
+        tasks = [
+            Task(number, *both, min_duration, max_duration)
+            for number, both in enumerate(recordings)
+        ]
         results = _align_all(tasks, stored, site, show_progress=show_progress)
         used = {result for result in results if isinstance(result, Path)}
         for path in () if add else {*stored.glob("*.arrow")} - used:  # of earlier files
@@ -119,20 +150,33 @@ def align(
         return found
 
     place = {"source": hypotheses, "audio": audio, "names": None, "out": out}
-    options = {"transcripts": str(texts), "pairs": table and str(table), "durations": [min_duration, max_duration]}
+    options = {
+        "transcripts": str(texts),
+        "pairs": table and str(table),
+        "durations": [min_duration, max_duration],
+    }
     report = bring_in("align", read, options, place, jobs=jobs, sha256=sha256, cache=cache, add=add)
     shown = Report("align", counts | report.facts, report.warnings, report.problems, report.hidden)
     Workspace.open(out).save_report("align", shown.to_dict())
     return shown
 
 
-def _align_all(tasks: Sequence[Task], stored: Path, site: EngineLocation, *, show_progress: bool) -> list[pl.DataFrame | Path]:
+def _align_all(
+    tasks: Sequence[Task], stored: Path, site: EngineLocation, *, show_progress: bool
+) -> list[pl.DataFrame | Path]:
     """Return what each task gives, or a file with it: results are stored as they come, and used where nothing has changed."""
     results: list[pl.DataFrame | Path] = [stored / f"{_key(task)}.arrow" for task in tasks]
-    missing = [task for task, path in zip(tasks, results, strict=True) if isinstance(path, Path) and not path.is_file()]
+    missing = [
+        task
+        for task, path in zip(tasks, results, strict=True)
+        if isinstance(path, Path) and not path.is_file()
+    ]
     if missing:
         shown = show_progress and len(missing) > 1
-        with progress("align", len(missing), "recordings", show=shown) as advance, worker_pool(site) as run:
+        with (
+            progress("align", len(missing), "recordings", show=shown) as advance,
+            worker_pool(site) as run,
+        ):
             for number, frame in run(align_recording, missing):
                 path = results[number]
                 if (frame["kind"] == "unreadable").any():  # perhaps not in the next run
@@ -150,7 +194,10 @@ def _key(task: Task) -> str:
     parts: list[Any] = [VERSION, task.shortest, task.longest]
     for item in (task.hypothesis, *task.transcripts):
         try:
-            content = [each.tolist() if isinstance(each, np.ndarray) else each for each in item.content or ()]
+            content = [
+                each.tolist() if isinstance(each, np.ndarray) else each
+                for each in item.content or ()
+            ]
             parts += [item.name, item.file, content or atomic.sha256_file(item.path)]
         except OSError:  # the task names the reason
             parts.append(None)
@@ -161,7 +208,9 @@ def _stored(path: Path) -> pl.DataFrame:
     try:
         return pl.read_ipc(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: damaged ({one_line(error)}); remove it and run the command again") from error
+        raise InputError(
+            f"{path}: damaged ({one_line(error)}); remove it and run the command again"
+        ) from error
 
 
 def _collect(
@@ -176,23 +225,38 @@ def _collect(
         for task, result in zip(tasks, results, strict=True):
             frame = _stored(result) if isinstance(result, Path) else result
             frame = frame.with_columns(name=pl.lit(task.hypothesis.name))
-            problems.extend(frame.filter(pl.col("kind").str.starts_with("un")).select("document", "text").iter_rows())
-            found, rest = frame.filter(kind="segment"), frame.filter(pl.col("kind").is_in(["text", "audio"]))
+            problems.extend(
+                frame.filter(pl.col("kind").str.starts_with("un"))
+                .select("document", "text")
+                .iter_rows()
+            )
+            found, rest = (
+                frame.filter(kind="segment"),
+                frame.filter(pl.col("kind").is_in(["text", "audio"])),
+            )
             unmatched.append(rest.select(*_UNMATCHED))
             heard = int(found["asr_text"].str.split(" ").list.len().sum())
-            typed_only, heard_only = (int(rest.filter(kind=kind)["words"].sum()) for kind in ("text", "audio"))
+            typed_only, heard_only = (
+                int(rest.filter(kind=kind)["words"].sum()) for kind in ("text", "audio")
+            )
             typed = int(found["words"].sum())
             counts.update(typed_words=typed + typed_only, typed_in_segments=typed)
             counts.update(heard_words=heard + heard_only, heard_in_segments=heard)
             if 0 < heard < heard_only:
                 sparse.append(task.hypothesis.name)
             texts = found.with_columns(pl.col("text", "text_raw", "asr_text").str.normalize("NFC"))
-            yield texts.select(name for name in columns if name in TRANSCRIPTS or found[name].null_count() < max(1, len(found)))
+            yield texts.select(
+                name
+                for name in columns
+                if name in TRANSCRIPTS or found[name].null_count() < max(1, len(found))
+            )
 
     rows = Rows.collect(segments())
     if not counts["heard_words"] + counts["typed_words"]:
         raise InputError(f"{source}: no recording can be aligned; {': '.join(problems[0])}")
-    listed = pl.DataFrame([(file, None, reason) for file, reason in problems], schema=PROBLEMS, orient="row")
+    listed = pl.DataFrame(
+        [(file, None, reason) for file, reason in problems], schema=PROBLEMS, orient="row"
+    )
     some = ", ".join(sparse[:3]) + ", ..." * (len(sparse) > 3)
     notes = [f"less than half of what was heard is in segments of {some}"] if sparse else []
     whole = pl.concat(unmatched).with_columns(pl.col("source_start", "source_end").cast(pl.Float64))

@@ -29,10 +29,14 @@ ALIGNED = pl.Schema(
     | dict.fromkeys(("document_start", "document_end", "words"), pl.Int64())
 )
 
-_LEAST_SHARE = 0.02  # of the words of the shorter side that match; less is what all speeches have in common
+_LEAST_SHARE = (
+    0.02  # of the words of the shorter side that match; less is what all speeches have in common
+)
 _TOKEN = re.compile(r"\S+")
 _SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # or that of a remark
-_MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")  # that belong to the word before them, after a blank as well
+_MARKS = re.compile(
+    r"[.!?…:;。؟।,،%\"'”’»)\]]+"
+)  # that belong to the word before them, after a blank as well
 
 
 class Item(NamedTuple):
@@ -58,7 +62,9 @@ class _Words(NamedTuple):
     """The words of documents, one after the other."""
 
     typed: Typed
-    spans: list[tuple[int, int, int, int]]  # of each word with its marks: document, utterance, start and end in characters
+    spans: list[
+        tuple[int, int, int, int]
+    ]  # of each word with its marks: document, utterance, start and end in characters
 
 
 def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
@@ -69,9 +75,17 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
     for item in (task.hypothesis, *task.transcripts):
         try:
             if item is task.hypothesis:
-                heard += [item.content] if isinstance(item.content, TimedWords) else read_timed_words(item.path, item.name)
+                heard += (
+                    [item.content]
+                    if isinstance(item.content, TimedWords)
+                    else read_timed_words(item.path, item.name)
+                )
             else:
-                found = [item.content] if isinstance(item.content, Document) else read_documents(item.path)
+                found = (
+                    [item.content]
+                    if isinstance(item.content, Document)
+                    else read_documents(item.path)
+                )
                 documents += [(item.file, document) for document in found]
         except (InputError, OSError) as error:
             reason = str(error).removeprefix(str(item.path)).lstrip(":, ")
@@ -81,21 +95,30 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
     return task.number, pl.DataFrame(rows, schema=ALIGNED)
 
 
-def _align(task: Task, heard: TimedWords, documents: Sequence[tuple[str, Document]]) -> list[dict[str, Any]]:
+def _align(
+    task: Task, heard: TimedWords, documents: Sequence[tuple[str, Document]]
+) -> list[dict[str, Any]]:
     words = _split([document for _, document in documents])
     heard, spoken = _spoken(heard)
     pairs = pair_words(words.typed.words, spoken.words)
     typed, said = len(words.spans), len(heard.words)
     if len(pairs.left) < _LEAST_SHARE * min(typed, said):
         pairs = WordPairs(pairs.left[:0], pairs.right[:0], pairs.probability[:0])
-    segments = cut_segments(pairs, words.typed, spoken, shortest=task.shortest, longest=task.longest)
-    rows = sorted(_segments(segments, pairs, words, heard, documents), key=lambda row: float(row["source_start"]))
+    segments = cut_segments(
+        pairs, words.typed, spoken, shortest=task.shortest, longest=task.longest
+    )
+    rows = sorted(
+        _segments(segments, pairs, words, heard, documents),
+        key=lambda row: float(row["source_start"]),
+    )
     rows += [*_typed_only(segments, pairs, words, documents), *_heard_only(segments, pairs, heard)]
     if not len(segments.typed):
         names = ", ".join(dict.fromkeys(file for file, _ in documents))
         reason = f"no segment: {len(pairs.left):,} of its {said:,} words are in {names} ({typed:,} words)"
         question = "" if len(pairs.left) else "; is this the transcript of this recording?"
-        rows.append({"kind": "unmatched", "document": task.hypothesis.file, "text": reason + question})
+        rows.append(
+            {"kind": "unmatched", "document": task.hypothesis.file, "text": reason + question}
+        )
     return rows
 
 
@@ -106,7 +129,9 @@ def _split(documents: Sequence[Document]) -> _Words:
     for number, document in enumerate(documents):
         starts = [utterance.start for utterance in document.utterances]
         tokens = _TOKEN.findall(document.text)
-        for token, word, text in zip(_TOKEN.finditer(document.text), _normalized(tokens), tokens, strict=True):
+        for token, word, text in zip(
+            _TOKEN.finditer(document.text), _normalized(tokens), tokens, strict=True
+        ):
             utterance = max(0, bisect_right(starts, token.start()) - 1)
             if word:
                 words.append(word)
@@ -114,11 +139,16 @@ def _split(documents: Sequence[Document]) -> _Words:
             elif spans and spans[-1][:2] == (number, utterance) and _MARKS.fullmatch(text):
                 spans[-1] = (*spans[-1][:3], token.end())
     texts = [documents[number].text[start:end] for number, _, start, end in spans]
-    speakers = [(number, documents[number].utterances[each].speaker_id) for number, each, *_ in spans]
+    speakers = [
+        (number, documents[number].utterances[each].speaker_id) for number, each, *_ in spans
+    ]
     # Where the next word is in lower case, as after "str. 5", a full stop ends no sentence.
     ends = [
-        one[:2] != other[:2] or (bool(_SENTENCE_END.search(text[-9:])) and not following[:1].islower())
-        for (one, other), (text, following) in zip(pairwise([*spans, (-1, -1)]), pairwise([*texts, ""]), strict=True)
+        one[:2] != other[:2]
+        or (bool(_SENTENCE_END.search(text[-9:])) and not following[:1].islower())
+        for (one, other), (text, following) in zip(
+            pairwise([*spans, (-1, -1)]), pairwise([*texts, ""]), strict=True
+        )
     ]
     turns = np.cumsum([one != other for one, other in pairwise([None, *speakers])])
     return _Words(Typed(words, np.array(ends, np.bool_), turns.astype(np.int64)), spans)
@@ -138,25 +168,41 @@ def _spoken(heard: TimedWords) -> tuple[TimedWords, Heard]:
 def _normalized(words: Sequence[str]) -> list[str]:
     """Normalize words, ligatures as well; soft hyphens, zero-width characters and blanks in place of punctuation are removed."""
     different = [*dict.fromkeys(words)]
-    visible = pl.Series(different, dtype=pl.String).str.normalize("NFKC").str.replace_all(r"\p{Cf}", "")
+    visible = (
+        pl.Series(different, dtype=pl.String).str.normalize("NFKC").str.replace_all(r"\p{Cf}", "")
+    )
     normal = normalize_column(visible).str.replace_all(" ", "", literal=True)
     lexicon = dict(zip(different, normal, strict=True))
     return [lexicon[word] for word in words]
 
 
 def _segments(
-    segments: Segments, pairs: WordPairs, words: _Words, heard: TimedWords, documents: Sequence[tuple[str, Document]]
+    segments: Segments,
+    pairs: WordPairs,
+    words: _Words,
+    heard: TimedWords,
+    documents: Sequence[tuple[str, Document]],
 ) -> Iterator[dict[str, Any]]:
     times = np.full((len(words.spans), 2), np.nan)
     times[pairs.left] = np.stack((heard.starts[pairs.right], heard.ends[pairs.right]), axis=1)
-    facts = (segments.typed, segments.heard, segments.seconds, segments.room.round(6), segments.confidence.round(6))
-    for (first, last), (begin, end), (start, stop), room, confidence in zip(*(fact.tolist() for fact in facts), strict=True):
+    facts = (
+        segments.typed,
+        segments.heard,
+        segments.seconds,
+        segments.room.round(6),
+        segments.confidence.round(6),
+    )
+    for (first, last), (begin, end), (start, stop), room, confidence in zip(
+        *(fact.tolist() for fact in facts), strict=True
+    ):
         (number, one, from_, _), (_, other, _, to) = words.spans[first], words.spans[last - 1]
         file, document = documents[number]
         typed = document.text[from_:to]
         tokens = [from_ + token.start() for token in _TOKEN.finditer(typed)]
         token_times = np.full((len(tokens), 2), np.nan)
-        token_times[np.searchsorted(tokens, [span[2] for span in words.spans[first:last]])] = times[first:last] - start
+        token_times[np.searchsorted(tokens, [span[2] for span in words.spans[first:last]])] = (
+            times[first:last] - start
+        )
         text = " ".join(typed.split())
         yield {
             "kind": "segment",
@@ -172,7 +218,12 @@ def _segments(
             "edge_confidence": confidence,
             "room_before_s": room[0],
             "room_after_s": room[1],
-            **{"document": file, "document_start": from_, "document_end": to, "words": last - first},
+            **{
+                "document": file,
+                "document_start": from_,
+                "document_end": to,
+                "words": last - first,
+            },
         }
 
 
@@ -184,9 +235,14 @@ def _word_times(times: np.ndarray) -> list[dict[str, float]]:
     """Return starts and ends of words and marks; those without a pair share the time between their neighbors."""
     edges, places = times.ravel(), (np.arange(len(times))[:, None] + (0, 1)).ravel()
     known = ~np.isnan(edges)
-    starts, ends = np.where(known, edges, np.interp(places, places[known], edges[known])).reshape(-1, 2).T
+    starts, ends = (
+        np.where(known, edges, np.interp(places, places[known], edges[known])).reshape(-1, 2).T
+    )
     starts = np.minimum.accumulate(starts[::-1])[::-1]  # of words between two that overlap
-    return [{"start": start, "end": max(start, end)} for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return [
+        {"start": start, "end": max(start, end)}
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
 
 
 def _typed_only(
@@ -198,11 +254,18 @@ def _typed_only(
             "kind": "text",
             "reason": "in no segment" if is_paired else "not heard",
             "text": documents[number][1].text[start:end],
-            **{"document": documents[number][0], "document_start": start, "document_end": end, "words": len(run)},
+            **{
+                "document": documents[number][0],
+                "document_start": start,
+                "document_end": end,
+                "words": len(run),
+            },
         }
 
 
-def _heard_only(segments: Segments, pairs: WordPairs, heard: TimedWords) -> Iterator[dict[str, Any]]:
+def _heard_only(
+    segments: Segments, pairs: WordPairs, heard: TimedWords
+) -> Iterator[dict[str, Any]]:
     for run, is_paired in _runs([0] * len(heard.words), segments.heard, pairs.right):
         yield {
             "kind": "audio",
@@ -214,13 +277,17 @@ def _heard_only(segments: Segments, pairs: WordPairs, heard: TimedWords) -> Iter
         }
 
 
-def _runs(groups: Sequence[int], ranges: np.ndarray, paired: np.ndarray) -> Iterator[tuple[list[int], bool]]:
+def _runs(
+    groups: Sequence[int], ranges: np.ndarray, paired: np.ndarray
+) -> Iterator[tuple[list[int], bool]]:
     """Yield runs of words of one group outside of `ranges` (n x 2), and whether most of their words are `paired`."""
     covered, is_paired = np.zeros(len(groups), np.bool_), np.zeros(len(groups), np.bool_)
     for start, end in ranges:
         covered[start:end] = True
     is_paired[paired] = True
-    for (is_covered, _), run in groupby(range(len(groups)), lambda word: (covered[word], groups[word])):
+    for (is_covered, _), run in groupby(
+        range(len(groups)), lambda word: (covered[word], groups[word])
+    ):
         if not is_covered:
             numbers = [*run]
             yield numbers, bool(is_paired[numbers].mean() > 1 / 2)

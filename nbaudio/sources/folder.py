@@ -19,7 +19,9 @@ def read(source: LocationLike, *, window: str | None = None, partial: str = "kee
     if place.local is not None and not place.is_folder():
         raise InputError(f"{source}: there is no such folder")
     if window is not None and (not _SECONDS.fullmatch(window) or not Decimal(window)):
-        raise InputError(f"option window={window!r}: expected seconds above 0 with at most six decimals, such as 10 or 0.5")
+        raise InputError(
+            f"option window={window!r}: expected seconds above 0 with at most six decimals, such as 10 or 0.5"
+        )
     if partial not in ("keep", "drop"):
         raise InputError(f"option partial={partial!r}: must be keep or drop")
     paths, rejected = list_audio(place)
@@ -27,7 +29,10 @@ def read(source: LocationLike, *, window: str | None = None, partial: str = "kee
     problems = [Problem(name, None, reason) for name, reason in rejected]
     rows = ({"name": path, "source_split": split_of_folder(path)} for path in paths)
     found = collect_rows(
-        source, rows if len(paths) else problems, further=("source_split",), expected="a folder with audio files"
+        source,
+        rows if len(paths) else problems,
+        further=("source_split",),
+        expected="a folder with audio files",
     )
     windows = (Decimal(window), partial == "keep") if window is not None else None
     return replace(found, audio_root=place.local or str(place), windows=windows)

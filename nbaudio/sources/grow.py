@@ -35,7 +35,11 @@ class Before:
     def load(cls, workspace: Workspace, format: str, source: str) -> "Before":
         """Find the source among those of the workspace, or add it to them."""
         sources = sources_of(workspace)
-        same = [number for number, one in enumerate(sources) if (one["format"], one["source"]) == (format, source)]
+        same = [
+            number
+            for number, one in enumerate(sources)
+            if (one["format"], one["source"]) == (format, source)
+        ]
         further = [] if same else [{"format": format, "source": source}]
         return cls(workspace, sources + further, same[0] if same else len(sources))
 
@@ -50,7 +54,11 @@ class Before:
         if not table_path(self.workspace, table).exists():
             return pl.DataFrame(schema=_NUMBERED)
         found = self.workspace.table(table)
-        return found if "source_number" in found.columns else found.with_columns(source_number=pl.lit(0, pl.Int32))
+        return (
+            found
+            if "source_number" in found.columns
+            else found.with_columns(source_number=pl.lit(0, pl.Int32))
+        )
 
     def all_rows(self, table: str, own: pl.DataFrame) -> pl.DataFrame:
         """Return ``names`` or ``problems`` with the rows of this source; numbered only if there are several sources."""
@@ -58,7 +66,11 @@ class Before:
             return own
         rows = own.with_columns(source_number=pl.lit(self.number, pl.Int32))
         others = self.numbered(table).filter(pl.col("source_number") != self.number)
-        return pl.concat([others, rows], how="diagonal").select(rows.columns).sort("source_number", maintain_order=True)
+        return (
+            pl.concat([others, rows], how="diagonal")
+            .select(rows.columns)
+            .sort("source_number", maintain_order=True)
+        )
 
     def is_other(self) -> pl.Series:
         """Return for each row of the segments table whether it is of another source."""
@@ -78,13 +90,17 @@ class Before:
         if (root := self.workspace.audio) is None:
             return None
         known = self.workspace.recordings.filter(pl.col("num_samples").is_not_null())
-        return known.with_columns(file=pl.Series([str(root / path) for path in known["path"]], dtype=pl.String))
+        return known.with_columns(
+            file=pl.Series([str(root / path) for path in known["path"]], dtype=pl.String)
+        )
 
 
 def sources_of(workspace: Workspace) -> list[dict[str, Any]]:
     """Return the settings of the sources of a workspace, in the order in which they came."""
     settings = workspace.settings
-    found: list[dict[str, Any]] = settings.get("sources") or [{name: settings.get(name) for name in _SOURCE}]
+    found: list[dict[str, Any]] = settings.get("sources") or [
+        {name: settings.get(name) for name in _SOURCE}
+    ]
     return found
 
 
@@ -101,21 +117,40 @@ def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.D
 
 def absolute(paths: pl.Series, root: Location) -> pl.Series:
     """Return paths below an audio folder as absolute paths or URLs."""
-    return pl.Series("path", [path if path is None or is_url(path) else str(root / path) for path in paths], dtype=pl.String)
+    return pl.Series(
+        "path",
+        [path if path is None or is_url(path) else str(root / path) for path in paths],
+        dtype=pl.String,
+    )
 
 
-def keep_ids(before: Before, recordings: pl.DataFrame, audit: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+def keep_ids(
+    before: Before, recordings: pl.DataFrame, audit: pl.DataFrame, facts: pl.DataFrame
+) -> pl.DataFrame:
     """Give names in an audit the ids that their recordings had (same path, or name and content), and others new ids."""
-    own = before.numbered("names").filter(pl.col("source_number") == before.number).select("name", own="recording_id")
-    known = recordings.drop_nulls("path").unique("path", keep="first").select("path", by_path="recording_id")
-    named = audit.join(own.unique("name", keep="first"), on="name", how="left", maintain_order="left")
+    own = (
+        before.numbered("names")
+        .filter(pl.col("source_number") == before.number)
+        .select("name", own="recording_id")
+    )
+    known = (
+        recordings.drop_nulls("path")
+        .unique("path", keep="first")
+        .select("path", by_path="recording_id")
+    )
+    named = audit.join(
+        own.unique("name", keep="first"), on="name", how="left", maintain_order="left"
+    )
     named = named.join(known, on="path", how="left", maintain_order="left")
     kept = pl.coalesce("own", "by_path")
     of_file = pl.when(pl.col("path").is_not_null()).then(kept.drop_nulls().first().over("path"))
     named = named.with_columns(kept=pl.coalesce(kept, of_file))
     taken = {*recordings["recording_id"], *named["kept"].drop_nulls()}
     clash = named.filter(pl.col("kept").is_null() & pl.col("recording_id").is_in(list(taken)))
-    held = {key: (path, sha256) for key, path, sha256 in recordings.select("recording_id", "path", "sha256").iter_rows()}
+    held = {
+        key: (path, sha256)
+        for key, path, sha256 in recordings.select("recording_id", "path", "sha256").iter_rows()
+    }
     sha256 = dict(facts.select("path", "sha256").iter_rows()) if len(clash) else {}
     taken |= set(named["recording_id"])
     renamed: dict[str, str] = {}
@@ -125,12 +160,18 @@ def keep_ids(before: Before, recordings: pl.DataFrame, audit: pl.DataFrame, fact
         same = path is None or there is None or (hashed is not None and hashed == sha256.get(path))
         renamed[name] = key if same else by_file.setdefault(path, _numbered(key, taken))
         taken.add(renamed[name])
-    new_id = pl.col("name").replace_strict(renamed, default=pl.col("recording_id"), return_dtype=pl.String)
+    new_id = pl.col("name").replace_strict(
+        renamed, default=pl.col("recording_id"), return_dtype=pl.String
+    )
     return named.with_columns(recording_id=pl.coalesce("kept", new_id)).select(audit.columns)
 
 
 def _numbered(key: str, taken: set[str]) -> str:
-    return next(one for one in (f"{key}#{number}" for number in range(2, len(taken) + 3)) if one not in taken)
+    return next(
+        one
+        for one in (f"{key}#{number}" for number in range(2, len(taken) + 3))
+        if one not in taken
+    )
 
 
 def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
@@ -138,16 +179,30 @@ def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
     if len(before.sources) == 1:
         return placed.ids.clear()
     compared = ("recording_id", "source_start", "source_end", "text")
-    other = before.with_is_other("segment_id", *compared).filter("is_other").select("segment_id", *compared)
+    other = (
+        before.with_is_other("segment_id", *compared)
+        .filter("is_other")
+        .select("segment_id", *compared)
+    )
     known = other.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
-    own = placed.find(pl.col("segment_id").hash().is_in(known.implode()), **{name: pl.col(name) for name in compared})
-    same = other.join(own.lazy().select("segment_id"), on="segment_id", how="semi").collect(**STREAMED)
+    own = placed.find(
+        pl.col("segment_id").hash().is_in(known.implode()),
+        **{name: pl.col(name) for name in compared},
+    )
+    same = other.join(own.lazy().select("segment_id"), on="segment_id", how="semi").collect(
+        **STREAMED
+    )
     clash = own.join(same, on="segment_id", suffix=" was", maintain_order="left")
-    clash = clash.filter(pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name} was")) for name in compared))
+    clash = clash.filter(
+        pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name} was")) for name in compared)
+    )
     if clash.is_empty():
         return placed.ids.clear()
     numbered = pl.col("segment_id").str.contains(NUMBERED)
-    taken = {*placed.find(numbered)["segment_id"], *other.filter(numbered).collect(**STREAMED)["segment_id"]}
+    taken = {
+        *placed.find(numbered)["segment_id"],
+        *other.filter(numbered).collect(**STREAMED)["segment_id"],
+    }
     ids = []
     for row, key in clash.select("row", "segment_id").iter_rows():
         ids.append((row, _numbered(key, taken)))
@@ -155,28 +210,44 @@ def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
     return pl.DataFrame(ids, schema=placed.ids.schema, orient="row")
 
 
-def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def merge_recordings(
+    before: Before, old: pl.DataFrame, new: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Merge what was probed now into the recordings table; return also `recording_id` and `status` of what was probed."""
     was = conform(old, _FACTS, "recordings").with_columns(there=True)
     joined = conform(new, _FACTS, "recordings")
     joined = joined.join(was, on="recording_id", how="left", maintain_order="left", suffix=" was")
     had, has = pl.col("num_samples was").is_not_null(), pl.col("num_samples").is_not_null()
-    equal = {name: (pl.col(name) == pl.col(f"{name} was")).fill_null(value=False) for name in _FACTS}
+    equal = {
+        name: (pl.col(name) == pl.col(f"{name} was")).fill_null(value=False) for name in _FACTS
+    }
     same = equal["sha256"] | (equal["num_bytes"] & (equal["mtime_ns"] | equal["version"]))
     # Arrived: first audio; lost: its facts stay. A copy of another source's recording is that recording.
-    status = {"new": pl.col("there").is_null(), "lost": had & ~has, "arrived": has & ~had, "changed": had & ~same}
+    status = {
+        "new": pl.col("there").is_null(),
+        "lost": had & ~has,
+        "arrived": has & ~had,
+        "changed": had & ~same,
+    }
     named = (pl.when(is_so).then(pl.lit(name)) for name, is_so in status.items())
     joined = joined.with_columns(status=pl.coalesce(*named, pl.lit("unchanged")))
     names = before.numbered("names").filter(pl.col("source_number") != before.number)
     unchanged = pl.col("status") == "unchanged"
-    copied = unchanged & ~equal["path"] & pl.col("recording_id").is_in(names["recording_id"].implode())
+    copied = (
+        unchanged & ~equal["path"] & pl.col("recording_id").is_in(names["recording_id"].implode())
+    )
     taken = joined.filter(~copied & (pl.col("status") != "lost")).with_columns(
         sha256=pl.when(unchanged).then(pl.coalesce("sha256", "sha256 was")).otherwise("sha256"),
         name=pl.coalesce("name was", "name"),
     )
     further = (name for name in old.columns if name not in new.columns)
-    taken = taken.select(*new.columns, *(pl.col(f"{name} was" if name in _FACTS else name).alias(name) for name in further))
-    return _updated(old, taken.drop("error"), "recording_id"), joined.select("recording_id", "status")
+    taken = taken.select(
+        *new.columns,
+        *(pl.col(f"{name} was" if name in _FACTS else name).alias(name) for name in further),
+    )
+    return _updated(old, taken.drop("error"), "recording_id"), joined.select(
+        "recording_id", "status"
+    )
 
 
 def _updated(old: pl.DataFrame, new: pl.DataFrame, key: str = "segment_id") -> pl.DataFrame:
@@ -190,13 +261,17 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
     """Return the tables that change with the segments, which `Workspace.save_together` takes."""
     if merge.rows.is_empty():
         return {}
-    logs = (before.workspace.path / "reviews" / f"{name}.jsonl" for name in ("verdicts", "corrections"))
+    logs = (
+        before.workspace.path / "reviews" / f"{name}.jsonl" for name in ("verdicts", "corrections")
+    )
     lines = {log.stem: log.read_bytes().count(b"\n") if log.is_file() else 0 for log in logs}
     owners = before.workspace.growth.select("segment_id", owner="source_number")
     new = merge.replaced.join(owners, on="segment_id", how="left", maintain_order="left").select(
         "segment_id",
         added_in=pl.lit(before.workspace.generation + 1),
-        source_number=pl.when(is_("new")).then(pl.lit(before.number)).otherwise(pl.col("owner").fill_null(0)),
+        source_number=pl.when(is_("new"))
+        .then(pl.lit(before.number))
+        .otherwise(pl.col("owner").fill_null(0)),
         **{name: pl.when(~is_("new")).then(pl.lit(count)) for name, count in lines.items()},
     )
     made = {
@@ -214,7 +289,10 @@ def keep_splits(workspace: Workspace) -> pl.LazyFrame | None:
     held = tables.scan(workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys)))
     chosen = held.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())
     grouped = {name: pl.col(name).cast(pl.String) for name in keys if name in held.collect_schema()}
-    return with_earlier(workspace, chosen.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped))
+    return with_earlier(
+        workspace,
+        chosen.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped),
+    )
 
 
 def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None:
@@ -236,7 +314,9 @@ def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None
     return pl.concat([before.lazy(), others, now], how="diagonal")
 
 
-def grown_settings(before: Before, settings: Mapping[str, Any], audio: Location | None, *, replaced: bool) -> dict[str, Any]:
+def grown_settings(
+    before: Before, settings: Mapping[str, Any], audio: Location | None, *, replaced: bool
+) -> dict[str, Any]:
     """Return the settings of the workspace with those of the source; `replaced`: segments were added or changed."""
     held = before.workspace.settings
     own = {name: settings[name] for name in _SOURCE}

@@ -15,10 +15,29 @@ from nbaudio.core import atomic, input_guards, name_matching, tables, tombstones
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report
 from nbaudio.core.rows import Rows, rows_on_disk
-from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
+from nbaudio.formats import (
+    commonvoice,
+    hf,
+    kaldi,
+    lhotse,
+    librispeech,
+    nemo,
+    parlaspeech,
+    subtitles,
+    table,
+    textgrid,
+)
 from nbaudio.formats.base import Reader, Transcripts, clean_columns
 from nbaudio.sources import folder, ingest_report, place_segments, remote_sources
-from nbaudio.sources.grow import Before, absolute, keep_ids, merge_recordings, own_segment_ids, rebase, sources_of
+from nbaudio.sources.grow import (
+    Before,
+    absolute,
+    keep_ids,
+    merge_recordings,
+    own_segment_ids,
+    rebase,
+    sources_of,
+)
 from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
 from nbaudio.storage.cache import LIMIT, Cache
@@ -28,9 +47,23 @@ from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _Probe = Callable[..., pl.DataFrame]  # `probe_recordings` with the options of ingest
-_LAYOUTS = (parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, subtitles, textgrid)
+_LAYOUTS = (
+    parlaspeech,
+    librispeech,
+    kaldi,
+    commonvoice,
+    folder,
+    hf,
+    nemo,
+    lhotse,
+    table,
+    subtitles,
+    textgrid,
+)
 #: The reader of each format, which has the name of its module.
-READERS: Mapping[str, Reader] = MappingProxyType({layout.__name__.rpartition(".")[2]: layout.read for layout in _LAYOUTS})
+READERS: Mapping[str, Reader] = MappingProxyType(
+    {layout.__name__.rpartition(".")[2]: layout.read for layout in _LAYOUTS}
+)
 
 
 @locks_workspace("ingest", new="out")
@@ -87,25 +120,44 @@ def ingest(
         ['HlauTe_NK6U_0.5-2']
     """
     if format is None:
-        raise InputError(f"format: not given; known are {', '.join(READERS)}; in a manifest its key is format")
+        raise InputError(
+            f"format: not given; known are {', '.join(READERS)}; in a manifest its key is format"
+        )
     reader = get_by_name(READERS, format, "format")
     chosen = _options(format, options or {})
     places = {"source": source, "audio": audio, "names": names, "out": out}
-    return bring_in(format, partial(reader, **chosen), chosen, places, jobs=jobs, sha256=sha256, cache=cache, add=add)
+    return bring_in(
+        format,
+        partial(reader, **chosen),
+        chosen,
+        places,
+        jobs=jobs,
+        sha256=sha256,
+        cache=cache,
+        add=add,
+    )
 
 
 def bring_in(
-    format: str, read: Callable[[Any], Transcripts], options: Mapping[str, Any], places: Mapping[str, Any], **given: Any
+    format: str,
+    read: Callable[[Any], Transcripts],
+    options: Mapping[str, Any],
+    places: Mapping[str, Any],
+    **given: Any,
 ) -> Report:
     """Ingest what `read` returns of the source; `places` and `given` are the other parameters of `ingest`."""
     source, audio, names, out = (places[name] for name in ("source", "audio", "names", "out"))
     jobs, sha256, cache, add = (given[name] for name in ("jobs", "sha256", "cache", "add"))
     if source is None:
-        raise InputError("source: not given; it is the file or folder of the transcripts, in a manifest its key source")
+        raise InputError(
+            "source: not given; it is the file or folder of the transcripts, in a manifest its key source"
+        )
     if is_url(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
     for what, value in places.items():
-        if value is not None and (shown := input_guards.escape_surrogates(str(value))) != str(value):
+        if value is not None and (shown := input_guards.escape_surrogates(str(value))) != str(
+            value
+        ):
             raise InputError(f"{shown}: the {what} has a name that is not Unicode; rename it")
     out = Path(out).absolute()
     store = Cache(out / "fetched", input_guards.parse_size(cache))
@@ -113,7 +165,12 @@ def bring_in(
     before = _check_free(out, format, origin, add=add)
     mapping = read_mapping(Path(names)) if names is not None else {}
     named = names and str(Path(names).absolute())
-    settings: dict[str, Any] = {"format": format, "source": str(origin), "names": named, "options": dict(options)}
+    settings: dict[str, Any] = {
+        "format": format,
+        "source": str(origin),
+        "names": named,
+        "options": dict(options),
+    }
 
     def create_workspace(root: Location | None) -> None:
         """Store the settings of a new workspace, before any data, so that a killed run can be run again."""
@@ -126,36 +183,56 @@ def bring_in(
         further = f"-{before.number + 1}" if before and before.number else ""
         if isinstance(origin, Remote):
             begin = partial(create_workspace, root)
-            transcripts = remote_sources.read_remote(format, read, origin, folder=out / f"source{further}", begin=begin)
+            transcripts = remote_sources.read_remote(
+                format, read, origin, folder=out / f"source{further}", begin=begin
+            )
         else:
             transcripts = read(origin.local)
         if root is None and transcripts.embedded is not None:
             root = LocalPath(out / f"audio{further}")
             create_workspace(root)
             _write_embedded(transcripts.embedded, root.local)
-        root = root or _audio_folder(transcripts.audio_root, store) or _audio_folder(before.audio if before else None, store)
+        root = (
+            root
+            or _audio_folder(transcripts.audio_root, store)
+            or _audio_folder(before.audio if before else None, store)
+        )
         transcripts = replace(transcripts, rows=clean_columns(transcripts.rows))
         resolved = _resolve_names(transcripts, mapping, root)
         create_workspace(root)
         has_ids = names is not None and Path(names).suffix.lower() not in TABLES
         probe = partial(probe_recordings, jobs=jobs, sha256=sha256, keep=out)
-        placed = _place(out, resolved, root, before, keys=resolved.mapping if has_ids else {}, probe=probe)
+        placed = _place(
+            out, resolved, root, before, keys=resolved.mapping if has_ids else {}, probe=probe
+        )
         return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
 
 
 def _place(
-    out: Path, resolved: Resolved, root: Location | None, before: Before | None, *, keys: Mapping[str, str], probe: _Probe
+    out: Path,
+    resolved: Resolved,
+    root: Location | None,
+    before: Before | None,
+    *,
+    keys: Mapping[str, str],
+    probe: _Probe,
 ) -> ingest_report.Placed:
     """Probe the recordings and place the segments in them, without what was withdrawn; `keys` are those of a ``wav.scp``."""
     withdrawn, transcripts, audit = Workspace(out).withdrawn, resolved.transcripts, resolved.audit
     gone = _withdrawn_names(audit, transcripts.rows, withdrawn)
     facts, audio, status = pl.DataFrame(schema=FACTS), root, pl.DataFrame()
     if root:
-        facts = probe(root, audit.filter(~gone)["path"].drop_nulls().unique().sort(), before=before.probed() if before else None)
+        facts = probe(
+            root,
+            audit.filter(~gone)["path"].drop_nulls().unique().sort(),
+            before=before.probed() if before else None,
+        )
     if before:
         audio, old, is_apart = rebase(before, root)
         if root and is_apart:
-            facts, audit = (table.with_columns(absolute(table["path"], root)) for table in (facts, audit))
+            facts, audit = (
+                table.with_columns(absolute(table["path"], root)) for table in (facts, audit)
+            )
         audit = keep_ids(before, old, audit, facts)
         gone |= _withdrawn_names(audit, transcripts.rows, withdrawn)
     kept = resolved._replace(audit=audit.filter(~gone))
@@ -163,8 +240,13 @@ def _place(
     if before:
         merged, status = merge_recordings(before, old, recordings)
     rows = transcripts.rows
-    if any(batch.select(tables.whole_recording().any()).item() for batch in rows.batches(place_segments.TIMES)):
-        rows = rows.map(lambda frame: place_segments.fill_times(frame, audit, merged, transcripts.windows))
+    if any(
+        batch.select(tables.whole_recording().any()).item()
+        for batch in rows.batches(place_segments.TIMES)
+    ):
+        rows = rows.map(
+            lambda frame: place_segments.fill_times(frame, audit, merged, transcripts.windows)
+        )
     placed = place_segments.PlacedSegments(rows, audit, merged).numbered()
     if before:
         placed = placed.with_ids(own_segment_ids(before, placed))
@@ -176,19 +258,33 @@ def _withdrawn_names(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -
     if withdrawn.is_empty():
         return pl.Series([False] * len(audit), dtype=pl.Boolean)
     plain = pl.Series([name_matching.recording_id(name) for name in audit["name"]], dtype=pl.String)
-    named, unnamed = (tombstones.reasons("recording", ids, withdrawn).is_not_null() for ids in (audit["recording_id"], plain))
+    named, unnamed = (
+        tombstones.reasons("recording", ids, withdrawn).is_not_null()
+        for ids in (audit["recording_id"], plain)
+    )
     spoken = rows.unique("name", "speaker_id")
-    others = spoken.filter(tombstones.reasons("speaker", spoken["speaker_id"], withdrawn).is_null())["name"].unique()
+    others = spoken.filter(
+        tombstones.reasons("speaker", spoken["speaker_id"], withdrawn).is_null()
+    )["name"].unique()
     return named | unnamed | ~audit["name"].is_in(others.implode())
 
 
 def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
     """Convert options to text: YAML reads yes and no as booleans, and null leaves an option out."""
-    known = [name for name, each in signature(READERS[format]).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
+    known = [
+        name
+        for name, each in signature(READERS[format]).parameters.items()
+        if each.kind is Parameter.KEYWORD_ONLY
+    ]
     for name in options:
         if name not in known:
-            raise InputError(f"option {name!r} is unknown to {format}; known are {', '.join(known) or 'none'}")
-    texts = {name: ("no", "yes")[value] if isinstance(value, bool) else str(value) for name, value in options.items()}
+            raise InputError(
+                f"option {name!r} is unknown to {format}; known are {', '.join(known) or 'none'}"
+            )
+    texts = {
+        name: ("no", "yes")[value] if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
     return {name: text for name, text in texts.items() if options[name] is not None}
 
 
@@ -199,7 +295,9 @@ def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
     if root.local is None:
         return root
     if not root.is_folder():
-        raise InputError(f"{audio}: there is no such audio folder; leave --audio out to ingest the transcripts only")
+        raise InputError(
+            f"{audio}: there is no such audio folder; leave --audio out to ingest the transcripts only"
+        )
     return LocalPath(root.local.absolute())
 
 
@@ -208,12 +306,24 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
     if (out / "workspace.json").is_file():
         workspace = Workspace.open(out)
         if add:
-            return Before.load(workspace, format, str(source)) if tables.table_path(out).is_file() else None
-        others = [one["source"] for one in sources_of(workspace) if (one["format"], one["source"]) != (format, str(source))]
+            return (
+                Before.load(workspace, format, str(source))
+                if tables.table_path(out).is_file()
+                else None
+            )
+        others = [
+            one["source"]
+            for one in sources_of(workspace)
+            if (one["format"], one["source"]) != (format, str(source))
+        ]
         if others:
             held = ", ".join(map(str, others))
-            raise ExistsError(f"{out}: is the workspace of {held}; choose another --out, remove it, or bring in both with --add")
-    elif out.exists() and (not out.is_dir() or any(not path.name.startswith(".") for path in out.iterdir())):
+            raise ExistsError(
+                f"{out}: is the workspace of {held}; choose another --out, remove it, or bring in both with --add"
+            )
+    elif out.exists() and (
+        not out.is_dir() or any(not path.name.startswith(".") for path in out.iterdir())
+    ):
         raise ExistsError(f"{out}: exists and is not a workspace; choose another --out")
     return None
 
@@ -224,21 +334,33 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
         path = root / name
         # A name that is not valid for a file, or is that of a folder: the recording is reported as missing.
         with suppress(OSError):
-            if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
+            if not (
+                path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
+            ):
                 atomic.write_bytes(path, data, sync=False)
 
 
-def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None) -> Resolved:
-    transcripts, mapping = redact_names(transcripts, mapping, fetches=root is not None and root.is_scheme)
+def _resolve_names(
+    transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None
+) -> Resolved:
+    transcripts, mapping = redact_names(
+        transcripts, mapping, fetches=root is not None and root.is_scheme
+    )
     named = transcripts.rows.unique("name")["name"]
     wanted = (mapping.get(name, name) for name in named)
     available, rejected = list_audio(root, wanted) if root else (pl.Series(dtype=pl.String), [])
-    return Resolved(transcripts, name_matching.resolve(named, available, mapping=mapping), rejected, mapping)
+    return Resolved(
+        transcripts, name_matching.resolve(named, available, mapping=mapping), rejected, mapping
+    )
 
 
-def _recordings_table(resolved: Resolved, facts: pl.DataFrame, keys: Mapping[str, str]) -> pl.DataFrame:
+def _recordings_table(
+    resolved: Resolved, facts: pl.DataFrame, keys: Mapping[str, str]
+) -> pl.DataFrame:
     """Return the recordings table with `name` (one of the source's spellings), `error`, and `source_recording` if it has ids."""
-    recordings = resolved.audit.group_by("recording_id", maintain_order=True).agg(pl.first("path", "name"))
+    recordings = resolved.audit.group_by("recording_id", maintain_order=True).agg(
+        pl.first("path", "name")
+    )
     recordings = recordings.join(facts, on="path", how="left", maintain_order="left")
     ids = source_ids(keys, resolved.audit, resolved.transcripts.rows)
     if len(ids):

@@ -18,7 +18,9 @@ from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
 _REMOVED = "no longer in the source; kept until 'nbaudio withdraw'"
-_NARROW = "^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$"
+_NARROW = (
+    "^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$"
+)
 
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 _RATE = 16_000
@@ -38,27 +40,53 @@ class Placed(NamedTuple):
     segments: PlacedSegments
 
 
-def save_tables(workspace: Workspace, source: str, placed: Placed, before: Before | None, settings: Mapping[str, Any]) -> Report:
+def save_tables(
+    workspace: Workspace,
+    source: str,
+    placed: Placed,
+    before: Before | None,
+    settings: Mapping[str, Any],
+) -> Report:
     """Save the tables of a workspace and the report of its ingest; `source` is the name that problems have as their file."""
     problems = _problems(placed, source)
     listed, names = pl.concat(problems.values(), how="vertical"), placed.resolved.audit
     recordings = placed.merged.drop("error", strict=False)
     further: dict[str, Any] = {}
     if (unmatched := placed.resolved.transcripts.unmatched) is not None:
-        ids = unmatched.join(names.select("name", "recording_id"), on="name", how="left", maintain_order="left")
+        ids = unmatched.join(
+            names.select("name", "recording_id"), on="name", how="left", maintain_order="left"
+        )
         further["unmatched"] = ids.select("recording_id", pl.exclude("name", "recording_id"))
     growth, warnings = {}, []
     if before is None:
         tables.table_path(workspace, tables.GROWTH).unlink(missing_ok=True)
-        workspace.save_together(recordings=recordings, segments=placed.segments.judged(), names=names, problems=listed, **further)
+        workspace.save_together(
+            recordings=recordings,
+            segments=placed.segments.judged(),
+            names=names,
+            problems=listed,
+            **further,
+        )
     else:
         merge = merge_segments(workspace, placed.segments, placed.status, before.is_other())
-        removed = merge.missing.select(file=pl.lit(source), item="segment_id", reason=pl.lit(_REMOVED))
-        names, listed = before.all_rows("names", names), before.all_rows("problems", pl.concat([listed, removed]))
+        removed = merge.missing.select(
+            file=pl.lit(source), item="segment_id", reason=pl.lit(_REMOVED)
+        )
+        names, listed = (
+            before.all_rows("names", names),
+            before.all_rows("problems", pl.concat([listed, removed])),
+        )
         made = grown_tables(before, merge)
         further = {name: before.all_rows(name, table) for name, table in further.items()}
-        for name, table in {"recordings": recordings, "names": names, "problems": listed, **further}.items():
-            if not (tables.table_path(workspace, name).exists() and workspace.table(name).equals(table)):
+        for name, table in {
+            "recordings": recordings,
+            "names": names,
+            "problems": listed,
+            **further,
+        }.items():
+            if not (
+                tables.table_path(workspace, name).exists() and workspace.table(name).equals(table)
+            ):
                 made[name] = table
         growth, warnings = _growth(placed, merge), list(_growth_warnings(merge))
         own = grown_settings(before, settings, placed.audio, replaced=len(merge.replaced) > 0)
@@ -70,7 +98,11 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
     report = Report(
         "ingest",
         _facts(workspace, placed, facts) | growth,
-        [*placed.resolved.transcripts.notes, *warnings, *_warnings(workspace, placed.merged, facts, is_new=before is None)],
+        [
+            *placed.resolved.transcripts.notes,
+            *warnings,
+            *_warnings(workspace, placed.merged, facts, is_new=before is None),
+        ],
         [line for kind, table in problems.items() for line in _lines(kind, table)],
     )
     workspace.save_report("ingest", report.to_dict())
@@ -87,7 +119,9 @@ def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:
         "changed_by": {kind: number for kind, number in kinds.items() if number},
         "unchanged": merge.unchanged,
         "removed": len(merge.missing),
-        "recordings_by_status": {name: counts.get(name, 0) for name in ("new", "changed", "arrived", "lost", "unchanged")},
+        "recordings_by_status": {
+            name: counts.get(name, 0) for name in ("new", "changed", "arrived", "lost", "unchanged")
+        },
     }
 
 
@@ -114,18 +148,30 @@ def _problems(placed: Placed, source: str) -> dict[str, pl.DataFrame]:
     resolved, recordings = placed.resolved, placed.recordings
     line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))
     return {
-        "names": name_problems(source, resolved) if placed.audio else pl.DataFrame(schema=_PROBLEMS),
-        "files": pl.DataFrame([(path, path, reason) for path, reason in resolved.rejected], schema=_PROBLEMS, orient="row"),
-        "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
+        "names": name_problems(source, resolved)
+        if placed.audio
+        else pl.DataFrame(schema=_PROBLEMS),
+        "files": pl.DataFrame(
+            [(path, path, reason) for path, reason in resolved.rejected],
+            schema=_PROBLEMS,
+            orient="row",
+        ),
+        "recordings": recordings.filter(pl.col("error").is_not_null()).select(
+            file="path", item="recording_id", reason="error"
+        ),
         "lines": resolved.transcripts.problems.select("file", item=line, reason="reason"),
         "ids": _repeated_ids(source, resolved.transcripts.rows),
-        "segments": placed.segments.broken().select(file=pl.lit(source), item="segment_id", reason="reason"),
+        "segments": placed.segments.broken().select(
+            file=pl.lit(source), item="segment_id", reason="reason"
+        ),
     }
 
 
 def _repeated_ids(source: str, rows: Rows) -> pl.DataFrame:
     given = rows.map(lambda batch: batch.select("segment_id").filter(pl.col("segment_id") != ""))
-    keys = repeated(pl.concat(batch["segment_id"].hash() for batch in given.batches(("name", "segment_id"))))
+    keys = repeated(
+        pl.concat(batch["segment_id"].hash() for batch in given.batches(("name", "segment_id")))
+    )
     is_repeated = pl.col("segment_id").hash().is_in(keys.implode())
     found = pl.concat(batch.filter(is_repeated) for batch in given.batches(("name", "segment_id")))
     counts = found.group_by("segment_id", maintain_order=True).len().filter(pl.col("len") > 1)
@@ -137,20 +183,38 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
     """Format problems of one kind as lines: one each, but one per rule for segments."""
     if kind == "segments":
         by_rule = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
-        return [f"{rule}: {count:,} of the segments rejected, first {first}" for rule, count, first in by_rule.iter_rows()]
-    where = pl.col("item") if kind in ("names", "files", "ids") else pl.format("{} {}", "file", "item")
-    return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
+        return [
+            f"{rule}: {count:,} of the segments rejected, first {first}"
+            for rule, count, first in by_rule.iter_rows()
+        ]
+    where = (
+        pl.col("item") if kind in ("names", "files", "ids") else pl.format("{} {}", "file", "item")
+    )
+    return first_lines(
+        problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(),
+        "problems.parquet",
+    )
 
 
 def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict[str, Any]:
     recordings, resolved = placed.merged, placed.resolved
-    is_broken = pl.col("reason").is_in(list(tables.segment_failures(recordings))).fill_null(value=False)
+    is_broken = (
+        pl.col("reason").is_in(list(tables.segment_failures(recordings))).fill_null(value=False)
+    )
     rates = recordings.select("recording_id", "sampling_rate").lazy()
     seconds = pl.when(~is_broken).then(tables.seconds_column())
-    known = segments.join(rates, on="recording_id", how="left").with_columns(reason=pl.when(is_broken).then("reason"))
-    kinds = known.group_by("reason").agg(pl.len(), seconds.sum().alias("seconds")).collect(**STREAMED)
+    known = segments.join(rates, on="recording_id", how="left").with_columns(
+        reason=pl.when(is_broken).then("reason")
+    )
+    kinds = (
+        known.group_by("reason").agg(pl.len(), seconds.sum().alias("seconds")).collect(**STREAMED)
+    )
     names = dict(resolved.audit["decision"].value_counts().sort("decision").iter_rows())
-    reasons = kinds.drop_nulls("reason").sort("len", "reason", descending=[True, False]).select("reason", "len")
+    reasons = (
+        kinds.drop_nulls("reason")
+        .sort("len", "reason", descending=[True, False])
+        .select("reason", "len")
+    )
     facts: dict[str, Any] = {
         "segments": int(kinds["len"].sum()),
         "rejected": dict(reasons.iter_rows()),
@@ -160,11 +224,15 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict
         "recordings_with_audio": recordings["num_samples"].count(),
         "names": names if workspace.audio_root else "no audio yet",
     }
-    columns = [{"name": name, "column": column} for name, column in resolved.transcripts.columns.items()]
+    columns = [
+        {"name": name, "column": column} for name, column in resolved.transcripts.columns.items()
+    ]
     return facts | ({"columns": columns} if columns else {})
 
 
-def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.LazyFrame, *, is_new: bool) -> list[str]:
+def _warnings(
+    workspace: Workspace, recordings: pl.DataFrame, segments: pl.LazyFrame, *, is_new: bool
+) -> list[str]:
     present = recordings.filter(pl.col("num_samples").is_not_null())
     found = [_sizes(present, len(recordings), segments)] if len(present) else []
     absent = len(recordings) - len(present)
@@ -173,7 +241,9 @@ def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.LazyF
             f"no audio yet: {absent:,} recordings are missing; view, score and sample the segments, and ingest again with --audio"
         )
     found += first_lines(_other_durations(segments, present), "segments.parquet")
-    doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(pl.format("{}: {}", "path", "probe_warning"))
+    doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(
+        pl.format("{}: {}", "path", "probe_warning")
+    )
     found += first_lines(doubtful.to_series().to_list(), "recordings.parquet")
     if is_new and workspace.report("score"):
         found.append("the workspace is new: score and select again")
@@ -188,23 +258,34 @@ def _other_durations(segments: pl.LazyFrame, present: pl.DataFrame) -> list[str]
     each = pl.DataFrame()
     for batch in segments.select("recording_id", "source_duration").collect_batches(**IN_ORDER):
         each = pl.concat([each, batch]).unique("recording_id", keep="first", maintain_order=True)
-    other = each.join(present, on="recording_id", maintain_order="left").filter((stated - found).abs() > _SAME_SECONDS)
-    line = pl.format("{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration")
+    other = each.join(present, on="recording_id", maintain_order="left").filter(
+        (stated - found).abs() > _SAME_SECONDS
+    )
+    line = pl.format(
+        "{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration"
+    )
     return other.select(line).to_series().to_list()
 
 
 def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -> str:
     """Summarize the recordings, and the size of their segments now and in a corpus."""
-    kinds = present.group_by("sampling_rate", "num_channels").len().sort("len", "sampling_rate", descending=True)
+    kinds = (
+        present.group_by("sampling_rate", "num_channels")
+        .len()
+        .sort("len", "sampling_rate", descending=True)
+    )
     summary = "; ".join(
         f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} channel{'s' if channels > 1 else ''}"
         for rate, channels, count in kinds.iter_rows()
     )
-    is_broken = pl.col("reason").is_in(list(tables.segment_failures(present))).fill_null(value=False)
+    is_broken = (
+        pl.col("reason").is_in(list(tables.segment_failures(present))).fill_null(value=False)
+    )
     usable = segments.filter(~is_broken).join(present.lazy(), on="recording_id")
     span = pl.col("end_sample") - pl.col("start_sample")
     amounts = usable.select(
-        seconds=(span / pl.col("sampling_rate")).sum(), as_is=(span * pl.col("num_channels")).sum() * _BYTES_PER_SAMPLE
+        seconds=(span / pl.col("sampling_rate")).sum(),
+        as_is=(span * pl.col("num_channels")).sum() * _BYTES_PER_SAMPLE,
     )
     seconds, as_is = amounts.collect(**STREAMED).row(0)
     wav = seconds * _RATE * _BYTES_PER_SAMPLE

@@ -35,14 +35,23 @@ _NAMES = {
     "column": (),
 }
 _UNMATCHED, _NO_KEY = "matches no segment", "a key is empty or no number"
-_NO_RECORDING, _SEVERAL_RECORDINGS = "no recording has this name", "several recordings have this name"
-_TWICE, _SEVERAL, _EMPTY = "the table has this segment several times", "matches several segments", "the text is empty"
+_NO_RECORDING, _SEVERAL_RECORDINGS = (
+    "no recording has this name",
+    "several recordings have this name",
+)
+_TWICE, _SEVERAL, _EMPTY = (
+    "the table has this segment several times",
+    "matches several segments",
+    "the text is empty",
+)
 _REASONS = ("", _UNMATCHED, _NO_KEY, _NO_RECORDING, _SEVERAL_RECORDINGS, _TWICE, _SEVERAL, _EMPTY)
 _SECOND = 10**9  # times are compared in nanoseconds
 _NO_TIME = np.iinfo(np.int64).min
 # Matches the keys of some rows: pairs of a row and the number of a segment, and for each row why it has none (of `_REASONS`).
 _Match = Callable[[Mapping[str, pl.Series]], tuple[IntArray, IntArray, NDArray[np.uint8]]]
-_PROBLEMS = pl.Schema({"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String})
+_PROBLEMS = pl.Schema(
+    {"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String}
+)
 
 
 @locks_workspace("join")
@@ -88,7 +97,11 @@ def join(
         ['evo blitz', 'da']
     """
     workspace = Workspace.open(workspace)
-    given = {kind: name for kind, name in (("text", text), ("hypothesis", hypothesis), ("column", column)) if name is not None}
+    given = {
+        kind: name
+        for kind, name in (("text", text), ("hypothesis", hypothesis), ("column", column))
+        if name is not None
+    }
     if len(given) != 1:
         raise InputError("give one of text, hypothesis and column: the name of what is joined")
     [(kind, name)] = given.items()
@@ -108,21 +121,50 @@ def join(
         joined.match((_by_id if keys == BY_ID else _by_times)(workspace, total, most), total)
         values = Rows.ordered(joined.values(no_blanks=kind == "text"), "row")
         if not joined.matched:
-            first = f"; {joined.problems[0][2]!r} {joined.problems[0][3]}" if joined.problems else ""
-            raise InputError(f"{source}: none of its {len(cells.lines):,} rows can be joined{first}")
+            first = (
+                f"; {joined.problems[0][2]!r} {joined.problems[0][3]}" if joined.problems else ""
+            )
+            raise InputError(
+                f"{source}: none of its {len(cells.lines):,} rows can be joined{first}"
+            )
         record = {"step": "join", "kind": kind, "file": str(source), "from": held, "on": list(keys)}
         changes = store_column(workspace, target, values, record)
-    problems = [(str(source), one.line, "", one.reason, None) for one in cells.problems] + joined.problems
+    problems = [
+        (str(source), one.line, "", one.reason, None) for one in cells.problems
+    ] + joined.problems
     if problems:
-        tables.write(workspace, pl.DataFrame(problems, schema=_PROBLEMS, orient="row"), table=f"joined/{target}")
+        tables.write(
+            workspace,
+            pl.DataFrame(problems, schema=_PROBLEMS, orient="row"),
+            table=f"joined/{target}",
+        )
     else:
         tables.table_path(workspace, f"joined/{target}").unlink(missing_ok=True)
-    facts: dict[str, Any] = {"column": target, "rows": len(cells.lines), "matched": joined.matched, "segments": total}
-    facts |= {"without": total - joined.given, **changes, "empty": joined.blank, "not_joined": len(problems)}
+    facts: dict[str, Any] = {
+        "column": target,
+        "rows": len(cells.lines),
+        "matched": joined.matched,
+        "segments": total,
+    }
+    facts |= {
+        "without": total - joined.given,
+        **changes,
+        "empty": joined.blank,
+        "not_joined": len(problems),
+    }
     place = "line" if isinstance(table, str | Path) else "row"
-    lines = [f"{place} {line}: {f'{label}: ' if label else ''}{reason}" for _, line, label, reason, _ in problems]
-    facts["next"] = f"nbaudio score {workspace.path} --{kind} {name}" if kind != "column" else f"nbaudio stats {workspace.path}"
-    report = Report("join", facts, problems=first_lines(lines, f"{workspace.path}/joined/{target}.parquet"))
+    lines = [
+        f"{place} {line}: {f'{label}: ' if label else ''}{reason}"
+        for _, line, label, reason, _ in problems
+    ]
+    facts["next"] = (
+        f"nbaudio score {workspace.path} --{kind} {name}"
+        if kind != "column"
+        else f"nbaudio stats {workspace.path}"
+    )
+    report = Report(
+        "join", facts, problems=first_lines(lines, f"{workspace.path}/joined/{target}.parquet")
+    )
     workspace.save_report(f"join_{target}", report.to_dict())
     return report
 
@@ -143,7 +185,10 @@ class _Joined:
 
     def match(self, match: _Match, total: int) -> None:
         """Find the segment that each row belongs to, and why others belong to none; the workspace has `total` segments."""
-        self.why, self.segment = np.zeros(len(self.cells.lines), np.uint8), np.zeros(len(self.cells.lines), np.uint32)
+        self.why, self.segment = (
+            np.zeros(len(self.cells.lines), np.uint8),
+            np.zeros(len(self.cells.lines), np.uint32),
+        )
         times = np.zeros(max(total, 1), np.uint8)  # that a segment is found, 2 for more
         for start, batch in with_starts(self.cells.rows.batches(self.used.values())):
             places, numbers, missed = match(self._keys(batch))
@@ -158,22 +203,39 @@ class _Joined:
         """Yield the number of a segment (`row`) and its `value`, and count them; add `problems` with other rows."""
         for start, batch in with_starts(self.cells.rows.batches((self.held, *self.used.values()))):
             values, why = self.convert(batch[self.held]), self.why[start : start + len(batch)]
-            blank = values.fill_null("").str.strip_chars() == "" if values.dtype == pl.String else values.is_null()
+            blank = (
+                values.fill_null("").str.strip_chars() == ""
+                if values.dtype == pl.String
+                else values.is_null()
+            )
             if no_blanks:
                 why[(why == 0) & blank.to_numpy()] = _REASONS.index(_EMPTY)
             if why.any():
                 keys, shown = pl.DataFrame(self._keys(batch)), values.cast(pl.String)
                 for row in np.flatnonzero(why).tolist():
                     label = " ".join(str(part) for part in keys.row(row) if part is not None)
-                    self.problems.append((str(self.source), self.cells.lines[start + row], label, _REASONS[why[row]], shown[row]))
-            found = pl.DataFrame({"row": self.segment[start : start + len(batch)], "value": values}).filter(why == 0)
+                    self.problems.append(
+                        (
+                            str(self.source),
+                            self.cells.lines[start + row],
+                            label,
+                            _REASONS[why[row]],
+                            shown[row],
+                        )
+                    )
+            found = pl.DataFrame(
+                {"row": self.segment[start : start + len(batch)], "value": values}
+            ).filter(why == 0)
             self.matched += len(found)
             self.blank += int(blank.sum())
             yield found.drop_nulls("value")
             self.given += len(found) - found["value"].null_count()
 
     def _keys(self, batch: pl.DataFrame) -> dict[str, pl.Series]:
-        return {key: cell_texts(self.source, batch[column], empty=False) for key, column in self.used.items()}
+        return {
+            key: cell_texts(self.source, batch[column], empty=False)
+            for key, column in self.used.items()
+        }
 
 
 def _read(table: Any) -> tuple[Path, Cells]:
@@ -187,7 +249,10 @@ def _read(table: Any) -> tuple[Path, Cells]:
 
 def _key_columns(source: Path, held: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
     """Return the column of each key; a duration stands for a missing end."""
-    found = {key: next((name for name in _NAMES[key] if name in held), None) for key in (*keys, "duration")}
+    found = {
+        key: next((name for name in _NAMES[key] if name in held), None)
+        for key in (*keys, "duration")
+    }
     without_end = "end" in keys and found["end"] is None and found["duration"] is not None
     wanted = [key for key in found if key != ("end" if without_end else "duration")]
     if missing := [key for key in wanted if found[key] is None]:
@@ -196,7 +261,9 @@ def _key_columns(source: Path, held: Sequence[str], keys: Sequence[str]) -> dict
     return {key: name for key in wanted if (name := found[key])}
 
 
-def _value_column(source: Path, held: Sequence[str], names: Sequence[str], from_: str | None, used: Iterable[str]) -> str:
+def _value_column(
+    source: Path, held: Sequence[str], names: Sequence[str], from_: str | None, used: Iterable[str]
+) -> str:
     others = [name for name in held if name not in used]
     if from_ is not None:
         if from_ not in held:
@@ -205,7 +272,9 @@ def _value_column(source: Path, held: Sequence[str], names: Sequence[str], from_
     for name in (*names, *(others if len(others) == 1 else [])):
         if name in others:
             return name
-    raise InputError(f"{source}: which column has the values? name it by from; it has {', '.join(others) or 'no others'}")
+    raise InputError(
+        f"{source}: which column has the values? name it by from; it has {', '.join(others) or 'no others'}"
+    )
 
 
 def _converter(source: Path, rows: Rows, held: str, kind: str) -> Callable[[pl.Series], pl.Series]:
@@ -225,7 +294,11 @@ def _converter(source: Path, rows: Rows, held: str, kind: str) -> Callable[[pl.S
         if given.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
             return plain
         found |= {_parsed(given).dtype} if len(given) else set()
-    kinds = ((pl.Boolean(), {pl.Boolean}), (pl.Int64(), {pl.Int64}), (pl.Float64(), {pl.Int64, pl.Float64}))
+    kinds = (
+        (pl.Boolean(), {pl.Boolean}),
+        (pl.Int64(), {pl.Int64}),
+        (pl.Float64(), {pl.Int64, pl.Float64}),
+    )
     fits = [kind for kind, of_batches in kinds if found and found <= of_batches]
     return (lambda column: _parsed(plain(column), fits[0])) if fits else plain
 
@@ -236,7 +309,9 @@ def _parsed(texts: pl.Series, dtype: pl.DataType | None = None) -> pl.Series:
     is_boolean = lower.drop_nulls().is_in(["true", "false"]).all() and lower.count()
     written = (lower if is_boolean else texts).alias("value").to_frame().write_csv().encode()
     schema = None if dtype is None else {"value": dtype}
-    return pl.read_csv(written, schema=schema, infer_schema_length=None, raise_if_empty=False).to_series()
+    return pl.read_csv(
+        written, schema=schema, infer_schema_length=None, raise_if_empty=False
+    ).to_series()
 
 
 def _words(column: pl.Series) -> pl.Series:
@@ -284,32 +359,50 @@ def _by_times(workspace: Workspace, total: int, tolerance: Decimal) -> _Match:
     """Return the function that matches recordings and times: equal ones, or else those that differ by `tolerance` at most."""
     known, most = _recording_names(workspace), int(tolerance * _SECOND)
     numbers: dict[str, int] = {}
-    owner, start, end = np.empty(total, np.int32), np.empty(total, np.int64), np.empty(total, np.int64)
-    for at, part in with_starts(tables.read_batches(workspace, columns=("recording_id", "source_start", "source_end"))):
+    owner, start, end = (
+        np.empty(total, np.int32),
+        np.empty(total, np.int64),
+        np.empty(total, np.int64),
+    )
+    for at, part in with_starts(
+        tables.read_batches(workspace, columns=("recording_id", "source_start", "source_end"))
+    ):
         own = slice(at, at + len(part))
         owner[own] = [numbers.setdefault(key, len(numbers)) for key in part["recording_id"]]
         start[own], end[own] = _times(part["source_start"]), _times(part["source_end"])
     owner[(start == _NO_TIME) | (end == _NO_TIME)] = -1
     order = np.lexsort((start, owner)).astype(np.uint32)
     owner, start, end = owner[order], start[order], end[order]
-    first_of, end_of = (np.searchsorted(owner, np.arange(len(numbers)), side=side).tolist() for side in ("left", "right"))
+    first_of, end_of = (
+        np.searchsorted(owner, np.arange(len(numbers)), side=side).tolist()
+        for side in ("left", "right")
+    )
 
     def match(located: Mapping[str, pl.Series]) -> tuple[IntArray, IntArray, NDArray[np.uint8]]:
-        begins, ends = _times(located["start"]), _times(located["end" if "end" in located else "duration"])
+        begins, ends = (
+            _times(located["start"]),
+            _times(located["end" if "end" in located else "duration"]),
+        )
         if "end" not in located:
             ends = np.where((begins == _NO_TIME) | (ends == _NO_TIME), _NO_TIME, begins + ends)
         pairs, missed = list[tuple[int, int]](), np.zeros(len(begins), np.uint8)
-        for row, (name, begin, stop) in enumerate(zip(located["file"], begins.tolist(), ends.tolist(), strict=True)):
+        for row, (name, begin, stop) in enumerate(
+            zip(located["file"], begins.tolist(), ends.tolist(), strict=True)
+        ):
             recording = next((known[key] for key in _spellings(name or "") if key in known), None)
             if name and not isinstance(recording, str):
-                missed[row] = _REASONS.index(_NO_RECORDING if recording is None else _SEVERAL_RECORDINGS)
+                missed[row] = _REASONS.index(
+                    _NO_RECORDING if recording is None else _SEVERAL_RECORDINGS
+                )
                 continue
             if not isinstance(recording, str) or _NO_TIME in (begin, stop):
                 missed[row] = _REASONS.index(_NO_KEY)
                 continue
             number = numbers.get(recording, -1)
             first, last = (first_of[number], end_of[number]) if number >= 0 else (0, 0)
-            first, last = first + np.searchsorted(start[first:last], [begin - most, begin + most + 1])
+            first, last = first + np.searchsorted(
+                start[first:last], [begin - most, begin + most + 1]
+            )
             near = first + np.flatnonzero(np.abs(end[first:last] - stop) <= most)
             exact = near[(start[near] == begin) & (end[near] == stop)]
             found = exact if len(exact) else near
@@ -324,7 +417,9 @@ def _by_times(workspace: Workspace, total: int, tolerance: Decimal) -> _Match:
 def _times(texts: pl.Series) -> IntArray:
     """Convert seconds to whole nanoseconds; `_NO_TIME` where a text is no number."""
     values = (_decimal(text) for text in texts)
-    return np.array([_NO_TIME if value is None else round(value * _SECOND) for value in values], dtype=np.int64)
+    return np.array(
+        [_NO_TIME if value is None else round(value * _SECOND) for value in values], dtype=np.int64
+    )
 
 
 def _recording_names(workspace: Workspace) -> dict[str, str | int]:
@@ -336,7 +431,9 @@ def _recording_names(workspace: Workspace) -> dict[str, str | int]:
     for key, name in pairs:
         for spelling in _spellings(name) if name and key else ():
             found[spelling].add(key)
-    unique = {name: len(keys) if len(keys) > 1 else next(iter(keys)) for name, keys in found.items()}
+    unique = {
+        name: len(keys) if len(keys) > 1 else next(iter(keys)) for name, keys in found.items()
+    }
     return unique | {key: key for key, _ in pairs if key}
 
 

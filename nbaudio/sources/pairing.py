@@ -22,10 +22,14 @@ _TRANSCRIPT = ("transcript", "transcripts", "document", "text")
 
 _HEAD_BYTES = 1 << 16
 _NAMED = re.compile(rf'"(?:{"|".join(RECORDING_FIELDS)})"\s*:\s*"'.encode())
-_ONE_RECORDING = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]|(?s:.*)-->|WEBVTT")  # JSON without names, and subtitles
+_ONE_RECORDING = re.compile(
+    rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]|(?s:.*)-->|WEBVTT"
+)  # JSON without names, and subtitles
 
 
-def list_items(source: Path, problems: Problems, *, hypotheses: bool, apart: Collection[Path]) -> list[Item]:
+def list_items(
+    source: Path, problems: Problems, *, hypotheses: bool, apart: Collection[Path]
+) -> list[Item]:
     """List the hypotheses or transcripts of a file or folder; files that name several recordings are read.
 
     Files and folders of the absolute paths `apart` are left out.
@@ -40,10 +44,16 @@ def list_items(source: Path, problems: Problems, *, hypotheses: bool, apart: Col
             with path.open("rb") as opened:
                 head = opened.read(_HEAD_BYTES)
             if hypotheses and (_NAMED.search(head) or not _ONE_RECORDING.match(head)):
-                found += [Item(stem(each.name), f"{file}#{each.name}", path, each) for each in read_timed_words(path, name)]
+                found += [
+                    Item(stem(each.name), f"{file}#{each.name}", path, each)
+                    for each in read_timed_words(path, name)
+                ]
             elif not hypotheses and _NAMED.search(head):
                 named = [(each.recording, each) for each in read_documents(path)]
-                found += [Item(stem(key or file), f"{file}#{key}" if key else file, path, each) for key, each in named]
+                found += [
+                    Item(stem(key or file), f"{file}#{key}" if key else file, path, each)
+                    for key, each in named
+                ]
             else:
                 found.append(Item(name, file, path))
         except (InputError, OSError) as error:
@@ -57,7 +67,11 @@ def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
         raise InputError(f"{source}: there is no such file or folder")
     for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
         file = path.relative_to(source).as_posix() if source.is_dir() else path.name
-        if path.is_dir() or (path != source and re.search(r"(^|/)\.", file)) or name_matching.is_audio(file):
+        if (
+            path.is_dir()
+            or (path != source and re.search(r"(^|/)\.", file))
+            or name_matching.is_audio(file)
+        ):
             continue
         if (shown := input_guards.escape_surrogates(file)) != file:
             problems.append((shown, input_guards.NOT_UNICODE))
@@ -89,12 +103,25 @@ def pair(
         pairs = folders | pairs
     used = {number for numbers in pairs.values() for number in numbers}
     missing = "of the same name; --pairs takes a table of recording and transcript"
-    problems += [(item.file, f"there is no transcript {missing}") for n, item in enumerate(hypotheses) if n not in pairs]
-    problems += [(item.file, f"there is no hypothesis {missing}") for n, item in enumerate(transcripts) if n not in used]
+    problems += [
+        (item.file, f"there is no transcript {missing}")
+        for n, item in enumerate(hypotheses)
+        if n not in pairs
+    ]
+    problems += [
+        (item.file, f"there is no hypothesis {missing}")
+        for n, item in enumerate(transcripts)
+        if n not in used
+    ]
     first: dict[str, int] = {}  # hypothesis of each recording
     for n, item in enumerate(hypotheses):
         if n in pairs and (one := first.setdefault(name_matching.recording_id(item.name), n)) != n:
-            problems.append((item.file, f"another hypothesis of a recording; that in {hypotheses[one].file} is used"))
+            problems.append(
+                (
+                    item.file,
+                    f"another hypothesis of a recording; that in {hypotheses[one].file} is used",
+                )
+            )
     return [(hypotheses[n], tuple(transcripts[each] for each in pairs[n])) for n in first.values()]
 
 
@@ -104,7 +131,10 @@ def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
     for number, other in enumerate(others):
         numbers[f"{other}.wav"].append(number)
     audit = name_matching.resolve(names, list(numbers)).select("name", "candidates")
-    meant = {name: sorted(each for path in paths for each in numbers[path]) for name, paths in audit.iter_rows()}
+    meant = {
+        name: sorted(each for path in paths for each in numbers[path])
+        for name, paths in audit.iter_rows()
+    }
     return {number: meant[name] for number, name in enumerate(names) if meant[name]}
 
 
@@ -114,12 +144,19 @@ def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
         text = io.StringIO(decode_text(input_guards.read_all(path)), newline="")
         rows = csv.DictReader(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
         rows.fieldnames = header = [name.strip().lower() for name in rows.fieldnames or ()]
-        columns = [next((name for name in header if name in known), "") for known in (_RECORDING, _TRANSCRIPT)]
-        table = [(rows.line_num, [(row.get(column) or "").strip() for column in columns]) for row in rows]
+        columns = [
+            next((name for name in header if name in known), "")
+            for known in (_RECORDING, _TRANSCRIPT)
+        ]
+        table = [
+            (rows.line_num, [(row.get(column) or "").strip() for column in columns]) for row in rows
+        ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read as a table of pairs ({error})") from error
     if not all(columns):
-        raise InputError(f"{path}: expected the columns recording and transcript; it has {', '.join(header) or 'none'}")
+        raise InputError(
+            f"{path}: expected the columns recording and transcript; it has {', '.join(header) or 'none'}"
+        )
     found = [_find([names[side] for _, names in table], items) for side, items in enumerate(sides)]
     pairs: dict[int, list[int]] = defaultdict(list)
     for (line, names), *both in zip(table, *found, strict=True):

@@ -13,7 +13,15 @@ from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.row_values import repeated, with_values
 from nbaudio.core.rows import Rows, with_starts
-from nbaudio.core.tables import NORMALIZED, SEGMENTS, conform, is_score, segment_failures, table_path, with_recordings
+from nbaudio.core.tables import (
+    NORMALIZED,
+    SEGMENTS,
+    conform,
+    is_score,
+    segment_failures,
+    table_path,
+    with_recordings,
+)
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.storage.workspace import Workspace
 
@@ -21,13 +29,18 @@ _MICRO = 1_000_000  # units of the times of whole recordings: below 1 MHz, each 
 
 
 def fill_times(
-    frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: tuple[Decimal, bool] | None
+    frame: pl.DataFrame,
+    audit: pl.DataFrame,
+    recordings: pl.DataFrame,
+    windows: tuple[Decimal, bool] | None,
 ) -> pl.DataFrame:
     """Fill in times of whole recordings with audio, in a row per window if divided; without own ids, those of recordings."""
     whole = tables.whole_recording()
     if not frame.select(whole.any()).item():
         return frame
-    names = frame.select("name").join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
+    names = frame.select("name").join(
+        audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
+    )
     lengths = recordings.select("recording_id", "sampling_rate", "num_samples")
     facts = names.join(lengths, on="recording_id", how="left", maintain_order="left")
     rate = facts["sampling_rate"].cast(pl.Int64)
@@ -48,10 +61,14 @@ def fill_times(
         _window=pl.int_ranges(0, pl.when("_whole").then(count).otherwise(1), dtype=pl.Int64),
     ).explode("_window", empty_as_null=False)
     # A remainder of less than half a sample gives no window.
-    inside = ~pl.col("_whole") | ((begin * pl.col("_rate") + _MICRO // 2) // _MICRO < pl.col("_samples"))
+    inside = ~pl.col("_whole") | (
+        (begin * pl.col("_rate") + _MICRO // 2) // _MICRO < pl.col("_samples")
+    )
     filled = rows.filter(inside).with_columns(
         source_start=pl.when("_whole").then(_decimal(begin)).otherwise("source_start"),
-        source_end=pl.when("_whole").then(_decimal(pl.min_horizontal(begin + step, "_micros"))).otherwise("source_end"),
+        source_end=pl.when("_whole")
+        .then(_decimal(pl.min_horizontal(begin + step, "_micros")))
+        .otherwise("source_end"),
     )
     return filled.select(frame.columns)
 
@@ -65,9 +82,17 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
     """Convert times to samples where the recording is there; return only keys and the columns that the rules check."""
     # Joins copy their columns.
     checked = frame.select(
-        "name", "segment_id", "source_start", "source_end", "text", "speaker_id", channels.source_channel(frame)
+        "name",
+        "segment_id",
+        "source_start",
+        "source_end",
+        "text",
+        "speaker_id",
+        channels.source_channel(frame),
     )
-    named = checked.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
+    named = checked.join(
+        audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
+    )
     joined = with_recordings(named, recordings)
     rate, length = joined["sampling_rate"], pl.col("num_samples")
     starts, ends = joined["source_start"], joined["source_end"]
@@ -78,14 +103,31 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
     )
     # An end that lies past its recording's by at most half a unit of its last decimal is moved to that.
     over = pl.col("end_sample") - length
-    places = pl.col("source_end").str.extract(r"^[0-9]+\.?([0-9]{0,6})$", 1).str.len_bytes().cast(pl.Int64)
-    is_rounded = (over > 0) & (2 * over * pl.lit(10, pl.Int64).pow(places) <= pl.col("sampling_rate"))
+    places = (
+        pl.col("source_end")
+        .str.extract(r"^[0-9]+\.?([0-9]{0,6})$", 1)
+        .str.len_bytes()
+        .cast(pl.Int64)
+    )
+    is_rounded = (over > 0) & (
+        2 * over * pl.lit(10, pl.Int64).pow(places) <= pl.col("sampling_rate")
+    )
     return samples.with_columns(
-        end_sample=pl.when(is_rounded & (pl.col("start_sample") < length)).then(length).otherwise("end_sample")
+        end_sample=pl.when(is_rounded & (pl.col("start_sample") < length))
+        .then(length)
+        .otherwise("end_sample")
     )
 
 
-_CHECKED = ("name", "segment_id", "source_start", "source_end", "text", "speaker_id", "source_channel")
+_CHECKED = (
+    "name",
+    "segment_id",
+    "source_start",
+    "source_end",
+    "text",
+    "speaker_id",
+    "source_channel",
+)
 TIMES = ("name", "source_start", "source_end")
 _NO_IDS = pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String})
 _NO_ROWS = pl.Series("row", dtype=pl.UInt32)
@@ -98,9 +140,13 @@ class PlacedSegments:
     rows: Rows  # transcripts
     audit: pl.DataFrame
     recordings: pl.DataFrame
-    ids: pl.DataFrame = field(default_factory=_NO_IDS.clone)  # `row` (from 0) and `segment_id` where the key alone is not the id
+    ids: pl.DataFrame = field(
+        default_factory=_NO_IDS.clone
+    )  # `row` (from 0) and `segment_id` where the key alone is not the id
     withdrawn: pl.Series = field(default_factory=_NO_ROWS.clone)  # rows that stay out
-    duplicates: pl.Series = field(default_factory=_NO_ROWS.clone)  # rows that have the window of an earlier one
+    duplicates: pl.Series = field(
+        default_factory=_NO_ROWS.clone
+    )  # rows that have the window of an earlier one
     has_texts: bool = True
 
     def numbered(self) -> "PlacedSegments":
@@ -108,18 +154,27 @@ class PlacedSegments:
         keys = repeated(pl.concat(batch["segment_id"].hash() for batch in self.placed()))
         if keys.is_empty():
             return self
-        some = pl.col("segment_id").hash().is_in(keys.implode()) | pl.col("segment_id").str.contains(name_matching.NUMBERED)
+        some = pl.col("segment_id").hash().is_in(keys.implode()) | pl.col(
+            "segment_id"
+        ).str.contains(name_matching.NUMBERED)
         found = self.find(some)
         return self.with_ids(found.with_columns(name_matching.segment_ids(found["segment_id"])))
 
     def with_ids(self, ids: pl.DataFrame) -> "PlacedSegments":
         """Return a copy with other ids for some rows (`row`, `segment_id`)."""
-        return replace(self, ids=pl.concat([ids.select(_NO_IDS.columns), self.ids]).unique("row", keep="first").sort("row"))
+        return replace(
+            self,
+            ids=pl.concat([ids.select(_NO_IDS.columns), self.ids])
+            .unique("row", keep="first")
+            .sort("row"),
+        )
 
     def compared(self, withdrawn: pl.DataFrame) -> "PlacedSegments":
         """Return a copy in which duplicates and withdrawn segments are marked."""
         if len(withdrawn):
-            rows = pl.concat(batch["row"].filter(is_withdrawn(batch, withdrawn)) for batch in self.placed())
+            rows = pl.concat(
+                batch["row"].filter(is_withdrawn(batch, withdrawn)) for batch in self.placed()
+            )
             return replace(self, withdrawn=rows).compared(withdrawn.clear())
         stays, window = self._stays, tables.window()
         texts, hashes = 0, []
@@ -128,13 +183,21 @@ class PlacedSegments:
             texts += kept["text"].count()
             hashes.append(kept.select(window.hash()).to_series())
         windows = repeated(pl.concat(hashes))
-        told = self.find(stays & window.hash().is_in(windows.implode()), window=window) if len(windows) else None
-        duplicates = _NO_ROWS if told is None else told.filter(~pl.col("window").is_first_distinct())["row"]
+        told = (
+            self.find(stays & window.hash().is_in(windows.implode()), window=window)
+            if len(windows)
+            else None
+        )
+        duplicates = (
+            _NO_ROWS if told is None else told.filter(~pl.col("window").is_first_distinct())["row"]
+        )
         return replace(self, duplicates=duplicates, has_texts=texts > 0)
 
     def find(self, condition: pl.Expr, **told: pl.Expr) -> pl.DataFrame:
         """Return `row`, `segment_id` and what is `told` of the placed rows that meet a condition."""
-        return pl.concat(batch.filter(condition).select("row", "segment_id", **told) for batch in self.placed())
+        return pl.concat(
+            batch.filter(condition).select("row", "segment_id", **told) for batch in self.placed()
+        )
 
     def placed(self) -> Iterator[pl.DataFrame]:
         """Yield `row`, ids, samples and the columns that the rules check, in batches."""
@@ -144,13 +207,22 @@ class PlacedSegments:
     def broken(self) -> pl.DataFrame:
         """Return `segment_id` and `reason` of the segments that break a rule."""
         judged = (self._judged(placed).filter(self._stays) for placed in self.placed())
-        return pl.concat(batch.filter(pl.col("reason").is_not_null()).select("segment_id", "reason") for batch in judged)
+        return pl.concat(
+            batch.filter(pl.col("reason").is_not_null()).select("segment_id", "reason")
+            for batch in judged
+        )
 
     def judged(self) -> Iterator[pl.DataFrame]:
         """Yield the segments table in batches: as placed, rejected with the first rule that a segment breaks."""
         for frame, placed in self._batches():
             found = self._judged(placed).select(
-                "row", "segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason"
+                "row",
+                "segment_id",
+                "recording_id",
+                "start_sample",
+                "end_sample",
+                "decision",
+                "reason",
             )
             whole = pl.concat([found, frame.drop("name", "segment_id")], how="horizontal")
             yield conform(whole.filter(self._stays).drop("row"), SEGMENTS, "segments")
@@ -161,15 +233,21 @@ class PlacedSegments:
 
     def _judged(self, placed: pl.DataFrame) -> pl.DataFrame:
         duplicate = pl.col("row").is_in(self.duplicates.implode())
-        empty_text = pl.lit(self.has_texts) & (pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S"))
+        empty_text = pl.lit(self.has_texts) & (
+            pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S")
+        )
         return _decided(placed, self.recordings, duplicate=duplicate, empty_text=empty_text)
 
-    def _batches(self, columns: Collection[str] | None = None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    def _batches(
+        self, columns: Collection[str] | None = None
+    ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """Yield transcripts, and where they are placed."""
         for start, frame in with_starts(self.rows.batches(columns)):
             placed = _place(frame, self.audit, self.recordings)
             end = start + len(frame)
-            some = self.ids[self.ids["row"].search_sorted(start) : self.ids["row"].search_sorted(end)]
+            some = self.ids[
+                self.ids["row"].search_sorted(start) : self.ids["row"].search_sorted(end)
+            ]
             ids = placed["segment_id"].scatter(some["row"] - start, some["segment_id"])
             yield frame, placed.with_columns(ids, row=pl.int_range(start, end, dtype=pl.UInt32))
 
@@ -177,7 +255,16 @@ class PlacedSegments:
 _PLACE = ("recording_id", "source_start", "source_end", "source_channel")
 # Compared in their own way, or not at all.
 _APART = (
-    *("segment_id", *_PLACE, "start_sample", "end_sample", "text", "text_raw", "asr_text", "word_times"),
+    *(
+        "segment_id",
+        *_PLACE,
+        "start_sample",
+        "end_sample",
+        "text",
+        "text_raw",
+        "asr_text",
+        "word_times",
+    ),
     *("similarity", "wer", "cer", *NORMALIZED, "split", "decision", "reason"),
 )
 # How a row differs from the table; as columns they have a prefix that no column of a source has.
@@ -216,16 +303,28 @@ class Merge:
         path = str(table_path(self.workspace))
         held = conform(pl.DataFrame(schema=tables.table_schema(self.workspace)), SEGMENTS, path)
         try:
-            schema = pl.concat([held, self.rows.drop(_ADDED).clear()], how="diagonal_relaxed").schema
+            schema = pl.concat(
+                [held, self.rows.drop(_ADDED).clear()], how="diagonal_relaxed"
+            ).schema
         except pl.exceptions.PolarsError as error:
-            raise InputError(f"{path}: a column has another type in the source ({one_line(error)})") from error
+            raise InputError(
+                f"{path}: a column has another type in the source ({one_line(error)})"
+            ) from error
         changed = self.rows.filter(~is_("new")).sort(_ROW)
-        changed = changed.rename({name: f"\0new {name}" for name in changed.columns if name not in ("segment_id", *_ADDED)})
+        changed = changed.rename(
+            {
+                name: f"\0new {name}"
+                for name in changed.columns
+                if name not in ("segment_id", *_ADDED)
+            }
+        )
         values = [self._value(name, schema) for name in schema if name != "segment_id"]
         for start, batch in with_starts(tables.read_batches(self.workspace)):
             first, after = (changed[_ROW].search_sorted(row) for row in (start, start + len(batch)))
             whole = conform(batch, schema, path)
-            whole = whole.join(changed[first:after], on="segment_id", how="left", maintain_order="left").with_columns(values)
+            whole = whole.join(
+                changed[first:after], on="segment_id", how="left", maintain_order="left"
+            ).with_columns(values)
             yield conform(whole.select(schema.names()), schema, path)
         for part in self.rows.filter(is_("new")).drop(_ADDED).iter_slices(tables.ROWS_A_GROUP):
             yield conform(part, schema, path)
@@ -263,7 +362,9 @@ class Merge:
         return kept if len(kept) < len(held) else None
 
 
-def merge_segments(workspace: Workspace, placed: PlacedSegments, status: pl.DataFrame, is_other: pl.Series) -> Merge:
+def merge_segments(
+    workspace: Workspace, placed: PlacedSegments, status: pl.DataFrame, is_other: pl.Series
+) -> Merge:
     """Compare the segments of a source with the table; rows of the table for which `is_other` are not missing."""
     audio = {
         flag: pl.col("recording_id").is_in(status.filter(status=name)["recording_id"].implode())
@@ -271,9 +372,13 @@ def merge_segments(workspace: Workspace, placed: PlacedSegments, status: pl.Data
     }
     held = _uncorrected(workspace)
     there, brought = held.collect_schema(), next(placed.judged()).schema
-    nested = {name for schema in (there, brought) for name, dtype in schema.items() if dtype.is_nested()}
+    nested = {
+        name for schema in (there, brought) for name, dtype in schema.items() if dtype.is_nested()
+    }
     told = [name for name in brought if name not in (*_APART, *nested)]
-    number, segments, rows, in_source = _changed(_compared(held, told), placed, told, pl.any_horizontal(audio.values()))
+    number, segments, rows, in_source = _changed(
+        _compared(held, told), placed, told, pl.any_horizontal(audio.values())
+    )
     some = _compared(held, told).with_row_index(_ROW).filter(pl.col(_ROW).is_in(rows.implode()))
     was = some.collect(**STREAMED).unique("segment_id", keep="first", maintain_order=True)
     now = _compared(segments.lazy(), told).collect()
@@ -287,23 +392,53 @@ def merge_segments(workspace: Workspace, placed: PlacedSegments, status: pl.Data
         **audio,
     }
     new = pl.col(_ROW).is_null()
-    flags = joined.select(_ROW, new.alias("\0new"), **{kind: ~new & hit for kind, hit in kinds.items()})
+    flags = joined.select(
+        _ROW, new.alias("\0new"), **{kind: ~new & hit for kind, hit in kinds.items()}
+    )
     changes = segments.hstack(flags).filter(pl.any_horizontal(_FLAGS))
     unchanged = number - len(changes)
     # Rows that the source no longer has, in recordings with other audio.
-    gone = with_values(held, [pl.Series("\0gone", ~in_source)]).with_row_index(_ROW).filter("\0gone").drop("\0gone")
+    gone = (
+        with_values(held, [pl.Series("\0gone", ~in_source)])
+        .with_row_index(_ROW)
+        .filter("\0gone")
+        .drop("\0gone")
+    )
     is_affected = status["status"].is_in(["changed", "arrived"]).any()
-    apart = gone.filter(pl.any_horizontal(audio.values())).collect(**STREAMED) if is_affected else pl.DataFrame()
+    apart = (
+        gone.filter(pl.any_horizontal(audio.values())).collect(**STREAMED)
+        if is_affected
+        else pl.DataFrame()
+    )
     if len(apart):
-        made = (_ROW, "recording_id", "start_sample", "end_sample", "decision", "reason", "text_corrected")
+        made = (
+            _ROW,
+            "recording_id",
+            "start_sample",
+            "end_sample",
+            "decision",
+            "reason",
+            "text_corrected",
+        )
         frame = apart.with_columns(name="recording_id").drop(made, strict=False)
         audit = apart.select(name="recording_id", recording_id="recording_id").unique()
         [moved] = PlacedSegments(Rows.collect([frame]), audit, placed.recordings).judged()
         moved = moved.with_columns(apart[_ROW], **audio, split=pl.lit(None, pl.String))
-        changes = pl.concat([changes, moved], how="diagonal_relaxed").with_columns(pl.col(_FLAGS).fill_null(value=False))
-    own = with_values(held.select("segment_id", "recording_id"), [pl.Series("\0gone", ~in_source & ~is_other.to_numpy())])
+        changes = pl.concat([changes, moved], how="diagonal_relaxed").with_columns(
+            pl.col(_FLAGS).fill_null(value=False)
+        )
+    own = with_values(
+        held.select("segment_id", "recording_id"),
+        [pl.Series("\0gone", ~in_source & ~is_other.to_numpy())],
+    )
     missing = own.filter("\0gone").drop("\0gone").collect(**STREAMED)
-    return Merge(workspace, tuple(brought), _judged(workspace, changes, placed.recordings), unchanged, missing)
+    return Merge(
+        workspace,
+        tuple(brought),
+        _judged(workspace, changes, placed.recordings),
+        unchanged,
+        missing,
+    )
 
 
 def _changed(
@@ -319,10 +454,20 @@ def _changed(
     for batch in placed.judged():
         number += len(batch)
         now = _compared(batch.lazy(), told).select(whole).collect()
-        places = np.minimum(np.searchsorted(ids, now["segment_id"].to_numpy()), max(0, len(ids) - 1))
-        known = ids[places] == now["segment_id"].to_numpy() if len(ids) else np.zeros(len(now), dtype=np.bool_)
+        places = np.minimum(
+            np.searchsorted(ids, now["segment_id"].to_numpy()), max(0, len(ids) - 1)
+        )
+        known = (
+            ids[places] == now["segment_id"].to_numpy()
+            if len(ids)
+            else np.zeros(len(now), dtype=np.bool_)
+        )
         in_source[order[places[known]]] = True
-        differs = pl.Series(~known) if not len(ids) else pl.Series(~known | (contents[places] != now["whole"].to_numpy()))
+        differs = (
+            pl.Series(~known)
+            if not len(ids)
+            else pl.Series(~known | (contents[places] != now["whole"].to_numpy()))
+        )
         differs |= batch.select(has_other_audio.fill_null(value=False)).to_series()
         segments.append(batch.filter(differs))
         rows.append(pl.Series(order[places[known & differs.to_numpy()]], dtype=pl.UInt32))
@@ -332,9 +477,14 @@ def _changed(
 def _uncorrected(workspace: Workspace) -> pl.LazyFrame:
     """Scan the segments table with the source's words where a reviewer corrected them, and `text_corrected`."""
     held = tables.scan(workspace)
-    if "text_corrected" not in held.collect_schema() or not table_path(workspace, tables.CORRECTED_TEXTS).exists():
+    if (
+        "text_corrected" not in held.collect_schema()
+        or not table_path(workspace, tables.CORRECTED_TEXTS).exists()
+    ):
         return held
-    before = tables.scan(workspace, table=tables.CORRECTED_TEXTS).select("segment_id", before="text")
+    before = tables.scan(workspace, table=tables.CORRECTED_TEXTS).select(
+        "segment_id", before="text"
+    )
     joined = held.join(before, on="segment_id", how="left", maintain_order="left")
     was = pl.when(pl.col("text_corrected").is_not_null()).then("before")
     return joined.with_columns(text=pl.coalesce(was, "text")).drop("before")
@@ -346,30 +496,57 @@ def _compared(segments: pl.LazyFrame, told: list[str]) -> pl.LazyFrame:
     absent = [name for name in (*_PLACE, *told, "text_corrected") if name not in there]
     whole = segments.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
     columns = (["text"], _PLACE, ["text_raw"], ["asr_text"], ["segment_id", *told])
-    hashed = {name: pl.struct(pl.col(some).cast(pl.String)).hash() for name, some in zip(_HASHED, columns, strict=True)}
-    has = {"has_hypothesis": pl.col("asr_text").is_not_null(), "is_corrected": pl.col("text_corrected").is_not_null()}
+    hashed = {
+        name: pl.struct(pl.col(some).cast(pl.String)).hash()
+        for name, some in zip(_HASHED, columns, strict=True)
+    }
+    has = {
+        "has_hypothesis": pl.col("asr_text").is_not_null(),
+        "is_corrected": pl.col("text_corrected").is_not_null(),
+    }
     return whole.select("segment_id", "recording_id", **hashed, **has)
 
 
 def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Judge rows beside all other rows of the table: one that has the times of an earlier row is a duplicate."""
-    columns = ("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample")
-    blank = pl.when(pl.col("text").str.contains(r"\S")).then(pl.lit("x")).otherwise(pl.col("text").str.head(0)).alias("text")
+    columns = (
+        "segment_id",
+        "recording_id",
+        "source_start",
+        "source_end",
+        "start_sample",
+        "end_sample",
+    )
+    blank = (
+        pl.when(pl.col("text").str.contains(r"\S"))
+        .then(pl.lit("x"))
+        .otherwise(pl.col("text").str.head(0))
+        .alias("text")
+    )
     held = tables.scan(workspace, (*columns, "text", "source_channel"))
     channel = channels.source_channel(held.limit(0).collect())
     others = held.select(*columns, blank, channel).join(rows.lazy(), on="segment_id", how="anti")
     own = rows.select(*columns, blank, channels.source_channel(rows))
     windows = own.select(tables.window().hash()).to_series()
     alike = others.filter(tables.window().hash().is_in(windows.implode())).collect(**STREAMED)
-    has_texts = own["text"].count() or others.select(pl.col("text").is_not_null().any()).collect(**STREAMED).item()
+    has_texts = (
+        own["text"].count()
+        or others.select(pl.col("text").is_not_null().any()).collect(**STREAMED).item()
+    )
     empty = pl.lit(bool(has_texts)) & (pl.col("text").fill_null("") == "")
-    found = _decided(with_recordings(pl.concat([alike, own]), recordings), recordings, empty_text=empty).tail(len(rows))
+    found = _decided(
+        with_recordings(pl.concat([alike, own]), recordings), recordings, empty_text=empty
+    ).tail(len(rows))
     return rows.with_columns(found["reason"], found["decision"].cast(SEGMENTS["decision"]))
 
 
 def _decided(placed: pl.DataFrame, recordings: pl.DataFrame, **rules: pl.Expr) -> pl.DataFrame:
     """Add `decision` and `reason`; `rules` replace those that look at several rows."""
     failures = (segment_failures(recordings) | rules).items()
-    broken = pl.coalesce(pl.when(holds.fill_null(value=False)).then(pl.lit(rule)) for rule, holds in failures)
-    decision = pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject"))
+    broken = pl.coalesce(
+        pl.when(holds.fill_null(value=False)).then(pl.lit(rule)) for rule, holds in failures
+    )
+    decision = (
+        pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject"))
+    )
     return placed.with_columns(reason=broken).with_columns(decision=decision)

@@ -35,21 +35,31 @@ def read_mapping(path: Path) -> dict[str, str]:
     mapping: dict[str, str] = {}
     try:
         text = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig")
-        for line, name, value in _table_pairs(path, text, separator) if separator else _scp_pairs(path, text):
+        for line, name, value in (
+            _table_pairs(path, text, separator) if separator else _scp_pairs(path, text)
+        ):
             if mapping.setdefault(name, value) != value:
                 raise InputError(
                     f"{path}, line {line}: {name!r} is {value!r} here and {mapping[name]!r} before; keep one of them"
                 )
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as a list of names ({one_line(error)})") from error
+        raise InputError(
+            f"{path}: cannot be read as a list of names ({one_line(error)})"
+        ) from error
     return mapping
 
 
 def _scp_pairs(path: Path, text: str) -> Iterator[tuple[int, str, str]]:
-    lines = ((number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+    lines = (
+        (number, line.rstrip("\r"))
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    )
     for number, key, name in kaldi.split_pairs(lines):
         if not name:
-            raise InputError(f"{path}, line {number}: expected a key, a space and a file name, not {key[:80]!r}")
+            raise InputError(
+                f"{path}, line {number}: expected a key, a space and a file name, not {key[:80]!r}"
+            )
         if name.endswith("|"):
             raise InputError(f"{path}, line {number}: {key!r} {kaldi.COMMAND}")
         yield number, key, name
@@ -58,7 +68,9 @@ def _scp_pairs(path: Path, text: str) -> Iterator[tuple[int, str, str]]:
 def _table_pairs(path: Path, text: str, separator: str) -> Iterator[tuple[int, str, str]]:
     table = pl.read_csv(text.encode(), separator=separator, infer_schema=False)
     if not {"name", "path"} <= set(table.columns):
-        raise InputError(f"{path}: expected the columns name and path; it has {', '.join(table.columns)}")
+        raise InputError(
+            f"{path}: expected the columns name and path; it has {', '.join(table.columns)}"
+        )
     empty = table.filter(pl.any_horizontal(pl.col("name", "path").is_null()))
     if len(empty):
         raise InputError(f"{path}: {len(empty)} rows lack a name or a path, such as {empty.row(0)}")
@@ -66,7 +78,9 @@ def _table_pairs(path: Path, text: str, separator: str) -> Iterator[tuple[int, s
         yield line, name, value
 
 
-def redact_names(transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool) -> tuple[Transcripts, dict[str, str]]:
+def redact_names(
+    transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool
+) -> tuple[Transcripts, dict[str, str]]:
     """Redact secrets in URLs: in names of recordings, in further columns, in reasons of problems and in the names file."""
     rows, problems = transcripts.rows, transcripts.problems
     names = rows.unique("name")["name"].drop_nulls()
@@ -76,12 +90,22 @@ def redact_names(transcripts: Transcripts, mapping: Mapping[str, str], *, fetche
 
     def redacted(frame: pl.DataFrame) -> pl.DataFrame:
         known = frame.with_columns(pl.col("name").replace(stored)) if stored else frame
-        texts = [name for name, dtype in known.schema.items() if dtype == pl.String and name not in _NOT_REDACTED]
+        texts = [
+            name
+            for name, dtype in known.schema.items()
+            if dtype == pl.String and name not in _NOT_REDACTED
+        ]
         with_urls = [name for name in texts if known[name].str.contains("://", literal=True).any()]
-        return known.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}...")) if with_urls else known
+        return (
+            known.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}..."))
+            if with_urls
+            else known
+        )
 
     if problems["reason"].str.contains("://", literal=True).any():
-        problems = problems.with_columns(pl.col("reason").map_elements(redact, return_dtype=pl.String))
+        problems = problems.with_columns(
+            pl.col("reason").map_elements(redact, return_dtype=pl.String)
+        )
     pairs = {stored.get(name, name): stored.get(path, path) for name, path in mapping.items()}
     return replace(transcripts, rows=rows.map(redacted), problems=problems), pairs
 
@@ -90,17 +114,28 @@ def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> p
     """Find the source's own ids of recordings, joined by blanks: keys of a ``wav.scp`` (`mapping`), and `source_recording`."""
     by_name = dict(audit.select("name", "recording_id").iter_rows())
     by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
-    paths = dict(resolve(list(mapping.values()), list(by_path)).select("name", "path").iter_rows()) if mapping else {}
+    paths = (
+        dict(resolve(list(mapping.values()), list(by_path)).select("name", "path").iter_rows())
+        if mapping
+        else {}
+    )
     known = set(by_name.values())
     pairs: list[tuple[str, str]] = []
     for key, value in mapping.items():
         guess = recording_id(value)
-        meant = (by_name.get(key), by_path.get(paths.get(value) or ""), by_name.get(value), guess if guess in known else None)
+        meant = (
+            by_name.get(key),
+            by_path.get(paths.get(value) or ""),
+            by_name.get(value),
+            guess if guess in known else None,
+        )
         pairs += [(found, key) for found in [next(filter(None, meant), None)] if found]
     if "source_recording" in rows.schema:
         own = rows.unique("name", "source_recording").drop_nulls()
         pairs += [(by_name[name], key) for name, key in own.iter_rows() if name in by_name]
-    ids = pl.DataFrame(pairs, schema={"recording_id": pl.String, "source_recording": pl.String}, orient="row")
+    ids = pl.DataFrame(
+        pairs, schema={"recording_id": pl.String, "source_recording": pl.String}, orient="row"
+    )
     joined = pl.col("source_recording").unique(maintain_order=True).str.join(" ")
     return ids.group_by("recording_id", maintain_order=True).agg(joined)
 
@@ -109,11 +144,26 @@ def name_problems(source: str, resolved: Resolved) -> pl.DataFrame:
     """List names without a recording; where the one that they mean is rejected, with the reason."""
     missing = resolved.audit.filter(pl.col("decision") == "missing")["name"].to_list()
     why = dict(resolved.rejected)
-    there = resolve(missing, list(why), mapping=resolved.mapping).filter(pl.col("path").is_not_null())
-    reasons = {name: f"no such recording ({path}: {why[path]})" for name, path in there.select("name", "path").iter_rows()}
+    there = resolve(missing, list(why), mapping=resolved.mapping).filter(
+        pl.col("path").is_not_null()
+    )
+    reasons = {
+        name: f"no such recording ({path}: {why[path]})"
+        for name, path in there.select("name", "path").iter_rows()
+    }
     reason = (
         pl.when(pl.col("decision") == "ambiguous")
-        .then(pl.format("could mean {}; settle it with a names file", pl.col("candidates").list.join(", ")))
-        .otherwise(pl.col("name").replace_strict(reasons, default="no such recording", return_dtype=pl.String))
+        .then(
+            pl.format(
+                "could mean {}; settle it with a names file", pl.col("candidates").list.join(", ")
+            )
+        )
+        .otherwise(
+            pl.col("name").replace_strict(
+                reasons, default="no such recording", return_dtype=pl.String
+            )
+        )
     )
-    return resolved.audit.filter(pl.col("path").is_null()).select(file=pl.lit(source), item="name", reason=reason)
+    return resolved.audit.filter(pl.col("path").is_null()).select(
+        file=pl.lit(source), item="name", reason=reason
+    )

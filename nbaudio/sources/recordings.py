@@ -22,12 +22,21 @@ from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(
     {name: dtype for name, dtype in tables.RECORDINGS.items() if name != "recording_id"}
-    | {"num_bytes": pl.Int64(), "mtime_ns": pl.Int64(), "probe_warning": pl.String(), "error": pl.String()}
+    | {
+        "num_bytes": pl.Int64(),
+        "mtime_ns": pl.Int64(),
+        "probe_warning": pl.String(),
+        "error": pl.String(),
+    }
 )
 
-Paths: TypeAlias = Sequence[str] | pl.Series  # a column if there are many, since objects take several times the memory
+Paths: TypeAlias = (
+    Sequence[str] | pl.Series
+)  # a column if there are many, since objects take several times the memory
 
-_Bundle: TypeAlias = tuple[Iterable[tuple[str, Location]], float]  # paths and places, and how much of the work they are
+_Bundle: TypeAlias = tuple[
+    Iterable[tuple[str, Location]], float
+]  # paths and places, and how much of the work they are
 
 _BUNDLE_BYTES = 8_000_000
 _SMALL_GB = 16e-6
@@ -36,10 +45,16 @@ _BUNDLE_FILES = 256
 _encode = msgspec.json.Encoder().encode
 
 
-def list_audio(root: LocationLike, names: Iterable[str] = ()) -> tuple[pl.Series, list[tuple[str, str]]]:
+def list_audio(
+    root: LocationLike, names: Iterable[str] = ()
+) -> tuple[pl.Series, list[tuple[str, str]]]:
     """List the audio files below a folder, sorted, or those of `names` if a server lists none; and rejected ones with reasons."""
     place = location(root)
-    listed = archives.listing(place, is_audio) if archives.is_in_archive(place) else place.listing(is_audio)
+    listed = (
+        archives.listing(place, is_audio)
+        if archives.is_in_archive(place)
+        else place.listing(is_audio)
+    )
     if listed is not None:
         return pl.Series("path", listed[0], dtype=pl.String), listed[1]
     scheme = str(place) if place.is_scheme else None
@@ -60,7 +75,9 @@ def list_audio(root: LocationLike, names: Iterable[str] = ()) -> tuple[pl.Series
 class Probes:
     """The cache of a workspace, for threads, with what was known `before`; with `sha256`, rows without a hash do not count."""
 
-    def __init__(self, folder: Path, schema: pl.Schema, *, sha256: bool, before: pl.DataFrame | None = None) -> None:
+    def __init__(
+        self, folder: Path, schema: pl.Schema, *, sha256: bool, before: pl.DataFrame | None = None
+    ) -> None:
         self.path = folder / "probes.jsonl"
         self._facts = list(schema)
         self.sha256 = sha256
@@ -68,11 +85,20 @@ class Probes:
         schema = pl.Schema({**schema, "file": pl.String(), "nbaudio": pl.String()})
         try:
             # Rows of other versions may have other columns.
-            known = frame_of_rows((row for row in lines if row.get("nbaudio") == __version__), schema)
-        except (pl.exceptions.PolarsError, ValueError, TypeError, OverflowError):  # damaged: all are probed again
+            known = frame_of_rows(
+                (row for row in lines if row.get("nbaudio") == __version__), schema
+            )
+        except (
+            pl.exceptions.PolarsError,
+            ValueError,
+            TypeError,
+            OverflowError,
+        ):  # damaged: all are probed again
             known = pl.DataFrame(schema=schema)
         if before is not None:
-            known = pl.concat([tables.conform(before, schema, "recordings").select(schema.names()), known])
+            known = pl.concat(
+                [tables.conform(before, schema, "recordings").select(schema.names()), known]
+            )
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the memory.
         self._known = known.unique("file", keep="last", maintain_order=True).filter(usable)
@@ -92,7 +118,10 @@ class Probes:
     def add(self, rows: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
         """Add facts of files; they are on the disk when this returns."""
         with atomic.raise_disk_full(self.path):
-            atomic.append_lines(self.path, [_encode({**row, "file": str(file), "nbaudio": __version__}) for file, row in rows])
+            atomic.append_lines(
+                self.path,
+                [_encode({**row, "file": str(file), "nbaudio": __version__}) for file, row in rows],
+            )
 
 
 def probe_recordings(
@@ -117,14 +146,20 @@ def probe_recordings(
         shown = progress("probe recordings", total, "GB", show=total > 1)
     else:
         is_archive = archives.is_in_archive(place)
-        found = ((each.path, each) for each in archives.all_in_order(place, paths)) if is_archive else _places(place, paths)
+        found = (
+            ((each.path, each) for each in archives.all_in_order(place, paths))
+            if is_archive
+            else _places(place, paths)
+        )
         bundles = (([item], 1) for item in found)
         workers = 2 * cores  # threads that wait for the network leave the processor to others
         shown = progress("fetch", len(paths), "recordings")
     with shown as advance:
 
         def rows() -> Iterator[dict[str, Any]]:
-            for done, amount in threads.ordered_map(lambda bundle: _probe_bundle(*bundle, probes), bundles, jobs=jobs or workers):
+            for done, amount in threads.ordered_map(
+                lambda bundle: _probe_bundle(*bundle, probes), bundles, jobs=jobs or workers
+            ):
                 advance(amount)
                 yield from done
 
@@ -150,7 +185,9 @@ def _places(root: Location, paths: Paths) -> Iterator[tuple[str, Location]]:
     return ((path, root / path) for path in paths)
 
 
-def _probe_bundle(items: Iterable[tuple[str, Location]], amount: float, probes: Probes) -> tuple[list[dict[str, Any]], float]:
+def _probe_bundle(
+    items: Iterable[tuple[str, Location]], amount: float, probes: Probes
+) -> tuple[list[dict[str, Any]], float]:
     rows, new = [], []
     for path, place in items:
         facts, is_known = _facts(place, probes)
@@ -176,5 +213,8 @@ def _facts(place: Location, probes: Probes) -> tuple[dict[str, Any], bool]:
                 return {"error": str(error).replace(str(path), str(place))}, False
     except (AudioError, OSError) as error:
         return {"error": str(error)}, False
-    facts = {name: getattr(found, name) for name in ("sampling_rate", "num_channels", "num_samples", "codec")}
+    facts = {
+        name: getattr(found, name)
+        for name in ("sampling_rate", "num_channels", "num_samples", "codec")
+    }
     return facts | now | {"sha256": digest, "probe_warning": found.warning}, False

@@ -18,7 +18,9 @@ from nbaudio.storage.cache import Cache
 from nbaudio.storage.location import LocalPath
 from nbaudio.storage.remote import Remote, remote
 
-REMOTE_FORMATS = frozenset({"librispeech", "folder"})  # read a remote folder themselves: many files, or only recordings
+REMOTE_FORMATS = frozenset(
+    {"librispeech", "folder"}
+)  # read a remote folder themselves: many files, or only recordings
 _FETCHED = ".fetched.jsonl"
 _JOBS = 8
 _MOST_NAME_BYTES = 230  # file systems allow 255, and `.name.pid.partial` must fit
@@ -39,7 +41,12 @@ def resolve_source(source: str | Path, cache: Cache) -> LocalPath | Remote:
 
 
 def read_remote(
-    format: str, read: Callable[[Any], Transcripts], place: Remote, *, folder: Path, begin: Callable[[], object]
+    format: str,
+    read: Callable[[Any], Transcripts],
+    place: Remote,
+    *,
+    folder: Path,
+    begin: Callable[[], object],
 ) -> Transcripts:
     """Read a remote source, fetched into `folder`; `begin` is called once it is known to exist, before anything is written."""
     try:
@@ -51,28 +58,52 @@ def read_remote(
             listed = place.listing(lambda _: True)
             if listed is None:
                 raise InputError(f"{place}: the server does not list this folder; name a file")
-            long = {name for name in listed[0] if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))}
+            long = {
+                name
+                for name in listed[0]
+                if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))
+            }
             names = [name for name in listed[0] if name not in long]
-            _fetch(folder, {name: place / name for name in names if not name_matching.is_audio(name)})
-            for name in {str(PurePosixPath(name).parent) for name in names}:  # readers look for folders of recordings
+            _fetch(
+                folder, {name: place / name for name in names if not name_matching.is_audio(name)}
+            )
+            for name in {
+                str(PurePosixPath(name).parent) for name in names
+            }:  # readers look for folders of recordings
                 (folder / name).mkdir(parents=True, exist_ok=True)
             found = read(folder)
-            rejected = [*listed[1], *((name, "its name is too long for a file") for name in sorted(long))]
-            further = [Problem(name, None, reason) for name, reason in rejected if not name_matching.is_audio(name)]
-            found = replace(found, problems=pl.concat([found.problems, pl.DataFrame(further, schema=PROBLEMS, orient="row")]))
+            rejected = [
+                *listed[1],
+                *((name, "its name is too long for a file") for name in sorted(long)),
+            ]
+            further = [
+                Problem(name, None, reason)
+                for name, reason in rejected
+                if not name_matching.is_audio(name)
+            ]
+            found = replace(
+                found,
+                problems=pl.concat(
+                    [found.problems, pl.DataFrame(further, schema=PROBLEMS, orient="row")]
+                ),
+            )
         else:
             _fetch(folder, {place.name: place})
             found = read(folder / place.name)
     except AudioError as error:
         raise InputError(str(error)) from error
     except OSError as error:  # such as one name of a file and of a folder
-        raise InputError(f"{place}: cannot be stored in {folder} ({error.strerror or error})") from error
+        raise InputError(
+            f"{place}: cannot be stored in {folder} ({error.strerror or error})"
+        ) from error
     root = found.audio_root
     if isinstance(root, Path) and root.is_relative_to(folder):
         # Recordings are beside the source: in its folder, or that of a single file.
         audio_folder = place if is_folder else place.parent
         relative = root.relative_to(folder).as_posix()
-        return replace(found, audio_root=str(audio_folder if relative == "." else audio_folder / relative))
+        return replace(
+            found, audio_root=str(audio_folder if relative == "." else audio_folder / relative)
+        )
     return found
 
 
@@ -84,7 +115,12 @@ def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
 
     def fetch(name: str) -> None:
         status, target = places[name].status(), folder / name
-        here = known.get(name) == (*status,) and status.version and target.is_file() and target.stat().st_size == status.num_bytes
+        here = (
+            known.get(name) == (*status,)
+            and status.version
+            and target.is_file()
+            and target.stat().st_size == status.num_bytes
+        )
         if not here:
             with atomic_write(target, sync=False) as partial:
                 places[name].download(partial, status)

@@ -21,7 +21,11 @@ from nbaudio.storage.remote import Content, Remote, remote
 _SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: Errors of reading a damaged archive, or a file that is none.
 BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
-_OPEN: Mapping[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_OPEN: Mapping[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
 _HEAD_BYTES = 6
 _PIECE_BYTES = 1 << 20
 # A larger file comes without its bytes.
@@ -43,18 +47,29 @@ class Member(NamedTuple):
 
 def is_in_archive(place: location.Location) -> TypeGuard[Remote]:
     """Return whether a folder or file is in a compressed tar."""
-    return isinstance(place, Remote) and place.root.startswith("tar://") and place.root.lower().endswith(_SUFFIXES)
+    return (
+        isinstance(place, Remote)
+        and place.root.startswith("tar://")
+        and place.root.lower().endswith(_SUFFIXES)
+    )
 
 
 def members(archive: Path) -> Iterator[Member]:
     """Yield the regular files of a tar in its order, without sparse ones; raise `BROKEN` errors if it is damaged or a bomb."""
-    with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r:", encoding="utf8") as opened:
+    with (
+        _Unpacked(archive) as file,
+        tarfile.open(fileobj=file, mode="r:", encoding="utf8") as opened,
+    ):
         while (entry := opened.next()) is not None:
             # tarfile keeps every member.
             opened.members = []  # type: ignore[attr-defined]
             if entry.isfile() and not entry.issparse():
                 file.check(entry.offset_data + entry.size)
-                yield Member("/".join(part for part in entry.name.split("/") if part not in ("", ".")), entry, opened)
+                yield Member(
+                    "/".join(part for part in entry.name.split("/") if part not in ("", ".")),
+                    entry,
+                    opened,
+                )
 
 
 class _Unpacked(io.RawIOBase):
@@ -96,7 +111,9 @@ class _Unpacked(io.RawIOBase):
             input_guards.check_expansion(self._archive, self._size, position)
 
 
-def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
+def listing(
+    folder: Remote, wanted: Callable[[str], bool]
+) -> tuple[list[str], list[tuple[str, str]]]:
     """List files as `Remote.listing` does; a damaged archive is among the refused."""
     names: list[str] = []
     broken = []
@@ -108,7 +125,9 @@ def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], l
     return paths, refused + broken
 
 
-def all_in_order(folder: Remote, wanted: Iterable[str], absent: Content | None = None) -> Iterator[Remote]:
+def all_in_order(
+    folder: Remote, wanted: Iterable[str], absent: Content | None = None
+) -> Iterator[Remote]:
     """Yield the wanted files with their bytes, in the archive's order, then those that it lacks, with `absent` as their bytes."""
     missing = set(wanted)
     with suppress(AudioError):  # the archive is truncated
@@ -126,15 +145,25 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
     start = len(top) + 1 if top else 0
     with ExitStack() as stack:
-        path = stack.enter_context(remote(outer, folder.cache, folder.network).fetched()) if urls.is_url(outer) else Path(outer)
+        path = (
+            stack.enter_context(remote(outer, folder.cache, folder.network).fetched())
+            if urls.is_url(outer)
+            else Path(outer)
+        )
         try:
             for member in members(path):
                 name = member.name[start:]
-                if not member.name.startswith(top) or not name or (wanted is not None and name not in wanted):
+                if (
+                    not member.name.startswith(top)
+                    or not name
+                    or (wanted is not None and name not in wanted)
+                ):
                     continue
                 place = folder / name
                 if wanted is not None and member.entry.size <= _MAX_CONTENT_BYTES:
                     place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
                 yield place
         except BROKEN as error:
-            raise AudioError(f"{outer}: the archive is truncated or not an archive ({one_line(error)})") from error
+            raise AudioError(
+                f"{outer}: the archive is truncated or not an archive ({one_line(error)})"
+            ) from error

@@ -11,14 +11,20 @@ _BLOCK_BYTES = 1 << 18
 # At least two blocks are kept, and at most so many bytes.
 _CACHED_BYTES = 4 << 20
 
-NO_LENGTH = "the server does not announce its length, so that a broken connection would go unnoticed"
+NO_LENGTH = (
+    "the server does not announce its length, so that a broken connection would go unnoticed"
+)
 
 
 class RangeFile(io.RawIOBase):
     """A file over a function that returns the bytes [start, stop); its AudioError, which decoders in C lose, is for `settle`."""
 
     def __init__(
-        self, read: Callable[[int, int], bytes], check: Callable[[], None], size: int, block_bytes: int = _BLOCK_BYTES
+        self,
+        read: Callable[[int, int], bytes],
+        check: Callable[[], None],
+        size: int,
+        block_bytes: int = _BLOCK_BYTES,
     ) -> None:
         super().__init__()
         self._check, self._size, self._block_bytes, self._position = check, size, block_bytes, 0

@@ -42,7 +42,9 @@ class Cache:
         finally:
             if is_new:
                 with self._locked("total.lock") as total:
-                    if _read_number(total) > self.limit:  # by a file larger than the limit, which is free now
+                    if (
+                        _read_number(total) > self.limit
+                    ):  # by a file larger than the limit, which is free now
                         _write_number(total, self._evict(self.limit))
 
     def forget(self, identity: str) -> None:

@@ -40,13 +40,17 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
     if scheme in ARCHIVES and getattr(_ARCHIVE, "address", None) == address:
         return cast(FilesystemPath, _ARCHIVE.place)
     if scheme in WEB:
-        return FilesystemPath(http.HttpFiles(network), quote(address, safe="%/:=&~+!$,;'@()*[]"), scheme)
+        return FilesystemPath(
+            http.HttpFiles(network), quote(address, safe="%/:=&~+!$,;'@()*[]"), scheme
+        )
     if scheme == "hf":
         return FilesystemPath(hub.hub_filesystem(network), address.removeprefix("hf://"), scheme)
     fs, path = _open_filesystem(address, scheme, network)
     if scheme == "s3":
         fs.retries = _S3_TRIES
-    if scheme == "tar":  # only regular files: links and devices are none, and sparse files have any size
+    if (
+        scheme == "tar"
+    ):  # only regular files: links and devices are none, and sparse files have any size
         for member in fs.tar.getmembers():
             if member.issparse() or not (member.isfile() or member.isdir()):
                 fs.index.pop(re.sub("/+", "/", member.name.rstrip("/")), None)
@@ -63,13 +67,21 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
         from fsspec.core import filesystem, url_to_fs
 
         if archive != address and urlsplit(archive).scheme in WEB:
-            fs = filesystem(scheme, fo=http.HttpFiles(network).open(archive), skip_instance_cache=True)
+            fs = filesystem(
+                scheme, fo=http.HttpFiles(network).open(archive), skip_instance_cache=True
+            )
             return fs, fs._strip_protocol(address.partition("::")[0])
         # Listings are never served from fsspec's cache.
-        options: dict[str, Any] = {} if scheme in ("memory", *ARCHIVES) else {"use_listings_cache": False}
+        options: dict[str, Any] = (
+            {} if scheme in ("memory", *ARCHIVES) else {"use_listings_cache": False}
+        )
         if scheme == "s3":
             timeout = network.timeout / _S3_TRIES
-            limits = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"max_attempts": 0}}
+            limits = {
+                "connect_timeout": timeout,
+                "read_timeout": timeout,
+                "retries": {"max_attempts": 0},
+            }
             options["config_kwargs"] = limits | conf.get(scheme, {}).get("config_kwargs", {})
         return url_to_fs(address, **options)  # type: ignore[no-any-return]
     except ImportError as error:
@@ -79,15 +91,21 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
         raise MissingExtraError.naming(package, extra) from error
     except OSError as error:
         if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
-            raise InputError(f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME") from error
+            raise InputError(
+                f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME"
+            ) from error
         raise
 
 
-def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
+def filter_names(
+    names: Iterable[str], wanted: Callable[[str], bool]
+) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the wanted names that are not hidden, sorted; and, with a reason, those that point outside their folder."""
     paths, refused = [], []
     for name in sorted(names):
-        if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in name.split("/")):
+        if not wanted(name) or any(
+            part.startswith(".") and part not in (".", "..") for part in name.split("/")
+        ):
             continue
         if stays_inside(name):
             paths.append(name)
@@ -103,7 +121,9 @@ def list_files(fs: Any, folder: str, levels: int) -> Iterator[str]:
         name = entry["name"].rstrip("/")
         if entry["type"] != "directory":
             yield name
-        elif name.strip("/") != folder.strip("/"):  # stores may hold a marker object of the folder itself
+        elif name.strip("/") != folder.strip(
+            "/"
+        ):  # stores may hold a marker object of the folder itself
             yield from list_files(fs, name, levels - 1) if levels else fs.find(name)
 
 

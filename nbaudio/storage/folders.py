@@ -18,7 +18,9 @@ from nbaudio.storage.remote import Remote
 
 # Small files that are transferred at once.
 _JOBS = 8
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe does not block
+_READ = (
+    os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)  # a pipe does not block
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,20 @@ class Folder:
         """Return whether a file or folder exists with this hash; it is read only if it has `num_bytes`."""
         place = self._place(name)
         if (path := place.local) is not None:
-            return path.exists() and num_bytes in (None, atomic.size_of(path)) and atomic.sha256_path(path) == sha256
+            return (
+                path.exists()
+                and num_bytes in (None, atomic.size_of(path))
+                and atomic.sha256_path(path) == sha256
+            )
         try:
             if not place.is_folder():
-                return num_bytes in (None, place.status().num_bytes) and self._sha256(name) == sha256
+                return (
+                    num_bytes in (None, place.status().num_bytes) and self._sha256(name) == sha256
+                )
             parts = list(place.files())
-            hashes = threads.ordered_map(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
+            hashes = threads.ordered_map(
+                self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS
+            )
             return atomic.sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
         except RemoteNotFoundError:
             return False
@@ -101,20 +111,31 @@ class Folder:
         """Publish what another folder has under the same name, by links, by the server or by copies; only copies are hashed."""
         source, target = other._place(name), self._place(name)
         parts = [f"{name}/{part}" for part in source.files()] if source.is_folder() else [name]
-        if source.local is None and target.local is None and str(source).partition("://")[0] == str(target).partition("://")[0]:
+        if (
+            source.local is None
+            and target.local is None
+            and str(source).partition("://")[0] == str(target).partition("://")[0]
+        ):
             for part in parts:
                 self._copy_on_server(part, other._place(part), sha256 if part == name else None)
             return
         if source.local is not None and (found := atomic.size_of(source.local)) != num_bytes:
             expected = f"{found:,} bytes, not the {num_bytes:,} that were written"
             raise InputError(f"{source}: {expected}; 'nbaudio verify {other}' lists all damage")
-        if source.local is not None and target.local is not None and _are_linked(source.local, target.local):
+        if (
+            source.local is not None
+            and target.local is not None
+            and _are_linked(source.local, target.local)
+        ):
             return
         if not self.holds(name, sha256, num_bytes):
             with ExitStack() as stack:
                 partial = stack.enter_context(self.new(name))
                 for part in parts:
-                    _link(stack.enter_context(other.local(part)), partial / part.removeprefix(name).strip("/"))
+                    _link(
+                        stack.enter_context(other.local(part)),
+                        partial / part.removeprefix(name).strip("/"),
+                    )
 
     def names(self) -> Iterator[str]:
         """Yield all files, including hidden ones."""
@@ -161,10 +182,20 @@ class Folder:
         if written.is_file():
             sha256 = atomic.sha256_file(written)
             status = cast(Remote, self._place(name)).put(written)
-            atomic.write_json(desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
+            atomic.write_json(
+                desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()}
+            )
             return
-        parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
-        list(threads.ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS))
+        parts = {
+            path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()
+        }
+        list(
+            threads.ordered_map(
+                lambda part: self._send(f"{name}/{part}", written / part, desk),
+                sorted(parts),
+                jobs=_JOBS,
+            )
+        )
         for part in {*self._place(name).files()} - parts:
             self.remove(f"{name}/{part}")
 
@@ -178,7 +209,11 @@ class Folder:
 
     def _sent(self, name: str, found: base.FileStatus) -> str | None:
         """Return the hash of an uploaded file whose version in the store is still the same."""
-        if self.desk is not None and found.version is not None and (note := self.desk / "sent" / f"{name}.json").is_file():
+        if (
+            self.desk is not None
+            and found.version is not None
+            and (note := self.desk / "sent" / f"{name}.json").is_file()
+        ):
             sent = atomic.read_json(note)
             if (sent["num_bytes"], sent["version"]) == found:
                 return str(sent["sha256"])
@@ -191,7 +226,9 @@ class Folder:
                 return
         status = target.copy_from(source)
         if self.desk is not None and sha256 is not None:
-            atomic.write_json(self.desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
+            atomic.write_json(
+                self.desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()}
+            )
 
     def _place(self, name: str) -> Location:
         return self.place / _inside(name)
@@ -208,7 +245,11 @@ def _are_linked(source: Path, target: Path) -> bool:
     """Return whether a file, or each file of a folder, is a hard link to the other one."""
     if source.is_dir():
         names, others = ({path.name for path in folder.glob("*")} for folder in (source, target))
-        return target.is_dir() and names == others and all((target / name).samefile(source / name) for name in names)
+        return (
+            target.is_dir()
+            and names == others
+            and all((target / name).samefile(source / name) for name in names)
+        )
     return target.exists() and target.samefile(source)
 
 

@@ -18,25 +18,40 @@ from urllib.parse import unquote, urljoin, urlsplit
 from nbaudio.core import input_guards, progress, version
 from nbaudio.core.errors import InputError
 from nbaudio.storage import base, urls
-from nbaudio.storage.network import RETRYABLE, Network, RedirectError, RemoteRefusedError, convert_error
+from nbaudio.storage.network import (
+    RETRYABLE,
+    Network,
+    RedirectError,
+    RemoteRefusedError,
+    convert_error,
+)
 
 if TYPE_CHECKING:
     import urllib3
 
 MAX_REDIRECTS = 10
 REDIRECTS = (301, 302, 303, 307, 308)
-_HEADERS: Mapping[str, str] = {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{version.__version__}"}
+_HEADERS: Mapping[str, str] = {
+    "Accept-Encoding": "identity",
+    "User-Agent": f"nbaudio/{version.__version__}",
+}
 _CHUNK_BYTES = 1 << 18
 # Connections that are kept open per host: more than threads, as urllib3 warns of each one that it discards.
 _CONNECTIONS = 64
-_PROXY_VARIABLES = [change(f"{name}_proxy") for name in ("http", "https", "all", "no") for change in (str.lower, str.upper)]
+_PROXY_VARIABLES = [
+    change(f"{name}_proxy")
+    for name in ("http", "https", "all", "no")
+    for change in (str.lower, str.upper)
+]
 _PROXY_VARIABLES += ["REQUEST_METHOD"]  # of a CGI script, which uses no proxy that a client named
 # Digits of a length that is not nonsense.
 _MAX_DIGITS = 19
 # Archives are read in larger blocks than recordings: their members are read from start to end.
 _ARCHIVE_BLOCK_BYTES = 4 << 20
 # Links of a page, and URLs in its text.
-_LINK = re.compile(r"""<a\s+(?:[^>]*?\s+)?href=["']([^"']+)|(https?://[-a-zA-Z0-9@:%_+.~#?&/=]+)""", re.IGNORECASE)
+_LINK = re.compile(
+    r"""<a\s+(?:[^>]*?\s+)?href=["']([^"']+)|(https?://[-a-zA-Z0-9@:%_+.~#?&/=]+)""", re.IGNORECASE
+)
 
 
 class HttpStatusError(OSError):
@@ -53,7 +68,10 @@ class HttpClient:
     def __init__(self, *, connections: int, timeout: float) -> None:
         import urllib3
 
-        options: dict[str, Any] = {"maxsize": connections, "timeout": urllib3.Timeout(connect=timeout, read=timeout)}
+        options: dict[str, Any] = {
+            "maxsize": connections,
+            "timeout": urllib3.Timeout(connect=timeout, read=timeout),
+        }
         self._direct = urllib3.PoolManager(**options)
         self._proxies: dict[str, urllib3.PoolManager] = {}
         self._open: set[urllib3.BaseHTTPResponse] = set()
@@ -62,17 +80,31 @@ class HttpClient:
                 try:
                     user = urllib3.util.parse_url(proxy).auth
                     headers = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
-                    self._proxies[scheme] = urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+                    self._proxies[scheme] = urllib3.ProxyManager(
+                        proxy, proxy_headers=headers, **options
+                    )
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
-                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {urls.redact_log(str(error))}") from None
+                    raise InputError(
+                        f"{scheme}_proxy of the environment cannot be used: {urls.redact_log(str(error))}"
+                    ) from None
 
     @contextmanager
-    def request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
+    def request(
+        self, method: str, url: str, **headers: str
+    ) -> Iterator["urllib3.BaseHTTPResponse"]:
         """Yield the response to one request, redirect or not, its body unread; raise ConnectionError or ValueError."""
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
         whole, pool = {**_HEADERS, **headers}, self._pools(url)
-        send = partial(pool.request, method, url, headers=whole, preload_content=False, redirect=False, retries=False)
+        send = partial(
+            pool.request,
+            method,
+            url,
+            headers=whole,
+            preload_content=False,
+            redirect=False,
+            retries=False,
+        )
         try:
             connections = pool.connection_from_url(url)
             before = connections.num_connections
@@ -96,10 +128,17 @@ class HttpClient:
     def connect(self, url: str, number: int) -> None:
         """Open connections for later requests, except through a proxy; errors are ignored, as those requests raise them."""
         if (pools := self._pools(url)) is self._direct:
-            with suppress(Exception), ThreadPoolExecutor(number) as threads:  # urllib3 has no public method for it
+            with (
+                suppress(Exception),
+                ThreadPoolExecutor(number) as threads,
+            ):  # urllib3 has no public method for it
                 pool = pools.connection_from_url(url)
                 taken = [pool._get_conn() for _ in range(number)]
-                list(threads.map(lambda connection: connection.is_closed and connection.connect(), taken))
+                list(
+                    threads.map(
+                        lambda connection: connection.is_closed and connection.connect(), taken
+                    )
+                )
                 list(map(pool._put_conn, taken))
 
     def _pools(self, url: str) -> "urllib3.PoolManager":
@@ -120,13 +159,23 @@ class HttpClient:
 
 def _connection_error(error: BaseException) -> ConnectionError:
     """Return the cause of a failed connection, without memory addresses."""
-    while isinstance(inner := next((one for one in reversed(error.args) if isinstance(one, BaseException)), None), BaseException):
+    while isinstance(
+        inner := next(
+            (one for one in reversed(error.args) if isinstance(one, BaseException)), None
+        ),
+        BaseException,
+    ):
         error = inner
-    held, missing = getattr(error, "partial", None), getattr(error, "expected", None)  # of urllib3's IncompleteRead
+    held, missing = (
+        getattr(error, "partial", None),
+        getattr(error, "expected", None),
+    )  # of urllib3's IncompleteRead
     if isinstance(held, int) and isinstance(missing, int):
         return ConnectionError(f"{held:,} of {held + missing:,} bytes came")
     text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(error)) or type(error).__name__
-    return (ConnectionResetError if isinstance(error, ConnectionResetError) else ConnectionError)(text)
+    return (ConnectionResetError if isinstance(error, ConnectionResetError) else ConnectionError)(
+        text
+    )
 
 
 def content_length(headers: Mapping[str, str]) -> int | None:
@@ -153,7 +202,9 @@ def _is_direct(host: str, _environment: tuple[str | None, ...]) -> bool:
 
 def _client(*key: Any) -> HttpClient:
     """Return the client for a timeout and an environment, the same to all threads."""
-    return _clients.get(key) or _clients.setdefault(key, HttpClient(connections=_CONNECTIONS, timeout=key[0]))
+    return _clients.get(key) or _clients.setdefault(
+        key, HttpClient(connections=_CONNECTIONS, timeout=key[0])
+    )
 
 
 _clients: dict[Any, HttpClient] = {}
@@ -187,7 +238,9 @@ class HttpFiles:
                 if found["size"] is not None:
                     return found
         except HttpStatusError as error:  # some servers allow only GET
-            if error.status in RETRYABLE or (error.status >= 500 and error.status != HTTPStatus.NOT_IMPLEMENTED):
+            if error.status in RETRYABLE or (
+                error.status >= 500 and error.status != HTTPStatus.NOT_IMPLEMENTED
+            ):
                 raise
         with self._request("GET", url) as response:
             return _file_info(response.headers)
@@ -201,7 +254,9 @@ class HttpFiles:
             if response.status != HTTPStatus.PARTIAL_CONTENT and not is_whole:
                 raise RemoteRefusedError(f"{url}: the server does not support range requests")
             if not is_whole and not range_.startswith(f"bytes {start}-"):
-                raise RemoteRefusedError(f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received")
+                raise RemoteRefusedError(
+                    f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received"
+                )
             return _body(response, url, end - start, "that were requested")
 
     def connect(self, url: str, number: int) -> None:
@@ -228,15 +283,24 @@ class HttpFiles:
         top = f"{url.rstrip('/')}/"
         with self._request("GET", url) as response:
             is_page = _mimetype(response.headers) in ("text/html", "")
-            page = b"".join(_chunks(response, url, input_guards.MAX_TEXT_BYTES, "that were requested")) if is_page else b""
-        found = {urljoin(top, link or text) for link, text in _LINK.findall(page.decode("utf8", "ignore"))}
+            page = (
+                b"".join(_chunks(response, url, input_guards.MAX_TEXT_BYTES, "that were requested"))
+                if is_page
+                else b""
+            )
+        found = {
+            urljoin(top, link or text)
+            for link, text in _LINK.findall(page.decode("utf8", "ignore"))
+        }
         return sorted(address for address in found if address.startswith(top))
 
     def open(self, url: str) -> BinaryIO:
         """Open a file that reads ranges, for archives."""
 
         def read(start: int, stop: int) -> bytes:
-            with convert_error(RemoteRefusedError, ValueError):  # an AudioError would look like the end of the archive
+            with convert_error(
+                RemoteRefusedError, ValueError
+            ):  # an AudioError would look like the end of the archive
                 return self.cat_file(url, start=start, end=stop)
 
         size = self.info(url)["size"]
@@ -245,7 +309,9 @@ class HttpFiles:
         return io.BufferedReader(base.RangeFile(read, lambda: None, size, _ARCHIVE_BLOCK_BYTES))
 
     @contextmanager
-    def _request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
+    def _request(
+        self, method: str, url: str, **headers: str
+    ) -> Iterator["urllib3.BaseHTTPResponse"]:
         """Yield the response after redirects, with its body unread; raise HttpStatusError for an error status."""
         client = _client(self.network.timeout, _environment())
         for _ in range(MAX_REDIRECTS + 1):
@@ -268,10 +334,14 @@ def _body(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) 
     return b"".join(_chunks(response, url, most, what))
 
 
-def _chunks(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> Iterator[bytes]:
+def _chunks(
+    response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str
+) -> Iterator[bytes]:
     """Yield a body; raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`)."""
     if coding := content_coding(response.headers):
-        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding}), which was not requested")
+        raise RemoteRefusedError(
+            f"{url}: the server sends it compressed ({coding}), which was not requested"
+        )
     left = most
     for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
         left -= len(chunk)

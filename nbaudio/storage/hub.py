@@ -36,7 +36,9 @@ def _prepare(seconds: float) -> None:
 
 def _limit_request(request: Any) -> None:
     found = request.extensions.get("timeout", {})
-    request.extensions["timeout"] = {name: _limits["timeout"] if value is None else value for name, value in found.items()}
+    request.extensions["timeout"] = {
+        name: _limits["timeout"] if value is None else value for name, value in found.items()
+    }
 
 
 def _redact_record(record: logging.LogRecord) -> bool:
@@ -72,7 +74,10 @@ class Upload:
         if there.lfs:
             return bool(there.lfs.sha256 == (self.sha256 or sha256_file(self.path)))
         data = self.path.read_bytes()  # small, as it is in git itself
-        return bool(there.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest())
+        return bool(
+            there.blob_id
+            == hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+        )
 
 
 class HubDataset:
@@ -82,7 +87,11 @@ class HubDataset:
         with requires_extra("hub"):
             from huggingface_hub import HfApi
 
-        self._place, self._api, self._name = place, HfApi(), str(place).removeprefix("hf://datasets/")
+        self._place, self._api, self._name = (
+            place,
+            HfApi(),
+            str(place).removeprefix("hf://datasets/"),
+        )
         self.exists, self.private, self.head = False, False, ""
         self.files: dict[str, Any] = {}
 
@@ -92,18 +101,37 @@ class HubDataset:
 
     def changed(self, uploads: Mapping[str, Upload]) -> dict[str, Upload]:
         """Return the files that the dataset does not have, or has with other bytes."""
-        return {name: each for name, each in uploads.items() if name not in self.files or not each.equals(self.files[name])}
+        return {
+            name: each
+            for name, each in uploads.items()
+            if name not in self.files or not each.equals(self.files[name])
+        }
 
     def create(self, *, private: bool) -> None:
         """Create the dataset, and list it."""
         create = self._api.create_repo
-        self._send(lambda: create(self._name, repo_type="dataset", private=private or None, exist_ok=True), done="written")
+        self._send(
+            lambda: create(self._name, repo_type="dataset", private=private or None, exist_ok=True),
+            done="written",
+        )
         self.refresh()
 
-    def commit(self, uploads: Mapping[str, Upload], removed: Collection[str], *, title: str, text: str, show: bool) -> None:
+    def commit(
+        self,
+        uploads: Mapping[str, Upload],
+        removed: Collection[str],
+        *,
+        title: str,
+        text: str,
+        show: bool,
+    ) -> None:
         """Commit files that the Hub lacks, and removals, on top of `head`; raise InputError for a file with other bytes."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-        from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+        from huggingface_hub.utils import (
+            are_progress_bars_disabled,
+            disable_progress_bars,
+            enable_progress_bars,
+        )
 
         head, tries = self.head, 0
 
@@ -118,11 +146,20 @@ class HubDataset:
             for name, upload in missing.items():
                 additions.append(CommitOperationAdd(name, upload.path))
                 if upload.sha256 not in (None, additions[-1].upload_info.sha256.hex()):
-                    raise InputError(f"{upload.path}: its bytes are not those that were written; run 'nbaudio verify'")
+                    raise InputError(
+                        f"{upload.path}: its bytes are not those that were written; run 'nbaudio verify'"
+                    )
             deletions = [CommitOperationDelete(name) for name in removed if name in self.files]
             if additions or deletions:
-                commit = {"commit_message": title, "commit_description": text, "parent_commit": head, "repo_type": "dataset"}
-                self.head = self._api.create_commit(self._name, [*additions, *deletions], **commit).oid
+                commit = {
+                    "commit_message": title,
+                    "commit_description": text,
+                    "parent_commit": head,
+                    "repo_type": "dataset",
+                }
+                self.head = self._api.create_commit(
+                    self._name, [*additions, *deletions], **commit
+                ).oid
 
         with ExitStack() as stack:
             if not show and not are_progress_bars_disabled():
@@ -134,7 +171,9 @@ class HubDataset:
         from huggingface_hub import RepoFile
 
         found = self._api.repo_info(self._name, repo_type="dataset")
-        tree = self._api.list_repo_tree(self._name, recursive=True, revision=found.sha, repo_type="dataset")
+        tree = self._api.list_repo_tree(
+            self._name, recursive=True, revision=found.sha, repo_type="dataset"
+        )
         self.files = {each.path: each for each in tree if isinstance(each, RepoFile)}
         self.exists, self.private, self.head = True, bool(found.private), str(found.sha)
 
@@ -142,7 +181,9 @@ class HubDataset:
         """Call the library with retries beyond its own."""
 
         def once() -> Result:
-            _prepare(_COMMIT_TIMEOUTS * self._place.network.timeout)  # another session may have replaced it
+            _prepare(
+                _COMMIT_TIMEOUTS * self._place.network.timeout
+            )  # another session may have replaced it
             try:
                 return request()
             except JSONDecodeError:

@@ -9,7 +9,14 @@ from typing import ClassVar, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from nbaudio.core.atomic import atomic_write, escapes_folder, lock, raise_disk_full, remove_partials, trusted_root
+from nbaudio.core.atomic import (
+    atomic_write,
+    escapes_folder,
+    lock,
+    raise_disk_full,
+    remove_partials,
+    trusted_root,
+)
 from nbaudio.core.errors import AudioError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 from nbaudio.storage.base import FileStatus
@@ -23,11 +30,15 @@ class LocalPath:
     """What is on this machine, read in place; `Remote` has the same methods, which send requests and raise AudioError."""
 
     local: Path
-    cache: Cache | None = field(default=None, repr=False, compare=False)  # of remote files that are named below it
+    cache: Cache | None = field(
+        default=None, repr=False, compare=False
+    )  # of remote files that are named below it
     is_scheme: ClassVar[bool] = False  # it stands for no other addresses
 
     def __truediv__(self, path: str) -> "Location":
-        return remote(path, self.cache) if is_url(path) else LocalPath(self.local / path, self.cache)
+        return (
+            remote(path, self.cache) if is_url(path) else LocalPath(self.local / path, self.cache)
+        )
 
     def __str__(self) -> str:
         return str(self.local)
@@ -69,7 +80,9 @@ class LocalPath:
         """Return the status if requested, and a file that reads ranges if that is cheaper for a share of it in some windows."""
         return None, None
 
-    def listing(self, wanted: Callable[[str], bool]) -> tuple[Collection[str], list[tuple[str, str]]]:
+    def listing(
+        self, wanted: Callable[[str], bool]
+    ) -> tuple[Collection[str], list[tuple[str, str]]]:
         """Return wanted files below it, relative, sorted, not hidden; and refused ones with reasons; None where unlisted."""
         import polars as pl  # imported on demand, so that workers start faster
 
@@ -78,7 +91,9 @@ class LocalPath:
         refused: list[tuple[str, str]] = []
         folders = [""]
         while folders:
-            paths: list[str] = []  # of one folder at a time; as a column all of them take little memory
+            paths: list[
+                str
+            ] = []  # of one folder at a time; as a column all of them take little memory
             folder = folders.pop()
             try:
                 # What scandir knows of a file costs no further system call.
@@ -97,13 +112,22 @@ class LocalPath:
                         elif escape_surrogates(name) != name:
                             reason = NOT_UNICODE
                         elif not _is(entry.is_file):
-                            reason = "a broken link" if entry.is_symlink() else "a pipe, socket or device, not a file"
+                            reason = (
+                                "a broken link"
+                                if entry.is_symlink()
+                                else "a pipe, socket or device, not a file"
+                            )
                         else:
                             paths.append(name)
                         if reason:
                             refused.append((escape_surrogates(name), reason))
             except OSError as error:
-                refused.append((escape_surrogates(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
+                refused.append(
+                    (
+                        escape_surrogates(folder.rstrip("/") or "."),
+                        f"the folder cannot be read: {error.strerror}",
+                    )
+                )
             found.append(pl.Series("path", paths, dtype=pl.String))
         return pl.concat(found).sort(), sorted(refused)
 

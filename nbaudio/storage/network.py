@@ -83,7 +83,9 @@ class Network:
         """Raise InputError if the server announces a file larger than the limit."""
         most = self.max_size or MAX_ANNOUNCED
         if num_bytes > most:
-            raise InputError(f"{place}: the server announces {num_bytes:,} bytes; at most {most:,} are fetched (--max-size)")
+            raise InputError(
+                f"{place}: the server announces {num_bytes:,} bytes; at most {most:,} are fetched (--max-size)"
+            )
 
     def given_up(self, host: str) -> str | None:
         """Return why no further request is sent to a host in this run, or None."""
@@ -122,7 +124,9 @@ class Network:
 @contextmanager
 def environment(**given: object) -> Iterator[None]:
     """Set the environment variables of the limits that are not None within the context."""
-    names = {_PREFIX + name.upper(): str(value) for name, value in given.items() if value is not None}
+    names = {
+        _PREFIX + name.upper(): str(value) for name, value in given.items() if value is not None
+    }
     before = {name: os.environ[name] for name in names if name in os.environ}
     os.environ.update(names)
     try:
@@ -197,7 +201,9 @@ def with_retries(
             # the error, and the connection in its traceback, until the next garbage collection.
             if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
                 error = error.__cause__
-            if atomic.disk_full_reason(error) or (isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG):
+            if atomic.disk_full_reason(error) or (
+                isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
+            ):
                 raise  # the local disk
             if permanent := _permanent_error(place, error, done):
                 network.succeeded(host)  # it responds
@@ -206,14 +212,20 @@ def with_retries(
             now, delay = time.monotonic(), _retry_after_of(error)
             if received() > reached:
                 attempt, first, reached = 0, now, received()
-            network.failed(host, min(now - began, network.timeout) + pause, one_line_error(error), now=now)
+            network.failed(
+                host, min(now - began, network.timeout) + pause, one_line_error(error), now=now
+            )
             if delay is not None and not network.may_wait(host, delay, item=now - first, now=now):
                 wish = f"the server requires a wait of {delay:,.0f} s ({one_line_error(error)})"
                 raise AudioError(f"{place}: {wish}; try later") from None
             # The Hub's library has already retried a request that took so long.
-            retried = done == "read" and str(place).startswith("hf://") and now - began > network.timeout
+            retried = (
+                done == "read" and str(place).startswith("hf://") and now - began > network.timeout
+            )
             if attempt == network.tries or retried:
-                raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(error)})") from None
+                raise AudioError(
+                    f"{place}: could not be {done} in {attempt} tries ({one_line_error(error)})"
+                ) from None
             pause = backoff_seconds(attempt) if delay is None else 0.0
             with progress.waiting(host):
                 (wait or time.sleep)(pause if delay is None else delay)
@@ -231,7 +243,9 @@ def backoff_seconds(failures: int) -> float:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date; a date counts from the Date header."""
-    from email.utils import parsedate_to_datetime  # imported on demand, so that the command line starts faster
+    from email.utils import (
+        parsedate_to_datetime,
+    )  # imported on demand, so that the command line starts faster
 
     text = headers.get("Retry-After", "").strip()
     if text.isdecimal():
@@ -247,7 +261,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def http_status(error: BaseException) -> int | None:
     """Return the HTTP status of an error (`status`), of Azure, Google, botocore or huggingface_hub, if it has one."""
     both = (error, getattr(error, "response", None))
-    known = (getattr(each, name, None) for each in both for name in ("status", "status_code", "code"))
+    known = (
+        getattr(each, name, None) for each in both for name in ("status", "status_code", "code")
+    )
     found = next((each for each in known if isinstance(each, int)), None)
     return _boto_metadata(error).get("HTTPStatusCode") if found is None else found
 
@@ -266,7 +282,9 @@ def _boto_metadata(error: BaseException) -> Mapping[str, Any]:
     """Return what botocore keeps of a response (HTTPStatusCode, HTTPHeaders); s3fs raises its own error from botocore's."""
     for each in (error, error.__cause__):
         response = getattr(each, "response", None)
-        if isinstance(response, Mapping) and isinstance(found := response.get("ResponseMetadata"), Mapping):
+        if isinstance(response, Mapping) and isinstance(
+            found := response.get("ResponseMetadata"), Mapping
+        ):
             return found
     return {}
 
@@ -274,21 +292,36 @@ def _boto_metadata(error: BaseException) -> Mapping[str, Any]:
 def _retry_after_of(error: BaseException) -> float | None:
     known = (getattr(each, "headers", None) for each in (error, getattr(error, "response", None)))
     headers = next(filter(None, known), None) or _boto_metadata(error).get("HTTPHeaders")
-    return retry_after({name.title(): value for name, value in headers.items()}) if isinstance(headers, Mapping) else None
+    return (
+        retry_after({name.title(): value for name, value in headers.items()})
+        if isinstance(headers, Mapping)
+        else None
+    )
 
 
-def _permanent_error(place: "Remote | Transfer", error: BaseException, done: str) -> AudioError | None:
+def _permanent_error(
+    place: "Remote | Transfer", error: BaseException, done: str
+) -> AudioError | None:
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-        return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'location'}")
+        return RemoteNotFoundError(
+            f"{place}: there is no such {'file' if done == 'read' else 'location'}"
+        )
     if isinstance(error, RedirectError):
         return RemoteRefusedError(f"{place}: {error}")
-    if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+    if isinstance(error, PermissionError) or status in (
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+    ):
         hint = " (HF_TOKEN, or 'hf auth login')" if str(place).startswith("hf://") else ""
-        return RemoteRefusedError(f"{place}: may not be {done} with the credentials of this environment{hint}")
+        return RemoteRefusedError(
+            f"{place}: may not be {done} with the credentials of this environment{hint}"
+        )
     if status is not None and 400 <= status < 500 and status not in RETRYABLE:
         changed = "was changed meanwhile by somebody else; run the same command again"
-        return RemoteRefusedError(f"{place}: {changed if status == 412 else f'the server responded with {status}'}")
+        return RemoteRefusedError(
+            f"{place}: {changed if status == 412 else f'the server responded with {status}'}"
+        )
     if isinstance(error, _PERMANENT):
         hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
         return AudioError(f"{place}: cannot be {done} ({one_line_error(error)}){hint}")

@@ -19,8 +19,20 @@ from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
 from nbaudio.storage.base import NO_LENGTH, FileStatus, RangeFile
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
-from nbaudio.storage.network import Network, RemoteNotFoundError, RemoteRefusedError, convert_error, with_retries
+from nbaudio.storage.filesystems import (
+    FilesystemPath,
+    filesystem_path,
+    filter_names,
+    list_files,
+    list_links,
+)
+from nbaudio.storage.network import (
+    Network,
+    RemoteNotFoundError,
+    RemoteRefusedError,
+    convert_error,
+    with_retries,
+)
 from nbaudio.storage.urls import ARCHIVES, WEB, check_url, is_url
 
 CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"
@@ -66,14 +78,18 @@ class Remote:
     cache: Cache | None = None  # keeps fetched files; None deletes them after use
     path: str = ""  # below the folder; a whole address if the folder is a bare scheme
     sha256: str | None = None  # of the file, if known; other bytes are refused
-    content: Content | None = field(default=None, repr=False)  # the bytes, if they have been read already
+    content: Content | None = field(
+        default=None, repr=False
+    )  # the bytes, if they have been read already
     network: Network = field(default_factory=Network.of, repr=False, compare=False)
     local: ClassVar[None] = None
 
     def __truediv__(self, path: str) -> "Remote":
         if is_url(path) and not (self.is_scheme and path.startswith(self.root)):
             return remote(path, self.cache, self.network)
-        return replace(self, path=f"{self.path}/{path}" if self.path else path, sha256=None, content=None)
+        return replace(
+            self, path=f"{self.path}/{path}" if self.path else path, sha256=None, content=None
+        )
 
     def __str__(self) -> str:
         if not self.path or self.is_scheme:
@@ -88,7 +104,9 @@ class Remote:
     @property
     def name(self) -> str:
         own = self.root.partition("::")[0].partition("://")[2]
-        return PurePosixPath(self.path or (unquote(own) if urlsplit(self.root).scheme in WEB else own)).name
+        return PurePosixPath(
+            self.path or (unquote(own) if urlsplit(self.root).scheme in WEB else own)
+        ).name
 
     @property
     def parent(self) -> "Remote":
@@ -96,7 +114,12 @@ class Remote:
             return replace(self, path=self.path.rpartition("/")[0], sha256=None, content=None)
         inside, chain, outside = self.root.partition("::")
         scheme, _, path = inside.partition("://")
-        return replace(self, root=f"{scheme}://{path.rpartition('/')[0]}{chain}{outside}", sha256=None, content=None)
+        return replace(
+            self,
+            root=f"{scheme}://{path.rpartition('/')[0]}{chain}{outside}",
+            sha256=None,
+            content=None,
+        )
 
     @property
     def host(self) -> str:
@@ -126,7 +149,11 @@ class Remote:
         """Return the file with its content, fetched in one request on the web; without it if it has more than `most` bytes."""
         if not self._is_on_web:
             size = self.status().num_bytes
-            return self if size > most else replace(self, content=Content(self.read(0, size) if size else b"", None))
+            return (
+                self
+                if size > most
+                else replace(self, content=Content(self.read(0, size) if size else b"", None))
+            )
         data = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
         return self if data is None else replace(self, content=Content(data, None))
 
@@ -150,11 +177,15 @@ class Remote:
 
         with ExitStack() as stack:
             if self.cache is None or self.content is not None:
-                path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nbaudio-")), "fetched")
+                path = Path(
+                    stack.enter_context(tempfile.TemporaryDirectory(prefix="nbaudio-")), "fetched"
+                )
                 with atomic_write(path, sync=False) as partial:
                     fetch(partial)
             else:
-                path = stack.enter_context(self.cache.held(self._identity(found), found.num_bytes, fetch))
+                path = stack.enter_context(
+                    self.cache.held(self._identity(found), found.num_bytes, fetch)
+                )
             try:
                 yield path
             except NbaudioError as error:
@@ -164,7 +195,9 @@ class Remote:
         """Download the file to `target`, continuing a partial download; `status` is the current one of the file."""
         free = shutil.disk_usage(target.parent).free
         if status.num_bytes > free:
-            raise AudioError(f"{self}: no space for its {status.num_bytes:,} bytes, {free:,} are free on the disk")
+            raise AudioError(
+                f"{self}: no space for its {status.num_bytes:,} bytes, {free:,} are free on the disk"
+            )
         with_retries(self, lambda: self._download(target, status), received=lambda: size_of(target))
 
     def read(self, start: int, stop: int) -> bytes:
@@ -172,7 +205,11 @@ class Remote:
 
     def is_folder(self) -> bool:
         info = self._info()
-        is_page = self._is_on_web and info.get("mimetype") == "text/html" and not self.name.endswith((".html", ".htm"))
+        is_page = (
+            self._is_on_web
+            and info.get("mimetype") == "text/html"
+            and not self.name.endswith((".html", ".htm"))
+        )
         return info.get("type") == "directory" or is_page
 
     def ranges(self, windows: int, share: float) -> tuple[FileStatus, RangeFile | None]:
@@ -181,16 +218,24 @@ class Remote:
         cost = share * status.num_bytes + windows * _WINDOW_BYTES
         if status.num_bytes < _MIN_BYTES or cost > _MAX_SHARE * status.num_bytes:
             return status, None
-        if not status.version or "::" in self.root or (self.cache and self.cache.holds(self._identity(status))):
+        if (
+            not status.version
+            or "::" in self.root
+            or (self.cache and self.cache.holds(self._identity(status)))
+        ):
             return status, None
 
         with suppress(RemoteRefusedError):
             # Not from byte 0: a server without ranges then refuses instead of sending the whole file.
             if _SEEKABLE.match(self.read(1, 12)):
-                return status, RangeFile(self.read, partial(self._check_unchanged, status), status.num_bytes)
+                return status, RangeFile(
+                    self.read, partial(self._check_unchanged, status), status.num_bytes
+                )
         return status, None
 
-    def listing(self, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]] | None:
+    def listing(
+        self, wanted: Callable[[str], bool]
+    ) -> tuple[list[str], list[tuple[str, str]]] | None:
         if self.is_scheme:
             return None
         try:
@@ -211,7 +256,10 @@ class Remote:
             return
         fs, top, _ = self.located
         with suppress(RemoteNotFoundError, RemoteRefusedError):
-            yield from (PurePosixPath(name).name for name in with_retries(self, lambda: fs.ls(top, detail=False)))
+            yield from (
+                PurePosixPath(name).name
+                for name in with_retries(self, lambda: fs.ls(top, detail=False))
+            )
 
     @contextmanager
     def new(self) -> Iterator[Path]:
@@ -223,16 +271,24 @@ class Remote:
     def put(self, source: Path) -> FileStatus:
         """Upload a local file under this name, which appears when it is complete."""
         with convert_error(AudioError, NbaudioError):
-            self._write(lambda fs, path, options: fs.put_file(str(source), path, **options), "written")
+            self._write(
+                lambda fs, path, options: fs.put_file(str(source), path, **options), "written"
+            )
             found = self.status()
         if found.num_bytes != source.stat().st_size:
-            raise NbaudioError(f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload")
+            raise NbaudioError(
+                f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload"
+            )
         return found
 
     def create(self, source: Path) -> None:
         """Upload a small local file unless there is one of this name; of several writers, one does so."""
         with convert_error(AudioError, NbaudioError):
-            self._write(lambda fs, path, options: fs.put_file(str(source), path, **options), "written", new=True)
+            self._write(
+                lambda fs, path, options: fs.put_file(str(source), path, **options),
+                "written",
+                new=True,
+            )
 
     def copy_from(self, source: object) -> FileStatus:
         """Let the server copy a file of the same scheme to this name."""
@@ -241,7 +297,13 @@ class Remote:
             self._write(lambda fs, path, _: fs.cp_file(origin, path), "copied")
             return self.status()
 
-    def _write(self, write: Callable[[Any, str, Mapping[str, Any]], object], done: str, *, new: bool = False) -> None:
+    def _write(
+        self,
+        write: Callable[[Any, str, Mapping[str, Any]], object],
+        done: str,
+        *,
+        new: bool = False,
+    ) -> None:
         """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete.
 
         A `new` file replaces no other. HDFS does not rename to a name that exists: to replace a file, it is removed first.
@@ -289,7 +351,11 @@ class Remote:
         bucket, _, prefix = path.partition("/")
         for upload in with_retries(self, lambda: fs.list_multipart_uploads(bucket), done="listed"):
             if upload["Key"].startswith(f"{prefix}/") and upload["Initiated"].timestamp() <= latest:
-                with_retries(self, partial(fs.abort_mpu, bucket, upload["Key"], upload["UploadId"]), done="tidied")
+                with_retries(
+                    self,
+                    partial(fs.abort_mpu, bucket, upload["Key"], upload["UploadId"]),
+                    done="tidied",
+                )
 
     def remove(self) -> None:
         fs, path, _ = self.located
@@ -325,14 +391,23 @@ class Remote:
         """Fetch the whole file; on the web, resume with the missing bytes; from the Hub, in ranges, as its library shows bars."""
         held, (fs, path, scheme) = size_of(partial), self.located
         if found.version and (scheme == "hf" or (self._is_on_web and 0 < held < found.num_bytes)):
-            with suppress(RemoteRefusedError), partial.open("ab") as file:  # by a server without ranges
+            with (
+                suppress(RemoteRefusedError),
+                partial.open("ab") as file,
+            ):  # by a server without ranges
                 for start in range(held, found.num_bytes, _PIECE_BYTES):
                     file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes)))
                     on_message(self.host)
                 self._check_unchanged(found)
                 return
         # S3: one part in memory at a time.
-        options = {"num_bytes": found.num_bytes} if scheme in WEB else {"max_concurrency": 1} if scheme == "s3" else {}
+        options = (
+            {"num_bytes": found.num_bytes}
+            if scheme in WEB
+            else {"max_concurrency": 1}
+            if scheme == "s3"
+            else {}
+        )
         fs.get_file(path, str(partial), **options)
         if (held := partial.stat().st_size) != found.num_bytes:
             raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
@@ -372,4 +447,6 @@ class Remote:
 
 def remote(address: str, cache: Cache | None = None, network: Network | None = None) -> Remote:
     """Return the remote file or folder at an address, without a request; raise InputError if it or a limit is invalid."""
-    return Remote(re.sub(r"(?<![/:])/+$", "", check_url(address)), cache, network=network or Network.of())
+    return Remote(
+        re.sub(r"(?<![/:])/+$", "", check_url(address)), cache, network=network or Network.of()
+    )

@@ -55,10 +55,17 @@ class _LogWriter:
     def advance(self, amount: float) -> None:
         self._done = min(self._total, self._done + amount)
         now = time.monotonic()
-        is_due = self._done - self._logged >= _STEP * self._total and now - self._last >= _INTERVAL_S
+        is_due = (
+            self._done - self._logged >= _STEP * self._total and now - self._last >= _INTERVAL_S
+        )
         if self._done > self._logged and (is_due or self._done >= self._total):
             self._logged, self._last = self._done, now
-            self.write("progress", done=self._done, seconds=round(now - self._began, 3), failures=self._failures)
+            self.write(
+                "progress",
+                done=self._done,
+                seconds=round(now - self._began, 3),
+                failures=self._failures,
+            )
 
     def note(self, line: str) -> None:
         self._failures += 1
@@ -67,11 +74,16 @@ class _LogWriter:
 
 
 @contextmanager
-def run_log(path: Path, step: str, given: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
+def run_log(
+    path: Path, step: str, given: Mapping[str, Any], *, of: object, keep: Path | None = None
+) -> Iterator[None]:
     """Log this thread's progress to `path`, locked (else ExistsError about `of`); on success the log moves to `keep`, if any."""
     with _locked_log(path, of, _LOCK_WAIT_S) as file:
         log = _LogWriter(file)
-        parameters = {name: redact_log(value) if isinstance(value, str) else value for name, value in given.items()}
+        parameters = {
+            name: redact_log(value) if isinstance(value, str) else value
+            for name, value in given.items()
+        }
         log.begin(step, parameters=parameters)
         try:
             with progress.listen_to_progress(log):
@@ -118,16 +130,23 @@ def _locked_log(path: Path, of: object, wait_s: float) -> Iterator[BinaryIO]:
                 yield file
                 return
         time.sleep(_LOCK_PAUSE_S)
-    began: dict[str, Any] = next((line for line in reversed(read(path)) if line.get("event") == "began"), {})
+    began: dict[str, Any] = next(
+        (line for line in reversed(read(path)) if line.get("event") == "began"), {}
+    )
     who = f"process {began.get('pid')} on {began.get('host')}, since {began.get('at')}, {began.get('step')}"
-    raise ExistsError(f"{of}: another run is active there ({who}); wait for it, or stop it and run the same command again")
+    raise ExistsError(
+        f"{of}: another run is active there ({who}); wait for it, or stop it and run the same command again"
+    )
 
 
 def _opened(path: Path) -> BinaryIO:
     while True:
         with raise_disk_full(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError), raise_disk_full(path):  # a run that ends meanwhile removes its folder
+        with (
+            suppress(FileNotFoundError),
+            raise_disk_full(path),
+        ):  # a run that ends meanwhile removes its folder
             with suppress(FileNotFoundError):
                 input_guards.check_regular(path)
             return path.open("a+b", buffering=0)

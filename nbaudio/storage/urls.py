@@ -32,15 +32,23 @@ def check_url(address: str) -> str:
     for part in parts:
         scheme = part.partition("://")[0] if "://" in part else "file"
         if scheme not in SCHEMES and not (len(parts) > 1 and scheme == "file" and part != parts[0]):
-            raise InputError(f"{shown}: scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
+            raise InputError(
+                f"{shown}: scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}"
+            )
         if scheme in ARCHIVES and part == parts[-1]:
-            wanted = f"{scheme}://FOLDER-INSIDE::ARCHIVE, such as {scheme}://::https://host/a.{scheme}"
+            wanted = (
+                f"{scheme}://FOLDER-INSIDE::ARCHIVE, such as {scheme}://::https://host/a.{scheme}"
+            )
             raise InputError(f"{shown}: expected {wanted}")
         if scheme == "hf" and not _HUB_DATASET.fullmatch(part):
-            raise InputError(f"{shown}: expected hf://datasets/OWNER/NAME, or hf://datasets/OWNER/NAME@REVISION")
+            raise InputError(
+                f"{shown}: expected hf://datasets/OWNER/NAME, or hf://datasets/OWNER/NAME@REVISION"
+            )
         user = part.partition("://")[2].partition("/")[0].rpartition("@")[0]
         if ":" in user or (user and scheme in WEB):
-            raise InputError(f"{shown}: a URL must not contain a user or password; put them into ~/.netrc or the environment")
+            raise InputError(
+                f"{shown}: a URL must not contain a user or password; put them into ~/.netrc or the environment"
+            )
         if scheme in WEB and ("?" in part or "#" in part):
             raise InputError(
                 f"{shown}: queries are refused: they may hold secrets, and URLs are stored; "
@@ -48,7 +56,9 @@ def check_url(address: str) -> str:
             )
     first, *others = parts
     # A local archive: workers have other working directories.
-    return "::".join((first, *(part if "://" in part else str(Path(part).absolute()) for part in others)))
+    return "::".join(
+        (first, *(part if "://" in part else str(Path(part).absolute()) for part in others))
+    )
 
 
 def check_writable(address: str) -> None:
@@ -57,7 +67,9 @@ def check_writable(address: str) -> None:
     if scheme not in WRITABLE or "::" in address or not path.strip("/"):
         known = ", ".join(f"{name}://" for name in WRITABLE[:-1])
         hint = "; 'nbaudio publish' uploads a finished corpus there" if scheme == "hf" else ""
-        raise InputError(f"{address}: cannot be written; give a folder, or {known} with bucket and folder{hint}")
+        raise InputError(
+            f"{address}: cannot be written; give a folder, or {known} with bucket and folder{hint}"
+        )
 
 
 def redact_url(name: str) -> str:
@@ -77,8 +89,13 @@ def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str
     """Map URLs with user or query to the names that are stored; with a hash if they would be equal, or `always`."""
     whole = {name: public_url(name) for name in names if "://" in name and redact_url(name) != name}
     counts = Counter(whole.values())
-    hashes = {name: hashlib.sha256(name.encode("utf8", "replace")).hexdigest()[:16] for name in whole}
-    return {name: f"{short}?sha256={hashes[name]}" if always or counts[short] > 1 else short for name, short in whole.items()}
+    hashes = {
+        name: hashlib.sha256(name.encode("utf8", "replace")).hexdigest()[:16] for name in whole
+    }
+    return {
+        name: f"{short}?sha256={hashes[name]}" if always or counts[short] > 1 else short
+        for name, short in whole.items()
+    }
 
 
 def redact(text: str, *addresses: str) -> str:
@@ -86,10 +103,17 @@ def redact(text: str, *addresses: str) -> str:
     for address in addresses:
         try:
             parts = urlsplit(address)
-            values = [parts.query, parts.fragment, *(value for _, value in parse_qsl(parts.query)), parts.password or ""]
+            values = [
+                parts.query,
+                parts.fragment,
+                *(value for _, value in parse_qsl(parts.query)),
+                parts.password or "",
+            ]
         except ValueError:
             values = [address]
-        for value in sorted({value for each in values for value in (each, quote(each))}, key=len, reverse=True):
+        for value in sorted(
+            {value for each in values for value in (each, quote(each))}, key=len, reverse=True
+        ):
             if len(value) >= _MIN_SECRET_CHARACTERS:
                 text = text.replace(value, "...")
     return strip_queries(text)

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import msgspec
 import polars as pl
 
-from nbaudio.core import atomic, dataframes, input_guards, row_values, source_splits, tables, tombstones
+from nbaudio.core import (
+    atomic,
+    dataframes,
+    input_guards,
+    row_values,
+    source_splits,
+    tables,
+    tombstones,
+)
 from nbaudio.core.errors import InputError
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import Location, location
@@ -96,7 +104,9 @@ class Workspace:
 
     def known_states(self, current: str | None = None) -> list[str]:
         """Return the fingerprints of the segments table from before each change of its rows by a step, and the current one."""
-        return list(dict.fromkeys([*self.settings.get("generations", []), current or self.fingerprint()]))
+        return list(
+            dict.fromkeys([*self.settings.get("generations", []), current or self.fingerprint()])
+        )
 
     @property
     def threshold(self) -> float | None:
@@ -182,7 +192,9 @@ class Workspace:
         """
         found = self.table(table)
         if "split" in found.columns:
-            found = found.with_columns(pl.col("split").cast(pl.Enum(source_splits.listed_splits(found["split"].unique()))))
+            found = found.with_columns(
+                pl.col("split").cast(pl.Enum(source_splits.listed_splits(found["split"].unique())))
+            )
         return found.to_pandas()
 
     def save(self, **named: dataframes.Frame | pl.LazyFrame | Iterator[pl.DataFrame]) -> None:
@@ -191,7 +203,10 @@ class Workspace:
             tables.write(self, _rows_of(table, name), table=name)
 
     def save_together(
-        self, *, settings: Mapping[str, Any] | None = None, **named: dataframes.Frame | pl.LazyFrame | Iterator[pl.DataFrame]
+        self,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        **named: dataframes.Frame | pl.LazyFrame | Iterator[pl.DataFrame],
     ) -> None:
         """Write tables (frames, or iterators of frames) and settings that belong together: if the run is killed, all or none."""
         staged = self.path / _SAVING
@@ -230,9 +245,13 @@ class Workspace:
         given: dict[str, set[str]] = {}
         for path in sorted((self.path / "reviews").glob("*.json")):
             try:
-                given[path.stem] = set(msgspec.convert(atomic.read_json(path).get("segment_ids"), list[str]))
+                given[path.stem] = set(
+                    msgspec.convert(atomic.read_json(path).get("segment_ids"), list[str])
+                )
             except msgspec.ValidationError as error:
-                raise InputError(f"{path}: not the record of a review: segment_ids: {error}") from error
+                raise InputError(
+                    f"{path}: not the record of a review: segment_ids: {error}"
+                ) from error
         return given
 
     def reviewed_ids(self) -> set[str]:
@@ -241,10 +260,14 @@ class Workspace:
 
 
 def _rows_of(table: Any, name: str) -> Any:
-    return table if isinstance(table, Iterator | pl.LazyFrame) else dataframes.as_polars(table, name)
+    return (
+        table if isinstance(table, Iterator | pl.LazyFrame) else dataframes.as_polars(table, name)
+    )
 
 
-def locks_workspace(step: str, what: str = "tables", *, new: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
+def locks_workspace(
+    step: str, what: str = "tables", *, new: str = ""
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Lock `what` of a workspace, the first argument (or a possibly `new` one, of that name), while a function runs."""
 
     def locking(function: Callable[P, R]) -> Callable[P, R]:
@@ -252,11 +275,19 @@ def locks_workspace(step: str, what: str = "tables", *, new: str = "") -> Callab
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             given: Any = kwargs.get(new or "workspace", None if new or not args else args[0])
             given = getattr(getattr(given, "workspace", given), "path", given)
-            folder = Path(given).absolute() if isinstance(given, str | Path) and not is_url(str(given)) else None
+            folder = (
+                Path(given).absolute()
+                if isinstance(given, str | Path) and not is_url(str(given))
+                else None
+            )
             # Nothing is written to what is no workspace; the function raises an error.
-            if folder is None or not ((folder / "workspace.json").is_file() or (new and _is_free(folder))):
+            if folder is None or not (
+                (folder / "workspace.json").is_file() or (new and _is_free(folder))
+            ):
                 return function(*args, **kwargs)
-            if (mark := folder / f".{what}.running") in _locked.get():  # calls within a call share its lock; readers need none
+            if (
+                mark := folder / f".{what}.running"
+            ) in _locked.get():  # calls within a call share its lock; readers need none
                 return function(*args, **kwargs)
             token = _locked.set(_locked.get() | {mark})
             try:

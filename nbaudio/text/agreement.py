@@ -11,21 +11,37 @@ from nbaudio.text.formatting import Formatting
 _NONE = "–"
 
 
-def with_agreement(segments: pl.DataFrame, hypotheses: Mapping[str, str], formatting: Formatting) -> pl.DataFrame:
+def with_agreement(
+    segments: pl.DataFrame, hypotheses: Mapping[str, str], formatting: Formatting
+) -> pl.DataFrame:
     """Return segments with `tables.AGREEMENT`, null without a text or two of the `hypotheses`, columns with their similarity."""
-    between = [similarity_column(segments[one], segments[other]) for one, other in combinations(hypotheses, 2)]
-    alike = [segments[name.replace("similarity", "spoken_wer", 1)] == 0 for name in hypotheses.values()]
+    between = [
+        similarity_column(segments[one], segments[other])
+        for one, other in combinations(hypotheses, 2)
+    ]
+    alike = [
+        segments[name.replace("similarity", "spoken_wer", 1)] == 0 for name in hypotheses.values()
+    ]
     rows = segments.select("text", *hypotheses, alike=pl.any_horizontal(alike)).iter_rows()
     disputes = [
-        _dispute(text, [said for said in heard if said is not None], formatting, agrees=agrees) for text, *heard, agrees in rows
+        _dispute(text, [said for said in heard if said is not None], formatting, agrees=agrees)
+        for text, *heard, agrees in rows
     ]
     columns = [
-        pl.DataFrame([each.alias(str(number)) for number, each in enumerate(between)]).mean_horizontal().alias("agreement"),
+        pl.DataFrame([each.alias(str(number)) for number, each in enumerate(between)])
+        .mean_horizontal()
+        .alias("agreement"),
         segments.select(*hypotheses.values()).mean_horizontal().alias("agreement_text"),
-        *pl.DataFrame(disputes, schema={"text_disputed": pl.Boolean, "disputed_words": pl.String}, orient="row"),
+        *pl.DataFrame(
+            disputes,
+            schema={"text_disputed": pl.Boolean, "disputed_words": pl.String},
+            orient="row",
+        ),
     ]
     known = columns[0].is_not_null() & columns[2].is_not_null()
-    return segments.with_columns(pl.when(known).then(column).alias(column.name) for column in columns)
+    return segments.with_columns(
+        pl.when(known).then(column).alias(column.name) for column in columns
+    )
 
 
 def _dispute(
@@ -44,5 +60,8 @@ def _dispute(
         if not same:
             return False, None
     reference = words(text)
-    lines = [f"{' '.join(reference[start:stop]) or _NONE} → {' '.join(said) or _NONE}" for start, stop, said in sorted(same)]
+    lines = [
+        f"{' '.join(reference[start:stop]) or _NONE} → {' '.join(said) or _NONE}"
+        for start, stop, said in sorted(same)
+    ]
     return bool(same) and same == found, "; ".join(lines) or None

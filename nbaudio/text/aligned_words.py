@@ -35,7 +35,11 @@ class WordPair(NamedTuple):
 
 
 def word_diff(
-    reference: str, hypothesis: str, *, steps: Sequence[str] = (), formatting: Formatting | None = None
+    reference: str,
+    hypothesis: str,
+    *,
+    steps: Sequence[str] = (),
+    formatting: Formatting | None = None,
 ) -> list[DiffPart]:
     """Return the edits that turn the reference into the hypothesis, word by word, as few as `wer` counts.
 
@@ -50,18 +54,34 @@ def word_diff(
         [('equal', ('Evo',)), ('equal', ('–',)), ('equal', ('blic.',))]
     """
     sides = words(reference), words(hypothesis)
-    keys = [[normalize(word, ("nfc", *steps)) if steps else word for word in side] for side in sides]
+    keys = [
+        [normalize(word, ("nfc", *steps)) if steps else word for word in side] for side in sides
+    ]
     groups = align(*sides, formatting) if formatting else align(keys[0], keys[1])
     # Words that are not compared, such as a lone dash, are before the next one that is.
     for side in (0, 1):
-        for number in sorted({*range(len(sides[side]))}.difference(*(group.numbers[side] for group in groups))):
-            behind = (place for place, group in enumerate(groups) if group.numbers[side][:1] > (number,))
+        for number in sorted(
+            {*range(len(sides[side]))}.difference(*(group.numbers[side] for group in groups))
+        ):
+            behind = (
+                place for place, group in enumerate(groups) if group.numbers[side][:1] > (number,)
+            )
             numbers = ((number,), ()) if side == 0 else ((), (number,))
             groups.insert(next(behind, len(groups)), Group(numbers, ((), ()), 0))
     parts = []
-    for (kind, _), run in groupby(groups, lambda group: (_kind(group, keys), [*map(bool, group.numbers)])):
+    for (kind, _), run in groupby(
+        groups, lambda group: (_kind(group, keys), [*map(bool, group.numbers)])
+    ):
         chosen = zip(sides, zip(*(group.numbers for group in run), strict=True), strict=True)
-        parts.append(DiffPart(kind, *(tuple(side[number] for each in numbers for number in each) for side, numbers in chosen)))
+        parts.append(
+            DiffPart(
+                kind,
+                *(
+                    tuple(side[number] for each in numbers for number in each)
+                    for side, numbers in chosen
+                ),
+            )
+        )
     return parts
 
 
@@ -69,12 +89,17 @@ def _kind(group: Group, keys: Sequence[Sequence[str]]) -> Kind:
     left, right = group.numbers
     if group.edits:
         return "replace" if left and right else "delete" if left else "insert"
-    same = not (left and right) or [keys[0][number] for number in left] == [keys[1][number] for number in right]
+    same = not (left and right) or [keys[0][number] for number in left] == [
+        keys[1][number] for number in right
+    ]
     return "equal" if same else "formatting"
 
 
 def align_words(
-    text: str, asr_text: str | None, times: Sequence[tuple[float, float]] | None = None, **compared: Any
+    text: str,
+    asr_text: str | None,
+    times: Sequence[tuple[float, float]] | None = None,
+    **compared: Any,
 ) -> list[WordPair]:
     """Align the words of a transcript, and `times` if they are as many, with a hypothesis, as `word_diff`; long texts are cut."""
     if times is not None and len(times) != len(words(text)):
@@ -84,7 +109,11 @@ def align_words(
         pairs = [WordPair("equal", word, None) for word in words(text)]
     else:
         parts = word_diff(text, asr_text, **compared)
-        pairs = [WordPair(part.kind, *pair) for part in parts for pair in zip_longest(part.reference, part.hypothesis)]
+        pairs = [
+            WordPair(part.kind, *pair)
+            for part in parts
+            for pair in zip_longest(part.reference, part.hypothesis)
+        ]
     if not times:
         return pairs
     timed: list[WordPair] = []

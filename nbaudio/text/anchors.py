@@ -8,7 +8,9 @@ import polars as pl
 from numpy.lib.stride_tricks import sliding_window_view
 
 Ints = npt.NDArray[np.int64]
-Pairs = tuple[Ints, Ints]  # numbers of words of the transcript and of the hypothesis, of equal length
+Pairs = tuple[
+    Ints, Ints
+]  # numbers of words of the transcript and of the hypothesis, of equal length
 
 _NGRAM = 3
 _MOST_PLACES = 16  # of an n-gram, in the transcript times in the hypothesis: a phrase of every speech is no anchor
@@ -28,7 +30,12 @@ class _Runs(NamedTuple):
 
 
 def find_anchors(
-    left: Ints, right: Ints, *, ngram: int = _NGRAM, most_places: int = _MOST_PLACES, least: int = _LEAST_WORDS
+    left: Ints,
+    right: Ints,
+    *,
+    ngram: int = _NGRAM,
+    most_places: int = _MOST_PLACES,
+    least: int = _LEAST_WORDS,
 ) -> Pairs:
     """Return the pairs of equal words in chains of rare n-grams, each word in one pair at most, in the order of the left words.
 
@@ -67,7 +74,9 @@ def find_anchors(
         else:  # too few words: they are free for other chains
             for one, other in chain:
                 free[0][one], free[1][other] = True, True
-    pairs = [np.concatenate([each[side] for each in found] or [np.empty(0, np.int64)]) for side in (0, 1)]
+    pairs = [
+        np.concatenate([each[side] for each in found] or [np.empty(0, np.int64)]) for side in (0, 1)
+    ]
     order = np.argsort(pairs[0])
     return pairs[0][order], pairs[1][order]
 
@@ -79,14 +88,22 @@ def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs
     for codes in (left, right):
         parts = sliding_window_view(np.append(codes, [-1] * ngram), ngram)
         places = np.flatnonzero((parts >= 0).all(axis=1))
-        sides.append(pl.DataFrame({"gram": parts[places] @ size ** np.arange(ngram), "place": places}))
+        sides.append(
+            pl.DataFrame({"gram": parts[places] @ size ** np.arange(ngram), "place": places})
+        )
     counts = [side.group_by("gram").agg(pl.len().cast(pl.Int64)) for side in sides]
-    rare = counts[0].join(counts[1], on="gram").filter(pl.col("len") * pl.col("len_right") <= most_places)
+    rare = (
+        counts[0]
+        .join(counts[1], on="gram")
+        .filter(pl.col("len") * pl.col("len_right") <= most_places)
+    )
     pairs = sides[0].join(rare, on="gram").join(sides[1], on="gram")
     one, other = pairs["place"].to_numpy(), pairs["place_right"].to_numpy()
     order = np.lexsort((one, other - one))
     one, other = one[order], other[order]
-    starts = np.flatnonzero(np.diff(one, prepend=-2) - 1 | np.diff(other - one, prepend=-len(left) - 2))
+    starts = np.flatnonzero(
+        np.diff(one, prepend=-2) - 1 | np.diff(other - one, prepend=-len(left) - 2)
+    )
     lengths = np.diff(np.append(starts, len(one))) + ngram - 1
     order = np.lexsort((other[starts], one[starts]))
     return _Runs(one[starts][order], other[starts][order], lengths[order])
@@ -103,9 +120,15 @@ def _chain_scores(runs: _Runs) -> tuple[npt.NDArray[np.float64], Ints]:
         gap, other_gap = runs.left[run] - left_end[near], runs.right[run] - right_end[near]
         overlap = np.maximum(0, np.maximum(-gap, -other_gap))
         gap, other_gap = gap + overlap, other_gap + overlap
-        fits = (runs.left[near] < runs.left[run]) & (runs.right[near] < runs.right[run]) & (overlap < runs.size[run])
+        fits = (
+            (runs.left[near] < runs.left[run])
+            & (runs.right[near] < runs.right[run])
+            & (overlap < runs.size[run])
+        )
         fits &= (gap <= _MOST_GAP) & (other_gap <= _MOST_GAP)
-        cost = overlap + _GAP_COST * np.minimum(gap, other_gap) + _SHIFT_COST * np.abs(gap - other_gap)
+        cost = (
+            overlap + _GAP_COST * np.minimum(gap, other_gap) + _SHIFT_COST * np.abs(gap - other_gap)
+        )
         total = np.where(fits, score[near] - cost, 0)
         if len(total) and (best := total.max()) > 0:
             score[run] += best

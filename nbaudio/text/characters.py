@@ -15,7 +15,15 @@ from nbaudio.core.errors import InputError
 DELIMITER = "|"
 SPECIALS = ("[UNK]", "[PAD]")
 
-ODD = pl.Schema({"character": pl.String, "code_point": pl.String, "name": pl.String, "count": pl.Int64, "example": pl.String})
+ODD = pl.Schema(
+    {
+        "character": pl.String,
+        "code_point": pl.String,
+        "name": pl.String,
+        "count": pl.Int64,
+        "example": pl.String,
+    }
+)
 
 _BLOCK = 16_384
 
@@ -33,7 +41,9 @@ class Vocabulary:
         return dict(self.ids)
 
 
-def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None = None) -> Vocabulary:
+def vocabulary(
+    texts: Iterable[str | None], *, segment_ids: Iterable[str] | None = None
+) -> Vocabulary:
     """Count the characters of texts, assign ids and list the odd ones; null texts are skipped.
 
     The first text with an odd character is its example, named by its id, or by its number from 0 without `segment_ids`. Apart
@@ -49,7 +59,9 @@ def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None
     texts = as_series(texts).cast(pl.String)
     keys = as_series(range(len(texts)) if segment_ids is None else segment_ids).cast(pl.String)
     if len(keys) != len(texts):
-        raise InputError(f"vocabulary needs one id per text, got {len(keys)} ids for {len(texts)} texts")
+        raise InputError(
+            f"vocabulary needs one id per text, got {len(keys)} ids for {len(texts)} texts"
+        )
     return count_characters([pl.DataFrame({"text": texts, "segment_id": keys})])
 
 
@@ -64,15 +76,24 @@ def count_characters(parts: Iterable[pl.DataFrame]) -> Vocabulary:
         totals.update(dict(zip(map(chr, points), found[points].tolist(), strict=True)))
         for character in map(chr, points):
             # Accents that do not compose with their letter (U+0300 to U+036F) are odd, too.
-            is_mark = unicodedata.category(character)[0] == "M" and not "\u0300" <= character <= "\u036f"
+            is_mark = (
+                unicodedata.category(character)[0] == "M" and not "\u0300" <= character <= "\u036f"
+            )
             is_usual = character == " " or character.isalpha() or character.isdecimal() or is_mark
             if not is_usual and character not in examples:
-                examples[character] = block.filter(pl.col("text").str.contains(character, literal=True))["segment_id"][0]
+                examples[character] = block.filter(
+                    pl.col("text").str.contains(character, literal=True)
+                )["segment_id"][0]
     counts = dict(sorted(totals.items()))
     ordered = [DELIMITER, *(c for c in counts if c not in (" ", DELIMITER)), *SPECIALS]
-    odd = [(c, f"U+{ord(c):04X}", unicodedata.name(c, "(no name)"), counts[c], example) for c, example in examples.items()]
+    odd = [
+        (c, f"U+{ord(c):04X}", unicodedata.name(c, "(no name)"), counts[c], example)
+        for c, example in examples.items()
+    ]
     return Vocabulary(
         ids={token: number for number, token in enumerate(ordered)},
         counts=counts,
-        odd=pl.DataFrame(odd, schema=ODD, orient="row").sort("count", "code_point", descending=[True, False]),
+        odd=pl.DataFrame(odd, schema=ODD, orient="row").sort(
+            "count", "code_point", descending=[True, False]
+        ),
     )

@@ -100,7 +100,9 @@ def cer_column(reference: Column, hypothesis: Column) -> pl.Series:
     return score_columns(reference, hypothesis, measures=("cer",))["cer"]
 
 
-def score_columns(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
+def score_columns(
+    text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES
+) -> pl.DataFrame:
     """Return several measures of two columns, one f64 column for each, null where either text is null.
 
     Characters are compared only once for all; raises InputError where the columns differ in length or are not text.
@@ -116,7 +118,9 @@ def error_rates(counts: pl.DataFrame) -> pl.DataFrame:
     """Return the measures for which `edit_counts` has counts."""
 
     def per(edits: str, length: str) -> pl.Expr:
-        return pl.when(pl.col(edits).is_not_null()).then(pl.col(edits) / pl.max_horizontal(pl.col(length), 1))
+        return pl.when(pl.col(edits).is_not_null()).then(
+            pl.col(edits) / pl.max_horizontal(pl.col(length), 1)
+        )
 
     rates = {
         "edits": (1 - 2 * per("edits", "length")).alias("similarity"),
@@ -126,14 +130,20 @@ def error_rates(counts: pl.DataFrame) -> pl.DataFrame:
     return counts.select(rate for edits, rate in rates.items() if edits in counts.columns)
 
 
-def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
+def edit_counts(
+    text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES
+) -> pl.DataFrame:
     """Return numerators and denominators of the measures, which can be summed: i64 columns, null where either text is null."""
     text, asr_text = as_series(text), as_series(asr_text)
     if len(text) != len(asr_text):
-        raise InputError(f"scores need two columns of equal length, got {len(text)} and {len(asr_text)} rows")
+        raise InputError(
+            f"scores need two columns of equal length, got {len(text)} and {len(asr_text)} rows"
+        )
     for column in (text, asr_text):
         if column.dtype not in (pl.String, pl.Null):
-            raise InputError(f"scores need columns of text, {column.name or 'one'} holds {column.dtype}")
+            raise InputError(
+                f"scores need columns of text, {column.name or 'one'} holds {column.dtype}"
+            )
     pairs = pl.DataFrame({"text": text.cast(pl.String), "asr_text": asr_text.cast(pl.String)})
     blocks = pairs.iter_slices(_BLOCK) if len(pairs) else [pairs]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -152,7 +162,9 @@ def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFr
         counts["edits"] = _distances(differ, *(side.filter(differ).to_list() for side in texts))
         counts["length"] = texts[0].str.len_chars() + texts[1].str.len_chars()
     if "cer" in measures:
-        inner = texts if tidy else (texts[0].str.strip_chars(BLANKS), texts[1].str.strip_chars(BLANKS))
+        inner = (
+            texts if tidy else (texts[0].str.strip_chars(BLANKS), texts[1].str.strip_chars(BLANKS))
+        )
         as_is = tidy and "edits" in counts
         pairs_inside = (side.filter(differ).to_list() for side in inner)
         counts["inner_edits"] = counts["edits"] if as_is else _distances(differ, *pairs_inside)
@@ -160,14 +172,20 @@ def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFr
     return pl.DataFrame(counts).select(pl.when(known).then(pl.all().cast(pl.Int64)))
 
 
-def _distances(differ: pl.Series, left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int64]:
+def _distances(
+    differ: pl.Series, left: Sequence[str], right: Sequence[str]
+) -> npt.NDArray[np.int64]:
     """Return the edits of all pairs, of which `left` and `right` are those that differ; equal ones are frequent."""
     found = np.zeros(len(differ), dtype=np.int64)
-    found[differ.to_numpy()] = cpdist(left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1)
+    found[differ.to_numpy()] = cpdist(
+        left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1
+    )
     return found
 
 
-def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
+def _word_distances(
+    reference: pl.Series, hypothesis: pl.Series
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
     """Return edits and reference words of each pair, and whether all texts are tidy: only single spaces, between words."""
     both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
     codes, lengths, distinct = encode_words(both)
@@ -178,13 +196,22 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
     half = len(reference)
     # Each distinct word becomes one character; those characters are compared.
     if codes.max(initial=0) >= _ALPHABET:
-        one_by_one = [Levenshtein.distance(words(a), words(b)) for a, b in zip(reference, hypothesis, strict=True)]
+        one_by_one = [
+            Levenshtein.distance(words(a), words(b))
+            for a, b in zip(reference, hypothesis, strict=True)
+        ]
         return np.array(one_by_one, dtype=np.int64), lengths[:half], tidy
     letters = (codes + np.uint32(_FIRST)).astype("<u4", copy=False).tobytes().decode("utf-32-le")
     ends, differ = np.cumsum(lengths), reference != hypothesis
     sides = (differ.arg_true().to_numpy() + start for start in (0, half))
-    bounds = (zip((ends - lengths)[rows].tolist(), ends[rows].tolist(), strict=True) for rows in sides)
-    return _distances(differ, *([letters[start:end] for start, end in side] for side in bounds)), lengths[:half], tidy
+    bounds = (
+        zip((ends - lengths)[rows].tolist(), ends[rows].tolist(), strict=True) for rows in sides
+    )
+    return (
+        _distances(differ, *([letters[start:end] for start, end in side] for side in bounds)),
+        lengths[:half],
+        tidy,
+    )
 
 
 def tidy_blanks(texts: pl.Series) -> pl.Series:
@@ -192,15 +219,21 @@ def tidy_blanks(texts: pl.Series) -> pl.Series:
     return texts.str.strip_chars(BLANKS).str.replace_all(f"[{BLANKS}]{{2,}}", " ")
 
 
-def encode_words(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], pl.Series]:
+def encode_words(
+    texts: pl.Series,
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], pl.Series]:
     """Return a number for each word of all texts, split at every space; words per text; and the distinct words, with a space."""
     texts = texts.cast(pl.String)  # a column without values has no type
     full = texts != ""
     # Each word includes the space after it, so that the buffer of the texts, split at spaces, is the array of words.
-    _, bounds, data = (texts.filter(full) + " ").to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()
+    _, bounds, data = (
+        (texts.filter(full) + " ").to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()
+    )
     stops = np.frombuffer(bounds, np.int64)[: full.sum() + 1]
     ends = np.flatnonzero(np.frombuffer(data, np.uint8)[: stops[-1]] == ord(" ")) + 1
-    spoken = pa.LargeStringArray.from_buffers(len(ends), pa.py_buffer(np.concatenate(([0], ends))), data).dictionary_encode()
+    spoken = pa.LargeStringArray.from_buffers(
+        len(ends), pa.py_buffer(np.concatenate(([0], ends))), data
+    ).dictionary_encode()
     lengths = np.zeros(len(texts), dtype=np.int64)
     lengths[full.to_numpy()] = np.diff(np.searchsorted(ends, stops, side="right"))
     return spoken.indices.to_numpy().view(np.uint32), lengths, pl.Series(spoken.dictionary)

@@ -52,7 +52,12 @@ def _folded(texts: pl.Series) -> pl.Series:
     words = text.str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
     # Replacing takes ten times as long as the check whether there is anything but letters and single blanks.
     marked = both.str.contains(r"[^\p{L}\p{M}\p{N} ]|  |^ | $|^$").fill_null(value=False)
-    tidy = both.filter(marked).alias("text").to_frame().select(pl.when(words != "").then(words))["text"]
+    tidy = (
+        both.filter(marked)
+        .alias("text")
+        .to_frame()
+        .select(pl.when(words != "").then(words))["text"]
+    )
     return (both.scatter(marked.arg_true(), tidy) if len(tidy) else both).alias(texts.name)
 
 
@@ -80,7 +85,10 @@ class NearIndex:
             of_size = np.flatnonzero(sizes == size)
             at = starts[self._sentence[of_size]] + self._start[of_size]
             hashes = (sums[at + size] - sums[at]) * powers[at]
-            shortest, longest = length[of_size] * _PART // (_PART + 1), length[of_size] + self._edits[self._sentence[of_size]]
+            shortest, longest = (
+                length[of_size] * _PART // (_PART + 1),
+                length[of_size] + self._edits[self._sentence[of_size]],
+            )
             first_class = _length_class(shortest)
             some, step = _expanded(_length_class(longest) - first_class + 1)
             classes, piece = first_class[some] + step, of_size[some]
@@ -94,7 +102,14 @@ class NearIndex:
             flags = np.zeros(1 << min(24, len(known).bit_length() + 4), dtype=np.bool_)
             flags[_flag(known, len(flags))] = flags[_flag(known * _FACTOR, len(flags))] = True
             firsts = np.append(firsts, len(order))
-            self._pieces[size] = known, firsts, piece[more][order], flags, int(shortest.min()), int(longest.max())
+            self._pieces[size] = (
+                known,
+                firsts,
+                piece[more][order],
+                flags,
+                int(shortest.min()),
+                int(longest.max()),
+            )
 
     def among(self, texts: Sequence[str] | pl.Series) -> pl.DataFrame:
         """Return the near pairs of a sentence and a folded text: their numbers from 0, in order, and their `edits`."""
@@ -102,7 +117,10 @@ class NearIndex:
         texts = pl.Series(texts, dtype=pl.String)
         lengths = texts.str.len_chars().to_numpy()
         order = np.argsort(lengths, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(np.cumsum(lengths[order], dtype=np.int64) // _CHARACTERS)) + 1)
+        parts = np.split(
+            order,
+            np.flatnonzero(np.diff(np.cumsum(lengths[order], dtype=np.int64) // _CHARACTERS)) + 1,
+        )
         found = np.concatenate([self._among(texts.gather(part), part) for part in parts], axis=1)
         return pl.DataFrame(dict(zip(NEAR, found, strict=True))).cast(NEAR).sort("sentence", "text")
 
@@ -114,12 +132,16 @@ class NearIndex:
         allowed = np.minimum(self._lengths[sentence], lengths[text]) // _PART
         # An edit changes the counts of letters by two at most.
         own, place = np.unique(text, return_inverse=True)
-        letters = np.abs(self._letters[sentence] - _letters(codes, starts[own], lengths[own])[place]).sum(axis=1)
+        letters = np.abs(
+            self._letters[sentence] - _letters(codes, starts[own], lengths[own])[place]
+        ).sum(axis=1)
         some = np.flatnonzero(letters <= 2 * allowed)
         sentence, text, allowed = sentence[some], text[some], allowed[some]
         left, right = self.sentences.gather(sentence).to_list(), texts.gather(text).to_list()
         most = int(allowed.max(initial=0))  # a cutoff is much faster
-        edits = cpdist(left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1)
+        edits = cpdist(
+            left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1
+        )
         near = (edits > 0) & (edits <= allowed)
         return np.stack([sentence[near], numbers[text[near]], edits[near]])
 
@@ -132,14 +154,22 @@ class NearIndex:
         known_lengths, counts = np.unique(lengths, return_counts=True)
         classes = _length_class(known_lengths)
         own = zip(classes, _place_width(classes), known_lengths, counts, strict=True)
-        of_length = (np.tile(_place_key(group, np.arange(length + 1) // width), count) for group, width, length, count in own)
+        of_length = (
+            np.tile(_place_key(group, np.arange(length + 1) // width), count)
+            for group, width, length, count in own
+        )
         keys = np.concatenate([np.empty(0, dtype=np.uint64), *of_length])
         for size, (known, firsts, pieces, flags, shortest, longest) in self._pieces.items():
-            low, high = np.searchsorted(lengths, shortest), np.searchsorted(lengths, longest, "right")
+            low, high = (
+                np.searchsorted(lengths, shortest),
+                np.searchsorted(lengths, longest, "right"),
+            )
             if low == high:
                 continue
             begin, end = int(starts[low]), int(starts[high - 1] + lengths[high - 1]) - size + 1
-            hashes = (sums[begin + size : end + size] - sums[begin:end]) * powers[begin:end] + keys[begin:end]
+            hashes = (sums[begin + size : end + size] - sums[begin:end]) * powers[begin:end] + keys[
+                begin:end
+            ]
             place = np.flatnonzero(flags[_flag(hashes, len(flags))])
             place = place[flags[_flag(hashes[place] * _FACTOR, len(flags))]]
             at = np.searchsorted(known[:-1], hashes[place])
@@ -202,7 +232,11 @@ def _codes(texts: pl.Series) -> tuple[Hashes, Integers, Integers]:
     """Return the code points of all texts, each followed by a line end, which no sentence contains; starts; and lengths."""
     lengths = texts.str.len_chars().to_numpy().astype(np.int64)
     ended = (texts.str.join("\n").item() + "\n" * bool(len(texts))).encode("utf-32-le")
-    return np.frombuffer(ended, dtype="<u4").astype(np.uint64), np.cumsum(lengths + 1) - lengths - 1, lengths
+    return (
+        np.frombuffer(ended, dtype="<u4").astype(np.uint64),
+        np.cumsum(lengths + 1) - lengths - 1,
+        lengths,
+    )
 
 
 def _flag(hashes: Hashes, flags: int) -> Integers:

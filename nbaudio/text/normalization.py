@@ -29,7 +29,11 @@ def punctuation(text: str) -> str:
     word becomes the plain ``'`` or ``-``; dashes are not hyphens. Other punctuation between two words without a blank becomes a
     blank.
     """
-    marks = "".join(sorted({c for c in _NO_WORD.findall(text) if unicodedata.category(c)[0] == "P" or c in "`´"}))
+    marks = "".join(
+        sorted(
+            {c for c in _NO_WORD.findall(text) if unicodedata.category(c)[0] == "P" or c in "`´"}
+        )
+    )
     if not marks:
         return text
     apostrophe, hyphen, gone = _patterns(marks)
@@ -38,7 +42,10 @@ def punctuation(text: str) -> str:
 
 
 def _gap(gone: re.Match[str]) -> str:
-    before, after = gone.string[max(gone.start() - 1, 0) : gone.start()], gone.string[gone.end() : gone.end() + 1]
+    before, after = (
+        gone.string[max(gone.start() - 1, 0) : gone.start()],
+        gone.string[gone.end() : gone.end() + 1],
+    )
     return " " if before.strip() and after.strip() else ""
 
 
@@ -51,7 +58,9 @@ def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[
     mark, other = f"[{re.escape(marks)}]", f"[^\\s{re.escape(marks)}]"
     # The class comes first, so that the search runs from mark to mark; marks to keep are recognized from the position after them.
     kept = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
-    apostrophe, hyphen = (re.compile(f"{each}(?<={other}.)(?={other})") for each in ("['’＇]", "[-‐‑]"))
+    apostrophe, hyphen = (
+        re.compile(f"{each}(?<={other}.)(?={other})") for each in ("['’＇]", "[-‐‑]")
+    )
     return apostrophe, hyphen, re.compile(f"(?:{mark}(?!{kept}))++")
 
 
@@ -88,5 +97,7 @@ def normalize_column(texts: Column, steps: Sequence[str] = DEFAULT_STEPS) -> pl.
 
 def _normalizer(steps: Sequence[str]) -> Callable[[str], str]:
     if unknown := [step for step in steps if step not in NORMALIZERS]:
-        raise InputError(f"unknown normalization step {unknown[0]!r}; known steps are {', '.join(NORMALIZERS)}")
+        raise InputError(
+            f"unknown normalization step {unknown[0]!r}; known steps are {', '.join(NORMALIZERS)}"
+        )
     return lambda text: reduce(lambda done, step: NORMALIZERS[step](done), steps, text)

@@ -80,14 +80,29 @@ def score(
     table = tables.scan(workspace)
     schema = table.collect_schema()
     # Other steps drop scores, with a hypothesis that changed or was withdrawn.
-    scored = {suffix: pair for suffix, pair in _pairs(workspace).items() if f"similarity{suffix}" in schema}
-    names = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else dict.fromkeys(hypothesis)
-    pairs = [_pair(workspace, schema.names(), text, name, scored)._replace(steps=normalize) for name in names]
-    rules = Formatting(language or workspace.settings.get("language"), formatting or _own_table(workspace))
+    scored = {
+        suffix: pair
+        for suffix, pair in _pairs(workspace).items()
+        if f"similarity{suffix}" in schema
+    }
+    names = (
+        [hypothesis]
+        if hypothesis is None or isinstance(hypothesis, str)
+        else dict.fromkeys(hypothesis)
+    )
+    pairs = [
+        _pair(workspace, schema.names(), text, name, scored)._replace(steps=normalize)
+        for name in names
+    ]
+    rules = Formatting(
+        language or workspace.settings.get("language"), formatting or _own_table(workspace)
+    )
     if formatting:
         atomic.write_bytes(workspace.path / _TABLE, Path(formatting).read_bytes())
     scored |= {pair.suffix: pair for pair in pairs}
-    stored = {suffix: {"pair": pair[:2], "normalize": list(pair.steps)} for suffix, pair in scored.items()}
+    stored = {
+        suffix: {"pair": pair[:2], "normalize": list(pair.steps)} for suffix, pair in scored.items()
+    }
     settings = workspace.settings | {"scored": stored, "language": rules.language}
     agreeing = _agreeing(table, scored.values())
     tallies = [_Tally(pair, rules) for pair in pairs]
@@ -106,29 +121,50 @@ def score(
         before = workspace.table(tables.CORRECTED_TEXTS)
         others = [*tables.text_names(schema).values(), *tables.hypothesis_names(schema).values()]
         hypotheses = tables.read(
-            workspace, ("segment_id", *others), where=pl.col("segment_id").is_in(before["segment_id"].implode())
+            workspace,
+            ("segment_id", *others),
+            where=pl.col("segment_id").is_in(before["segment_id"].implode()),
         )
         before = before.drop(others, strict=False).join(
-            hypotheses.unique("segment_id", keep="first"), on="segment_id", how="left", maintain_order="left"
+            hypotheses.unique("segment_id", keep="first"),
+            on="segment_id",
+            how="left",
+            maintain_order="left",
         )
         before = _all_scores(before, pairs, agreeing, rules)[0]
-        originals[tables.CORRECTED_TEXTS] = before.drop(*others, "asr_text_normalized", strict=False)
+        originals[tables.CORRECTED_TEXTS] = before.drop(
+            *others, "asr_text_normalized", strict=False
+        )
     workspace.save_together(settings=settings, **originals, segments=rows())
-    others = [f"similarity{suffix}" for suffix, pair in scored.items() if [*pair.steps] != [*normalize]]
+    others = [
+        f"similarity{suffix}" for suffix, pair in scored.items() if [*pair.steps] != [*normalize]
+    ]
     reports = {}
     for tally in tallies:
         reports[tally.pair.suffix] = report = tally.report(tallies[0])
         if others:
-            report.warnings.append(f"{', '.join(others)} compared with other normalization steps: do not compare the scores")
+            report.warnings.append(
+                f"{', '.join(others)} compared with other normalization steps: do not compare the scores"
+            )
         workspace.save_report(f"score{tally.pair.suffix}", report.to_dict())
     if len(reports) == 1:
         return report
     facts = {suffix[1:] or "asr_text": report.facts for suffix, report in reports.items()}
-    return Report("score", facts, warnings=list(dict.fromkeys(line for report in reports.values() for line in report.warnings)))
+    return Report(
+        "score",
+        facts,
+        warnings=list(
+            dict.fromkeys(line for report in reports.values() for line in report.warnings)
+        ),
+    )
 
 
 def _pair(
-    workspace: Workspace, columns: Sequence[str], text: str | None, hypothesis: str | None, scored: Mapping[str, Pair]
+    workspace: Workspace,
+    columns: Sequence[str],
+    text: str | None,
+    hypothesis: str | None,
+    scored: Mapping[str, Pair],
 ) -> Pair:
     """Return the columns of a transcript and a hypothesis by name, None for those of the source."""
     texts = {"text": "text", "normalized": "text_normalized", **tables.text_names(columns)}
@@ -136,21 +172,30 @@ def _pair(
     for kind, name, known in (("text", text, texts), ("hypothesis", hypothesis, hypotheses)):
         if name is not None and known.get(name) not in columns:
             there = ", ".join(one for one, column in known.items() if column in columns)
-            raise InputError(f"{workspace.path}: no {kind} {name!r}; there are {there}; 'nbaudio join' brings in others")
+            raise InputError(
+                f"{workspace.path}: no {kind} {name!r}; there are {there}; 'nbaudio join' brings in others"
+            )
     own = (f"_{name}" for name in (text, hypothesis) if name not in (None, "text", "asr"))
     pair = Pair(texts[text or "text"], hypotheses[hypothesis or "asr"], "".join(own))
     before = scored.get(pair.suffix)
     if before is None and pair.suffix and f"similarity{pair.suffix}" in columns:
-        raise InputError(f"{workspace.path}: the source has a column similarity{pair.suffix}, which stays: choose another name")
+        raise InputError(
+            f"{workspace.path}: the source has a column similarity{pair.suffix}, which stays: choose another name"
+        )
     if before is not None and before[:2] != pair[:2]:
-        raise InputError(f"{workspace.path}: similarity{pair.suffix} compares {before[0]} with {before[1]}: choose other names")
+        raise InputError(
+            f"{workspace.path}: similarity{pair.suffix} compares {before[0]} with {before[1]}: choose other names"
+        )
     return pair
 
 
 def _pairs(workspace: Workspace) -> dict[str, Pair]:
     """Return what was compared by `score`, by the end of the names of the scores."""
     scored: dict[str, dict[str, Any]] = workspace.settings.get("scored", {})
-    return {suffix: Pair(one["pair"][0], one["pair"][1], suffix, one["normalize"]) for suffix, one in scored.items()}
+    return {
+        suffix: Pair(one["pair"][0], one["pair"][1], suffix, one["normalize"])
+        for suffix, one in scored.items()
+    }
 
 
 def normalization_steps(workspace: Workspace) -> tuple[str, ...]:
@@ -167,7 +212,10 @@ def formatting_rules(workspace: Workspace) -> Formatting:
 def compared(workspace: Workspace) -> dict[str, Any]:
     """Return how the last `score` compared texts: `steps` and `formatting` of `text.word_diff`."""
     was_scored = "scored" in workspace.settings
-    return {"steps": normalization_steps(workspace), "formatting": formatting_rules(workspace) if was_scored else None}
+    return {
+        "steps": normalization_steps(workspace),
+        "formatting": formatting_rules(workspace) if was_scored else None,
+    }
 
 
 @lru_cache(maxsize=8)
@@ -195,22 +243,37 @@ def _all_scores(
     for pair in pairs:
         segments, count = _scored(segments, pair, rules)
         counts.append(count)
-    return with_agreement(segments, agreeing, rules) if agreeing else segments.drop(tables.AGREEMENT, strict=False), counts
+    return with_agreement(segments, agreeing, rules) if agreeing else segments.drop(
+        tables.AGREEMENT, strict=False
+    ), counts
 
 
-def _scored(segments: pl.DataFrame, pair: Pair, rules: Formatting) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _scored(
+    segments: pl.DataFrame, pair: Pair, rules: Formatting
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Score a pair: return segments with the scores, and with normal forms of `text` and `asr_text`; and the edit counts."""
     compared = segments[pair.text], segments[pair.hypothesis]
     if pair.steps:
-        compared = normalize_column(compared[0], ("nfc", *pair.steps)), normalize_column(compared[1], ("nfc", *pair.steps))
+        compared = (
+            normalize_column(compared[0], ("nfc", *pair.steps)),
+            normalize_column(compared[1], ("nfc", *pair.steps)),
+        )
     if not pair.suffix:
-        forms = [column.alias(name) for column, name in zip(compared, tables.NORMALIZED, strict=True)]
-        segments = segments.with_columns(forms) if pair.steps else segments.drop(tables.NORMALIZED, strict=False)
+        forms = [
+            column.alias(name) for column, name in zip(compared, tables.NORMALIZED, strict=True)
+        ]
+        segments = (
+            segments.with_columns(forms)
+            if pair.steps
+            else segments.drop(tables.NORMALIZED, strict=False)
+        )
     plain = edit_counts(*compared)
     spoken = spoken_counts(*compared, rules, plain)
     rates = [error_rates(plain), error_rates(spoken).select(pl.all().name.prefix("spoken_"))]
     columns = [column.alias(column.name + pair.suffix) for rate in rates for column in rate]
-    return segments.with_columns(columns), pl.concat([plain, spoken.select(pl.all().name.prefix("spoken_"))], how="horizontal")
+    return segments.with_columns(columns), pl.concat(
+        [plain, spoken.select(pl.all().name.prefix("spoken_"))], how="horizontal"
+    )
 
 
 def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> dict[str, str]:
@@ -229,13 +292,19 @@ class _Tally:
     def __init__(self, pair: Pair, rules: Formatting) -> None:
         self.pair, self.rules = pair, rules
         self.counts, self.unread_text, self.unread = Counter[str](), Counter[str](), Counter[str]()
-        self.odd, self.similarity, self.agreement = [pl.DataFrame(schema=ODD)], list[pl.Series](), 0.0
+        self.odd, self.similarity, self.agreement = (
+            [pl.DataFrame(schema=ODD)],
+            list[pl.Series](),
+            0.0,
+        )
 
     def add(self, segments: pl.DataFrame, counts: pl.DataFrame) -> None:
         """Count a batch of segments with their scores and edit counts."""
         pair = self.pair
         text, hypothesis = segments[pair.text], segments[pair.hypothesis]
-        similarity, spoken = (segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_"))
+        similarity, spoken = (
+            segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_")
+        )
         compared = segments["text_normalized" if pair.steps and not pair.suffix else pair.text]
         self.odd.append(vocabulary(compared, segment_ids=segments["segment_id"]).odd)
         self.unread_text += self.rules.uncovered(text)
@@ -244,30 +313,58 @@ class _Tally:
         sums = counts.select(pl.sum("word_edits", "spoken_word_edits", "words")).row(0, named=True)
         sums |= {"segments": len(segments), "texts": text.count(), "hypotheses": hypothesis.count()}
         sums |= {"above": (similarity > 0.8).sum(), "spoken_above": (spoken > 0.8).sum()}
-        sums["only"] = counts.select(((pl.col("edits") > 0) & (pl.col("spoken_word_edits") == 0)).sum()).item()
+        sums["only"] = counts.select(
+            ((pl.col("edits") > 0) & (pl.col("spoken_word_edits") == 0)).sum()
+        ).item()
         if "text_disputed" in segments.columns:
-            sums |= {"text_disputed": segments["text_disputed"].sum(), "agreeing": segments["agreement"].count()}
+            sums |= {
+                "text_disputed": segments["text_disputed"].sum(),
+                "agreeing": segments["agreement"].count(),
+            }
             self.agreement += float(segments["agreement"].sum())
         self.counts.update(sums)
 
     def report(self, first: "_Tally") -> Report:
         """Return the report; odd and uncovered words of the text are those of the `first` pair."""
         counts, pair, rules = self.counts, self.pair, self.rules
-        similarity, words = pl.concat([pl.Series(dtype=pl.Float64), *self.similarity]).rechunk(), counts["words"]
-        odd = pl.concat(first.odd).group_by("character", "code_point", "name", maintain_order=True).agg(pl.sum("count"))
+        similarity, words = (
+            pl.concat([pl.Series(dtype=pl.Float64), *self.similarity]).rechunk(),
+            counts["words"],
+        )
+        odd = (
+            pl.concat(first.odd)
+            .group_by("character", "code_point", "name", maintain_order=True)
+            .agg(pl.sum("count"))
+        )
         named = [
             f"{name.lower()} {c if c.isprintable() else code} {count:,}"
-            for c, code, name, count in odd.sort("count", "code_point", descending=[True, False]).rows()
+            for c, code, name, count in odd.sort(
+                "count", "code_point", descending=[True, False]
+            ).rows()
         ]
         unread = first.unread_text + self.unread
         facts: dict[str, Any] = {"segments": counts["segments"], "scored": len(similarity)}
         facts |= {"without_hypothesis": counts["segments"] - counts["hypotheses"]}
-        facts |= {"mean_similarity": similarity.mean(), "median_similarity": similarity.median(), "above_0_8": counts["above"]}
+        facts |= {
+            "mean_similarity": similarity.mean(),
+            "median_similarity": similarity.median(),
+            "above_0_8": counts["above"],
+        }
         facts |= {"word_error_rate": counts["word_edits"] / words if words else None}
-        facts |= {"word_error_rate_without_formatting": counts["spoken_word_edits"] / words if words else None}
-        facts |= {"differ_only_in_formatting": counts["only"], "above_0_8_without_formatting": counts["spoken_above"]}
+        facts |= {
+            "word_error_rate_without_formatting": counts["spoken_word_edits"] / words
+            if words
+            else None
+        }
+        facts |= {
+            "differ_only_in_formatting": counts["only"],
+            "above_0_8_without_formatting": counts["spoken_above"],
+        }
         facts["formatting_not_covered"] = _first(
-            [f"{word} {number:,}" for word, number in sorted(unread.items(), key=lambda row: (-row[1], row[0]))]
+            [
+                f"{word} {number:,}"
+                for word, number in sorted(unread.items(), key=lambda row: (-row[1], row[0]))
+            ]
         )
         facts["odd_characters"] = _first(named)
         if "text_disputed" in counts:
@@ -276,13 +373,21 @@ class _Tally:
         facts |= {"normalized_by": list(pair.steps), "language": rules.language}
         warnings = []
         if not counts["texts"]:
-            warnings.append("no segment has a transcript: nothing can be compared, only audio can be cut")
+            warnings.append(
+                "no segment has a transcript: nothing can be compared, only audio can be cut"
+            )
         elif not len(similarity):
-            warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
+            warnings.append(
+                "no segment has both a transcript and a hypothesis: similarity, wer and cer are empty"
+            )
         if unread and rules.language is None:
-            warnings.append("digits and abbreviations are compared as they are written: name the language, such as --language hr")
+            warnings.append(
+                "digits and abbreviations are compared as they are written: name the language, such as --language hr"
+            )
         elif rules.language is not None and not rules.has_numbers:
-            warnings.append(f"language {rules.language!r}: no rules for its numbers; a table of formatting can add them")
+            warnings.append(
+                f"language {rules.language!r}: no rules for its numbers; a table of formatting can add them"
+            )
         return Report("score", facts, warnings=warnings)
 
 

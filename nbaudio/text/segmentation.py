@@ -15,14 +15,24 @@ Flags = npt.NDArray[np.bool_]
 
 _LEAST_CONFIDENCE = 0.8  # of the pairs at both edges of a segment
 _MOST_ROOM = 0.5  # seconds between a word and the boundary of its segment
-_UNHEARD_ROOM = (0.03, 0.1)  # the same where the pause may hold a word that was not recognized: what is left of it, in seconds
+_UNHEARD_ROOM = (
+    0.03,
+    0.1,
+)  # the same where the pause may hold a word that was not recognized: what is left of it, in seconds
 _FASTEST, _USUAL = 0.04, 0.08  # seconds per character of such a word
 
 _TOLERANCE = 1e-9  # seconds, of sums of decimals
 
 # Costs of the segmentation, in words that are lost: of a segment; of an edge within a sentence, at an edge without a pause, next
 # to a word that has no pair, and for a probability of 0 of its pair; of each word without a pair inside a segment.
-_SEGMENT, _IN_SENTENCE, _NO_PAUSE, _NEXT_UNPAIRED, _UNSURE, _UNPAIRED = 0.2, 0.8, 0.4, 2.0, 10.0, 0.15
+_SEGMENT, _IN_SENTENCE, _NO_PAUSE, _NEXT_UNPAIRED, _UNSURE, _UNPAIRED = (
+    0.2,
+    0.8,
+    0.4,
+    2.0,
+    10.0,
+    0.15,
+)
 _PAUSE = 0.4  # seconds of a pause that costs nothing
 
 # A segment may span so many words without a pair, one more for each digit (numbers are spoken in several words), or any number
@@ -65,7 +75,9 @@ class _Edges(NamedTuple):
     outside: Seconds
 
 
-def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: float, longest: float) -> Segments:
+def cut_segments(
+    pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: float, longest: float
+) -> Segments:
     """Cut paired words into segments of `shortest` to `longest` seconds; what fits in no segment is left out.
 
     Dynamic programming finds the segmentation of the least cost. A boundary is in the middle of the silence between two words,
@@ -84,16 +96,28 @@ def cut_segments(pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: floa
     one, other, sure = pairs.left, pairs.right, pairs.probability.astype(np.float64)
     joint, unpaired = _joints(pairs, typed, heard, longest / _SHORTEST_CHARACTER)
     spoken_until = np.maximum.accumulate(heard.end)
-    silence = heard.start - np.concatenate(([0.0], spoken_until[:-1]))  # before each word; negative where words overlap
+    silence = heard.start - np.concatenate(
+        ([0.0], spoken_until[:-1])
+    )  # before each word; negative where words overlap
     # The end of the recording is not known: its last segment ends with its last word.
-    silences = silence[other], np.where(heard.end < spoken_until, -1.0, np.append(silence[1:], 0.0))[other]
+    silences = (
+        silence[other],
+        np.where(heard.end < spoken_until, -1.0, np.append(silence[1:], 0.0))[other],
+    )
     skipped = np.diff(one) != 1
     tidy = ~skipped & (np.diff(other) == 1)
     letters = np.array([0, *map(len, typed.words), 0])
-    missing = letters[one] * np.concatenate(([True], skipped)), letters[one + 2] * np.append(skipped, True)
+    missing = (
+        letters[one] * np.concatenate(([True], skipped)),
+        letters[one + 2] * np.append(skipped, True),
+    )
     breaks = np.concatenate(([True], typed.ends_sentence))
-    first_edges = _edges(silences[0], missing[0], tidy=np.concatenate(([True], tidy)), sentence=breaks[one])
-    last_edges = _edges(silences[1], missing[1], tidy=np.append(tidy, True), sentence=breaks[one + 1])
+    first_edges = _edges(
+        silences[0], missing[0], tidy=np.concatenate(([True], tidy)), sentence=breaks[one]
+    )
+    last_edges = _edges(
+        silences[1], missing[1], tidy=np.append(tidy, True), sentence=breaks[one + 1]
+    )
     unsure = np.where(sure < _LEAST_CONFIDENCE, np.inf, _UNSURE * (1 - sure))
     begin, end = heard.start[other] - first_edges.room, heard.end[other] + last_edges.room
     first, last = _choose(
@@ -136,7 +160,9 @@ def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[
         )
         digits = sum(map(str.isdigit, text + asr_text))
         few = digits > 0 and unpaired[place] <= _SPAN_WORDS + digits
-        joint[place] = few or bool(text and asr_text and similarity(text, asr_text) >= _SPAN_SIMILARITY)
+        joint[place] = few or bool(
+            text and asr_text and similarity(text, asr_text) >= _SPAN_SIMILARITY
+        )
     return joint, np.where(joint, unpaired, 0)
 
 
@@ -145,12 +171,20 @@ def _edges(silence: Seconds, missing: Ints, *, tidy: Flags, sentence: Flags) -> 
     is_unheard = (missing > 0) & (silence >= missing * _FASTEST)
     most = np.where(is_unheard, np.clip(silence - missing * _USUAL, *_UNHEARD_ROOM), _MOST_ROOM)
     room = np.clip(np.minimum(silence / 2, most), 0, None)
-    cost = _IN_SENTENCE * ~sentence + _NO_PAUSE * (1 - np.clip(silence / _PAUSE, 0, 1)) + _NEXT_UNPAIRED * ~tidy
+    cost = (
+        _IN_SENTENCE * ~sentence
+        + _NO_PAUSE * (1 - np.clip(silence / _PAUSE, 0, 1))
+        + _NEXT_UNPAIRED * ~tidy
+    )
     return _Edges(np.where(silence < 0, np.inf, cost), room, np.clip(silence, 0, None) - room)
 
 
 def _choose(
-    times: tuple[Seconds, Seconds], costs: tuple[Seconds, Seconds], inner: Seconds, breaks: Flags, lengths: tuple[float, float]
+    times: tuple[Seconds, Seconds],
+    costs: tuple[Seconds, Seconds],
+    inner: Seconds,
+    breaks: Flags,
+    lengths: tuple[float, float],
 ) -> Ints:
     """Return first and last pair (n x 2) of the segments of the least cost in all; a pair in no segment costs 1.
 

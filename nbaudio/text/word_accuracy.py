@@ -9,7 +9,9 @@ from nbaudio.text.edit_distance import encode_words
 from nbaudio.text.normalization import normalize
 
 MOST_EXAMPLES = 3
-_SEARCHED = 4 * MOST_EXAMPLES  # occurrences among which examples are found: a segment can have a word several times
+_SEARCHED = (
+    4 * MOST_EXAMPLES
+)  # occurrences among which examples are found: a segment can have a word several times
 
 
 def word_accuracy(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -20,16 +22,35 @@ def word_accuracy(pairs: pl.DataFrame) -> pl.DataFrame:
     right = np.ones(total, dtype=bool)
     for row in (pairs["text"] != pairs["heard"]).arg_true():
         start, other = ends[row], ends[len(pairs) + row]
-        sides = codes[start : ends[row + 1]].tolist(), codes[other : ends[len(pairs) + row + 1]].tolist()
-        right[[start + edit.src_pos for edit in Levenshtein.editops(*sides) if edit.tag != "insert"]] = False
+        sides = (
+            codes[start : ends[row + 1]].tolist(),
+            codes[other : ends[len(pairs) + row + 1]].tolist(),
+        )
+        right[
+            [start + edit.src_pos for edit in Levenshtein.editops(*sides) if edit.tag != "insert"]
+        ] = False
     rows = np.repeat(np.arange(len(pairs), dtype=np.uint32), lengths[: len(pairs)])
     said = pl.DataFrame({"word": codes[:total], "row": rows, "right": right})
-    counted = said.group_by("word").agg(count=pl.len(), right=pl.sum("right"), segments=pl.n_unique("row"))
-    first = pl.concat([said.filter(~pl.col("right")), said.filter("right")]).group_by("word", maintain_order=True)
-    found = first.agg(row=pl.col("row").head(_SEARCHED).unique(maintain_order=True).head(MOST_EXAMPLES)).explode("row")
-    found = found.select("word", examples=pairs["segment_id"].gather(found["row"])).group_by("word").agg("examples")
-    counted = counted.join(found, on="word").with_columns(pl.col("count", "right", "segments").cast(pl.Int64))
-    counted = counted.with_columns(names.gather(counted["word"]).alias("word"), accuracy=pl.col("right") / pl.col("count"))
+    counted = said.group_by("word").agg(
+        count=pl.len(), right=pl.sum("right"), segments=pl.n_unique("row")
+    )
+    first = pl.concat([said.filter(~pl.col("right")), said.filter("right")]).group_by(
+        "word", maintain_order=True
+    )
+    found = first.agg(
+        row=pl.col("row").head(_SEARCHED).unique(maintain_order=True).head(MOST_EXAMPLES)
+    ).explode("row")
+    found = (
+        found.select("word", examples=pairs["segment_id"].gather(found["row"]))
+        .group_by("word")
+        .agg("examples")
+    )
+    counted = counted.join(found, on="word").with_columns(
+        pl.col("count", "right", "segments").cast(pl.Int64)
+    )
+    counted = counted.with_columns(
+        names.gather(counted["word"]).alias("word"), accuracy=pl.col("right") / pl.col("count")
+    )
     return counted.sort("count", "word", descending=[True, False]).select(
         "word", "count", "right", "accuracy", "segments", "examples"
     )
@@ -39,11 +60,17 @@ def _normalized(texts: pl.Series) -> tuple[pl.Series, npt.NDArray[np.int64], npt
     """Return the distinct normalized words, the number of each word of all texts, and words per text."""
     codes, lengths, distinct = encode_words(texts)
     held: dict[str, int] = {}
-    normal = [[held.setdefault(each, len(held)) for each in normalize(word).split()] for word in distinct]
+    normal = [
+        [held.setdefault(each, len(held)) for each in normalize(word).split()] for word in distinct
+    ]
     counts = np.array([len(each) for each in normal], dtype=np.int64)
     flat = np.array([number for each in normal for number in each], dtype=np.int64)
     starts, repeated = np.cumsum(counts) - counts, counts[codes]
     ends = np.concatenate(([0], np.cumsum(repeated)))
     within = np.arange(ends[-1]) - np.repeat(ends[:-1], repeated)
     bounds = np.concatenate(([0], np.cumsum(lengths)))
-    return pl.Series(list(held), dtype=pl.String), flat[np.repeat(starts[codes], repeated) + within], np.diff(ends[bounds])
+    return (
+        pl.Series(list(held), dtype=pl.String),
+        flat[np.repeat(starts[codes], repeated) + within],
+        np.diff(ends[bounds]),
+    )

@@ -15,8 +15,13 @@ Floats = npt.NDArray[np.float32]
 
 _LEAST_SIMILARITY = 0.5  # of the characters of two words that may be the same word
 _MOST_CELLS = 40_000  # words of one text times those of the other that are aligned without anchors
-_MOST_CHARACTERS = 100  # of a word that are compared with those of another: text without blanks is one long word
-_LOOP, _LONGEST_LOOP = 15, 30  # words that are repeated, and of the phrase: recognizers repeat what was said once
+_MOST_CHARACTERS = (
+    100  # of a word that are compared with those of another: text without blanks is one long word
+)
+_LOOP, _LONGEST_LOOP = (
+    15,
+    30,
+)  # words that are repeated, and of the phrase: recognizers repeat what was said once
 _NEAR = 60  # words at both ends of a larger gap that are aligned
 _LEAST_PROBABILITY = 0.5  # of a pair that is kept
 
@@ -26,7 +31,9 @@ _EQUAL, _CLOSE, _SIMILAR, _OTHER = 0.8, 60.0, 4.0, 0.05
 _CLOSE_SIMILARITY = 0.75
 _PRIOR_WORDS = 1000  # that frequencies have in addition, as those of a short text say little
 _GAP, _GAP_WORD, _BOTH_SIDES = 0.03, 0.5, 0.5
-_JOINED = 0.02  # that two words of one text are one word of the other, over the frequency of that word
+_JOINED = (
+    0.02  # that two words of one text are one word of the other, over the frequency of that word
+)
 _CONTEXT = 5  # words on both sides of a pair
 _WIDTH = 2 * _CONTEXT + 1
 _PAIRS_AT_ONCE = 8192
@@ -54,7 +61,10 @@ def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
         [1, 2, 3, 4, 5, 6, 7, 8]
     """
     numbers: dict[str, int] = {"": -1}
-    codes = [np.array([numbers.setdefault(word, len(numbers) - 1) for word in side], np.int64) for side in (left, right)]
+    codes = [
+        np.array([numbers.setdefault(word, len(numbers) - 1) for word in side], np.int64)
+        for side in (left, right)
+    ]
     codes[1][_repeated(codes[1])] = -1
     left, right = ([word[:_MOST_CHARACTERS] for word in side] for side in (left, right))
     right = ["" if code < 0 else word for word, code in zip(right, codes[1].tolist(), strict=True)]
@@ -91,11 +101,19 @@ def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, in
     """
     if not left or not right:
         return []
-    same = cdist(left, right, scorer=Levenshtein.normalized_similarity, score_cutoff=_LEAST_SIMILARITY, dtype=np.float32)
+    same = cdist(
+        left,
+        right,
+        scorer=Levenshtein.normalized_similarity,
+        score_cutoff=_LEAST_SIMILARITY,
+        dtype=np.float32,
+    )
     # What pairs save, at most, in the first words of both texts, as a share of the cost of two words without a pair.
     saved = np.zeros((len(left) + 1, len(right) + 1), np.float32)
     for row in range(len(left)):
-        np.maximum.accumulate(np.maximum(saved[row, 1:], saved[row, :-1] + same[row]), out=saved[row + 1, 1:])
+        np.maximum.accumulate(
+            np.maximum(saved[row, 1:], saved[row, :-1] + same[row]), out=saved[row + 1, 1:]
+        )
     pairs = []
     row, column = len(left), len(right)
     while row and column:
@@ -109,7 +127,13 @@ def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, in
     return pairs[::-1]
 
 
-def _fill_gaps(words: tuple[Sequence[str], Sequence[str]], codes: Pairs, anchors: Pairs, *, is_inner: bool = False) -> Pairs:
+def _fill_gaps(
+    words: tuple[Sequence[str], Sequence[str]],
+    codes: Pairs,
+    anchors: Pairs,
+    *,
+    is_inner: bool = False,
+) -> Pairs:
     """Add pairs in the gaps of the left text between anchors: with what follows the anchor before, and precedes the next one."""
     left, right = words
     one, other = anchors
@@ -134,8 +158,13 @@ def _fill_gaps(words: tuple[Sequence[str], Sequence[str]], codes: Pairs, anchors
             align(start, stop, first, last)
             continue
         if is_whole and not is_inner:
-            texts, inner = (left[start:stop], right[first:last]), (codes[0][start:stop], codes[1][first:last])
-            rows, columns = _fill_gaps(texts, inner, find_anchors(*inner, ngram=2, most_places=1, least=3), is_inner=True)
+            texts, inner = (
+                (left[start:stop], right[first:last]),
+                (codes[0][start:stop], codes[1][first:last]),
+            )
+            rows, columns = _fill_gaps(
+                texts, inner, find_anchors(*inner, ngram=2, most_places=1, least=3), is_inner=True
+            )
             found += zip((rows + start).tolist(), (columns + first).tolist(), strict=True)
             continue
         begin = align(start, min(stop, start + _NEAR), first, min(last, first + _NEAR))
@@ -148,7 +177,9 @@ def _fill_gaps(words: tuple[Sequence[str], Sequence[str]], codes: Pairs, anchors
     return one, other
 
 
-def _probabilities(words: tuple[Sequence[str], Sequence[str]], codes: Pairs, pairs: Pairs) -> Floats:
+def _probabilities(
+    words: tuple[Sequence[str], Sequence[str]], codes: Pairs, pairs: Pairs
+) -> Floats:
     """Return the posterior probability of each pair."""
     together = np.concatenate(codes)
     counts = np.bincount(together[together >= 0])
@@ -162,9 +193,14 @@ def _probabilities(words: tuple[Sequence[str], Sequence[str]], codes: Pairs, pai
     found = np.empty(len(pairs[0]), np.float32)
     for start in range(0, len(found), _PAIRS_AT_ONCE):
         places = [place[start : start + _PAIRS_AT_ONCE] + steps for place in pairs]
-        left, right, joined_left, joined_right = (side[places[number % 2]] for number, side in enumerate(padded))
+        left, right, joined_left, joined_right = (
+            side[places[number % 2]] for number, side in enumerate(padded)
+        )
         odds = _odds(left, right, equal_odds, lexicon)
-        joined = _JOINED * _equal_odds(joined_left, right, equal_odds), _JOINED * _equal_odds(left, joined_right, equal_odds)
+        joined = (
+            _JOINED * _equal_odds(joined_left, right, equal_odds),
+            _JOINED * _equal_odds(left, joined_right, equal_odds),
+        )
         before = _path_weights(odds, *joined)
         # Backwards, two words are joined at the first of them.
         ends = slice(None, _CONTEXT, -1)
@@ -182,33 +218,50 @@ def _joined(words: tuple[Sequence[str], Sequence[str]], codes: Pairs) -> Iterato
     """Yield for each word of each text the code of the other text's word that equals the word before it and it, joined; or -1."""
     for text, other, numbers in ((*words, codes[1]), (*words[::-1], codes[0])):
         known = dict(zip(other, numbers.tolist(), strict=True))
-        joined = [known.get(first + second, -1) if first and second else -1 for first, second in pairwise(text)]
+        joined = [
+            known.get(first + second, -1) if first and second else -1
+            for first, second in pairwise(text)
+        ]
         yield np.array([-1, *joined][: len(text)], np.int64)
 
 
 def _equal_odds(left: Ints, right: Ints, equal_odds: Floats) -> Floats:
     """Return the odds (width x width x pairs) of equal words, 0 for others; codes of words are width x pairs."""
-    return np.stack([np.where((word == right) & (word >= 0), equal_odds[word], 0) for word in left]).astype(np.float32)
+    return np.stack(
+        [np.where((word == right) & (word >= 0), equal_odds[word], 0) for word in left]
+    ).astype(np.float32)
 
 
 def _odds(left: Ints, right: Ints, equal_odds: Floats, lexicon: npt.NDArray[np.object_]) -> Floats:
     """Return the odds (width x width x pairs) that words around pairs are the same; codes of words are width x pairs."""
     odds: Floats = np.maximum(
-        _equal_odds(left, right, equal_odds), _OTHER * ((left >= 0)[:, None] & (right >= 0)).astype(np.float32)
+        _equal_odds(left, right, equal_odds),
+        _OTHER * ((left >= 0)[:, None] & (right >= 0)).astype(np.float32),
     )
     for shift in (-1, 0, 1):
         rows = np.arange(max(0, -shift), _WIDTH - max(0, shift))
         one, other = left[rows], right[rows + shift]
         at, pair = np.nonzero((one != other) & (one >= 0) & (other >= 0))
-        keys, inverse = np.unique(one[at, pair] * len(lexicon) + other[at, pair], return_inverse=True)
+        keys, inverse = np.unique(
+            one[at, pair] * len(lexicon) + other[at, pair], return_inverse=True
+        )
         texts = [lexicon[code].tolist() for code in np.divmod(keys, len(lexicon))]
-        alike = cpdist(*texts, scorer=Levenshtein.normalized_similarity, score_cutoff=_LEAST_SIMILARITY, dtype=np.float32)
-        value = np.select([alike >= _CLOSE_SIMILARITY, alike >= _LEAST_SIMILARITY], [_CLOSE, _SIMILAR], _OTHER)
+        alike = cpdist(
+            *texts,
+            scorer=Levenshtein.normalized_similarity,
+            score_cutoff=_LEAST_SIMILARITY,
+            dtype=np.float32,
+        )
+        value = np.select(
+            [alike >= _CLOSE_SIMILARITY, alike >= _LEAST_SIMILARITY], [_CLOSE, _SIMILAR], _OTHER
+        )
         odds[rows[at], rows[at] + shift, pair] = value[inverse]
     return odds
 
 
-def _path_weights(odds: Floats, joined_rows: Floats, joined_columns: Floats) -> npt.NDArray[np.float64]:
+def _path_weights(
+    odds: Floats, joined_rows: Floats, joined_columns: Floats
+) -> npt.NDArray[np.float64]:
     """Return the weights of all paths to the nodes of a lattice of words by words; paths start at any node of the first border.
 
     A row with the one before it, or a column, may be joined. In a gap, words of the left text come before those of the right

@@ -24,7 +24,19 @@ INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "nu
 
 TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
-_ALL_ROWS = ("avg", "count", "first", "last", "max", "median", "min", "quantile_cont", "stddev", "sum", "variance")
+_ALL_ROWS = (
+    "avg",
+    "count",
+    "first",
+    "last",
+    "max",
+    "median",
+    "min",
+    "quantile_cont",
+    "stddev",
+    "sum",
+    "variance",
+)
 _OF_ALL_ROWS = re.compile(rf"\b({'|'.join(_ALL_ROWS)})\W?\s*\(|\bover\b", re.IGNORECASE)
 _MOST_VALUES = 10_000  # searched for similar ones
 _LONGEST_NAME, _MOST_SAVED = 100, 500
@@ -59,7 +71,9 @@ def arrange(
     columns = visible_columns(frame)
     conditions = [text for text in (where.strip(), narrowed.strip()) if text]
     if len(find) > LONGEST_TEXT:
-        raise InputError(f"find: a text of {len(find):,} characters; at most {LONGEST_TEXT:,} are allowed")
+        raise InputError(
+            f"find: a text of {len(find):,} characters; at most {LONGEST_TEXT:,} are allowed"
+        )
     parsed = [parse_condition(text, frame.schema, columns) for text in conditions]
     if sort and sort not in columns:
         near = get_close_matches(sort, columns, n=3)
@@ -69,7 +83,12 @@ def arrange(
         raise InputError(f"sort: {sort} holds lists or bytes, which have no order")
     found, done = [np.zeros(0, np.uint32)], 0
     if kept is None and (conditions or find):
-        needed = list(dict.fromkeys(name for condition in parsed for name in condition.meta.root_names())) or columns[:1]
+        needed = (
+            list(
+                dict.fromkeys(name for condition in parsed for name in condition.meta.root_names())
+            )
+            or columns[:1]
+        )
         for mask in _masks(frame, conditions, needed, find):
             found.append(mask.arg_true().to_numpy().astype(np.uint32) + np.uint32(done))
             done += len(mask)
@@ -85,14 +104,20 @@ def arrange(
             else:
                 found = [step]
     elif sort:
-        values = pl.DataFrame({"value": frame[sort].fill_nan(None) if frame.schema[sort].is_float() else frame[sort]})
+        values = pl.DataFrame(
+            {"value": frame[sort].fill_nan(None) if frame.schema[sort].is_float() else frame[sort]}
+        )
         values = values if len(rows) == len(values) else values[rows]
-        by_value = values.select(pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True))
+        by_value = values.select(
+            pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True)
+        )
         found = [np.take(rows, by_value.to_series().to_numpy())]
     yield 1.0, found
 
 
-def _masks(frame: TableFrame, conditions: list[str], needed: list[str], find: str) -> Iterator[pl.Series]:
+def _masks(
+    frame: TableFrame, conditions: list[str], needed: list[str], find: str
+) -> Iterator[pl.Series]:
     """Yield which rows meet conditions over the columns `needed` and contain a text, for one part of the rows after the other."""
     columns, whole = visible_columns(frame), None
     # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten times as long.
@@ -105,13 +130,16 @@ def _masks(frame: TableFrame, conditions: list[str], needed: list[str], find: st
 
     if isinstance(frame, pl.DataFrame):
         found = pl.any_horizontal(
-            pl.lit(value=False), *(pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
+            pl.lit(value=False),
+            *(pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts),
         )
         yield meet(frame, len(frame)) & (frame.select(found).to_series() if find else True)
         return
     if any(map(_OF_ALL_ROWS.search, conditions)):
         if not all(map(frame.is_narrow, needed)):
-            raise InputError("filter: in a table that stays in its file, conditions with avg(), max(), ... are of numbers only")
+            raise InputError(
+                "filter: in a table that stays in its file, conditions with avg(), max(), ... are of numbers only"
+            )
         whole = meet(pl.DataFrame([frame[name] for name in needed]), len(frame))
 
     def passing(groups: range) -> pl.Series:
@@ -125,7 +153,11 @@ def _masks(frame: TableFrame, conditions: list[str], needed: list[str], find: st
 
 def visible_columns(frame: TableFrame) -> list[str]:
     """Return the columns of a frame without those that the widgets have joined to segments."""
-    return [name for name in frame.columns if name not in INTERNAL_COLUMNS or "recording_path" not in frame.columns]
+    return [
+        name
+        for name in frame.columns
+        if name not in INTERNAL_COLUMNS or "recording_path" not in frame.columns
+    ]
 
 
 def similar_values(frame: TableFrame, where: str) -> str:
@@ -137,14 +169,18 @@ def similar_values(frame: TableFrame, where: str) -> str:
             continue
         if value not in (held := frame[name].cast(pl.String).drop_nulls().unique().sort()):
             near = get_close_matches(value, held.head(_MOST_VALUES).to_list(), n=3)
-            return f"no {name} '{value}'" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")
+            return f"no {name} '{value}'" + (
+                f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            )
     return ""
 
 
 class SavedFilters:
     """Filters by name: condition, text to find and order; in ``filters.json`` of a workspace, or in memory only."""
 
-    def __init__(self, workspace: Workspace | None, arrangement: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self, workspace: Workspace | None, arrangement: Callable[[], Mapping[str, Any]]
+    ) -> None:
         """Take the workspace, and a function that returns the arrangement of a table, which is saved."""
         self._path = None if workspace is None else workspace.path / "filters.json"
         self._held: dict[str, Any] = {}
@@ -157,7 +193,8 @@ class SavedFilters:
         return {
             name: each
             for name, each in sorted(self._held.items())
-            if isinstance(each, dict) and all(isinstance(each.get(key), kind) for key, kind in _KINDS.items())
+            if isinstance(each, dict)
+            and all(isinstance(each.get(key), kind) for key, kind in _KINDS.items())
         }
 
     def _save(self, *, name: str) -> dict[str, Any]:
@@ -165,7 +202,9 @@ class SavedFilters:
         name = name.strip()
         if not 1 <= len(name) <= _LONGEST_NAME:
             raise InputError(f"filters: a name has 1 to {_LONGEST_NAME} characters")
-        return self._change({name: {key: value for key, value in self._arrangement().items() if key in _KINDS}})
+        return self._change(
+            {name: {key: value for key, value in self._arrangement().items() if key in _KINDS}}
+        )
 
     def _delete(self, *, name: str) -> dict[str, Any]:
         """Delete a filter; return the others."""
@@ -177,7 +216,9 @@ class SavedFilters:
                 folder = os.open(self._path.parent, os.O_RDONLY)
                 held_open.callback(os.close, folder)
                 lock(folder, required=False)
-            held = {name: each for name, each in {**self._list(), **changes}.items() if each is not None}
+            held = {
+                name: each for name, each in {**self._list(), **changes}.items() if each is not None
+            }
             if len(held) > _MOST_SAVED:
                 raise InputError(f"filters: at most {_MOST_SAVED} can be saved; delete some")
             self._held = held

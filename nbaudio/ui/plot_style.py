@@ -24,16 +24,27 @@ from numpy.typing import NDArray
 from nbaudio.ui.histogram_bins import equal_width_edges
 
 # Of Okabe and Ito, 3:1 on white and on black: the orange is darker than theirs, the pale one is transparent.
-BLUE, ORANGE, GREEN, RED, GRAY, PALE = "#0072B2", "#C08200", "#009E73", "#D55E00", "#8A8A8A", "#8A8A8A4D"
+BLUE, ORANGE, GREEN, RED, GRAY, PALE = (
+    "#0072B2",
+    "#C08200",
+    "#009E73",
+    "#D55E00",
+    "#8A8A8A",
+    "#8A8A8A4D",
+)
 STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
 SMALL = 8.5  # points
 _LONGEST_LABEL = 36
-_NARROWEST_PX = 760  # narrower, a plot scrolls instead of shrinking: its smallest font has 9 CSS pixels
+_NARROWEST_PX = (
+    760  # narrower, a plot scrolls instead of shrinking: its smallest font has 9 CSS pixels
+)
 _FONTS = "Verdana, 'DejaVu Sans', system-ui, sans-serif"
 _TOOLTIP_STYLE = ".nbaudio-values rect:hover{fill-opacity:.15}"
 # Class names are none of those of the widgets, whose style sheet holds for the whole page.
 # JupyterLab removes style elements and SVG from notebooks that are not trusted: the PNG is shown there.
-_NOTEBOOK_STYLE = f".nbaudio-plot{{display:block!important}}.nbaudio-plot+img{{display:none}}{_TOOLTIP_STYLE}"
+_NOTEBOOK_STYLE = (
+    f".nbaudio-plot{{display:block!important}}.nbaudio-plot+img{{display:none}}{_TOOLTIP_STYLE}"
+)
 
 _Span = tuple[float, float]
 
@@ -47,7 +58,9 @@ class Plot(Figure):
         super().__init__(*args, **options)
         self._values: list[tuple[Axes, str, _Span | None, _Span | None]] = []
 
-    def show_on_hover(self, axes: Axes, text: str, *, x: _Span | None = None, y: _Span | None = None) -> None:
+    def show_on_hover(
+        self, axes: Axes, text: str, *, x: _Span | None = None, y: _Span | None = None
+    ) -> None:
         """Show a text while the pointer is over a part of the axes (data coordinates; None for the whole width or height)."""
         self._values.append((axes, text, x, y))
 
@@ -55,15 +68,31 @@ class Plot(Figure):
         """Return an SVG element for an HTML page: it scrolls in its own box where it is too narrow to be read."""
         drawn = self._saved(format="svg", transparent=True, metadata={"Date": None}).decode()
         drawn = drawn[drawn.index("<svg") : drawn.rindex("</svg>")]
-        drawn = re.sub(r"^<svg[^>]*>|<metadata>.*?</metadata>|<style.*?</style>", "", drawn, flags=re.DOTALL)
+        drawn = re.sub(
+            r"^<svg[^>]*>|<metadata>.*?</metadata>|<style.*?</style>", "", drawn, flags=re.DOTALL
+        )
         prefix = sha256(drawn.encode()).hexdigest()[:8]
-        used = {name for tag in re.findall(r"<[^>]*>", drawn) for name in re.findall(r"#(\w+)[\")]", tag)}
+        used = {
+            name
+            for tag in re.findall(r"<[^>]*>", drawn)
+            for name in re.findall(r"#(\w+)[\")]", tag)
+        }
 
         def adapt(tag: re.Match[str]) -> str:
             """Keep ids that are used, unique in the page; replace black and the font."""
-            kept = re.sub(r' id="([^"]*)"', lambda name: f' id="{prefix}{name[1]}"' if name[1] in used else "", tag[0])
-            kept = re.sub(r'(xlink:href="|url\()#', rf"\1#{prefix}", kept).replace("xlink:href", "href")
-            kept = re.sub(r" font-family: [^;]*;", "", re.sub(r"(font: [^'\"]*px) [^;\"]*", rf"\1 {_FONTS}", kept))
+            kept = re.sub(
+                r' id="([^"]*)"',
+                lambda name: f' id="{prefix}{name[1]}"' if name[1] in used else "",
+                tag[0],
+            )
+            kept = re.sub(r'(xlink:href="|url\()#', rf"\1#{prefix}", kept).replace(
+                "xlink:href", "href"
+            )
+            kept = re.sub(
+                r" font-family: [^;]*;",
+                "",
+                re.sub(r"(font: [^'\"]*px) [^;\"]*", rf"\1 {_FONTS}", kept),
+            )
             return re.sub(r"\s+", " ", kept).replace("#000000", "currentColor")
 
         # Texts and attributes have no bare angle brackets, so that nothing but tags is changed.
@@ -85,7 +114,9 @@ class Plot(Figure):
                 [min(max(end, least), most) for end in (span or (least, most))]
                 for span, (least, most) in zip(spans, limits, strict=True)
             )
-            corners = self.transFigure.inverted().transform(axes.transData.transform([(left, low), (right, high)]))
+            corners = self.transFigure.inverted().transform(
+                axes.transData.transform([(left, low), (right, high)])
+            )
             (x0, y0), (x1, y1) = ((x * width, (1 - y) * height) for x, y in corners)
             if x0 != x1 and y0 != y1:
                 place = f'x="{min(x0, x1):.1f}" y="{min(y0, y1):.1f}" width="{abs(x1 - x0):.1f}" height="{abs(y1 - y0):.1f}"'
@@ -104,7 +135,10 @@ class Plot(Figure):
     def _saved(self, **options: Any) -> bytes:
         """Return the bytes of a file; characters missing from the font are boxes, about which a page of warnings adds nothing."""
         file = io.BytesIO()
-        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "nbaudio"}), warnings.catch_warnings():
+        with (
+            rc_context({"svg.fonttype": "none", "svg.hashsalt": "nbaudio"}),
+            warnings.catch_warnings(),
+        ):
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             self.savefig(file, **options)
         return file.getvalue()
@@ -113,12 +147,19 @@ class Plot(Figure):
 def bar_style(color: str, hatch: str = "") -> dict[str, Any]:
     """Return the style of bars: pale ones have an outline, the others white hatches, both visible on white and on black."""
     pale = color == PALE
-    return {"facecolor": color, "hatch": hatch, "edgecolor": GRAY if pale else "white", "linewidth": 0.8 if pale else 0}
+    return {
+        "facecolor": color,
+        "hatch": hatch,
+        "edgecolor": GRAY if pale else "white",
+        "linewidth": 0.8 if pale else 0,
+    }
 
 
 def new_plot(height: float) -> Plot:
     """Return an empty plot of the usual width; inches."""
-    return Plot(figsize=(9.5, height), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    return Plot(
+        figsize=(9.5, height), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
+    )
 
 
 def new_axes(axes: Axes, title: str, *, x: str = "", y: str = "") -> Axes:
@@ -134,12 +175,21 @@ def new_axes(axes: Axes, title: str, *, x: str = "", y: str = "") -> Axes:
 def add_legend(plot: Plot, axes: Axes | None = None) -> None:
     """Put the legend of axes, by default the first, below the plot."""
     handles, labels = (axes or plot.axes[0]).get_legend_handles_labels()
-    plot.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=SMALL)
+    plot.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=len(labels),
+        frameon=False,
+        fontsize=SMALL,
+    )
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Label horizontal bars, the first on top, long names shortened."""
-    shown = [name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…" for name in names]
+    shown = [
+        name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…" for name in names
+    ]
     axes.set_yticks(np.arange(len(names)), shown, fontsize=SMALL, parse_math=False)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
@@ -158,17 +208,24 @@ def draw_histogram(
         edges = equal_width_edges(np.concatenate([np.empty(0), *values]), bins)
     else:
         edges = bins
-    drawn = np.array([np.histogram(part, edges)[0] for part in values]).reshape(len(values), len(edges) - 1)
+    drawn = np.array([np.histogram(part, edges)[0] for part in values]).reshape(
+        len(values), len(edges) - 1
+    )
     # A gap between bars, which an outline in the color of the ground would have to follow.
     widths, bases = 0.92 * np.diff(edges), drawn.cumsum(axis=0) - drawn
-    for counts, base, style, label in zip(drawn, bases, cycle(styles), labels or cycle([""]), strict=False):
+    for counts, base, style, label in zip(
+        drawn, bases, cycle(styles), labels or cycle([""]), strict=False
+    ):
         axes.bar(edges[:-1], counts, widths, base, align="edge", label=label, **bar_style(*style))
     plot, what = axes.figure, axes.get_ylabel() or "segments"
     for bin_counts, span in zip(drawn.T, pairwise(edges), strict=True):
         if isinstance(plot, Plot) and any(bin_counts):
             parts = [f"{what}: {sum(bin_counts):,.0f}"]
             if len(labels) > 1:
-                parts += [f"{label.rpartition(':')[0] or label}: {n:,.0f}" for label, n in zip(labels, bin_counts, strict=True)]
+                parts += [
+                    f"{label.rpartition(':')[0] or label}: {n:,.0f}"
+                    for label, n in zip(labels, bin_counts, strict=True)
+                ]
             text = f"{axes.get_xlabel()}: {span[0]:.3g} to {span[1]:.3g}\n" + "\n".join(parts)
             plot.show_on_hover(axes, text, x=span)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))

@@ -40,17 +40,37 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
     if len(table) > _MOST_BARS:
         return _recording_histogram(table)
     plot = style.new_plot(1.6 + 0.42 * len(table))
-    lengths, spoken = (table[name].fill_null(0.0).to_numpy() for name in ("duration_s", "transcribed_s"))
+    lengths, spoken = (
+        table[name].fill_null(0.0).to_numpy() for name in ("duration_s", "transcribed_s")
+    )
     longest = np.maximum(lengths, spoken)
     scale, unit = style.time_unit(longest.max(initial=0.0))
-    axes = style.new_axes(plot.add_subplot(), "Recordings, and how much of each is transcribed", x=f"length [{unit}]")
+    axes = style.new_axes(
+        plot.add_subplot(), "Recordings, and how much of each is transcribed", x=f"length [{unit}]"
+    )
     rows, names = np.arange(len(table)), table["recording_id"].to_list()
-    axes.barh(rows, lengths / scale, height=0.72, **style.bar_style(style.PALE), label="whole recording")
-    axes.barh(rows, spoken / scale, height=0.36, **style.bar_style(style.BLUE, "///"), label="transcribed")
-    for row, (codec, rate, channels) in enumerate(table.select("codec", "sampling_rate", "num_channels").iter_rows()):
-        note = "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
+    axes.barh(
+        rows, lengths / scale, height=0.72, **style.bar_style(style.PALE), label="whole recording"
+    )
+    axes.barh(
+        rows, spoken / scale, height=0.36, **style.bar_style(style.BLUE, "///"), label="transcribed"
+    )
+    for row, (codec, rate, channels) in enumerate(
+        table.select("codec", "sampling_rate", "num_channels").iter_rows()
+    ):
+        note = (
+            "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
+        )
         color = style.RED if rate is None else "black"
-        axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=style.SMALL, color=color, parse_math=False)
+        axes.text(
+            longest[row] / scale,
+            row,
+            f"  {note}",
+            va="center",
+            fontsize=style.SMALL,
+            color=color,
+            parse_math=False,
+        )
         times = f"{duration(lengths[row])}, transcribed: {duration(spoken[row])}"
         plot.show_on_hover(axes, f"{names[row]}\n{times}", y=(row - 0.5, row + 0.5))
     in_all = f"{duration(lengths.sum())} in all, transcribed: {duration(spoken.sum())}"
@@ -66,10 +86,20 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
     known = table.drop_nulls("duration_s")
     without = f", {len(table) - len(known):,} without audio" if len(known) < len(table) else ""
     scale, unit = style.time_unit(known.select(pl.col("duration_s").max().fill_null(0.0)).item())
-    axes = style.new_axes(plot.add_subplot(), f"{len(table):,} recordings{without}", x=f"length [{unit}]", y="recordings")
+    axes = style.new_axes(
+        plot.add_subplot(),
+        f"{len(table):,} recordings{without}",
+        x=f"length [{unit}]",
+        y="recordings",
+    )
     kinds = known.group_by("sampling_rate", "num_channels").agg("duration_s")
-    kinds = kinds.sort(pl.col("duration_s").list.len(), "sampling_rate", "num_channels", descending=True)
-    labels = [f"{rate / 1000:g} kHz, {_channels(number)}: {len(lengths):,}" for rate, number, lengths in kinds.iter_rows()]
+    kinds = kinds.sort(
+        pl.col("duration_s").list.len(), "sampling_rate", "num_channels", descending=True
+    )
+    labels = [
+        f"{rate / 1000:g} kHz, {_channels(number)}: {len(lengths):,}"
+        for rate, number, lengths in kinds.iter_rows()
+    ]
     values = [np.asarray(lengths) / scale for lengths in kinds["duration_s"]]
     style.draw_histogram(axes, values, bins=40, labels=labels)
     axes.legend(frameon=False, fontsize=style.SMALL)
@@ -82,20 +112,34 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
     """Plot the distributions of similarity and WER (of a NAME, or TEXT_NAME, that was scored) and duration; WER is at most 1."""
     segments, end = views.rows(source, further=bool(hypothesis)), hypothesis and f"_{hypothesis}"
     if f"wer{end}" not in segments.schema:
-        raise InputError(f"there are no scores of {hypothesis}: 'nbaudio score W --hypothesis {hypothesis}' writes them")
+        raise InputError(
+            f"there are no scores of {hypothesis}: 'nbaudio score W --hypothesis {hypothesis}' writes them"
+        )
     plot = style.new_plot(3.3)
     left, middle, right = plot.subplots(1, 3)
     shown = []
     for axes, name, title, label, bins in (
         (left, f"similarity{end}", "Similarity", "similarity, −1 to 1", np.linspace(-1, 1, 51)),
-        (middle, f"wer{end}", "Word error rate", "WER, more than 1 shown as 1", np.linspace(0, 1, 41)),
+        (
+            middle,
+            f"wer{end}",
+            "Word error rate",
+            "WER, more than 1 shown as 1",
+            np.linspace(0, 1, 41),
+        ),
         (right, "duration_s", "Duration", "seconds", 40),
     ):
         values = segments.read(name).filter(pl.col(name).is_finite())[name].to_numpy()
-        style.draw_histogram(style.new_axes(axes, title, x=label), [values.clip(max=1) if axes is middle else values], bins=bins)
+        style.draw_histogram(
+            style.new_axes(axes, title, x=label),
+            [values.clip(max=1) if axes is middle else values],
+            bins=bins,
+        )
         if len(values):
             least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
-            shown.append(f"{title}, {len(values):,} segments: median {median:.3g}, 90 % from {least:.3g} to {most:.3g}")
+            shown.append(
+                f"{title}, {len(values):,} segments: median {median:.3g}, 90 % from {least:.3g} to {most:.3g}"
+            )
     plot.alt_text = f"Histograms. {'; '.join(shown) or 'No values'}"
     left.set_ylabel("segments")
     return plot
@@ -109,17 +153,35 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
     plot = style.new_plot(3.6)
     left, right = plot.subplots(1, 2)
-    style.new_axes(left, f"Similarity of {len(similarity):,} segments", x="similarity of transcript and hypothesis", y="segments")
+    style.new_axes(
+        left,
+        f"Similarity of {len(similarity):,} segments",
+        x="similarity of transcript and hypothesis",
+        y="segments",
+    )
     out, inside = similarity[similarity < value], similarity[similarity >= value]
-    styles, labels = ((style.GRAY, "\\\\"), (style.BLUE, "")), (f"below: {len(out):,}", f"kept: {len(inside):,}")
-    style.draw_histogram(left, [out, inside], bins=np.linspace(-1, 1, 51), styles=styles, labels=labels)
+    styles, labels = (
+        ((style.GRAY, "\\\\"), (style.BLUE, "")),
+        (f"below: {len(out):,}", f"kept: {len(inside):,}"),
+    )
+    style.draw_histogram(
+        left, [out, inside], bins=np.linspace(-1, 1, 51), styles=styles, labels=labels
+    )
     hours = curve["hours"].to_numpy()
     scale, unit = style.time_unit(float(hours.max(initial=0.0)) * 3600)
-    style.new_axes(right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]")
+    style.new_axes(
+        right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]"
+    )
     right.plot(curve["threshold"], hours * 3600 / scale, color=style.BLUE, drawstyle="steps-post")
-    for start, segments_kept, hours_kept, share in curve.select("threshold", "segments", "hours", "hours_share").iter_rows():
-        amount = f"{segments_kept:,} segments, {duration(3600 * hours_kept)}, {share:.1%} of all hours"
-        plot.show_on_hover(right, f"threshold {start:g}\nkept: {amount}", x=(start - 0.005, start + 0.005))
+    for start, segments_kept, hours_kept, share in curve.select(
+        "threshold", "segments", "hours", "hours_share"
+    ).iter_rows():
+        amount = (
+            f"{segments_kept:,} segments, {duration(3600 * hours_kept)}, {share:.1%} of all hours"
+        )
+        plot.show_on_hover(
+            right, f"threshold {start:g}\nkept: {amount}", x=(start - 0.005, start + 0.005)
+        )
     point, kept_hours = (value, kept["hours"] * 3600 / scale), duration(3600 * kept["hours"])
     right.plot(*point, "o", color=style.RED)
     right.set_ylim(bottom=0)
@@ -127,7 +189,9 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     right.annotate(note, point, xytext=(-10, -12), textcoords="offset points", ha="right", va="top")
     for axes in (left, right):
         axes.xaxis.set_major_locator(MultipleLocator(0.5))
-        axes.axvline(value, color=style.RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}")
+        axes.axvline(
+            value, color=style.RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}"
+        )
     left.legend(frameon=False, fontsize=style.SMALL, loc="upper left")
     plot.alt_text = (
         f"Histogram of the similarity of {len(similarity):,} segments: {len(out):,} below {value:g}, {len(inside):,} kept. "
@@ -136,13 +200,20 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     return plot
 
 
-def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
+def evidence(
+    workspace: str | Path | Workspace | ReviewState,
+    *,
+    precision: float = 0.98,
+    confidence: float = 0.95,
+) -> Plot:
     """Plot precision above thresholds from the verdicts: the estimate, its interval, the lowest threshold that is proven.
 
     It is about all segments at or above a threshold, whether `select` keeps them or not.
     """
     grid = [*np.arange(-20, 10) / 20, *np.arange(50, 101) / 100]
-    curve = precision_curve(ProofState.load(workspace), grid, precision=precision, confidence=confidence)
+    curve = precision_curve(
+        ProofState.load(workspace), grid, precision=precision, confidence=confidence
+    )
     return claimed(curve, precision=precision, confidence=confidence)
 
 
@@ -152,33 +223,63 @@ def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) 
     known = curve.filter(pl.col("precision").is_not_null())
     plot = style.new_plot(3.8)
     title = f"Precision of all segments above each threshold, {max(curve['reviewed'], default=0):,} reviewed"
-    axes = style.new_axes(plot.add_subplot(), title, x="threshold on similarity", y="share of right labels")
+    axes = style.new_axes(
+        plot.add_subplot(), title, x="threshold on similarity", y="share of right labels"
+    )
     # Leave out thresholds that keep nearly everything.
-    all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
-    axes.set_xlim(max([first - 0.05 for first in curve.filter(all_kept)["threshold"].tail(1)], default=-1), 1.02)
+    all_kept = pl.col("precision").is_not_null() & (
+        pl.col("segments") >= 0.99 * pl.col("segments").max()
+    )
+    axes.set_xlim(
+        max([first - 0.05 for first in curve.filter(all_kept)["threshold"].tail(1)], default=-1),
+        1.02,
+    )
     x, low, high = known["threshold"], known["low"], known["high"]
     axes.vlines(x, low, high, color=style.BLUE)
-    axes.fill_between(x, low, high, color=style.BLUE, alpha=0.45, label=f"{confidence:.0%} interval, whenever one looks")
-    axes.axhline(precision, color=style.GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
+    axes.fill_between(
+        x,
+        low,
+        high,
+        color=style.BLUE,
+        alpha=0.45,
+        label=f"{confidence:.0%} interval, whenever one looks",
+    )
+    axes.axhline(
+        precision, color=style.GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}"
+    )
     proven = known.filter("proven").head(1)
     for lowest, hours in proven.select("threshold", "hours").iter_rows():
         label = f"lowest proven: {lowest:g}, {duration(3600 * hours)}"
         axes.axvline(lowest, color=style.RED, linestyle="--", linewidth=1.2, label=label)
     axes.plot(x, known["precision"], color="black", marker=".", label="estimate")
-    shown = known.filter(x.is_between(*axes.get_xlim())).select(pl.min_horizontal(pl.col("low", "precision").min())).item()
+    shown = (
+        known.filter(x.is_between(*axes.get_xlim()))
+        .select(pl.min_horizontal(pl.col("low", "precision").min()))
+        .item()
+    )
     axes.set_ylim(min(precision, 0.0 if shown is None else shown) - 0.03, 1.02)
     style.add_legend(plot)
-    points, texts = known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows(), []
+    points, texts = (
+        known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows(),
+        [],
+    )
     half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
     for at, estimate, least, most, reviewed in points:
         texts.append(f"at {at:g}: {estimate:.2%}, interval {least:.2%} to {most:.2%}")
-        plot.show_on_hover(axes, f"{texts[-1]}\n{reviewed:,} segments reviewed", x=(at - half, at + half))
+        plot.show_on_hover(
+            axes, f"{texts[-1]}\n{reviewed:,} segments reviewed", x=(at - half, at + half)
+        )
     note = _missing(curve, precision=precision, confidence=confidence)
     if note:
         axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
-    conclusion = " ".join(note.split("\n")) or f"The lowest threshold that is proven is {proven['threshold'].item():g}."
+    conclusion = (
+        " ".join(note.split("\n"))
+        or f"The lowest threshold that is proven is {proven['threshold'].item():g}."
+    )
     few = texts[:: max(1, -(-len(texts) // 5))]
-    plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
+    plot.alt_text = (
+        f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
+    )
     return plot
 
 
@@ -186,7 +287,10 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     """Return what is missing if no threshold is proven; empty if one is."""
     if curve["proven"].any():
         return ""
-    reviewed, least = max(curve["reviewed"]), min_sample_size(precision=precision, confidence=confidence)
+    reviewed, least = (
+        max(curve["reviewed"]),
+        min_sample_size(precision=precision, confidence=confidence),
+    )
     needed = f"A proof needs at least {least:,} reviewed segments above a threshold, even if all are right."
     if not reviewed:
         return f"No segment has been reviewed yet: the quality of the labels is unknown.\n{needed}"
@@ -250,11 +354,25 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
     for axes, best in zip(panels, ranked.iter_rows(named=True), strict=True):
         name, direction = str(best["column"]), best["direction"]
         curve = precision_by(state, name)
-        style.new_axes(axes, name, x=f"AUC {best['auc']:.2f} ({best['low']:.2f} to {best['high']:.2f})\n{direction}")
+        style.new_axes(
+            axes,
+            name,
+            x=f"AUC {best['auc']:.2f} ({best['low']:.2f} to {best['high']:.2f})\n{direction}",
+        )
         known = curve.with_row_index("place").filter(pl.col("precision").is_not_null())
         axes.vlines(known["place"], known["low"], known["high"], color=style.BLUE, linewidth=5)
-        axes.plot(known["place"], known["precision"], color="black", linestyle="none", marker="o", markersize=4)
-        ends = ["none" if end is None else f"{end:.3g}" if abs(end) < 1000 else f"{end:,.0f}" for end in curve["most"]]
+        axes.plot(
+            known["place"],
+            known["precision"],
+            color="black",
+            linestyle="none",
+            marker="o",
+            markersize=4,
+        )
+        ends = [
+            "none" if end is None else f"{end:.3g}" if abs(end) < 1000 else f"{end:,.0f}"
+            for end in curve["most"]
+        ]
         step = max(1, -(-len(ends) // 4))
         axes.set_xticks(range(0, len(ends), step), ends[::step], fontsize=style.SMALL)
         axes.set(ylim=(-0.03, 1.03), xlim=(-0.6, len(ends) - 0.4))
@@ -274,14 +392,22 @@ def splits(source: Source) -> Plot:
     some = f"The {len(most)} speakers with most kept hours, of {len(spoken):,}"
     title = some if len(most) < len(spoken) else "Speakers by split"
     places = _split_styles(spoken.drop("speaker_id", "out").columns) | {"out": _OUT}
-    scale, unit = style.time_unit(3600 * most.select(pl.sum_horizontal(*places).max().fill_null(0.0)).item())
+    scale, unit = style.time_unit(
+        3600 * most.select(pl.sum_horizontal(*places).max().fill_null(0.0)).item()
+    )
     style.new_axes(left, title, x=f"speech [{unit}]")
     start = np.zeros(len(most))
     labels = {name: f"{name}: {duration(3600 * float(spoken[name].sum()))}" for name in places}
     sums = ", ".join(labels.values())
     for name, (color, hatch) in places.items():
         length = most[name].to_numpy() * 3600 / scale
-        left.barh(np.arange(len(most)), length, left=start, **style.bar_style(color, hatch), label=labels[name])
+        left.barh(
+            np.arange(len(most)),
+            length,
+            left=start,
+            **style.bar_style(color, hatch),
+            label=labels[name],
+        )
         start = start + length
     names = most["speaker_id"].fill_null("(not known)").to_list()
     for row, name in enumerate(names):
@@ -291,9 +417,13 @@ def splits(source: Source) -> Plot:
     style.new_axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
     bars = right.barh(np.arange(len(why)), why["segments"], **style.bar_style(style.PALE, "\\\\"))
     listed = []
-    for row, (reason, number, hours) in enumerate(why.select("reason", "segments", "hours").iter_rows()):
+    for row, (reason, number, hours) in enumerate(
+        why.select("reason", "segments", "hours").iter_rows()
+    ):
         listed.append(f"{reason}: {number:,}")
-        plot.show_on_hover(right, f"{listed[-1]} segments, {duration(3600 * hours)}", y=(row - 0.5, row + 0.5))
+        plot.show_on_hover(
+            right, f"{listed[-1]} segments, {duration(3600 * hours)}", y=(row - 0.5, row + 0.5)
+        )
     plot.alt_text = f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: {', '.join(listed[:5]) or 'none'}"
     right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=style.SMALL)
     style.name_rows(right, why["reason"].to_list())
@@ -308,24 +438,39 @@ def splits(source: Source) -> Plot:
 def shards(corpus: str | Path) -> Plot:
     """Plot the size of each shard by split; a histogram if there are many."""
     table = open_corpus(corpus).shards.with_columns(mb=pl.col("bytes") / 1e6)
-    parts = {split: table.filter(pl.col("split") == split) for split in ordered_splits(table["split"].unique())}
+    parts = {
+        split: table.filter(pl.col("split") == split)
+        for split in ordered_splits(table["split"].unique())
+    }
     labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]
     styles = list(_split_styles(parts).values())
     many = len(table) > _MOST_BARS
     plot = style.new_plot(3.4 if many else 1.5 + 0.34 * len(table))
     axes = style.new_axes(plot.add_subplot(), "Shards", x="size [MB]", y="shards" if many else "")
     if many:
-        style.draw_histogram(axes, [part["mb"].to_numpy() for part in parts.values()], bins=40, styles=styles, labels=labels)
+        style.draw_histogram(
+            axes,
+            [part["mb"].to_numpy() for part in parts.values()],
+            bins=40,
+            styles=styles,
+            labels=labels,
+        )
     else:
         names: list[str] = []
         for part, label, (color, hatch) in zip(parts.values(), labels, styles, strict=True):
             rows = np.arange(len(part)) + len(names)
             axes.barh(rows, part["mb"], **style.bar_style(color, hatch), label=label)
-            for row, (name, size, clips) in enumerate(part.select("name", "mb", "segments").iter_rows(), start=len(names)):
-                plot.show_on_hover(axes, f"{name}\n{size:,.3g} MB, {clips:,} clips", y=(row - 0.5, row + 0.5))
+            for row, (name, size, clips) in enumerate(
+                part.select("name", "mb", "segments").iter_rows(), start=len(names)
+            ):
+                plot.show_on_hover(
+                    axes, f"{name}\n{size:,.3g} MB, {clips:,} clips", y=(row - 0.5, row + 0.5)
+                )
             names.extend(part["name"])
         style.name_rows(axes, names)
-    plot.alt_text = f"Sizes of {len(table):,} shards, {table['mb'].sum():,.4g} MB in all. {'; '.join(labels)}"
+    plot.alt_text = (
+        f"Sizes of {len(table):,} shards, {table['mb'].sum():,.4g} MB in all. {'; '.join(labels)}"
+    )
     style.add_legend(plot)
     return plot
 

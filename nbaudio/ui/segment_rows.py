@@ -32,12 +32,19 @@ class SegmentRows:
     def of_frame(cls, frame: pl.DataFrame) -> "SegmentRows":
         """Return the rows of a frame."""
         starts = range(0, max(1, len(frame)), ROWS)
-        return cls(frame.schema, lambda names: (frame[start : start + ROWS].select(names) for start in starts))
+        return cls(
+            frame.schema,
+            lambda names: (frame[start : start + ROWS].select(names) for start in starts),
+        )
 
     def read(self, *columns: str, codes: bool = False) -> pl.DataFrame:
         """Return some columns of all rows, each once; with `codes`, texts as categories."""
         parts = self.parts(list(dict.fromkeys(columns)))
-        coded = (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts) if codes else parts
+        coded = (
+            (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts)
+            if codes
+            else parts
+        )
         return pl.concat(coded, rechunk=True)
 
     def count(self, column: str) -> int:
@@ -66,22 +73,34 @@ class SegmentRows:
         return SegmentRows(self.schema, parts)
 
 
-def workspace_rows(workspace: Workspace, columns: Callable[[Columns], Columns] | None = None) -> SegmentRows:
+def workspace_rows(
+    workspace: Workspace, columns: Callable[[Columns], Columns] | None = None
+) -> SegmentRows:
     """Return the segments of a workspace with their durations; all columns, or those that `columns` chooses from the names."""
     path, held = tables.table_path(workspace), tables.table_schema(workspace)
     whole = {**tables.SEGMENTS, **held, **tables.SEGMENTS}
-    schema = pl.Schema({name: whole[name] for name in (columns(list(held)) if columns else whole) if name in whole})
+    schema = pl.Schema(
+        {name: whole[name] for name in (columns(list(held)) if columns else whole) if name in whole}
+    )
     rates = tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
-    return _stored(schema, lambda names: ((str(path), part) for part in tables.parquet_slices(path, names, rows=ROWS)), rates)
+    return _stored(
+        schema,
+        lambda names: ((str(path), part) for part in tables.parquet_slices(path, names, rows=ROWS)),
+        rates,
+    )
 
 
 def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> SegmentRows:
     """Return the segments of a corpus and those that it rejected, with their durations and the columns that `columns` chooses."""
     sources = read_corpus_info(folder).get("sources", [])
     try:
-        recordings = tables.conform(pl.DataFrame(sources), tables.RECORDINGS, f"{folder}/{CORPUS_JSON}: sources")
+        recordings = tables.conform(
+            pl.DataFrame(sources), tables.RECORDINGS, f"{folder}/{CORPUS_JSON}: sources"
+        )
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise InputError(f"{folder}/{CORPUS_JSON}: sources are not a table ({one_line(error)})") from error
+        raise InputError(
+            f"{folder}/{CORPUS_JSON}: sources are not a table ({one_line(error)})"
+        ) from error
 
     def read(names: Columns | None, stop: int | None = None) -> Iterator[tuple[str, pl.DataFrame]]:
         for name, decision in _FILES.items():
@@ -90,13 +109,17 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
                     for part in tables.parquet_slices(path, names, rows=ROWS, stop=stop):
                         yield name, part.with_columns(decision=pl.lit(decision))
             except InputError as error:
-                reason = f"the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'"
+                reason = (
+                    f"the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'"
+                )
                 raise InputError(f"{folder}: {reason}") from error
 
     heads = []
     for name, head in read(None, stop=0):
         if "segment_id" not in head:
-            raise InputError(f"{folder}/{name}: the key column segment_id is missing; columns are {', '.join(head.columns)}")
+            raise InputError(
+                f"{folder}/{name}: the key column segment_id is missing; columns are {', '.join(head.columns)}"
+            )
         chosen = head.select(each for each in columns(head.columns) if each in head)
         heads.append(tables.conform(chosen, tables.SEGMENTS, name).drop("word_times"))
     rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings)
@@ -104,16 +127,22 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
 
 
 def _stored(
-    schema: pl.Schema, read: Callable[[Columns], Iterator[tuple[str, pl.DataFrame]]], recordings: pl.DataFrame
+    schema: pl.Schema,
+    read: Callable[[Columns], Iterator[tuple[str, pl.DataFrame]]],
+    recordings: pl.DataFrame,
 ) -> SegmentRows:
     """Return rows of these types, and what `tables.with_durations` adds; `read` yields files, and rows with the columns held."""
 
     def parts(names: Columns) -> Iterator[pl.DataFrame]:
         joined = not {*_JOINED}.isdisjoint(names)
-        needed = dict.fromkeys((*(name for name in names if name not in _JOINED), *(_TIMES if joined else ())))
+        needed = dict.fromkeys(
+            (*(name for name in names if name not in _JOINED), *(_TIMES if joined else ()))
+        )
         types = pl.Schema({name: schema[name] for name in needed})
         for name, part in read(list(needed)):
             found = tables.conform(part, types, name)
             yield (tables.with_durations(found, recordings) if joined else found).select(names)
 
-    return SegmentRows(tables.with_durations(pl.DataFrame(schema=schema), recordings.clear()).schema, parts)
+    return SegmentRows(
+        tables.with_durations(pl.DataFrame(schema=schema), recordings.clear()).schema, parts
+    )

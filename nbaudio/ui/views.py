@@ -25,17 +25,33 @@ Source = str | Path | Workspace | Frame | SegmentRows
 
 ORDERS = ("worst", "best", "random")
 # Invalid durations, and segments that end before they start, count as no hours.
-HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0)).otherwise(0.0) / 3600
-PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
+HOURS = (
+    pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0)).otherwise(0.0)
+    / 3600
+)
+PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (
+    pl.col("end_sample") <= pl.col("num_samples")
+)
 _USED = tuple(name for name in tables.SEGMENTS if name != "word_times")
 _BANDS = {"0-2 s": 0, "2-5 s": 2, "5-10 s": 5, "10-20 s": 10, "20+ s": 20}
 _GROUPS = ("split", "speaker_id", "recording_id", "duration")
-_SHOWN = ("segment_id", "recording_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
+_SHOWN = (
+    "segment_id",
+    "recording_id",
+    "speaker_id",
+    "duration_s",
+    "similarity",
+    "wer",
+    "text",
+    "asr_text",
+)
 
 
 def names(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return how each file name was resolved: `name`, `decision`, `path`, `candidates`; missing and ambiguous ones first."""
-    audit = Workspace.open(workspace).table("names").select("name", "decision", "path", "candidates")
+    audit = (
+        Workspace.open(workspace).table("names").select("name", "decision", "path", "candidates")
+    )
     return audit.sort(pl.col("decision").to_physical(), "name", descending=[True, False])
 
 
@@ -43,8 +59,15 @@ def growth(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return what the last `ingest` found new or changed: `change`, `segments`, `recordings`; no rows if it was the first."""
     facts = Workspace.open(workspace).report("ingest").get("facts", {})
     recordings = facts.get("recordings_by_status", {})
-    causes = {f"changed: {cause.replace('_', ' ')}": number for cause, number in facts.get("changed_by", {}).items()}
-    counts = {name: facts[name] for name in ("new", "changed", "unchanged", "removed", "withdrawn") if name in facts} | causes
+    causes = {
+        f"changed: {cause.replace('_', ' ')}": number
+        for cause, number in facts.get("changed_by", {}).items()
+    }
+    counts = {
+        name: facts[name]
+        for name in ("new", "changed", "unchanged", "removed", "withdrawn")
+        if name in facts
+    } | causes
     rows = [(change, number, recordings.get(change)) for change, number in counts.items()]
     schema = {"change": pl.String, "segments": pl.Int64, "recordings": pl.Int64}
     return pl.DataFrame(rows if recordings else [], schema=schema, orient="row")
@@ -54,8 +77,12 @@ def kept_and_new(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return how many segments of each `split` are `kept` from before the archive grew, and `new`; no rows if it never grew."""
     facts = Workspace.open(workspace).report("select").get("facts", {})
     kept, new = facts.get("kept_from_earlier", {}), facts.get("new", {})
-    rows = [(split, kept.get(split, 0), new.get(split, 0)) for split in ordered_splits({**kept, **new})]
-    return pl.DataFrame(rows, schema={"split": pl.String, "kept": pl.Int64, "new": pl.Int64}, orient="row")
+    rows = [
+        (split, kept.get(split, 0), new.get(split, 0)) for split in ordered_splits({**kept, **new})
+    ]
+    return pl.DataFrame(
+        rows, schema={"split": pl.String, "kept": pl.Int64, "new": pl.Int64}, orient="row"
+    )
 
 
 def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
@@ -73,17 +100,26 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
         [('r', None, None, None, None, 0, 0.0)]
     """
     workspace = Workspace.open(workspace)
-    table, segments = workspace.recordings, workspace_rows(workspace).read("recording_id", "duration_s")
-    spoken = segments.group_by("recording_id").agg(segments=pl.len(), transcribed_s=3600 * HOURS.sum())
+    table, segments = (
+        workspace.recordings,
+        workspace_rows(workspace).read("recording_id", "duration_s"),
+    )
+    spoken = segments.group_by("recording_id").agg(
+        segments=pl.len(), transcribed_s=3600 * HOURS.sum()
+    )
     duration = (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s")
     facts = ("recording_id", "codec", "sampling_rate", "num_channels", duration)
-    found = table.join(spoken, on="recording_id", how="left").select(*facts, pl.col("segments", "transcribed_s").fill_null(0))
+    found = table.join(spoken, on="recording_id", how="left").select(
+        *facts, pl.col("segments", "transcribed_s").fill_null(0)
+    )
     return found.sort("duration_s", "recording_id", descending=[True, False], nulls_last=True)
 
 
 def characters(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return characters of the transcripts that are no letter, digit or blank, most frequent first; see `text.Vocabulary`."""
-    return count_characters(workspace_rows(Workspace.open(workspace)).parts(("segment_id", "text"))).odd
+    return count_characters(
+        workspace_rows(Workspace.open(workspace)).parts(("segment_id", "text"))
+    ).odd
 
 
 def examples(
@@ -116,7 +152,10 @@ def examples(
     if order not in ORDERS:
         raise InputError(f"order {order!r} is unknown; known are {', '.join(ORDERS)}")
     workspace = Workspace.open(workspace)
-    segments, lengths = workspace_rows(workspace), workspace.recordings.select("recording_id", "num_samples")
+    segments, lengths = (
+        workspace_rows(workspace),
+        workspace.recordings.select("recording_id", "num_samples"),
+    )
     if ids is not None:
         wanted = as_ids(ids)
         segments = segments.filter(pl.col("segment_id").is_in(wanted))
@@ -124,7 +163,13 @@ def examples(
             raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
     found = pl.DataFrame()
     for part in segments.where(where or "").parts((*_SHOWN, "start_sample", "end_sample")):
-        some = part.join(lengths, on="recording_id", how="left", maintain_order="left").filter(PLAYABLE) if playable else part
+        some = (
+            part.join(lengths, on="recording_id", how="left", maintain_order="left").filter(
+                PLAYABLE
+            )
+            if playable
+            else part
+        )
         if order == "random":
             some = some.with_columns(place=hash_column(some["segment_id"], f"look {seed}"))
         else:
@@ -134,7 +179,9 @@ def examples(
     return found.select(_SHOWN)
 
 
-def cut_or_clipped(workspace: str | Path | Workspace, *, n: int = 5, seed: int = 42) -> pl.DataFrame:
+def cut_or_clipped(
+    workspace: str | Path | Workspace, *, n: int = 5, seed: int = 42
+) -> pl.DataFrame:
     """Return up to `n` random segments with `cut_start`, `cut_end` or clipping, as `examples` does; none before `measure`."""
     workspace = Workspace.open(workspace)
     measured = {"cut_start", "cut_end", "clipped_share"} <= set(tables.table_schema(workspace))
@@ -154,14 +201,19 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
     """
     # NaN means not scored, as null does; both pass.
     score = pl.col("similarity").fill_nan(None).fill_null(1.0 + step)
-    counted = rows(source).read("similarity", "duration_s").select(score=score, hours=HOURS).sort("score")
+    counted = (
+        rows(source).read("similarity", "duration_s").select(score=score, hours=HOURS).sort("score")
+    )
     steps = round(2 / step)
     thresholds = pl.Series("threshold", [round(-1 + 2 * i / steps, 6) for i in range(steps + 1)])
     below = counted["score"].search_sorted(thresholds, side="left")
     hours_below = pl.concat([pl.Series([0.0]), counted["hours"].cum_sum()]).gather(below)
     total = float(counted["hours"].sum())
     kept = {"segments": len(counted) - below.cast(pl.Int64), "hours": (total - hours_below).clip(0)}
-    shares = {"segments_share": kept["segments"] / max(len(counted), 1), "hours_share": kept["hours"] / (total or 1.0)}
+    shares = {
+        "segments_share": kept["segments"] / max(len(counted), 1),
+        "hours_share": kept["hours"] / (total or 1.0),
+    }
     return pl.DataFrame({"threshold": thresholds, **kept, **shares})
 
 
@@ -177,7 +229,9 @@ def signals(source: Source) -> pl.DataFrame:
         [('snr_db', 0.5, 20.0, None), ('cut_end', 0.0, None, 0.5)]
     """
     held = rows(source)
-    found = (signal_ranges(held.read(name).lazy()) for name in tables.SIGNALS if name in held.schema)
+    found = (
+        signal_ranges(held.read(name).lazy()) for name in tables.SIGNALS if name in held.schema
+    )
     return pl.concat([signal_ranges(pl.LazyFrame()), *found])
 
 
@@ -187,8 +241,14 @@ def speakers(source: Source) -> pl.DataFrame:
     splits = listed_splits(table["split"].unique())
     place = pl.col("split").cast(pl.Categorical).fill_null("out")
     hours = (HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out"))
-    found = table.with_columns(pl.col(pl.Categorical).exclude("split").cast(pl.String)).group_by("speaker_id").agg(hours)
-    return found.sort(pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True)
+    found = (
+        table.with_columns(pl.col(pl.Categorical).exclude("split").cast(pl.String))
+        .group_by("speaker_id")
+        .agg(hours)
+    )
+    return found.sort(
+        pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True
+    )
 
 
 def reasons(source: Source) -> pl.DataFrame:
@@ -247,29 +307,68 @@ def error_rates(
         raise InputError(f"confidence={confidence}: must be above 0 and below 1")
     held, columns = _with_hypotheses(source, hypotheses, where, text)
     key = {None: (), "duration": ("duration_s",)}.get(by, (by,))
-    names = dict.fromkeys((text, *columns.values(), "speaker_id", "recording_id", "segment_id", *key))
+    names = dict.fromkeys(
+        (text, *columns.values(), "speaker_id", "recording_id", "segment_id", *key)
+    )
     steps: tuple[str, ...] = ()
-    if isinstance(source, str | Path | Workspace) and not folder_at(_place(source)).exists(CORPUS_JSON):
+    if isinstance(source, str | Path | Workspace) and not folder_at(_place(source)).exists(
+        CORPUS_JSON
+    ):
         steps = normalization_steps(Workspace.open(source))
-    band = pl.sum_horizontal((pl.col("duration_s") >= end for end in _BANDS.values()), ignore_nulls=False)
-    band = band.cast(pl.Int64).replace_strict(dict(enumerate(_BANDS, start=1)), return_dtype=pl.String, default=None)
-    group = pl.lit("all") if by is None else band if by == "duration" else pl.col(by).cast(pl.String)
+    band = pl.sum_horizontal(
+        (pl.col("duration_s") >= end for end in _BANDS.values()), ignore_nulls=False
+    )
+    band = band.cast(pl.Int64).replace_strict(
+        dict(enumerate(_BANDS, start=1)), return_dtype=pl.String, default=None
+    )
+    group = (
+        pl.lit("all") if by is None else band if by == "duration" else pl.col(by).cast(pl.String)
+    )
     group = group.fill_null("out" if by == "split" else "not known")
     who = ("speaker_id", "recording_id")
-    places = (part.select(*who, group=group).unique() for part in held.parts(list(dict.fromkeys((*who, *key)))))
-    several = pl.concat(places).group_by("group").agg((pl.col(name).n_unique() > 1).alias(f"{name}s") for name in who)
+    places = (
+        part.select(*who, group=group).unique()
+        for part in held.parts(list(dict.fromkeys((*who, *key))))
+    )
+    several = (
+        pl.concat(places)
+        .group_by("group")
+        .agg((pl.col(name).n_unique() > 1).alias(f"{name}s") for name in who)
+    )
     speaker = pl.coalesce("speaker_id", "recording_id", "segment_id")
-    cluster = pl.when("speaker_ids").then(speaker).when("recording_ids").then("recording_id").otherwise("segment_id")
+    cluster = (
+        pl.when("speaker_ids")
+        .then(speaker)
+        .when("recording_ids")
+        .then("recording_id")
+        .otherwise("segment_id")
+    )
 
     def clustered(part: pl.DataFrame) -> pl.DataFrame:
-        normalized = (normalize_column(part[name], ("nfc", *steps)) for name in (text, *columns.values()) if steps)
-        grouped = part.with_columns(*normalized, group=group).join(several, on="group", how="left", maintain_order="left")
+        normalized = (
+            normalize_column(part[name], ("nfc", *steps))
+            for name in (text, *columns.values())
+            if steps
+        )
+        grouped = part.with_columns(*normalized, group=group).join(
+            several, on="group", how="left", maintain_order="left"
+        )
         return grouped.with_columns(cluster=cluster)
 
-    found = clustered_rates(map(clustered, held.parts(list(names)) if columns else ()), text, columns, confidence)
-    worst = found.group_by("group").agg(pl.max("wer")).sort("wer", "group", descending=[True, False], nulls_last=True)["group"]
-    groups = {"split": ordered_splits(worst), "duration": [*_BANDS, "not known"]}.get(str(by), worst.to_list())
-    return found.sort(pl.col("group").cast(pl.Enum(groups)), pl.col("hypothesis").cast(pl.Enum([*columns])))
+    found = clustered_rates(
+        map(clustered, held.parts(list(names)) if columns else ()), text, columns, confidence
+    )
+    worst = (
+        found.group_by("group")
+        .agg(pl.max("wer"))
+        .sort("wer", "group", descending=[True, False], nulls_last=True)["group"]
+    )
+    groups = {"split": ordered_splits(worst), "duration": [*_BANDS, "not known"]}.get(
+        str(by), worst.to_list()
+    )
+    return found.sort(
+        pl.col("group").cast(pl.Enum(groups)), pl.col("hypothesis").cast(pl.Enum([*columns]))
+    )
 
 
 def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) -> pl.DataFrame:
@@ -311,12 +410,20 @@ def _with_hypotheses(
     found = rows(source, further=bool(where) or text != "text").where(where or "")
     held = tables.hypothesis_names(found.schema)
     if hypotheses is None or not held.keys() >= {*hypotheses}:
-        known = [name for name, column in held.items() if found.schema[column] == pl.String and found.count(column)]
+        known = [
+            name
+            for name, column in held.items()
+            if found.schema[column] == pl.String and found.count(column)
+        ]
         if absent := [name for name in hypotheses or () if name not in held]:
-            raise InputError(f"hypothesis {absent[0]!r} is unknown; known are {', '.join(known) or 'none'}")
+            raise InputError(
+                f"hypothesis {absent[0]!r} is unknown; known are {', '.join(known) or 'none'}"
+            )
         hypotheses = known
     if found.schema.get(text) not in (pl.String, pl.Null):
-        raise InputError(f"text={text!r} is no column of text; columns are {', '.join(found.schema)}")
+        raise InputError(
+            f"text={text!r} is no column of text; columns are {', '.join(found.schema)}"
+        )
     return found, {name: held[name] for name in hypotheses}
 
 
@@ -341,13 +448,26 @@ def rows(source: Source, *, further: bool = False) -> SegmentRows:
     if not isinstance(source, str | Path | Workspace):
         frame = as_polars(source, "segments")
         if "duration_s" not in frame.columns:
-            raise InputError("segments: no column duration_s; use the table that views.segments returns")
+            raise InputError(
+                "segments: no column duration_s; use the table that views.segments returns"
+            )
         return SegmentRows.of_frame(frame)
 
     def columns(held: Sequence[str]) -> list[str]:
         unread = {"word_times", *tables.NORMALIZED, "sampling_rate", "duration_s"}
         own = [name for name in held if name not in unread]
-        return list(dict.fromkeys((*_USED, *(own if further else (*tables.hypothesis_names(held).values(), *tables.SIGNALS)))))
+        return list(
+            dict.fromkeys(
+                (
+                    *_USED,
+                    *(
+                        own
+                        if further
+                        else (*tables.hypothesis_names(held).values(), *tables.SIGNALS)
+                    ),
+                )
+            )
+        )
 
     folder = folder_at(_place(source))
     if folder.exists(CORPUS_JSON):

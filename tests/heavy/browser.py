@@ -16,7 +16,9 @@ from typing import Any
 from playwright.sync_api import Page, Route, sync_playwright
 
 TOP = Path(__file__).resolve().parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 CHROMIUM_OPTIONS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -44,7 +46,9 @@ def jupyter_lab(root: Path, home: Path) -> Iterator[str]:
 @contextmanager
 def notebook_7(root: Path, home: Path) -> Iterator[str]:
     """A Notebook 7 server on `root` with settings of its own in `home`; gives its address."""
-    with _jupyter(["-m", "notebook", "--JupyterNotebookApp.expose_app_in_browser=True"], root, home) as address:
+    with _jupyter(
+        ["-m", "notebook", "--JupyterNotebookApp.expose_app_in_browser=True"], root, home
+    ) as address:
         yield address
 
 
@@ -52,20 +56,47 @@ def notebook_7(root: Path, home: Path) -> Iterator[str]:
 def voila(notebook: Path, home: Path) -> Iterator[str]:
     """A Voila server of one notebook, with settings of its own in `home`; gives its address."""
     port = _free_port()
-    arguments = ["-m", "voila", str(notebook), "--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}"]
-    with _server(arguments, notebook.parent, home, f"http://127.0.0.1:{port}", "/voila/static/voila.js") as address:
+    arguments = [
+        "-m",
+        "voila",
+        str(notebook),
+        "--no-browser",
+        "--Voila.ip=127.0.0.1",
+        f"--port={port}",
+    ]
+    with _server(
+        arguments, notebook.parent, home, f"http://127.0.0.1:{port}", "/voila/static/voila.js"
+    ) as address:
         yield address
 
 
 @contextmanager
 def _jupyter(arguments: list[str], root: Path, home: Path) -> Iterator[str]:
     port = _free_port()
-    settings = home / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    settings = (
+        home
+        / "settings"
+        / "@jupyterlab"
+        / "apputils-extension"
+        / "notification.jupyterlab-settings"
+    )
     settings.parent.mkdir(parents=True)
     settings.write_text(_NOTIFICATIONS)
-    options = ["--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"]
-    options += ["--IdentityProvider.token=", "--ServerApp.password=", f"--ServerApp.root_dir={root}"]
-    with _server([*arguments, *options], root, home, f"http://127.0.0.1:{port}", "/api/status") as address:
+    options = [
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--ServerApp.port_retries=0",
+    ]
+    options += [
+        "--IdentityProvider.token=",
+        "--ServerApp.password=",
+        f"--ServerApp.root_dir={root}",
+    ]
+    with _server(
+        [*arguments, *options], root, home, f"http://127.0.0.1:{port}", "/api/status"
+    ) as address:
         yield address
 
 
@@ -76,10 +107,14 @@ def _free_port() -> int:
 
 
 @contextmanager
-def _server(arguments: list[str], folder: Path, home: Path, address: str, ready: str) -> Iterator[str]:
+def _server(
+    arguments: list[str], folder: Path, home: Path, address: str, ready: str
+) -> Iterator[str]:
     """Run a server until the end of the block; it has started once the path `ready` of its address responds."""
     # Of this tree, whatever is installed.
-    shutil.copytree(TOP / "nbaudio/ui/widgets/labextension", home / "data_dir/labextensions/nbaudio")
+    shutil.copytree(
+        TOP / "nbaudio/ui/widgets/labextension", home / "data_dir/labextensions/nbaudio"
+    )
     folders = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")},
@@ -91,7 +126,10 @@ def _server(arguments: list[str], folder: Path, home: Path, address: str, ready:
     }
     log = home / "server.log"
     command = [sys.executable, *arguments]
-    with log.open("wb") as out, subprocess.Popen(command, env=environment, cwd=folder, stdout=out, stderr=out) as server:
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(command, env=environment, cwd=folder, stdout=out, stderr=out) as server,
+    ):
         try:
             _wait_for(f"{address}{ready}", server, log)
             yield address
@@ -148,7 +186,9 @@ def open_notebook(page: Page, address: str, path: str, *, view: str = "doc/tree"
 def run_all(page: Page) -> list[dict[str, Any]]:
     """Run all cells; gives the cells of the model as notebooks store them."""
     page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-    page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'")
+    page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
+    )
     cells: list[dict[str, Any]] = page.evaluate(
         "() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells).map(cell => cell.toJSON())"
     )

@@ -52,7 +52,9 @@ def lost(engine: str, deaths: str, times: str) -> None:
     found: dict[str, list[int]] = {"results": [], "lost": []}
     with worker_pool(EngineLocation(engine, 2)) as run:
         try:
-            for result in run(engine_probe.deadly, [(number, deaths, int(times)) for number in range(8)]):
+            for result in run(
+                engine_probe.deadly, [(number, deaths, int(times)) for number in range(8)]
+            ):
                 found["results"].append(result)
         except WorkerLostError as error:
             found["lost"] = [number for number, *_ in error.tasks]

@@ -47,7 +47,15 @@ def main(workspace: str, disk: str, mode: str) -> None:
     while True:
         give(Path(disk), room, mode)
         try:
-            materialize(workspace, out=corpus, packs=packs, jobs=2, engine="threading", shard_size="60kB", show_progress=False)
+            materialize(
+                workspace,
+                out=corpus,
+                packs=packs,
+                jobs=2,
+                engine="threading",
+                shard_size="60kB",
+                show_progress=False,
+            )
             break
         except DiskFullError as error:
             said = str(error)

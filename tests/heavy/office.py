@@ -14,6 +14,13 @@ def convert(path: Path, kind: str, folder: Path) -> Path:
         office = ["soffice", f"-env:UserInstallation=file://{profile}", "--headless"]
         if path.suffix == ".csv":
             office += [f"--infilter=CSV:{_COMMA_QUOTES_UTF8_FROM_THE_FIRST_LINE}"]
-        command = [*office, "--convert-to", _FILTERS.get(kind, kind), "--outdir", str(folder), str(path)]
+        command = [
+            *office,
+            "--convert-to",
+            _FILTERS.get(kind, kind),
+            "--outdir",
+            str(folder),
+            str(path),
+        ]
         subprocess.run(command, check=True, capture_output=True, timeout=180)
     return folder / f"{path.stem}.{kind}"

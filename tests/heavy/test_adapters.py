@@ -53,10 +53,14 @@ STEPS = ({}, {"batch_s": 5.0}, {"consecutive": 3})
 @pytest.fixture
 def make(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
     """102 clips of train, of four lengths, in shards whose number nothing divides."""
-    workspace = make_workspace({"a.wav": (40.0, 8000), "b.wav": (33.0, 8000)}, every=0.5, length=0.47)
+    workspace = make_workspace(
+        {"a.wav": (40.0, 8000), "b.wav": (33.0, 8000)}, every=0.5, length=0.47
+    )
     segments = workspace.segments.with_row_index("n")
     shorter = segments["n"] % 4 * 400
-    workspace.save(segments=segments.with_columns(end_sample=segments["end_sample"] - shorter).drop("n"))
+    workspace.save(
+        segments=segments.with_columns(end_sample=segments["end_sample"] - shorter).drop("n")
+    )
 
     def made(**options: Any) -> Corpus:
         wanted = {"rate": 8000, "shard_count": 7, "jobs": 1, "show_progress": False} | options
@@ -73,14 +77,19 @@ def corpus(make: Make) -> Corpus:
 
 def same(found: Iterable[dict[str, Any]], corpus: Corpus) -> None:
     """Every clip of train once, with the samples and the columns that `read` gives."""
-    clips = {clip.segment_id: clip for clip in corpus.read_many(corpus.rows("train")["segment_id"].to_list())}
+    clips = {
+        clip.segment_id: clip
+        for clip in corpus.read_many(corpus.rows("train")["segment_id"].to_list())
+    }
     for one in found:
         clip = clips.pop(one["segment_id"])
         samples = np.asarray(one["samples"])
         expected = clip.samples / np.float32(32768) if samples.dtype == np.float32 else clip.samples
         np.testing.assert_array_equal(samples, expected)
         assert samples.dtype == expected.dtype
-        assert {name: one[name] for name in COLUMNS} == {name: clip.metadata[name] for name in COLUMNS}
+        assert {name: one[name] for name in COLUMNS} == {
+            name: clip.metadata[name] for name in COLUMNS
+        }
         assert one["sampling_rate"] == clip.sampling_rate
     assert not clips
 
@@ -91,21 +100,30 @@ def apart(batches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         for row in range(len(batch["lengths"])):
             length = int(batch["lengths"][row])
             assert not np.asarray(batch["samples"][row][length:]).any()
-            yield {name: values[row] for name, values in batch.items()} | {"samples": batch["samples"][row][:length]}
+            yield {name: values[row] for name, values in batch.items()} | {
+                "samples": batch["samples"][row][:length]
+            }
 
 
 def flat(steps: Iterable[dict[str, Any]]) -> list[list[str]]:
-    return [[step["segment_id"]] if isinstance(step["segment_id"], str) else list(step["segment_id"]) for step in steps]
+    return [
+        [step["segment_id"]] if isinstance(step["segment_id"], str) else list(step["segment_id"])
+        for step in steps
+    ]
 
 
 def once(steps: Iterable[list[str]], corpus: Corpus) -> bool:
-    return sorted(key for step in steps for key in step) == sorted(corpus.rows("train")["segment_id"])
+    return sorted(key for step in steps for key in step) == sorted(
+        corpus.rows("train")["segment_id"]
+    )
 
 
 # torch
 
 
-@pytest.mark.parametrize(("workers", "start"), [(0, None), (1, "fork"), (2, "fork"), (2, "spawn"), (2, "forkserver")])
+@pytest.mark.parametrize(
+    ("workers", "start"), [(0, None), (1, "fork"), (2, "fork"), (2, "spawn"), (2, "forkserver")]
+)
 def test_torch_gives_the_same_clips(corpus: Corpus, workers: int, start: str | None) -> None:
     options = {"num_workers": workers, "multiprocessing_context": start}
     clips = stream_dataset(corpus.stream("train"), columns=COLUMNS)
@@ -114,7 +132,9 @@ def test_torch_gives_the_same_clips(corpus: Corpus, workers: int, start: str | N
     listed = stream_dataset(corpus.stream("train", batch_s=5.0), dtype="int16", columns=COLUMNS)
     same(apart(DataLoader(listed, batch_size=None, **options)), corpus)
     mapped = ClipDataset(corpus, "train", dtype="int16", columns=COLUMNS)
-    same(apart(DataLoader(mapped, batch_size=5, shuffle=True, collate_fn=collate, **options)), corpus)
+    same(
+        apart(DataLoader(mapped, batch_size=5, shuffle=True, collate_fn=collate, **options)), corpus
+    )
     assert len(mapped) == len(corpus.rows("train"))
 
 
@@ -123,9 +143,17 @@ def test_torch_over_the_network(corpus: Corpus, start: str) -> None:
     with serving(Path(str(corpus.folder))) as web:
         there = open_corpus(web.url)
         there.read(there.segments["segment_id"][0])  # connections are there before the workers are
-        for dataset in (stream_dataset(there.stream("train"), columns=COLUMNS), ClipDataset(there, "train", columns=COLUMNS)):
+        for dataset in (
+            stream_dataset(there.stream("train"), columns=COLUMNS),
+            ClipDataset(there, "train", columns=COLUMNS),
+        ):
             loader = DataLoader(
-                dataset, batch_size=7, num_workers=2, collate_fn=collate, multiprocessing_context=start, timeout=60
+                dataset,
+                batch_size=7,
+                num_workers=2,
+                collate_fn=collate,
+                multiprocessing_context=start,
+                timeout=60,
             )
             same(apart(loader), corpus)
 
@@ -133,7 +161,9 @@ def test_torch_over_the_network(corpus: Corpus, start: str) -> None:
 def test_levels_are_padded_with_silence(make: Make) -> None:
     corpus = make(encoding="mulaw")
     [batch] = DataLoader(
-        stream_dataset(corpus.stream("train", give="levels")), batch_size=len(corpus.rows("train")), collate_fn=collate
+        stream_dataset(corpus.stream("train", give="levels")),
+        batch_size=len(corpus.rows("train")),
+        collate_fn=collate,
     )
     assert batch["samples"].dtype == torch.uint8
     shortest = int(batch["lengths"].argmin())
@@ -142,9 +172,13 @@ def test_levels_are_padded_with_silence(make: Make) -> None:
 
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_another_epoch_has_another_order_in_workers_that_persist_too(corpus: Corpus, steps: dict[str, Any], workers: int) -> None:
+def test_another_epoch_has_another_order_in_workers_that_persist_too(
+    corpus: Corpus, steps: dict[str, Any], workers: int
+) -> None:
     dataset = stream_dataset(corpus.stream("train", **steps))
-    loader = DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
+    loader = DataLoader(
+        dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0
+    )
     first, again = flat(loader), flat(loader)
     dataset.set_epoch(1)
     second = flat(loader)
@@ -156,9 +190,13 @@ def test_another_epoch_has_another_order_in_workers_that_persist_too(corpus: Cor
 def read_rank(rank: int, folder: str, store: str, results: Any) -> None:
     """One of two processes of torch.distributed; the dataset is there before the group is."""
     dataset = stream_dataset(open_corpus(folder).stream("train"))
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=2
+    )
     for start in ("fork", "spawn"):
-        loader = DataLoader(dataset, batch_size=4, num_workers=2, collate_fn=collate, multiprocessing_context=start)
+        loader = DataLoader(
+            dataset, batch_size=4, num_workers=2, collate_fn=collate, multiprocessing_context=start
+        )
         results.put((start, rank, [key for step in flat(loader) for key in step]))
     torch.distributed.destroy_process_group()
 
@@ -183,8 +221,12 @@ def test_two_ranks_with_two_workers_give_each_clip_once(corpus: Corpus, tmp_path
 
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_stateful_loader_continues_exactly(corpus: Corpus, steps: dict[str, Any], workers: int) -> None:
-    options = {"num_workers": workers} | ({"batch_size": None} if steps else {"batch_size": 5, "collate_fn": collate})
+def test_stateful_loader_continues_exactly(
+    corpus: Corpus, steps: dict[str, Any], workers: int
+) -> None:
+    options = {"num_workers": workers} | (
+        {"batch_size": None} if steps else {"batch_size": 5, "collate_fn": collate}
+    )
 
     def loader() -> StatefulDataLoader:
         return StatefulDataLoader(stream_dataset(corpus.stream("train", **steps)), **options)
@@ -205,7 +247,9 @@ def test_stateful_loader_continues_exactly(corpus: Corpus, steps: dict[str, Any]
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_continues_with_another_number_of_workers(corpus: Corpus, workers: int) -> None:
-    begun = StatefulDataLoader(stream_dataset(corpus.stream("train", epoch=3)), batch_size=None, num_workers=2)
+    begun = StatefulDataLoader(
+        stream_dataset(corpus.stream("train", epoch=3)), batch_size=None, num_workers=2
+    )
     got = flat(islice(begun, 31))
     dataset = stream_dataset(corpus.stream("train"))
     dataset.load_state_dict(states_of(begun.state_dict()))
@@ -214,7 +258,12 @@ def test_continues_with_another_number_of_workers(corpus: Corpus, workers: int) 
 
 
 def test_states_that_are_none_are_refused(corpus: Corpus) -> None:
-    seldom = StatefulDataLoader(stream_dataset(corpus.stream("train")), batch_size=None, num_workers=1, snapshot_every_n_steps=5)
+    seldom = StatefulDataLoader(
+        stream_dataset(corpus.stream("train")),
+        batch_size=None,
+        num_workers=1,
+        snapshot_every_n_steps=5,
+    )
     running = iter(seldom)
     next(running)
     with pytest.raises(InputError, match="snapshot_every_n_steps=1"):
@@ -284,24 +333,39 @@ def test_tensorflow_gives_the_same_clips_and_then_the_next_epoch(corpus: Corpus)
         same(rows(clips.as_numpy_iterator()), corpus)
     listed = tensorflow.dataset(corpus.stream("train", batch_s=5.0), columns=COLUMNS)
     same(rows(apart(listed.as_numpy_iterator())), corpus)
-    orders = [[key for step in listed.as_numpy_iterator() for key in step["segment_id"].tolist()] for _ in range(2)]
+    orders = [
+        [key for step in listed.as_numpy_iterator() for key in step["segment_id"].tolist()]
+        for _ in range(2)
+    ]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1])
-    asked = [clip.segment_id for step in corpus.stream("train", batch_s=5.0, epoch=1) for clip in step]
+    asked = [
+        clip.segment_id for step in corpus.stream("train", batch_s=5.0, epoch=1) for clip in step
+    ]
     assert [key.decode() for key in orders[0]] == asked
 
 
 def test_tensorflow_begins_where_the_stream_is(corpus: Corpus) -> None:
     stream = corpus.stream("train", batch_s=5.0)
-    whole = flat({"segment_id": [clip.segment_id for clip in step]} for step in corpus.stream("train", batch_s=5.0))
+    whole = flat(
+        {"segment_id": [clip.segment_id for clip in step]}
+        for step in corpus.stream("train", batch_s=5.0)
+    )
     stream.load_state_dict(stream.state_dict() | {"taken": 4})
-    rest = [[key.decode() for key in step["segment_id"]] for step in tensorflow.dataset(stream).as_numpy_iterator()]
+    rest = [
+        [key.decode() for key in step["segment_id"]]
+        for step in tensorflow.dataset(stream).as_numpy_iterator()
+    ]
     assert rest == whole[4:]
 
 
 def test_tensorflow_takes_what_is_null_and_refuses_lists(corpus: Corpus) -> None:
     stream = corpus.stream("train")
-    [row] = tensorflow.dataset(stream, columns=["text_raw", "wer", "start_sample"]).take(1).as_numpy_iterator()
+    [row] = (
+        tensorflow.dataset(stream, columns=["text_raw", "wer", "start_sample"])
+        .take(1)
+        .as_numpy_iterator()
+    )
     assert row["text_raw"] == b""
     assert np.isnan(row["wer"])
     assert row["start_sample"] == corpus.read(row["segment_id"].decode()).metadata["start_sample"]
@@ -319,14 +383,22 @@ def test_datasets_gives_the_same_clips(corpus: Corpus) -> None:
     encoded = huggingface.dataset(corpus.stream("train", give="encoded"), columns=COLUMNS)
     assert isinstance(encoded.features["audio"], datasets.Audio)
     heard = [(row, row["audio"].get_all_samples()) for row in encoded]
-    same((row | {"samples": audio.data[0].numpy(), "sampling_rate": audio.sample_rate} for row, audio in heard), corpus)
+    same(
+        (
+            row | {"samples": audio.data[0].numpy(), "sampling_rate": audio.sample_rate}
+            for row, audio in heard
+        ),
+        corpus,
+    )
     with pytest.raises(InputError, match="without batch_s"):
         huggingface.dataset(corpus.stream("train", batch_s=5.0))
     with pytest.raises(InputError, match="shards must be 1 or more"):
         huggingface.dataset(corpus.stream("train"), shards=0)
 
 
-@pytest.mark.parametrize("adapt", [huggingface.dataset, stream_dataset, cuts], ids=["datasets", "torch", "lhotse"])
+@pytest.mark.parametrize(
+    "adapt", [huggingface.dataset, stream_dataset, cuts], ids=["datasets", "torch", "lhotse"]
+)
 def test_a_stream_that_has_begun_is_not_begun_anew_unasked(corpus, adapt):
     stream = corpus.stream("train")
     next(iter(stream))
@@ -335,7 +407,10 @@ def test_a_stream_that_has_begun_is_not_begun_anew_unasked(corpus, adapt):
 
 
 def test_datasets_parts_go_to_nodes_and_workers_once_each(corpus: Corpus) -> None:
-    nodes = [split_dataset_by_node(huggingface.dataset(corpus.stream("train"), shards=6), rank, 3) for rank in range(3)]
+    nodes = [
+        split_dataset_by_node(huggingface.dataset(corpus.stream("train"), shards=6), rank, 3)
+        for rank in range(3)
+    ]
     loaders = [DataLoader(node, batch_size=None, num_workers=2) for node in nodes]
     assert once((step for loader in loaders for step in flat(loader)), corpus)
 
@@ -363,8 +438,15 @@ def test_lhotse_loads_the_same_samples(make: Make, encoding: str) -> None:
     def rows() -> Iterable[dict[str, Any]]:
         for cut in found:
             [supervision] = cut.supervisions
-            assert (supervision.text, supervision.speaker) == (supervision.custom["text"], supervision.custom["speaker_id"])
-            told = {"segment_id": cut.id, "samples": cut.load_audio()[0], "sampling_rate": cut.sampling_rate}
+            assert (supervision.text, supervision.speaker) == (
+                supervision.custom["text"],
+                supervision.custom["speaker_id"],
+            )
+            told = {
+                "segment_id": cut.id,
+                "samples": cut.load_audio()[0],
+                "sampling_rate": cut.sampling_rate,
+            }
             yield {name: supervision.custom[name] for name in COLUMNS} | told
 
     same(rows(), corpus)
@@ -386,8 +468,12 @@ class Keys(torch.utils.data.Dataset):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_lhotse_samplers_in_workers_give_each_clip_once(corpus: Corpus, workers: int) -> None:
-    sampler = DynamicCutSampler(cuts(corpus.stream("train", give="encoded", consecutive=2)), max_duration=5.0, shuffle=False)
-    loader = DataLoader(IterableDatasetWrapper(Keys(), sampler), batch_size=None, num_workers=workers)
+    sampler = DynamicCutSampler(
+        cuts(corpus.stream("train", give="encoded", consecutive=2)), max_duration=5.0, shuffle=False
+    )
+    loader = DataLoader(
+        IterableDatasetWrapper(Keys(), sampler), batch_size=None, num_workers=workers
+    )
     assert once(loader, corpus)
 
 
@@ -400,32 +486,53 @@ def test_sliding_windows_come_once_and_whole(corpus: Corpus, workers: int) -> No
         return corpus.stream("train", consecutive=6, step=2)
 
     wanted = sorted([clip.segment_id for clip in window] for window in stream())
-    clips = {clip.segment_id: clip.samples for clip in corpus.read_many(corpus.rows("train")["segment_id"].to_list())}
-    loader = DataLoader(stream_dataset(stream(), dtype="int16"), batch_size=None, num_workers=workers)
+    clips = {
+        clip.segment_id: clip.samples
+        for clip in corpus.read_many(corpus.rows("train")["segment_id"].to_list())
+    }
+    loader = DataLoader(
+        stream_dataset(stream(), dtype="int16"), batch_size=None, num_workers=workers
+    )
     windows = list(loader)
     assert sorted(flat(windows)) == wanted
     for window in windows:
-        for key, samples, length in zip(window["segment_id"], window["samples"], window["lengths"], strict=True):
+        for key, samples, length in zip(
+            window["segment_id"], window["samples"], window["lengths"], strict=True
+        ):
             np.testing.assert_array_equal(samples[:length], clips[key])
     steps = tensorflow.dataset(stream()).as_numpy_iterator()
     assert sorted([key.decode() for key in step["segment_id"]] for step in steps) == wanted
-    assert [cut.id for cut in cuts(stream())] == [clip.segment_id for window in stream() for clip in window]
+    assert [cut.id for cut in cuts(stream())] == [
+        clip.segment_id for window in stream() for clip in window
+    ]
     with pytest.raises(InputError, match="rows are single clips"):
         huggingface.dataset(stream())
 
 
 @pytest.mark.parametrize(
-    ("cell", "shown"), [("08-7", r"^torch.Size\("), ("08-10", r"IterableDataset\(\{"), ("08-16", r"^\(\d+, \d+\) \(\d+,\) ")]
+    ("cell", "shown"),
+    [
+        ("08-7", r"^torch.Size\("),
+        ("08-10", r"IterableDataset\(\{"),
+        ("08-16", r"^\(\d+, \d+\) \(\d+,\) "),
+    ],
 )
-def test_cells_of_the_notebook_read_the_corpus(corpus: Corpus, cell: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
-    cells = {each["id"]: "".join(each["source"]) for each in json.loads(NOTEBOOK.read_text(encoding="utf8"))["cells"]}
+def test_cells_of_the_notebook_read_the_corpus(
+    corpus: Corpus, cell: str, shown: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cells = {
+        each["id"]: "".join(each["source"])
+        for each in json.loads(NOTEBOOK.read_text(encoding="utf8"))["cells"]
+    }
     names: dict[str, Any] = {"opened": corpus, "split": "train", "batch_s": 5.0, "seed": 1}
     for source in (cells["08-3"], cells[cell]):
         exec(source, names)  # noqa: S102 -- our own
     assert re.search(shown, capfd.readouterr().out)
 
 
-def test_examples_of_the_documentation_work(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_documentation_work(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(Path(str(corpus.folder)).parent)
     page = (Path(__file__).parents[2] / "docs/reading.md").read_text(encoding="utf8")
     names: dict[str, Any] = {}

@@ -21,5 +21,7 @@ def _name(variant: Variant) -> str:
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=_name)
-def test_windows_of_a_variant_are_exact_and_where_another_decoder_has_them(variant: Variant, tmp_path: Path) -> None:
+def test_windows_of_a_variant_are_exact_and_where_another_decoder_has_them(
+    variant: Variant, tmp_path: Path
+) -> None:
     check_variant(make_variant(variant, tmp_path), variant, windows=100)

@@ -24,7 +24,13 @@ def workspace(lab, request):
     (root / "audio").mkdir(parents=True)
     sf.write(root / "audio/a.wav", sweeps(SECONDS, RATE), RATE)
     workspace = Workspace.create(root / "w", source="made", audio=str(root / "audio"))
-    facts = {"path": "a.wav", "sampling_rate": RATE, "num_channels": 2, "num_samples": SECONDS * RATE, "codec": "pcm_16"}
+    facts = {
+        "path": "a.wav",
+        "sampling_rate": RATE,
+        "num_channels": 2,
+        "num_samples": SECONDS * RATE,
+        "codec": "pcm_16",
+    }
     number = np.arange(N)
     start = number * 55 / N
     length = 0.5 + 3.5 * (number % 8) / 7
@@ -81,13 +87,17 @@ def test_a_researcher_filters_listens_judges_and_writes_a_sheet_by_mouse(lab, wo
         condition = "similarity >= 0 and similarity < 0.5 and (speaker_id in ('o''Neil') or speaker_id is null)"
         assert eval(ask("e.where")) == condition  # noqa: S307 - the repr of a string
         page.get_by_role("button", name="show the condition in force").click()
-        page.wait_for_function(f"() => document.querySelector('[aria-label=\"condition of the rule\"]').value === {condition!r}")
+        page.wait_for_function(
+            f"() => document.querySelector('[aria-label=\"condition of the rule\"]').value === {condition!r}"
+        )
         # A click plays: waveform, words and sound of that row.
         page.locator(".nba-row:not([hidden])").nth(2).click()
         page.wait_for_selector(".nba-title code:text-is('s4')")
         page.wait_for_function(SOUNDS)
         page.wait_for_selector(".nba-player .nba-word:text-is('dvije')")
-        assert len(np.unique(pixels(page, ".nba-player canvas")[..., :3].reshape(-1, 3), axis=0)) > 10
+        assert (
+            len(np.unique(pixels(page, ".nba-player canvas")[..., :3].reshape(-1, 3), axis=0)) > 10
+        )
         # Two rows are marked and judged.
         for place in (0, 1):
             page.locator(".nba-row:not([hidden])").nth(place).click(modifiers=["Control"])
@@ -101,9 +111,13 @@ def test_a_researcher_filters_listens_judges_and_writes_a_sheet_by_mouse(lab, wo
         shown(page, "200")
         # A box in the scatter, and a point in it.
         page.get_by_text("scatter of two columns").click()
-        page.wait_for_function("() => document.querySelector('.nba-density').getAttribute('aria-label')?.includes('200')")
+        page.wait_for_function(
+            "() => document.querySelector('.nba-density').getAttribute('aria-label')?.includes('200')"
+        )
         drag(page, page.locator(".nba-cloud"), (0.0, 0.995), (0.999, 0.8))
-        page.wait_for_function("() => / of 200$/.test(document.querySelector('.nba-count').textContent)")
+        page.wait_for_function(
+            "() => / of 200$/.test(document.querySelector('.nba-count').textContent)"
+        )
         inside = int(ask("len(e.shown)"))
         assert 35 <= inside <= 45
         assert ask("e.shown['similarity'].max() <= 0.23") == "True"
@@ -134,7 +148,10 @@ def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
         for key in ("PageDown", "ArrowLeft", "a", "x"):
             page.keyboard.press(key)
         shown(page, "140 of 200")
-        assert page.get_by_role("slider", name="similarity, to").get_attribute("aria-valuetext") == "0.7"
+        assert (
+            page.get_by_role("slider", name="similarity, to").get_attribute("aria-valuetext")
+            == "0.7"
+        )
         find = page.get_by_role("button", name="choose columns with a histogram")
         find.focus()
         page.keyboard.press("Enter")
@@ -151,7 +168,9 @@ def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
         page.keyboard.press("Enter")
         shown(page, "140 of 200")
         page.get_by_role("grid").focus()
-        page.wait_for_selector(".nba-title code:text-is('s139')")  # the cursor stays on a row that passes
+        page.wait_for_selector(
+            ".nba-title code:text-is('s139')"
+        )  # the cursor stays on a row that passes
         for key in ("Home", "ArrowDown"):
             page.keyboard.press(key)
         page.wait_for_selector(".nba-title code:text-is('s1')")
@@ -181,7 +200,9 @@ def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
 
 
 @pytest.mark.parametrize("latency_ms", [0, 400])
-def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(lab, workspace, latency_ms):
+def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(
+    lab, workspace, latency_ms
+):
     page = lab[2]
     playing = page.get_by_role("button", name="play or pause")
     with notebook(lab, workspace, OPEN) as ask:
@@ -243,7 +264,11 @@ def test_a_handle_stays_where_it_was_moved_while_a_slow_kernel_responds(lab, wor
 def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace):
     page = lab[2]
     number = pl.int_range(pl.len())
-    heard = {"asr_text_big": pl.col("text").str.replace("dva", "tri"), "wer_big": number / 200, "wer": 1 - number / 200}
+    heard = {
+        "asr_text_big": pl.col("text").str.replace("dva", "tri"),
+        "wer_big": number / 200,
+        "wer": 1 - number / 200,
+    }
     workspace.save(segments=workspace.segments.with_columns(**heard))
     opened = "e = widgets.Explorer(W, sort='wer_big', descending=True, reviewer='ana')\ne"
     with notebook(lab, workspace, opened, "v = widgets.Vocabulary(W, 'big')\nv") as ask:
@@ -288,4 +313,7 @@ def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace
         page.keyboard.press("ArrowDown")
         page.wait_for_selector(".nba-player >> nth=1 >> .nba-title code:text-is('s1')")
         assert page.locator(".nba-alarm:visible").count() == 0
-    assert dict(verdicts(workspace).select("segment_id", "verdict").iter_rows()) == {"s199": "wrong words", "s198": "cut off"}
+    assert dict(verdicts(workspace).select("segment_id", "verdict").iter_rows()) == {
+        "s199": "wrong words",
+        "s198": "cut off",
+    }

@@ -14,7 +14,11 @@ import nbaudio
 from nbaudio.review.state import verdict_log
 
 # The explorer is a composition of widgets.
-ALL = {**WIDGETS, "Explorer": "widgets.Explorer(W)", "table": "widgets.table(pl.DataFrame({'number': range(120)}))"}
+ALL = {
+    **WIDGETS,
+    "Explorer": "widgets.Explorer(W)",
+    "table": "widgets.table(pl.DataFrame({'number': range(120)}))",
+}
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 # What is wrong, at which element; color contrast is checked against what is painted.
 VIOLATIONS = """async ([within, excluded]) => {
@@ -44,11 +48,21 @@ def write_notebook(path, workspace):  # noqa: F811
     """Write a notebook with every widget in a cell of its own."""
     setup = f"from nbaudio import widgets\n{names(workspace)}"
     cells = [
-        {"cell_type": "code", "id": f"c{i}", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+        {
+            "cell_type": "code",
+            "id": f"c{i}",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": source,
+        }
         for i, source in enumerate([setup, *ALL.values()])
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    path.write_text(json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}), encoding="utf8")
+    path.write_text(
+        json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}),
+        encoding="utf8",
+    )
 
 
 def check_live(page, workspace):  # noqa: F811
@@ -58,7 +72,9 @@ def check_live(page, workspace):  # noqa: F811
     panel = page.locator(".nba-review-panel")
     panel.focus()
     panel.press("3")
-    page.wait_for_function("() => document.querySelector('.nba-review-panel .nba-progress').textContent.startsWith('1 of')")
+    page.wait_for_function(
+        "() => document.querySelector('.nba-review-panel .nba-progress').textContent.startsWith('1 of')"
+    )
     assert verdict_log(workspace)["verdict"].to_list() == ["cut off"]
     assert page.evaluate(ALARMS) == []
 
@@ -83,14 +99,20 @@ def test_all_widgets_work_in_voila(lab, workspace, tmp_path):  # noqa: F811
         page.goto(address)
         check_live(page, workspace)
     page.close()
-    assert [url for url in tried if not url.startswith((address, "data:", "blob:")) and "fontawesome" not in url] == []
+    assert [
+        url
+        for url in tried
+        if not url.startswith((address, "data:", "blob:")) and "fontawesome" not in url
+    ] == []
 
 
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 def test_widgets_are_accessible_in_both_themes(lab, workspace, theme):  # noqa: F811
     page = lab[2]
     with notebook(lab, workspace, names(workspace), *ALL.values()):
-        page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+        page.evaluate(
+            "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
+        )
         page.wait_for_function(f"() => document.body.dataset.jpThemeName === '{theme}'")
         page.wait_for_function(SHOWN)
         page.wait_for_timeout(1000)

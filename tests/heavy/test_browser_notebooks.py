@@ -57,13 +57,17 @@ def check_stored(page, address, path):
     """Check what a notebook opened again without its kernel shows, and that running it makes its widgets live again."""
     bundles = save(page, path)
     assert bundles
-    assert all("<script" not in bundle["text/html"] for bundle in bundles), "for nbviewer and GitHub"
+    assert all("<script" not in bundle["text/html"] for bundle in bundles), (
+        "for nbviewer and GitHub"
+    )
 
     shut_down(page)
     open_notebook(page, address, f"notebooks/{path.name}")
     assert page.evaluate(TRUSTED), "other notebooks prefer HTML to widgets"
     stored = "number => document.querySelectorAll('.jp-OutputArea-output :is(audio, table)').length >= number"
-    page.wait_for_function(stored, arg=sum(bundle["text/html"].count("<audio") or 1 for bundle in bundles))
+    page.wait_for_function(
+        stored, arg=sum(bundle["text/html"].count("<audio") or 1 for bundle in bundles)
+    )
     page.wait_for_timeout(4000)  # JupyterLab looks for a model for 2 s before it gives up
     page.wait_for_function(stored, arg=1)
     assert "Error displaying widget" not in page.evaluate(OUTPUTS)
@@ -71,7 +75,9 @@ def check_stored(page, address, path):
     assert page.locator(".nba").count() == 0
 
     run_all(page)
-    page.wait_for_function("number => document.querySelectorAll('.nba').length >= number", arg=len(bundles))
+    page.wait_for_function(
+        "number => document.querySelectorAll('.nba').length >= number", arg=len(bundles)
+    )
     assert page.locator(".nba-alarm:visible").count() == 0
 
 

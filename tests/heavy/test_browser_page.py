@@ -60,10 +60,17 @@ def workspace(tmp_path):
     """Eight segments of a second with word times, audible."""
     count = 8
     texts = [f"jedan {i} tri četiri" for i in range(count)]
-    workspace = make_workspace(tmp_path / "w", texts, [f"jedan {i} tajna četiri" for i in range(count)], audio=tmp_path / "audio")
+    workspace = make_workspace(
+        tmp_path / "w",
+        texts,
+        [f"jedan {i} tajna četiri" for i in range(count)],
+        audio=tmp_path / "audio",
+    )
     soundfile.write(tmp_path / "audio/r.wav", sweeps(count, RATE, channels=1)[:, 0], RATE)
     times = [[{"start": i / 4, "end": (i + 1) / 4} for i in range(4)]] * count
-    workspace.save(segments=workspace.segments.with_columns(word_times=pl.Series(times, dtype=WORDS)))
+    workspace.save(
+        segments=workspace.segments.with_columns(word_times=pl.Series(times, dtype=WORDS))
+    )
     return workspace
 
 
@@ -98,7 +105,10 @@ def save(page, folder):
 
 def logged(workspace):
     columns = ("verdict", "comment", "corrected_text", "reviewer", "blind")
-    return {row["segment_id"]: tuple(map(row.get, columns)) for row in review.verdict_log(workspace).iter_rows(named=True)}
+    return {
+        row["segment_id"]: tuple(map(row.get, columns))
+        for row in review.verdict_log(workspace).iter_rows(named=True)
+    }
 
 
 def test_a_colleague_judges_comes_back_saves_and_sends_the_file(tmp_path, workspace):
@@ -137,7 +147,9 @@ def test_a_colleague_judges_comes_back_saves_and_sends_the_file(tmp_path, worksp
         assert first.name == "round-ana-verdicts.json"
         expect(status).to_contain_text("all verdicts are in the verdict file")
         assert review.import_(workspace, first).problems == []
-        said = dict(zip(ids, [("ok", ""), ("noise", ""), ("wrong words", "čuje se = pas")], strict=False))
+        said = dict(
+            zip(ids, [("ok", ""), ("noise", ""), ("wrong words", "čuje se = pas")], strict=False)
+        )
         expected = {key: (*words, None, "ana", False) for key, words in said.items()}
         expected[ids[2]] = ("wrong words", "čuje se = pas", "jedan dva", "ana", False)
         assert logged(workspace) == expected
@@ -188,7 +200,9 @@ def test_controls_that_need_no_recording_are_there_and_no_others(tmp_path, works
         assert "start of the segment" not in page.locator("dialog").inner_text()
         page.keyboard.press("Escape")
         page.keyboard.press("z")
-        expect(page.locator(".nba-canvas")).to_have_attribute("aria-label", re.compile("from .* to .* seconds"))
+        expect(page.locator(".nba-canvas")).to_have_attribute(
+            "aria-label", re.compile("from .* to .* seconds")
+        )
         page.keyboard.press("l")
         expect(page.get_by_role("button", name="repeat")).to_have_attribute("aria-pressed", "true")
         page.keyboard.press("/")
@@ -209,12 +223,16 @@ def test_what_is_written_after_the_verdict_is_stored(tmp_path, workspace):
         judge(page, "1", then=2)
         page.keyboard.press("ArrowUp")
         page.wait_for_function(SHOWN, arg=1)
-        expect(page.locator(".nba-verdicts button").nth(0)).to_have_attribute("aria-pressed", "true")
+        expect(page.locator(".nba-verdicts button").nth(0)).to_have_attribute(
+            "aria-pressed", "true"
+        )
         write(page, "e", "corrected words", "jedan dva")
         expect(page.locator(".nba-alarm:visible")).to_contain_text("corrected words")
         page.keyboard.press("ArrowUp")
         page.wait_for_function(SHOWN, arg=0)
-        expect(page.locator(".nba-verdicts button").nth(5)).to_have_attribute("aria-pressed", "true")
+        expect(page.locator(".nba-verdicts button").nth(5)).to_have_attribute(
+            "aria-pressed", "true"
+        )
         write(page, "t", "comment", "drill")
         write(page, "e", "corrected words", "jedan tri")
         expect(page.locator("header [role=status]")).to_contain_text("4 changes")
@@ -224,7 +242,9 @@ def test_what_is_written_after_the_verdict_is_stored(tmp_path, workspace):
         write(page, "t", "comment", "lost")
         page.keyboard.press("ArrowUp")
         page.wait_for_function(SHOWN, arg=1)
-        expect(page.locator(".nba-alarm:visible")).to_contain_text("the comment was not saved: a verdict is needed")
+        expect(page.locator(".nba-alarm:visible")).to_contain_text(
+            "the comment was not saved: a verdict is needed"
+        )
         page.keyboard.press("ArrowUp")
         expect(page.locator(".nba-alarm:visible")).to_have_count(0)
         page.keyboard.press("n")
@@ -232,7 +252,9 @@ def test_what_is_written_after_the_verdict_is_stored(tmp_path, workspace):
         write(page, "e", "corrected words", "jedan dva")
         page.keyboard.press("ArrowUp")
         page.wait_for_function(SHOWN, arg=1)
-        expect(page.locator(".nba-alarm:visible")).to_contain_text("the corrected words were not saved: a verdict is needed")
+        expect(page.locator(".nba-alarm:visible")).to_contain_text(
+            "the corrected words were not saved: a verdict is needed"
+        )
         assert review.import_(workspace, save(page, tmp_path)).problems == []
         assert bad == []
     assert logged(workspace) == {
@@ -251,16 +273,30 @@ def test_verdicts_that_were_loaded_from_a_file_are_in_that_file(tmp_path, worksp
     with browser(tmp_path) as (opened, bad):
         page = opened(tmp_path / "round-ana.html")
         page.locator("input[type=file]").set_input_files(file)
-        expect(page.locator("header [role=alert]")).to_contain_text("1 verdict is loaded; newer ones of this page are kept")
-        expect(page.locator("header [role=status]")).to_have_text("all verdicts are in the verdict file")
+        expect(page.locator("header [role=alert]")).to_contain_text(
+            "1 verdict is loaded; newer ones of this page are kept"
+        )
+        expect(page.locator("header [role=status]")).to_have_text(
+            "all verdicts are in the verdict file"
+        )
         judge(page, "1", then=2)
-        expect(page.locator("header [role=status]")).to_contain_text("1 change is not in a verdict file yet")
+        expect(page.locator("header [role=status]")).to_contain_text(
+            "1 change is not in a verdict file yet"
+        )
         assert bad == []
 
 
 def test_pages_of_two_reviewers_with_clips_in_a_folder(tmp_path, workspace, monkeypatch):
     monkeypatch.setattr(review_page, "MOST_EMBEDDED_BYTES", 1000)
-    review.export(workspace, out=tmp_path / "round.html", n=8, reviewers=["ana", "ben"], overlap=8, blind=True, clips="wav")
+    review.export(
+        workspace,
+        out=tmp_path / "round.html",
+        n=8,
+        reviewers=["ana", "ben"],
+        overlap=8,
+        blind=True,
+        clips="wav",
+    )
     with browser(tmp_path) as (opened, bad):
         files = []
         for name, keys in (("ana", "12111111"), ("ben", "12112111")):
@@ -282,7 +318,9 @@ def test_pages_of_two_reviewers_with_clips_in_a_folder(tmp_path, workspace, monk
         # Without its folder, the page says what is missing.
         (tmp_path / "clips").rename(tmp_path / "elsewhere")
         page = opened(tmp_path / "round-ana.html")
-        expect(page.locator("header [role=alert]")).to_contain_text("keep the folder 'clips' beside this page")
+        expect(page.locator("header [role=alert]")).to_contain_text(
+            "keep the folder 'clips' beside this page"
+        )
 
 
 def test_hostile_texts_and_a_browser_that_keeps_nothing(tmp_path):
@@ -290,7 +328,9 @@ def test_hostile_texts_and_a_browser_that_keeps_nothing(tmp_path):
     workspace = make_workspace(tmp_path / "w", texts, texts[::-1], audio=tmp_path / "audio")
     soundfile.write(tmp_path / "audio/r.wav", np.zeros(len(texts) * RATE), RATE)
     review.export(workspace, out=tmp_path / "r'o\"<b>u.html", n=len(texts), blind=False)
-    forbid = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('forbidden'); } })"
+    forbid = (
+        "Object.defineProperty(window, 'localStorage', { get() { throw new Error('forbidden'); } })"
+    )
     with browser(tmp_path, script=forbid) as (opened, bad):
         page = opened(tmp_path / "r'o\"<b>u.html")
         name_oneself(page, WORST[0][:40])
@@ -306,7 +346,9 @@ def test_hostile_texts_and_a_browser_that_keeps_nothing(tmp_path):
         expect(page.locator(".nba-progress")).to_contain_text(f"{len(texts) - 1} of {len(texts)}")
         (tmp_path / "bad.json").write_text('{"format": "nbaudio verdicts 1"}')
         page.locator("input[type=file]").set_input_files(tmp_path / "bad.json")
-        expect(page.locator("header [role=alert]")).to_contain_text("not a verdict file of this page")
+        expect(page.locator("header [role=alert]")).to_contain_text(
+            "not a verdict file of this page"
+        )
         assert page.evaluate("window.hurt") is None
         assert bad == []
     report = review.import_(workspace, file)

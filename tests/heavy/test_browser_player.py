@@ -61,13 +61,17 @@ def test_zoom_shows_more_of_less_and_sends_no_audio_again(lab, workspace):
         assert ruler(page) == "waveform and spectrogram of 2.0 seconds"
         whole = pixels(page, ".nba-canvas")
         box = page.locator(".nba-stage").bounding_box()
-        top = page.evaluate("() => document.querySelector('.jp-WindowedPanel-outer, .jp-NotebookPanel-notebook').scrollTop")
+        top = page.evaluate(
+            "() => document.querySelector('.jp-WindowedPanel-outer, .jp-NotebookPanel-notebook').scrollTop"
+        )
         page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 40)
         page.keyboard.down("Control")
         for _ in range(4):
             page.mouse.wheel(0, -60)
         page.keyboard.up("Control")
-        page.wait_for_function("() => document.querySelector('.nba-canvas').ariaLabel.includes('from 0.4')")
+        page.wait_for_function(
+            "() => document.querySelector('.nba-canvas').ariaLabel.includes('from 0.4')"
+        )
         # The time under the pointer, half a second, stays there.
         assert ruler(page).endswith("from 0.45 to 0.64 seconds")
         # Sharp: neighboring columns of the spectrogram are not repeated, as they are in a stretched picture.
@@ -93,7 +97,10 @@ def test_zoom_shows_more_of_less_and_sends_no_audio_again(lab, workspace):
         # A wheel alone belongs to the page.
         page.mouse.wheel(0, 500)
         assert (
-            page.evaluate("() => document.querySelector('.jp-WindowedPanel-outer, .jp-NotebookPanel-notebook').scrollTop") >= top
+            page.evaluate(
+                "() => document.querySelector('.jp-WindowedPanel-outer, .jp-NotebookPanel-notebook').scrollTop"
+            )
+            >= top
         )
         shown = ruler(page)
         page.mouse.wheel(0, 100)
@@ -107,7 +114,9 @@ def test_the_levels_of_the_spectrogram_change_by_a_key(lab, workspace):
         page.keyboard.press("d")
         page.get_by_role("button", name="least level").filter(has_text="−90 to −25 dB").wait_for()
         fewer = pixels(page, ".nba-canvas")
-        assert fewer[BANDS, ..., 0].mean() > before[BANDS, ..., 0].mean(), "less noise: more of it is the background"
+        assert fewer[BANDS, ..., 0].mean() > before[BANDS, ..., 0].mean(), (
+            "less noise: more of it is the background"
+        )
         np.testing.assert_array_equal(fewer[WAVE], before[WAVE])
         for _ in range(5):
             page.keyboard.press("d")
@@ -150,7 +159,9 @@ def test_a_region_is_dragged_loops_and_is_cleared(lab, workspace):
         )
         page.keyboard.press(" ")
         # From its end back to its start, twice.
-        page.wait_for_function("() => heard.filter((now, i) => i && now < heard[i - 1] - 0.2).length >= 3")
+        page.wait_for_function(
+            "() => heard.filter((now, i) => i && now < heard[i - 1] - 0.2).length >= 3"
+        )
         heard = page.evaluate("() => heard.slice(heard.findIndex(now => now < 0.6))")
         assert min(heard) > 0.45
         assert max(heard) < 1.4, "few frames on a busy machine"
@@ -161,10 +172,15 @@ def test_a_region_is_dragged_loops_and_is_cleared(lab, workspace):
         page.mouse.click(at(0.5), y)
         page.keyboard.press("]")
         region = page.locator(".nba-region").bounding_box()
-        assert (region["x"] - box["x"], region["width"]) == (pytest.approx(0, abs=3), pytest.approx(box["width"] / 2, abs=3))
+        assert (region["x"] - box["x"], region["width"]) == (
+            pytest.approx(0, abs=3),
+            pytest.approx(box["width"] / 2, abs=3),
+        )
         page.mouse.click(at(0.25), y)
         page.keyboard.press("[")
-        assert page.locator(".nba-region").bounding_box()["width"] == pytest.approx(box["width"] / 4, abs=3)
+        assert page.locator(".nba-region").bounding_box()["width"] == pytest.approx(
+            box["width"] / 4, abs=3
+        )
 
 
 def test_bounds_are_dragged_outwards_kept_and_undone(lab, workspace):
@@ -184,7 +200,10 @@ def test_bounds_are_dragged_outwards_kept_and_undone(lab, workspace):
             )
             page.keyboard.press("f")
         # The words are where they were, the context is heard, and playing stays with the segment.
-        assert float(page.evaluate("() => [...document.querySelectorAll('audio')].at(-1).duration")) > 3
+        assert (
+            float(page.evaluate("() => [...document.querySelectorAll('audio')].at(-1).duration"))
+            > 3
+        )
         moved = page.locator(".nba-shift").inner_text()
         page.keyboard.press("k")
         page.wait_for_selector(said.format("corrected by ana"))
@@ -194,7 +213,8 @@ def test_bounds_are_dragged_outwards_kept_and_undone(lab, workspace):
         for key in ("w", "k"):
             page.keyboard.press(key)
         page.wait_for_function(
-            "(moved) => !document.querySelector('.nba-shift').innerText.endsWith(moved)", arg=moved.split(": ")[1]
+            "(moved) => !document.querySelector('.nba-shift').innerText.endsWith(moved)",
+            arg=moved.split(": ")[1],
         )
         page.wait_for_selector("button:visible:has-text('undo')")
         assert corrections(workspace)["start_sample"][0] == first[0] + RATE // 50
@@ -214,21 +234,34 @@ def test_each_channel_has_a_waveform(lab, workspace, channels, rate):
     sf.write(workspace.audio_root / "a.wav", tone / channels, rate)
     facts = {"sampling_rate": rate, "num_channels": channels, "num_samples": 30 * rate}
     workspace.save(
-        recordings=workspace.recordings.with_columns(**{name: pl.lit(value) for name, value in facts.items()}),
-        segments=workspace.segments.with_columns(pl.col("start_sample", "end_sample") * rate // RATE),
+        recordings=workspace.recordings.with_columns(
+            **{name: pl.lit(value) for name, value in facts.items()}
+        ),
+        segments=workspace.segments.with_columns(
+            pl.col("start_sample", "end_sample") * rate // RATE
+        ),
     )
     with player(lab, workspace):
         height = pixels(page, ".nba-canvas").shape[0]
         page.get_by_role("button", name="a waveform for each channel").click()
-        page.wait_for_function("(height) => document.querySelector('.nba-canvas').height > height", arg=height)
+        page.wait_for_function(
+            "(height) => document.querySelector('.nba-canvas').height > height", arg=height
+        )
         picture = pixels(page, ".nba-canvas")
         lane = (picture.shape[0] - 130) // channels
-        inked = [(picture[i * lane + 2 : i * lane + lane - 16, 100:, 3] > 0).mean() for i in range(channels)]
+        inked = [
+            (picture[i * lane + 2 : i * lane + lane - 16, 100:, 3] > 0).mean()
+            for i in range(channels)
+        ]
         assert inked[0] < 0.1 < inked[1]
         assert inked == sorted(inked), "the louder, the higher"
-        assert page.evaluate("() => document.querySelectorAll('audio')[0].duration") == pytest.approx(2, abs=0.01)
+        assert page.evaluate(
+            "() => document.querySelectorAll('audio')[0].duration"
+        ) == pytest.approx(2, abs=0.01)
         page.keyboard.press("m")
-        page.wait_for_function("(height) => document.querySelector('.nba-canvas').height === height", arg=height)
+        page.wait_for_function(
+            "(height) => document.querySelector('.nba-canvas').height === height", arg=height
+        )
 
 
 def test_clips_of_a_corpus_have_the_same_player_without_bounds(lab, workspace):
@@ -275,7 +308,9 @@ def test_a_question_mark_shows_all_keys_of_the_widget(lab, workspace, name):
         for closing in ("?", "Escape"):
             page.keyboard.press(closing)
             page.get_by_role("dialog").wait_for(state="detached")
-            assert page.evaluate("() => document.activeElement === document.querySelector('.nba')"), "the focus is back"
+            assert page.evaluate(
+                "() => document.activeElement === document.querySelector('.nba')"
+            ), "the focus is back"
             page.keyboard.press("?")
         page.get_by_role("dialog").click()
         page.get_by_role("dialog").wait_for(state="detached")
@@ -300,6 +335,8 @@ def test_linked_players_show_the_same_segment(lab, workspace):
         assert ask("player.current, other.current") == "([1, 0], [1, 0])"
         ask("0", "player.current = [3, 0]")
         page.wait_for_function(shown, arg="s3")
-        page.wait_for_function("() => [...document.querySelectorAll('audio')].every(audio => audio.paused)")
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('audio')].every(audio => audio.paused)"
+        )
         ask("0", "other.current = [3, 1]")
         page.wait_for_function(SOUNDS)

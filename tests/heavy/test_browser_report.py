@@ -46,7 +46,9 @@ def pages(make_workspace, tmp_path):
     workspace = make_workspace({"one.wav": (60.0, 16000), "two.flac": (30.0, 16000)}, channels=1)
     number = pl.int_range(pl.len())
     changed = workspace.segments.with_columns(
-        asr_text=pl.col("text") + " nešto", similarity=pl.when(number % 9 == 8).then(0.3).otherwise(0.9), wer=0.1
+        asr_text=pl.col("text") + " nešto",
+        similarity=pl.when(number % 9 == 8).then(0.3).otherwise(0.9),
+        wer=0.1,
     )
     workspace.save(segments=changed)
     select(workspace, dev=2, test=2, group_by="")
@@ -62,16 +64,27 @@ def test_a_page_is_read_heard_and_hovered_offline(pages):
         page.on("console", lambda message: refused.append(message.text))
         # Nothing but the file itself: the browser's guard would refuse files.
         page.unroute("**/*")
-        page.on("request", lambda request: tried.append(request.url) if not request.url.startswith(("file:", "data:")) else None)
+        page.on(
+            "request",
+            lambda request: (
+                tried.append(request.url)
+                if not request.url.startswith(("file:", "data:"))
+                else None
+            ),
+        )
         for path in pages:
             grounds = []
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
                 page.goto(path.as_uri())
                 assert page.evaluate(CONTRAST) >= 4.5
-                grounds.append(page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
+                grounds.append(
+                    page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+                )
             assert grounds[0] != grounds[1]
-            headings = page.locator("h1, h2, h3").evaluate_all("all => all.map((each) => Number(each.tagName[1]))")
+            headings = page.locator("h1, h2, h3").evaluate_all(
+                "all => all.map((each) => Number(each.tagName[1]))"
+            )
             assert headings[0] == 1
             assert all(after - before <= 1 for before, after in pairwise(headings))
             duration, played = page.evaluate(PLAY)
@@ -83,11 +96,17 @@ def test_a_page_is_read_heard_and_hovered_offline(pages):
             bar.hover()
             assert re.search(r"segments: \d", bar.locator("title").text_content())
             assert bar.evaluate("(element) => element.matches(':hover')")
-            assert all(page.locator("svg[role=img]").evaluate_all("all => all.map((each) => each.ariaLabel.length > 20)"))
+            assert all(
+                page.locator("svg[role=img]").evaluate_all(
+                    "all => all.map((each) => each.ariaLabel.length > 20)"
+                )
+            )
             # Narrow windows and paper: nothing sticks out of the page, and a plot stays legible.
             page.set_viewport_size(NARROW)
             assert page.evaluate("() => document.documentElement.scrollWidth") <= NARROW["width"]
-            heights = page.locator("svg text").evaluate_all("all => all.map((each) => each.getBoundingClientRect().height)")
+            heights = page.locator("svg text").evaluate_all(
+                "all => all.map((each) => each.getBoundingClientRect().height)"
+            )
             assert min(heights) > 8
             page.emulate_media(media="print", color_scheme="dark")
             assert page.evaluate(CONTRAST) >= 4.5

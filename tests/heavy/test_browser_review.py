@@ -8,9 +8,7 @@ from nbaudio.review.state import verdict_log, verdicts
 __all__ = ["lab", "workspace"]
 
 SHOWN = "(id) => document.querySelector('.nba-title code')?.innerText === id"
-PRESSED = (
-    "() => [...document.querySelectorAll('.nba-verdicts [aria-pressed=true]')].map(each => each.lastChild.textContent).join()"
-)
+PRESSED = "() => [...document.querySelectorAll('.nba-verdicts [aria-pressed=true]')].map(each => each.lastChild.textContent).join()"
 
 # Keys `[key, code]` before anything else happens in the page; `#` with Shift.
 AT_ONCE = """keys => {
@@ -23,9 +21,18 @@ AT_ONCE = """keys => {
 
 def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab, workspace):
     page = lab[2]
-    review.export(workspace, out=workspace.path / "one.xlsx", n=3, reviewers=["ana", "ben"], overlap=3, blind=True)
+    review.export(
+        workspace,
+        out=workspace.path / "one.xlsx",
+        n=3,
+        reviewers=["ana", "ben"],
+        overlap=3,
+        blind=True,
+    )
     first, second, third = review.state.ReviewState.load(workspace).records["one"].segment_ids
-    with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, review='one', reviewer='ana')\npanel") as ask:
+    with notebook(
+        lab, workspace, "panel = widgets.ReviewPanel(W, review='one', reviewer='ana')\npanel"
+    ) as ask:
         page.wait_for_function(SHOWN, arg=first)
         panel = page.locator(".nba-review-panel")
         assert "similarity" not in panel.inner_text()
@@ -95,6 +102,9 @@ def test_what_is_typed_before_a_slow_kernel_responds_is_kept(lab, workspace):
         page.wait_for_function(SHOWN, arg=third)
         page.wait_for_timeout(1000)
         assert words.input_value().startswith("right ")
-    said = {row["segment_id"]: (row["verdict"], row["comment"]) for row in verdicts(workspace).iter_rows(named=True)}
+    said = {
+        row["segment_id"]: (row["verdict"], row["comment"])
+        for row in verdicts(workspace).iter_rows(named=True)
+    }
     assert of_second != of_first != ""
     assert said == {first: ("wrong words", ""), second: ("cut off, noise", "a door")}

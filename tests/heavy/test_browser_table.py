@@ -57,7 +57,9 @@ def test_a_row_plays_follows_python_and_is_copied(lab, workspace):  # noqa: F811
         assert len(rows) > 15
         assert len(shown) == len(set(shown)), "one meaning for each key"
         assert all(beside for _, beside in rows)
-        assert page.get_by_role("button", name="play or pause").inner_text() == "❚❚ pause", "Space marks rows"
+        assert page.get_by_role("button", name="play or pause").inner_text() == "❚❚ pause", (
+            "Space marks rows"
+        )
         page.keyboard.press("Escape")
         page.keyboard.press("Escape")
         page.wait_for_function(SILENT)
@@ -92,7 +94,10 @@ def test_columns_keep_their_places_widths_and_wrapping_and_show_what_is_in_them(
         page.get_by_role("button", name="sort by speaker_id").press("Shift+ArrowLeft")
         assert abs(header.filter(has_text="speaker_id").bounding_box()["width"] - width + 20) < 2
         # A drag to the front, and the keyboard.
-        start, end = page.get_by_role("button", name="sort by similarity").bounding_box(), header.first.bounding_box()
+        start, end = (
+            page.get_by_role("button", name="sort by similarity").bounding_box(),
+            header.first.bounding_box(),
+        )
         page.mouse.move(start["x"] + 20, start["y"] + 10)
         page.mouse.down()
         page.mouse.move(end["x"] + 20, end["y"] + 10, steps=5)
@@ -121,9 +126,16 @@ def test_columns_keep_their_places_widths_and_wrapping_and_show_what_is_in_them(
         views = page.locator(".nba-segment-table")
         expect(views).to_have_count(2)
         other = views.nth(1).locator(".nba-head button")
-        expect(other).to_have_text(["segment_id", "similarity", "speaker_id", "duration_s", "text", "wer", "asr_text"])
+        expect(other).to_have_text(
+            ["segment_id", "similarity", "speaker_id", "duration_s", "text", "wer", "asr_text"]
+        )
         assert views.nth(1).locator(".nba-row:not([hidden])").first.bounding_box()["height"] > 60
-        assert abs(views.nth(1).get_by_role("columnheader").nth(2).bounding_box()["width"] - width + 20) < 2
+        assert (
+            abs(
+                views.nth(1).get_by_role("columnheader").nth(2).bounding_box()["width"] - width + 20
+            )
+            < 2
+        )
         ask("0", "table.narrow('similarity > 0.8')")
         for view in (views.nth(0), views.nth(1)):
             expect(view.locator(".nba-count")).to_have_text("2 of 9")
@@ -142,7 +154,9 @@ def test_filters_are_saved_for_other_notebooks(lab, workspace):  # noqa: F811
             page.get_by_label("name of the filter").fill(name)
             page.get_by_label("name of the filter").press("Enter")
             expect(page.locator(".nba-filters button", has_text=name[:5])).to_be_visible()
-    with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:  # another kernel
+    with notebook(
+        lab, workspace, "table = widgets.SegmentTable(W)\ntable"
+    ) as ask:  # another kernel
         page.wait_for_selector(".nba-count:text-is('9')")
         page.get_by_role("button", name="saved filters").click()
         page.get_by_role("button", name=f"delete {HOSTILE}").click()
@@ -158,11 +172,20 @@ def test_filters_are_saved_for_other_notebooks(lab, workspace):  # noqa: F811
 
 def test_plain_frames_keep_the_ends_of_long_ids(lab, workspace):  # noqa: F811
     page = lab[2]
-    frame = pl.DataFrame({"name": [f"[HlauTe_NK6U_{'x' * 60}]_{i}.50-{i}.99" for i in range(120)], "n": range(120), "t": HOSTILE})
+    frame = pl.DataFrame(
+        {
+            "name": [f"[HlauTe_NK6U_{'x' * 60}]_{i}.50-{i}.99" for i in range(120)],
+            "n": range(120),
+            "t": HOSTILE,
+        }
+    )
     frame.write_parquet(workspace.path.parent / "f.parquet")
     read = f"import polars as pl\nframe = pl.read_parquet({str(workspace.path.parent / 'f.parquet')!r})"
     with notebook(lab, workspace, read, "widgets.table(frame)", "widgets.SegmentTable(frame)"):
-        long, table = page.locator(".nba-segment-table").nth(0), page.locator(".nba-segment-table").nth(1)
+        long, table = (
+            page.locator(".nba-segment-table").nth(0),
+            page.locator(".nba-segment-table").nth(1),
+        )
         expect(long.locator(".nba-count")).to_have_text("120")
         long.locator(".nba-find").fill("_50.50-50.99")
         expect(long.locator(".nba-count")).to_have_text("1 of 120")
@@ -195,12 +218,18 @@ def test_rows_in_a_file_are_found_and_sorted_in_parts(lab, workspace):  # noqa: 
     page, rows = lab[2], 3000
     path = workspace.path.parent / "many.parquet"
     number = pl.int_range(rows, eager=True)
-    texts = pl.select(segment_id=pl.format("s{}", number), text=pl.format("line {} of many", 7919 * number % rows), number=number)
+    texts = pl.select(
+        segment_id=pl.format("s{}", number),
+        text=pl.format("line {} of many", 7919 * number % rows),
+        number=number,
+    )
     texts.write_parquet(path, row_group_size=100)
     slow = "import time\nfrom nbaudio.core import stored_frame\nfrom nbaudio.ui.widgets import table_view\n"
     slow += "stored_frame._ROWS_AT_ONCE, table_view._PART_S = 100, 0.0\n"
     slow += "whole = stored_frame.StoredFrame.part\nstored_frame.StoredFrame.part = lambda *a: (time.sleep(0.1), whole(*a))[1]"
-    with notebook(lab, workspace, slow, f"table = widgets.SegmentTable({str(path)!r})\ntable") as ask:
+    with notebook(
+        lab, workspace, slow, f"table = widgets.SegmentTable({str(path)!r})\ntable"
+    ) as ask:
         count, first = page.locator(".nba-count"), page.locator(".nba-row:not([hidden])").first
         expect(count).to_have_text("3,000")
         page.evaluate(SEEN)
@@ -214,7 +243,11 @@ def test_rows_in_a_file_are_found_and_sorted_in_parts(lab, workspace):  # noqa: 
         cursor = page.locator(".nba-cursor").inner_text()
         expect(count).to_have_text("813 of 3,000", timeout=60_000)
         assert page.locator(".nba-cursor").inner_text() == cursor, "found rows stay where they are"
-        found = [int(text.split()[0].replace(",", "")) for text in page.evaluate("() => window.seen") if "so far" in text]
+        found = [
+            int(text.split()[0].replace(",", ""))
+            for text in page.evaluate("() => window.seen")
+            if "so far" in text
+        ]
         assert found == sorted(found)
         assert len(set(found)) > 5
         # Typing again ends the search, and a mistake does not.

@@ -19,8 +19,28 @@ from nbaudio.review.state import corrections, verdict_log, verdicts
 from nbaudio.storage.workspace import Workspace
 
 RATE = 16000
-KEYS = [*"abcdefghijklmnopqrstuvwxyz", *"ABCDMXYZ", *"0123456789", *" -+=/,.<>[]", "Enter", "Escape", "Delete", "Backspace"]
-KEYS += ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "PageUp", "PageDown", "Home", "End", "Shift+Enter", "Control+Enter"]
+KEYS = [
+    *"abcdefghijklmnopqrstuvwxyz",
+    *"ABCDMXYZ",
+    *"0123456789",
+    *" -+=/,.<>[]",
+    "Enter",
+    "Escape",
+    "Delete",
+    "Backspace",
+]
+KEYS += [
+    "ArrowUp",
+    "ArrowDown",
+    "ArrowLeft",
+    "ArrowRight",
+    "PageUp",
+    "PageDown",
+    "Home",
+    "End",
+    "Shift+Enter",
+    "Control+Enter",
+]
 KEYS += ["Alt+Enter", "Shift+ArrowDown", "Control+m", "Control+Shift+-"]
 # Messages to the kernel take `window.latencyMs` longer.
 SLOW = """() => {
@@ -61,8 +81,17 @@ def workspace(lab, request):
     texts = ["jedan dva tri četiri", "pet šest", *WORST]
     n = len(texts)
     workspace = Workspace.create(root / "w", source="made", audio=str(root / "audio"))
-    facts = {"path": "a.wav", "sampling_rate": RATE, "num_channels": 2, "num_samples": 30 * RATE, "codec": "pcm_16"}
-    times = [[{"start": 0.5 * i, "end": 0.5 * i + 0.5} for i in range(len(text.split()))] for text in texts[:2]]
+    facts = {
+        "path": "a.wav",
+        "sampling_rate": RATE,
+        "num_channels": 2,
+        "num_samples": 30 * RATE,
+        "codec": "pcm_16",
+    }
+    times = [
+        [{"start": 0.5 * i, "end": 0.5 * i + 0.5} for i in range(len(text.split()))]
+        for text in texts[:2]
+    ]
     workspace.save(
         recordings=pl.DataFrame({"recording_id": ["a"], **facts}),
         segments=pl.DataFrame(
@@ -74,7 +103,11 @@ def workspace(lab, request):
                 "source_start": [str(3 * i + 1) for i in range(n)],
                 "source_end": [str(3 * i + 3) for i in range(n)],
                 "text": texts,
-                "asr_text": ["jedan dvije tri četiri pet", "pet šest", *(text[::-1] for text in WORST)],
+                "asr_text": [
+                    "jedan dvije tri četiri pet",
+                    "pet šest",
+                    *(text[::-1] for text in WORST),
+                ],
                 "speaker_id": [f"spk{i % 3}" for i in range(n)],
                 "word_times": [*times, *[None] * (n - 2)],
                 "similarity": [i / (n - 1) for i in range(n)],
@@ -93,7 +126,14 @@ def notebook(lab, workspace, *sources):
     folder = workspace.path.parent
     setup = f"import nbaudio\nfrom functools import partial\nfrom nbaudio import widgets\nW = {str(workspace.path)!r}"
     cells = [
-        {"cell_type": "code", "id": f"c{i}", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+        {
+            "cell_type": "code",
+            "id": f"c{i}",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": source,
+        }
         for i, source in enumerate([setup, *sources])
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
@@ -176,7 +216,9 @@ def test_no_key_changes_the_notebook_and_hostile_words_only_show(lab, workspace,
         assert page.locator(".nba-alarm:visible").count() == 0
         assert page.evaluate("() => window.hurt") is None
         assert (
-            page.locator(".nba script, .nba img, .nba iframe, .nba b, .nba strong, .nba em, .nba a[href^=javascript]").count()
+            page.locator(
+                ".nba script, .nba img, .nba iframe, .nba b, .nba strong, .nba em, .nba a[href^=javascript]"
+            ).count()
             == 0
         )
         assert ask("1 + 1") == "2"
@@ -205,7 +247,10 @@ def test_table_sorts_filters_moves_marks_and_tells_python(lab, workspace):
         page.locator(".nba-where").fill("nonsense <")
         page.locator(".nba-where").press("Enter")
         page.wait_for_selector(".nba-alarm:visible:has-text('nonsense')")
-        for condition in ("nonsense <", "similarity == 0.1"):  # asked at once: the answer to the second counts
+        for condition in (
+            "nonsense <",
+            "similarity == 0.1",
+        ):  # asked at once: the answer to the second counts
             page.locator(".nba-where").fill(condition)
             page.locator(".nba-where").press("Enter")
         page.wait_for_selector(".nba-alarm", state="hidden")
@@ -227,7 +272,9 @@ def test_table_sorts_filters_moves_marks_and_tells_python(lab, workspace):
 def test_player_plays_loops_slows_widens_and_moves_bounds(lab, workspace):
     page = lab[2]
     before = workspace.segments
-    with notebook(lab, workspace, "player = widgets.Player(W, ['s0', 's1'], reviewer='ana')\nplayer"):
+    with notebook(
+        lab, workspace, "player = widgets.Player(W, ['s0', 's1'], reviewer='ana')\nplayer"
+    ):
         page.wait_for_selector("audio", state="attached")
         page.wait_for_function("() => document.querySelector('audio').readyState === 4")
         picture = pixels(page, ".nba-canvas")
@@ -255,14 +302,20 @@ def test_player_plays_loops_slows_widens_and_moves_bounds(lab, workspace):
         page.locator(".nba-timed").nth(2).click()
         assert 1.0 <= sound(page)["at"] < 2.0
         page.keyboard.press("c")
-        page.wait_for_function("() => [...document.querySelectorAll('audio')].some(audio => Math.abs(audio.duration - 5) < 0.01)")
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('audio')].some(audio => Math.abs(audio.duration - 5) < 0.01)"
+        )
         page.wait_for_selector(".nba-veil-after:visible")
         for key in ("q", "q", "w", "p", "k"):
             page.keyboard.press(key)
-        page.wait_for_selector(".nba-shift:has-text('corrected by ana: start −0.02 s, end +0.02 s')")
+        page.wait_for_selector(
+            ".nba-shift:has-text('corrected by ana: start −0.02 s, end +0.02 s')"
+        )
         page.keyboard.press("ArrowDown")
         page.wait_for_selector(".nba-title:has-text('s1')")
-    assert corrections(workspace).select("start_sample", "end_sample").rows() == [(RATE - 320, 3 * RATE + 320)]
+    assert corrections(workspace).select("start_sample", "end_sample").rows() == [
+        (RATE - 320, 3 * RATE + 320)
+    ]
     assert workspace.segments.equals(before)
     assert nbaudio.review.correct_bounds(workspace).facts["corrected_now"] == 1
 
@@ -272,14 +325,18 @@ def test_a_click_on_a_word_plays_from_it_and_lights_it_in_both_lines(lab, worksp
     with notebook(lab, workspace, "widgets.TranscriptDiff(W, ['s0', 's6'])"):
         page.wait_for_selector(".nba-item:nth-of-type(2) .nba-pair", state="attached")
         kinds = (
-            page.locator(".nba-item").first.locator(".nba-pair").evaluate_all("all => all.map(e => e.className.split(' ')[1])")
+            page.locator(".nba-item")
+            .first.locator(".nba-pair")
+            .evaluate_all("all => all.map(e => e.className.split(' ')[1])")
         )
         assert kinds == ["nba-equal", "nba-replace", "nba-equal", "nba-equal", "nba-insert"]
         page.locator(".nba-timed").nth(1).click()
         page.wait_for_function("() => document.querySelectorAll('.nba-lit .nba-word').length === 2")
         page.wait_for_function("() => document.querySelector('audio').currentTime > 0.5")
         page.wait_for_function("() => document.querySelectorAll('.nba-words')[1].dir === 'rtl'")
-        marks = page.evaluate("() => getComputedStyle(document.querySelector('.nba-insert ins')).textDecorationLine")
+        marks = page.evaluate(
+            "() => getComputedStyle(document.querySelector('.nba-insert ins')).textDecorationLine"
+        )
         assert "underline" in marks
 
 
@@ -361,7 +418,11 @@ def test_threshold_is_typed_linked_and_stored_for_select(lab, workspace):
 def test_the_axis_of_segments_is_logarithmic_by_a_key_that_is_shown(lab, workspace):
     page = lab[2]
     similarities = [1.0] * 6 + [0.2, 0.5, 0.7]
-    workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(similarities[: len(workspace.segments)])))
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            similarity=pl.Series(similarities[: len(workspace.segments)])
+        )
+    )
     with notebook(lab, workspace, "widgets.ThresholdTuner(W, 0.9)"):
         page.wait_for_selector(".nba-example")
         page.wait_for_timeout(300)
@@ -394,9 +455,7 @@ def test_only_clips_of_the_present_threshold_are_played(lab, workspace):
         page.keyboard.press("ArrowDown")
         page.wait_for_function(SOUNDS)
         # The kernel is slow to name the segments at the new threshold; a key that is pressed meanwhile waits for them.
-        slow = (
-            "import time\nheld = tuner._calls['tuner.examples']\ndef late(**asked):\n    time.sleep(1)\n    return held(**asked)"
-        )
+        slow = "import time\nheld = tuner._calls['tuner.examples']\ndef late(**asked):\n    time.sleep(1)\n    return held(**asked)"
         ask("0", f"{slow}\ntuner._calls['tuner.examples'] = late")
         page.keyboard.press("Shift+ArrowLeft")
         page.keyboard.press("Shift+ArrowLeft")
@@ -406,7 +465,9 @@ def test_only_clips_of_the_present_threshold_are_played(lab, workspace):
         assert not sound(page)["playing"]
         page.wait_for_function(SOUNDS)
         # 0.2: the nearest that is kept is the third of the nine, at 0.25. Its name comes in a message after its audio.
-        page.wait_for_function("() => document.querySelector('.nba-listening code').innerText === 's2'")
+        page.wait_for_function(
+            "() => document.querySelector('.nba-listening code').innerText === 's2'"
+        )
         assert page.locator(".nba-example.nba-chosen .nba-score").inner_text() == "0.250"
 
 
@@ -414,7 +475,9 @@ def test_a_tuner_without_audio_shows_texts_and_fits_a_narrow_window(lab, workspa
     page = lab[2]
     bare = Workspace.create(workspace.path.parent / "bare", source="made", audio=None)
     names = [*("segment_id", "recording_id", "text", "asr_text", "speaker_id", "similarity")]
-    bare.save(recordings=pl.DataFrame({"recording_id": ["a"]}), segments=workspace.segments.select(names))
+    bare.save(
+        recordings=pl.DataFrame({"recording_id": ["a"]}), segments=workspace.segments.select(names)
+    )
     page.set_viewport_size({"width": 480, "height": 1400})
     try:
         with notebook(lab, bare, "widgets.ThresholdTuner(W, 0.1)"):
@@ -525,7 +588,9 @@ def test_what_is_saved_holds_no_state_and_shows_without_a_kernel(lab, workspace)
     # From elsewhere, hence not trusted; with no kernel that would know a widget.
     page.goto(f"{address}/doc/tree/{path.parent.name}/kept.ipynb?reset")
     page.wait_for_selector(".jp-OutputArea-output audio", state="attached")
-    page.wait_for_function("() => [...document.querySelectorAll('audio')].every(audio => audio.duration > 0.5 && !audio.error)")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('audio')].every(audio => audio.duration > 0.5 && !audio.error)"
+    )
     assert page.locator(".jp-OutputArea-output table").count() >= 1
     assert page.locator(".jp-OutputArea-output script").count() == 0
     assert page.evaluate("() => window.hurt") is None

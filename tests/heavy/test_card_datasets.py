@@ -9,7 +9,9 @@ from nbaudio.reading import open_corpus
 
 # `datasets` leaves metadata to the garbage collector.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),
     pytest.mark.usefixtures("nothing_left_open"),
 ]
 
@@ -19,7 +21,10 @@ def workspace(make_workspace):
     return make_workspace({"one.wav": (18.0, 16000), "two.flac": (12.0, 16000)}, channels=1)
 
 
-@pytest.mark.parametrize("container", [name for name, each in CONTAINERS.items() if each.for_datasets and not each.levels_only])
+@pytest.mark.parametrize(
+    "container",
+    [name for name, each in CONTAINERS.items() if each.for_datasets and not each.levels_only],
+)
 def test_the_code_that_decodes_gives_the_samples(workspace, tmp_path, monkeypatch, container):
     import datasets
 
@@ -30,6 +35,9 @@ def test_the_code_that_decodes_gives_the_samples(workspace, tmp_path, monkeypatc
     corpus = open_corpus(tmp_path / "c")
     clips = corpus.read_many(corpus.rows("train")["segment_id"].to_list())
     same = [
-        clip for clip in clips if len(clip.samples) == found.shape[1] and np.allclose(clip.samples / 2**15, found[0], atol=2**-15)
+        clip
+        for clip in clips
+        if len(clip.samples) == found.shape[1]
+        and np.allclose(clip.samples / 2**15, found[0], atol=2**-15)
     ]
     assert len(same) == 1

@@ -31,7 +31,11 @@ def demonstrated(tmp_path_factory):
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_every_problem_is_caught(demonstrated):
@@ -44,7 +48,11 @@ def test_every_problem_is_caught(demonstrated):
     assert report.facts["open"] == str(out / "html" / "index.html")
     pages = sorted((out / "html").glob("0*.html"))
     assert len(pages) == 8
-    assert all(b"data:audio/flac" in page.read_bytes() for page in pages if page.stem[:2] in ("03", "04", "07", "08"))
+    assert all(
+        b"data:audio/flac" in page.read_bytes()
+        for page in pages
+        if page.stem[:2] in ("03", "04", "07", "08")
+    )
 
 
 def test_a_page_that_was_run_unattended_plays_offline(demonstrated):
@@ -73,7 +81,12 @@ def test_running_it_again_cuts_nothing_and_changes_nothing(demonstrated):
 
 def test_another_container_costs_no_cut(demonstrated):
     out, _ = demonstrated
-    report = run(MANIFEST, out=out, only="7", settings={"container": "parquet", "corpus": str(out / "parquet")})
+    report = run(
+        MANIFEST,
+        out=out,
+        only="7",
+        settings={"container": "parquet", "corpus": str(out / "parquet")},
+    )
     assert report.facts["ran"] == ["07_materialize"]
     assert "ingest" not in report.facts
     assert report.facts["materialize"]["clips_cut_now"] == 0
@@ -93,10 +106,14 @@ def test_what_is_not_caught_is_reported(demonstrated):
     workspace.save(names=workspace.table("names").with_columns(decision=pl.lit("exact")))
     report = workspace.report("ingest")
     workspace.save_report("ingest", report | {"problems": []})
-    caught, problems = check_demo(out, ["ingest: transcripts.jsonl line 53: not JSON", "verify: train/train.tar: missing"])
+    caught, problems = check_demo(
+        out, ["ingest: transcripts.jsonl line 53: not JSON", "verify: train/train.tar: missing"]
+    )
     assert "verify: train/train.tar: missing" in problems
     assert not [line for line in problems if "line 53" in line]
-    assert {f"not caught: {trouble}" for trouble in (*NAMES, "a line that ends in the middle")} <= set(problems)
+    assert {
+        f"not caught: {trouble}" for trouble in (*NAMES, "a line that ends in the middle")
+    } <= set(problems)
     assert not set(NAMES) & set(caught)
     json.dumps(caught)
 
@@ -109,7 +126,9 @@ def test_plain_papermill_runs_the_notebooks_from_every_folder(tmp_path, where):
     top = Path(nbaudio.__file__).parent.parent
     metadata = tmp_path / "site" / "declared-1.dist-info"
     metadata.mkdir(parents=True)
-    declared = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf8"))["project"]["entry-points"]["papermill.io"]
+    declared = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf8"))["project"][
+        "entry-points"
+    ]["papermill.io"]
     lines = [f"{name} = {value}\n" for name, value in declared.items()]
     (metadata / "entry_points.txt").write_text("[papermill.io]\n" + "".join(lines))
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: declared\nVersion: 1\n")
@@ -117,10 +136,26 @@ def test_plain_papermill_runs_the_notebooks_from_every_folder(tmp_path, where):
     folder = tmp_path / where
     manifest = os.path.relpath(tmp_path / "data_manifests" / "demo.yaml", folder)
     # Those that write tables from the top; elsewhere, one that writes the workspace and one that reads it.
-    for notebook in sorted((tmp_path / "notebooks").glob("0[12]*.ipynb" if where else "0[12567]*.ipynb")):
-        command = [sys.executable, "-m", "papermill", os.path.relpath(notebook, folder), "executed.ipynb", "-f", manifest]
+    for notebook in sorted(
+        (tmp_path / "notebooks").glob("0[12]*.ipynb" if where else "0[12567]*.ipynb")
+    ):
+        command = [
+            sys.executable,
+            "-m",
+            "papermill",
+            os.path.relpath(notebook, folder),
+            "executed.ipynb",
+            "-f",
+            manifest,
+        ]
         done = subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL, check=False
+            command,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
         assert done.returncode == 0, f"{notebook.stem}: {done.stderr}"
         assert "unknown parameter" not in done.stderr

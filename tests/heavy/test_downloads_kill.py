@@ -58,16 +58,30 @@ def test_killed_anywhere_and_run_again(tmp_path, checksums):
         Handler.served = 0
         address, out = f"http://127.0.0.1:{server.server_address[1]}", tmp_path / "out"
         rows = [
-            {"url": address + path, "checksum": hashlib.sha256(body).hexdigest() if checksums else None}
+            {
+                "url": address + path,
+                "checksum": hashlib.sha256(body).hexdigest() if checksums else None,
+            }
             for path, body in FILES.items()
         ]
         (tmp_path / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        command = [sys.executable, "-m", "nbaudio", "download", str(tmp_path / "list.jsonl"), "--out", str(out), "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "nbaudio",
+            "download",
+            str(tmp_path / "list.jsonl"),
+            "--out",
+            str(out),
+            "--json",
+        ]
         command += ["--per-second", "1000", "--per-host", "4"]
         chance, kills, code = random.Random(2), 0, None
         while code is None:
             until = Handler.served + chance.randrange(1_500_000)
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            with subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            ) as process:
                 while (code := process.poll()) is None and Handler.served <= until:
                     time.sleep(0.002)
                 if code is None:

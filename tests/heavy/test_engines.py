@@ -25,7 +25,9 @@ SPARK_CLUSTER = "local-cluster[2,1,1024]"
 
 @pytest.fixture
 def workspace(make_workspace):
-    made = make_workspace({f"r{i}.flac": (60.0, 16000) for i in range(3)} | {"s.wav": (40.0, 44100)})
+    made = make_workspace(
+        {f"r{i}.flac": (60.0, 16000) for i in range(3)} | {"s.wav": (40.0, 44100)}
+    )
     return made.path
 
 
@@ -33,18 +35,40 @@ def environment():
     """Nothing of the checkout is on the workers' path; Spark is the one that pip installed."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     # What Spark's scripts look for, which are not there where pip has installed it.
-    return inherited | {"PYSPARK_PYTHON": WORKER, "SPARK_SCALA_VERSION": "2.13", "PYTHONWARNINGS": "default"}
+    return inherited | {
+        "PYSPARK_PYTHON": WORKER,
+        "SPARK_SCALA_VERSION": "2.13",
+        "PYTHONWARNINGS": "default",
+    }
 
 
 def made(workspace, out, *options, python=sys.executable):
     """The bytes of a corpus that the command line has made."""
-    command = [python, "-m", "nbaudio", "materialize", workspace, "--out", out, "--shard-size", SIZE, "--signals", *options]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, cwd=out.parent)
+    command = [
+        python,
+        "-m",
+        "nbaudio",
+        "materialize",
+        workspace,
+        "--out",
+        out,
+        "--shard-size",
+        SIZE,
+        "--signals",
+        *options,
+    ]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False, cwd=out.parent
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     for pack in (workspace / "packs").iterdir():  # the next engine shall cut for itself
         pack.unlink()
     (workspace / "signals.parquet").unlink(missing_ok=True)  # and measure
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(out).as_posix(): path.read_bytes()
+        for path in sorted(out.rglob("*"))
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -67,7 +91,12 @@ def dask_cluster(folder):
     file = ["--no-dashboard", "--scheduler-file", str(folder / "scheduler.json")]
     scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", *file]
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", *file]
-    quiet = {"env": environment(), "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    quiet = {
+        "env": environment(),
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "cwd": folder,
+    }
     processes = [subprocess.Popen(scheduler, **quiet)]
     try:
         # The scheduler creates the file and then fills it.
@@ -84,7 +113,9 @@ def dask_cluster(folder):
 
 def test_the_worker_environment_is_made_of_the_wheel():
     code = "import nbaudio; print(nbaudio.__file__)"
-    found = subprocess.run([WORKER, "-c", code], env=environment(), capture_output=True, text=True, check=True, cwd="/")
+    found = subprocess.run(
+        [WORKER, "-c", code], env=environment(), capture_output=True, text=True, check=True, cwd="/"
+    )
     assert "site-packages" in found.stdout
     assert not Path(found.stdout).is_relative_to(TOP / "nbaudio")
 
@@ -105,7 +136,9 @@ def test_ray(workspace, expected, tmp_path):
 
 
 def test_spark_executors_with_the_wheel_alone(workspace, expected, tmp_path):
-    assert made(workspace, tmp_path / "c", "--engine", "spark", "--address", SPARK_CLUSTER) == expected
+    assert (
+        made(workspace, tmp_path / "c", "--engine", "spark", "--address", SPARK_CLUSTER) == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,9 +150,25 @@ def test_relative_paths_are_those_of_the_driver(workspace, expected, tmp_path, o
     place = tmp_path / "here"
     place.mkdir()
     (place / "W").symlink_to(workspace)
-    words = ["materialize", "W", "--out", "rel", "--packs", "packs", "--shard-size", SIZE, "--engine", *options]
+    words = [
+        "materialize",
+        "W",
+        "--out",
+        "rel",
+        "--packs",
+        "packs",
+        "--shard-size",
+        SIZE,
+        "--engine",
+        *options,
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "nbaudio", *words], env=environment(), capture_output=True, text=True, check=False, cwd=place
+        [sys.executable, "-m", "nbaudio", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=place,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert {name: (place / "rel" / name).read_bytes() for name in expected} == expected
@@ -135,9 +184,21 @@ def test_relative_paths_are_those_of_the_driver(workspace, expected, tmp_path, o
     ],
 )
 def test_an_engine_that_is_not_there_is_one_line(workspace, tmp_path, engine, address, said):
-    command = [sys.executable, "-m", "nbaudio", "materialize", workspace, "--out", tmp_path / "c", "--engine", engine]
+    command = [
+        sys.executable,
+        "-m",
+        "nbaudio",
+        "materialize",
+        workspace,
+        "--out",
+        tmp_path / "c",
+        "--engine",
+        engine,
+    ]
     quiet = environment() | {"PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([*command, "--address", address], env=quiet, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "--address", address], env=quiet, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert line.startswith(f"nbaudio: engine {engine}")
@@ -149,7 +210,17 @@ def test_beam_with_two_processes_and_options_passed_on(workspace, expected, tmp_
     own = made(workspace, tmp_path / "own", "--jobs", "2", python=WORKER)
     options = f"--job_name=corpus --temp_location={tmp_path / 'shared'}"
     (tmp_path / "shared").mkdir()
-    beam = made(workspace, tmp_path / "c", "--engine", "beam", "--jobs", "2", "--beam-options", options, python=WORKER)
+    beam = made(
+        workspace,
+        tmp_path / "c",
+        "--engine",
+        "beam",
+        "--jobs",
+        "2",
+        "--beam-options",
+        options,
+        python=WORKER,
+    )
     assert beam == own
     assert not list((tmp_path / "shared").iterdir())
     tars = {name: data for name, data in beam.items() if name.endswith(".tar")}
@@ -157,7 +228,9 @@ def test_beam_with_two_processes_and_options_passed_on(workspace, expected, tmp_
 
 
 @pytest.mark.parametrize(
-    "options", [("dask",), ("ray",), ("spark", "--address", SPARK_CLUSTER), ("beam",)], ids=lambda options: options[0]
+    "options",
+    [("dask",), ("ray",), ("spark", "--address", SPARK_CLUSTER), ("beam",)],
+    ids=lambda options: options[0],
 )
 def test_sittings_are_aligned_alike_everywhere(tmp_path, options):
     for part in ("h", "t"):
@@ -169,7 +242,9 @@ def test_sittings_are_aligned_alike_everywhere(tmp_path, options):
 
     def tables(out, *further, python=sys.executable):
         command = [python, "-m", "nbaudio", "align", "h", "t", "--out", out, *further]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, cwd=tmp_path)
+        done = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, check=False, cwd=tmp_path
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         workspace = Workspace.open(tmp_path / out)
         return [workspace.table(name) for name in ("segments", "unmatched", "names", "recordings")]
@@ -221,10 +296,17 @@ def test_benchmarks(command):
 
 def lost(engine, tmp_path, times):
     """Results of 8 tasks, of which one kills its worker this many times; and the tasks that were lost for good."""
-    command = [sys.executable if engine == "spark" else WORKER, str(TOP / "tests/heavy/engine_probe.py"), "lost", engine]
+    command = [
+        sys.executable if engine == "spark" else WORKER,
+        str(TOP / "tests/heavy/engine_probe.py"),
+        "lost",
+        engine,
+    ]
     command += [str(tmp_path / "deaths"), str(times)]
     worker = environment() | {"PYSPARK_PYTHON": WORKER, "PYTHONPATH": str(TOP / "tests/heavy")}
-    done = subprocess.run(command, env=worker, capture_output=True, text=True, check=False, timeout=400)
+    done = subprocess.run(
+        command, env=worker, capture_output=True, text=True, check=False, timeout=400
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -236,6 +318,8 @@ def test_a_killed_worker_is_made_up_for(engine, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["spark", "beam"])
-def test_a_task_that_kills_its_workers_is_named_after_three_and_the_others_are_done(engine, tmp_path):
+def test_a_task_that_kills_its_workers_is_named_after_three_and_the_others_are_done(
+    engine, tmp_path
+):
     assert lost(engine, tmp_path, 100) == {"results": [0, 1, 2, 4, 5, 6, 7], "lost": [3]}
     assert len((tmp_path / "deaths").read_text()) == 3

@@ -25,7 +25,9 @@ SEED = int(os.environ.get("NBAUDIO_SEED", "7"))
 
 @pytest.fixture
 def workspace(make_workspace):
-    return make_workspace({f"r{i}.flac": (60.0, 48000) for i in range(5)}, every=1.9, length=1.5).path
+    return make_workspace(
+        {f"r{i}.flac": (60.0, 48000) for i in range(5)}, every=1.9, length=1.5
+    ).path
 
 
 def test_runs_that_are_killed_anywhere_end_with_the_same_bytes(workspace, tmp_path):
@@ -48,7 +50,10 @@ def test_tasks_of_a_worker_that_is_killed_are_done_by_others(tmp_path):
 
 
 def test_a_task_that_always_kills_its_worker_ends_the_run_in_one_line(tmp_path):
-    with pytest.raises(WorkerLostError, match="lost 3 times over the same tasks"), worker_pool(EngineLocation("loky", 2)) as run:
+    with (
+        pytest.raises(WorkerLostError, match="lost 3 times over the same tasks"),
+        worker_pool(EngineLocation("loky", 2)) as run,
+    ):
         list(run(die_unless, ["good", "bad", "good"]))
 
 
@@ -57,20 +62,41 @@ def test_a_disk_that_is_full_at_any_point(workspace, tmp_path):
     disk.mkdir()
     # Whoever may not mount anything, in a namespace of their own, limits the length of files instead.
     mounted = (
-        subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", disk], capture_output=True, check=False).returncode == 0
+        subprocess.run(
+            ["unshare", "-rm", "mount", "-t", "tmpfs", "none", disk],
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
     )
-    script = [sys.executable, Path(__file__).with_name("full_disk.py"), workspace, disk, "mounted" if mounted else "limited"]
+    script = [
+        sys.executable,
+        Path(__file__).with_name("full_disk.py"),
+        workspace,
+        disk,
+        "mounted" if mounted else "limited",
+    ]
     # What is in memory goes with the namespace: it is copied out.
-    steps = 'mount -t tmpfs -o size=8k none "$0" && "$@" && mkdir "$OUT" && cp -r "$0/corpus/." "$OUT"'
+    steps = (
+        'mount -t tmpfs -o size=8k none "$0" && "$@" && mkdir "$OUT" && cp -r "$0/corpus/." "$OUT"'
+    )
     command = ["unshare", "-rm", "sh", "-c", steps, disk, *script] if mounted else script
     out = tmp_path / "out" if mounted else disk / "corpus"
-    run = subprocess.run(list(map(str, command)), env=os.environ | {"OUT": str(out)}, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        list(map(str, command)),
+        env=os.environ | {"OUT": str(out)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr
     full = json.loads(run.stdout)
     assert full["cut"] > 0
     assert full["pack"] > 0
     assert not mounted or full["publish"] > 0
-    materialize(workspace, out=quiet, jobs=2, engine="threading", shard_size=SIZE, show_progress=False)
+    materialize(
+        workspace, out=quiet, jobs=2, engine="threading", shard_size=SIZE, show_progress=False
+    )
     assert contents(out) == contents(quiet)
     assert verify(out, jobs=1, show_progress=False).problems == []
 
@@ -82,7 +108,14 @@ def test_workers_end_with_a_driver_that_is_killed(workspace, tmp_path):
     run.kill()
     run.wait()
     assert status(tmp_path / "c").facts["state"] == "killed"
-    wait_for(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers))
+    wait_for(
+        lambda: (
+            not any(
+                worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE
+                for worker in workers
+            )
+        )
+    )
     run.stderr.close()
 
 
@@ -93,10 +126,21 @@ def wait_for(condition, seconds=10.0):
         time.sleep(0.01)
 
 
-def test_a_recording_that_kills_its_worker_is_ledgered_and_the_rest_is_cut(workspace, tmp_path, monkeypatch):
+def test_a_recording_that_kills_its_worker_is_ledgered_and_the_rest_is_cut(
+    workspace, tmp_path, monkeypatch
+):
     monkeypatch.setattr("nbaudio.corpus.materialize.cut", cut_or_die)
-    report = materialize(workspace, out=tmp_path / "c", jobs=2, shard_size=SIZE, show_progress=False)
+    report = materialize(
+        workspace, out=tmp_path / "c", jobs=2, shard_size=SIZE, show_progress=False
+    )
     assert report.problems
-    assert all("r2.flac: the worker that decodes it is killed" in line for line in report.problems[:-1])
-    assert set(pl.read_parquet(tmp_path / "c/segments.parquet")["recording_id"]) == {"r0", "r1", "r3", "r4"}
+    assert all(
+        "r2.flac: the worker that decodes it is killed" in line for line in report.problems[:-1]
+    )
+    assert set(pl.read_parquet(tmp_path / "c/segments.parquet")["recording_id"]) == {
+        "r0",
+        "r1",
+        "r3",
+        "r4",
+    }
     assert verify(tmp_path / "c", jobs=1, show_progress=False).problems == []

@@ -44,7 +44,9 @@ def run(code, *arguments):
     """What a program tells in its last line."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=True, env=environment
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -18,7 +18,12 @@ SPLITS = ("train", "dev", "test")
 @pytest.fixture
 def exported(make_workspace: Callable[..., Workspace], tmp_path: Path) -> tuple[Workspace, Path]:
     """Mono and stereo at rates with and without finite decimals, and their manifests."""
-    recordings = {"a.wav": (20.0, 16000), "b.flac": (20.0, 44100), "c.wav": (20.0, 48000), "d.flac": (20.0, 11025)}
+    recordings = {
+        "a.wav": (20.0, 16000),
+        "b.flac": (20.0, 44100),
+        "c.wav": (20.0, 48000),
+        "d.flac": (20.0, 11025),
+    }
     workspace = make_workspace(recordings, every=1.3)
     odd = workspace.segments.with_columns(pl.col("start_sample") + 1, pl.col("end_sample") + 2)
     workspace.save(segments=odd)
@@ -42,13 +47,21 @@ def test_lhotse_cuts_the_same_samples(exported: tuple[Workspace, Path], split: s
     for cut in [*cuts, *trimmed]:
         [supervision] = cut.supervisions
         row = wanted[supervision.id]
-        assert (supervision.text, supervision.speaker, supervision.asr_text) == (row["text"], row["speaker_id"], row["asr_text"])
+        assert (supervision.text, supervision.speaker, supervision.asr_text) == (
+            row["text"],
+            row["speaker_id"],
+            row["asr_text"],
+        )
         window = {"start": row["start_sample"], "stop": row["end_sample"]}
-        samples, _ = sf.read(workspace.audio_root / row["path"], **window, dtype="float32", always_2d=True)
+        samples, _ = sf.read(
+            workspace.audio_root / row["path"], **window, dtype="float32", always_2d=True
+        )
         np.testing.assert_array_equal(cut.load_audio(), samples.T)
 
 
-def test_what_lhotse_writes_is_read_to_the_sample(exported: tuple[Workspace, Path], tmp_path: Path) -> None:
+def test_what_lhotse_writes_is_read_to_the_sample(
+    exported: tuple[Workspace, Path], tmp_path: Path
+) -> None:
     workspace, folder = exported
     (tmp_path / "written").mkdir()
     for split in SPLITS:
@@ -56,7 +69,19 @@ def test_what_lhotse_writes_is_read_to_the_sample(exported: tuple[Workspace, Pat
         cuts.to_file(tmp_path / f"written/my_cuts_{split}.jsonl.gz")
     report = nbaudio.ingest("lhotse", tmp_path / "written", out=tmp_path / "again")
     assert report.problems == []
-    key = ["segment_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "source_split"]
+    key = [
+        "segment_id",
+        "start_sample",
+        "end_sample",
+        "text",
+        "asr_text",
+        "speaker_id",
+        "source_split",
+    ]
     found = Workspace.open(tmp_path / "again").segments.select(key).sort("segment_id")
-    wanted = workspace.segments.with_columns(source_split=pl.col("split").cast(pl.String)).select(key).sort("segment_id")
+    wanted = (
+        workspace.segments.with_columns(source_split=pl.col("split").cast(pl.String))
+        .select(key)
+        .sort("segment_id")
+    )
     assert found.rows() == wanted.rows()

@@ -35,7 +35,9 @@ def run_manifest(name, folder, only):
     audio = str(made.audio) if made.audio else None
     settings = {"source": str(made.source), "audio": audio, "names": None, "options": made.options}
     settings |= {"dev": 0, "test": 0, "review_n": REVIEWED, "jobs": 1}
-    return made, nbaudio.run(bundled(f"data_manifests/{name}.yaml"), out=folder / "R", settings=settings, only=only)
+    return made, nbaudio.run(
+        bundled(f"data_manifests/{name}.yaml"), out=folder / "R", settings=settings, only=only
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in MANIFESTS if name not in WHOLE_JOB])
@@ -48,10 +50,14 @@ def test_the_manifest_of_a_layout_makes_a_scored_workspace(name, tmp_path):
 @pytest.mark.parametrize("name", WHOLE_JOB)
 def test_the_manifest_of_a_layout_makes_a_corpus(name, tmp_path):
     made, report = run_manifest(name, tmp_path, None if name == "parlaspeech" else MAIN_JOB)
-    verified = nbaudio.verify(report.facts["corpus"], jobs=1, engine="threading", show_progress=False)
+    verified = nbaudio.verify(
+        report.facts["corpus"], jobs=1, engine="threading", show_progress=False
+    )
     assert verified.problems == []
     # What a reviewer was given stays out of training; splits of the source may hold it out.
-    reviewed = (nbaudio.Workspace.open(report.facts["workspace"]).segments["reason"] == "reviewed").sum()
+    reviewed = (
+        nbaudio.Workspace.open(report.facts["workspace"]).segments["reason"] == "reviewed"
+    ).sum()
     assert reviewed == REVIEWED or name in ("librispeech", "commonvoice")
     assert verified.facts["clips_decoded"] == len(made.segments) - reviewed
 
@@ -73,29 +79,46 @@ def test_format_source_and_audio_alone_run_all_notebooks(tmp_path):
 def test_one_line_in_manifest_txt_brings_own_data_into_notebooks_opened_by_hand(tmp_path):
     made = LAYOUTS["kaldi"](tmp_path / "archive")
     shutil.copytree(bundled("notebooks"), tmp_path / "notebooks")
-    values = {"format": "kaldi", "source": str(made.source), "audio": made.audio and str(made.audio), "title": "Mine"}
+    values = {
+        "format": "kaldi",
+        "source": str(made.source),
+        "audio": made.audio and str(made.audio),
+        "title": "Mine",
+    }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
     (tmp_path / "notebooks/manifest.txt").write_text("../mine.yaml\n")
     for path in sorted((tmp_path / "notebooks").glob("0[12678]*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
-        NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}, timeout=300).execute()
+        NotebookClient(
+            notebook, resources={"metadata": {"path": str(path.parent)}}, timeout=300
+        ).execute()
     card = (tmp_path / "mine-output/corpus/README.md").read_text(encoding="utf8")
     assert yaml.safe_load(card.split("---")[1])["pretty_name"] == "Mine"
 
 
 def test_the_manifest_of_transcripts_that_are_not_cut_runs(tmp_path):
     sitting = make_sitting(1, 40)
-    for part, file, text in (("hypotheses", "day.ctm", sitting.ctm("day")), ("minutes", "day.txt", sitting.text)):
+    for part, file, text in (
+        ("hypotheses", "day.ctm", sitting.ctm("day")),
+        ("minutes", "day.txt", sitting.text),
+    ):
         (tmp_path / part).mkdir()
         (tmp_path / part / file).write_text(text, "utf8")
     tone(tmp_path / "recordings/day.wav", sitting.times[-1, 1] + 1)
     shutil.copy(bundled("data_manifests/align.yaml"), tmp_path)
     settings = {"dev": 0, "test": 0, "review_n": REVIEWED, "jobs": 1}
-    report = nbaudio.run(tmp_path / "align.yaml", out=tmp_path / "R", settings=settings, only=MAIN_JOB)
+    report = nbaudio.run(
+        tmp_path / "align.yaml", out=tmp_path / "R", settings=settings, only=MAIN_JOB
+    )
     kept = nbaudio.open_corpus(report.facts["corpus"]).segments
     assert len(kept) > 5
     assert kept["edge_confidence"].min() > 0.5
-    assert nbaudio.verify(report.facts["corpus"], jobs=1, engine="threading", show_progress=False).problems == []
+    assert (
+        nbaudio.verify(
+            report.facts["corpus"], jobs=1, engine="threading", show_progress=False
+        ).problems
+        == []
+    )
 
 
 def grow(archive, name, *, rate, channels):
@@ -104,19 +127,31 @@ def grow(archive, name, *, rate, channels):
     with (archive / "transcripts.jsonl").open("a", encoding="utf8") as file:
         for number in range(8):
             words = f"nova rečenica {name} broj {'abcdefgh'[number] * 5}".split()
-            row = {"file": f"{name}.wav", "start": 5 * number + 0.5, "end": 5 * number + 4.0, "words": words, "asr": words}
-            file.write(json.dumps(row | {"speaker": f"speaker of {name}"}, ensure_ascii=False) + "\n")
+            row = {
+                "file": f"{name}.wav",
+                "start": 5 * number + 0.5,
+                "end": 5 * number + 4.0,
+                "words": words,
+                "asr": words,
+            }
+            file.write(
+                json.dumps(row | {"speaker": f"speaker of {name}"}, ensure_ascii=False) + "\n"
+            )
 
 
 def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def shown(notebook, cell_id):
     """The text that a cell of an executed notebook shows."""
     cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
     outputs = next(cell for cell in cells if cell["id"] == cell_id)["outputs"]
-    return "".join(text for output in outputs for text in output.get("data", {}).get("text/plain", ""))
+    return "".join(
+        text for output in outputs for text in output.get("data", {}).get("text/plain", "")
+    )
 
 
 def held_out(corpus):
@@ -139,7 +174,15 @@ def test_the_same_manifest_makes_the_next_version_when_the_archive_has_grown(tmp
         # The notebooks that make a corpus, by papermill; tests/heavy/test_demo.py repeats `nbaudio run`.
         for notebook in list_notebooks():
             if notebook.stem[:2] in ("01", "02", "06", "07", "08"):
-                words = [str(notebook), f"notebooks/{notebook.name}", "-f", str(manifest), "-k", "python3", "--no-progress-bar"]
+                words = [
+                    str(notebook),
+                    f"notebooks/{notebook.name}",
+                    "-f",
+                    str(manifest),
+                    "-k",
+                    "python3",
+                    "--no-progress-bar",
+                ]
                 done = CliRunner().invoke(papermill_cli.papermill, words)
                 assert done.exit_code == 0, done.output
         return latest_version(out / "corpus")
@@ -153,14 +196,21 @@ def test_the_same_manifest_makes_the_next_version_when_the_archive_has_grown(tmp
     assert rerun() == str(out / "corpus-v2")
     assert contents(out / "corpus") == first
     assert held_out(out / "corpus-v2") == before
-    shards = [shard["name"] for shard in json.loads((out / "corpus/corpus.json").read_text(encoding="utf8"))["shards"]]
+    shards = [
+        shard["name"]
+        for shard in json.loads((out / "corpus/corpus.json").read_text(encoding="utf8"))["shards"]
+    ]
     assert all((out / "corpus" / name).samefile(out / "corpus-v2" / name) for name in shards)
     assert nbaudio.diff(out / "corpus", out / "corpus-v2").facts["added"]["segments"] == 16
     for notebook, cell, text in (
         ("01_ingest", "01-13", "│ new       ┆ 16       ┆ 2 "),
         ("06_splits", "06-16", f"│ dev   ┆ {len(before['dev'])}    ┆ 0 "),
         ("07_materialize", "07-15", "16 segments"),
-        ("08_read_back", "08-5", str(len(nbaudio.open_corpus(out / "corpus-v2").segments.filter(split="train")))),
+        (
+            "08_read_back",
+            "08-5",
+            str(len(nbaudio.open_corpus(out / "corpus-v2").segments.filter(split="train"))),
+        ),
     ):
         assert text in shown(out / "notebooks" / f"{notebook}.ipynb", cell)
     # tests/test_version_folders.py runs an unchanged archive once more.

@@ -59,7 +59,13 @@ def archive(tmp_path):
         path.parent.mkdir(exist_ok=True)
         sf.write(path, noise[: seconds * 44100], 44100)
     said = [
-        {"file": name, "start": start, "end": start + 2.25, "words": ["dobar", "dan"], "asr": ["dobar", "dan"]}
+        {
+            "file": name,
+            "start": start,
+            "end": start + 2.25,
+            "words": ["dobar", "dan"],
+            "asr": ["dobar", "dan"],
+        }
         for name in names
         for start in (0.5, 3.1, 6.7, 9.2)
     ]
@@ -70,7 +76,9 @@ def archive(tmp_path):
 def upload(store, folder: Path, prefix: str) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
-            store.upload_file(str(path), "recordings", f"{prefix}/{path.relative_to(folder).as_posix()}")
+            store.upload_file(
+                str(path), "recordings", f"{prefix}/{path.relative_to(folder).as_posix()}"
+            )
 
 
 def corpus_of(archive, out, audio, *, jobs):
@@ -83,7 +91,11 @@ def corpus_of(archive, out, audio, *, jobs):
 
 
 def contents(corpus: Path) -> dict[str, bytes]:
-    return {path.relative_to(corpus).as_posix(): path.read_bytes() for path in corpus.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(corpus).as_posix(): path.read_bytes()
+        for path in corpus.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -99,10 +111,15 @@ def test_corpus_from_a_bucket_has_the_bytes_of_the_local_one(store, archive, job
 
 
 def test_librispeech_out_of_a_bucket(store, tmp_path):
-    texts = {f"8{number % 3}-{number % 5}-{number:04}": f"HELLO {number}" for number in range(1, 31)}
+    texts = {
+        f"8{number % 3}-{number % 5}-{number:04}": f"HELLO {number}" for number in range(1, 31)
+    }
     librispeech_tree(tmp_path / "LibriSpeech/dev-clean", texts, rate=16000)
     upload(store, tmp_path / "LibriSpeech", "corpora/LibriSpeech")
-    for out, source in (("local", tmp_path / "LibriSpeech"), ("s3", "s3://recordings/corpora/LibriSpeech")):
+    for out, source in (
+        ("local", tmp_path / "LibriSpeech"),
+        ("s3", "s3://recordings/corpora/LibriSpeech"),
+    ):
         assert ingest("librispeech", source, out=tmp_path / out / "w").problems == []
         select(tmp_path / out / "w", dev=5, test=5, group_by=())
         materialize(tmp_path / out / "w", out=tmp_path / out / "c", jobs=2, show_progress=False)
@@ -111,7 +128,9 @@ def test_librispeech_out_of_a_bucket(store, tmp_path):
 
 def test_recording_that_is_replaced_after_ingest_is_refused(store, archive, tmp_path):
     upload(store, archive / "audio", "changing")
-    ingest("parlaspeech", archive / "asr.json", audio="s3://recordings/changing", out=tmp_path / "w")
+    ingest(
+        "parlaspeech", archive / "asr.json", audio="s3://recordings/changing", out=tmp_path / "w"
+    )
     select(tmp_path / "w", dev=0, test=0, group_by=())
     data = bytearray((archive / "audio/x#y?.mp3").read_bytes())
     data[-400] ^= 1
@@ -129,7 +148,9 @@ def test_ranges_of_an_object_equal_those_of_the_file(store, archive, tmp_path):
     place = remote("s3://recordings/ranged", Cache(tmp_path / "cache")) / path.name
     for start in (0, 1_000_000, 44100 * 180 - 5000):
         wanted = read_clip(path, start, start + 5000, num_samples=44100 * 180)
-        assert np.array_equal(read_clip(place, start, start + 5000, num_samples=44100 * 180), wanted)
+        assert np.array_equal(
+            read_clip(place, start, start + 5000, num_samples=44100 * 180), wanted
+        )
     assert not (tmp_path / "cache").exists()
 
 
@@ -145,7 +166,10 @@ RUN = (
 @pytest.fixture
 def selected(archive, tmp_path):
     """A workspace whose corpus has shards that are sent in several parts."""
-    said = [{"file": "large [HlauTe_NK6U].wav", "start": i, "end": i + 10, "words": ["a"], "asr": ["a"]} for i in range(165)]
+    said = [
+        {"file": "large [HlauTe_NK6U].wav", "start": i, "end": i + 10, "words": ["a"], "asr": ["a"]}
+        for i in range(165)
+    ]
     (tmp_path / "asr.json").write_text("\n".join(map(json.dumps, said)))
     ingest("parlaspeech", tmp_path / "asr.json", audio=tmp_path / "audio", out=tmp_path / "w")
     select(tmp_path / "w", dev=0, test=0, group_by=())
@@ -156,7 +180,10 @@ def selected(archive, tmp_path):
 def objects(store, prefix):
     """All objects below a prefix by name, and their bytes."""
     listed = store.list_objects_v2(Bucket="corpora", Prefix=f"{prefix}/").get("Contents", [])
-    read = ((each["Key"], store.get_object(Bucket="corpora", Key=each["Key"])["Body"].read()) for each in listed)
+    read = (
+        (each["Key"], store.get_object(Bucket="corpora", Key=each["Key"])["Body"].read())
+        for each in listed
+    )
     return {key.removeprefix(f"{prefix}/"): data for key, data in read}
 
 
@@ -184,34 +211,61 @@ def test_a_new_version_is_copied_by_the_store(store, selected, tmp_path, monkeyp
     workspace = Workspace(selected)
     segments = workspace.segments
     changed = segments["segment_id"][5]
-    text = pl.when(pl.col("segment_id") == changed).then(pl.lit("druga rečenica")).otherwise("text").alias("text")
+    text = (
+        pl.when(pl.col("segment_id") == changed)
+        .then(pl.lit("druga rečenica"))
+        .otherwise("text")
+        .alias("text")
+    )
     workspace.save(segments=segments.with_columns(text))
     sent: list[str] = []
     put = Remote.put
-    monkeypatch.setattr(Remote, "put", lambda place, source: (sent.append(str(place)), put(place, source))[1])
+    monkeypatch.setattr(
+        Remote, "put", lambda place, source: (sent.append(str(place)), put(place, source))[1]
+    )
     try:
         report = materialize(
-            selected, out="s3://corpora/v2", base="s3://corpora/v1", jobs=1, engine="threading", show_progress=False
+            selected,
+            out="s3://corpora/v2",
+            base="s3://corpora/v1",
+            jobs=1,
+            engine="threading",
+            show_progress=False,
         )
         again = materialize(
-            selected, out="s3://corpora/v2", base="s3://corpora/v1", jobs=1, engine="threading", show_progress=False
+            selected,
+            out="s3://corpora/v2",
+            base="s3://corpora/v1",
+            jobs=1,
+            engine="threading",
+            show_progress=False,
         )
-        materialize(selected, out=tmp_path / "v2", base=tmp_path / "local", jobs=1, show_progress=False)
+        materialize(
+            selected, out=tmp_path / "v2", base=tmp_path / "local", jobs=1, show_progress=False
+        )
     finally:
         workspace.save(segments=segments)
     assert again.facts["shards_kept_from_before"] == report.facts["shards"]
     tars = {name.removeprefix("s3://corpora/v2/") for name in sent if name.endswith(".tar")}
     assert len(tars) == 2  # the shard that held the clip, and the new one
-    one, two = ({name: data for name, data in objects(store, prefix).items() if name.endswith(".tar")} for prefix in ("v1", "v2"))
+    one, two = (
+        {name: data for name, data in objects(store, prefix).items() if name.endswith(".tar")}
+        for prefix in ("v1", "v2")
+    )
     assert {name for name in two if two[name] != one.get(name)} == tars
-    assert two == {name: data for name, data in contents(tmp_path / "v2").items() if name.endswith(".tar")}
+    assert two == {
+        name: data for name, data in contents(tmp_path / "v2").items() if name.endswith(".tar")
+    }
     assert verify("s3://corpora/v2", jobs=2, show_progress=False).problems == []
 
 
 @pytest.mark.parametrize(
-    ("moment", "jobs"), [("claimed", 1), ("parts are sent", 1), ("parts are sent", 2), ("a shard is there", 2)]
+    ("moment", "jobs"),
+    [("claimed", 1), ("parts are sent", 1), ("parts are sent", 2), ("a shard is there", 2)],
 )
-def test_a_run_that_is_killed_leaves_complete_objects_and_is_finished_by_another(store, selected, moment, jobs, tmp_path):
+def test_a_run_that_is_killed_leaves_complete_objects_and_is_finished_by_another(
+    store, selected, moment, jobs, tmp_path
+):
     prefix = f"killed {moment} {jobs}"
     run = subprocess.Popen(
         [sys.executable, "-c", RUN, selected, f"s3://corpora/{prefix}", str(jobs)],
@@ -220,8 +274,17 @@ def test_a_run_that_is_killed_leaves_complete_objects_and_is_finished_by_another
     )
     deadline = time.monotonic() + 120
     while run.poll() is None:
-        keys = [each["Key"] for each in store.list_objects_v2(Bucket="corpora", Prefix=f"{prefix}/").get("Contents", [])]
-        come = {"claimed": bool(keys), "parts are sent": bool(uploads(store)), "a shard is there": ".tar" in "".join(keys)}
+        keys = [
+            each["Key"]
+            for each in store.list_objects_v2(Bucket="corpora", Prefix=f"{prefix}/").get(
+                "Contents", []
+            )
+        ]
+        come = {
+            "claimed": bool(keys),
+            "parts are sent": bool(uploads(store)),
+            "a shard is there": ".tar" in "".join(keys),
+        }
         if come[moment]:
             break
         assert time.monotonic() < deadline
@@ -230,19 +293,27 @@ def test_a_run_that_is_killed_leaves_complete_objects_and_is_finished_by_another
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     local = contents(tmp_path / "local")
-    left = {name: data for name, data in objects(store, prefix).items() if not name.startswith(".work/")}
+    left = {
+        name: data for name, data in objects(store, prefix).items() if not name.startswith(".work/")
+    }
     assert left.items() <= local.items()
     assert "corpus.json" not in left
     report = materialize(selected, out=f"s3://corpora/{prefix}", jobs=1, **OPTIONS)
     assert objects(store, prefix) == local
     assert not uploads(store)
     # The store may have finished what each sender, dead already, had sent whole.
-    assert 0 <= report.facts["shards_kept_from_before"] - sum(name.endswith(".tar") for name in left) <= jobs
+    assert (
+        0
+        <= report.facts["shards_kept_from_before"] - sum(name.endswith(".tar") for name in left)
+        <= jobs
+    )
 
 
 @pytest.mark.usefixtures("store")
 def test_bucket_that_is_not_there_is_reported_in_one_line(selected):
-    with pytest.raises(NbaudioError, match=r"s3://nowhere/c/\.work/identity\.json: there is no such location"):
+    with pytest.raises(
+        NbaudioError, match=r"s3://nowhere/c/\.work/identity\.json: there is no such location"
+    ):
         materialize(selected, out="s3://nowhere/c", jobs=1, **OPTIONS)
     with pytest.raises(InputError, match="not a corpus"):
         verify("s3://nowhere/c")
@@ -250,7 +321,9 @@ def test_bucket_that_is_not_there_is_reported_in_one_line(selected):
 
 @pytest.mark.usefixtures("store")
 def test_two_workspaces_that_write_to_one_address(selected, tmp_path):
-    shutil.copytree(selected, twin := tmp_path / "twin", ignore=shutil.ignore_patterns("publishing"))
+    shutil.copytree(
+        selected, twin := tmp_path / "twin", ignore=shutil.ignore_patterns("publishing")
+    )
     address, ready = "s3://corpora/both", threading.Barrier(2)
 
     def made(workspace):

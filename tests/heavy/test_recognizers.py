@@ -24,8 +24,12 @@ def workspace(make_workspace: Any, monkeypatch: pytest.MonkeyPatch) -> Workspace
 
 def recognized(workspace: Workspace, name: str) -> list[str]:
     """The texts of a recipe, which must be there, be equal in a second run, and not depend on the batch."""
-    assert nbaudio.recognize(workspace, with_=f"{name}:transcribe", show_progress=False).problems == []
-    again = nbaudio.recognize(workspace, with_=f"{name}:transcribe", as_="again", batch=1, show_progress=False)
+    assert (
+        nbaudio.recognize(workspace, with_=f"{name}:transcribe", show_progress=False).problems == []
+    )
+    again = nbaudio.recognize(
+        workspace, with_=f"{name}:transcribe", as_="again", batch=1, show_progress=False
+    )
     assert (again.facts["recognized_now"], again.problems) == (3, [])
     texts: list[str] = workspace.segments[f"asr_text_{name}"].to_list()
     assert workspace.segments["asr_text_again"].to_list() == texts
@@ -49,7 +53,10 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     times = [f"{number * 0.02:.2f}" for number in range(TIMESTAMPS)]
     special = [f"<|{name}|>" for name in ("endoftext", "startoftranscript", *languages, *tasks)]
     tokenizer = Tokenizer(models.BPE({word: number for number, word in enumerate(words)}, []))
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.pre_tokenizer, tokenizer.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in special])
     tokenizer.add_tokens([AddedToken(f"<|{time}|>", special=False) for time in times])
     assert tokenizer.get_vocab_size() == TOKENS
@@ -59,7 +66,9 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     wrapped.save_pretrained(folder)
     settings = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": "WhisperTokenizer"}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(settings | {"tokenizer_class": "WhisperTokenizer"})
+    )
     transformers.WhisperFeatureExtractor(feature_size=80).save_pretrained(folder)
 
     number = tokenizer.token_to_id
@@ -109,7 +118,9 @@ def test_onnx_asr(workspace: Workspace, tmp_path: Path) -> None:
 
     weights = np.random.default_rng(3).normal(size=(80, 3)).astype(np.float32)
     nodes = [
-        helper.make_node("AveragePool", ["audio_signal"], ["pooled"], kernel_shape=[8], strides=[8], ceil_mode=1),
+        helper.make_node(
+            "AveragePool", ["audio_signal"], ["pooled"], kernel_shape=[8], strides=[8], ceil_mode=1
+        ),
         helper.make_node("Transpose", ["pooled"], ["frames"], perm=[0, 2, 1]),
         helper.make_node("MatMul", ["frames", "weights"], ["sums"]),
         helper.make_node("LogSoftmax", ["sums"], ["logprobs"], axis=2),
@@ -119,7 +130,9 @@ def test_onnx_asr(workspace: Workspace, tmp_path: Path) -> None:
         helper.make_tensor_value_info("length", TensorProto.INT64, ["batch"]),
     ]
     outputs = [helper.make_tensor_value_info("logprobs", TensorProto.FLOAT, ["batch", "frames", 3])]
-    graph = helper.make_graph(nodes, "tiny", inputs, outputs, [numpy_helper.from_array(weights, "weights")])
+    graph = helper.make_graph(
+        nodes, "tiny", inputs, outputs, [numpy_helper.from_array(weights, "weights")]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
     onnx.checker.check_model(model)
     folder = tmp_path / "nemo"
@@ -127,7 +140,9 @@ def test_onnx_asr(workspace: Workspace, tmp_path: Path) -> None:
     onnx.save(model, folder / "model.onnx")
     (folder / "vocab.txt").write_text("▁a 0\nb 1\n<blk> 2\n", "utf8")
     (folder / "config.json").write_text(
-        json.dumps({"model_type": "nemo-conformer-ctc", "features_size": 80, "subsampling_factor": 8})
+        json.dumps(
+            {"model_type": "nemo-conformer-ctc", "features_size": 80, "subsampling_factor": 8}
+        )
     )
     write_recipe(workspace.path, "nemo.py", MODEL=str(folder))
     texts = recognized(workspace, "nemo")

@@ -20,13 +20,20 @@ def is_gone(page):
     """The widget says so, nothing in it can be used or sounds, and no key in it reaches the notebook."""
     page.wait_for_selector(f".nba-alarm:visible:has-text('{GONE}')")
     assert page.evaluate(USABLE) == 0
-    assert page.evaluate("() => [...document.querySelectorAll('audio')].every(audio => audio.paused)")
+    assert page.evaluate(
+        "() => [...document.querySelectorAll('audio')].every(audio => audio.paused)"
+    )
     before = page.evaluate("() => window.jupyterapp.shell.currentWidget.content.model.cells.length")
     page.locator(".nba").focus()
     for key in ("1", "ArrowDown", "d", "d", " "):
         page.keyboard.press(key)
-    assert page.evaluate("() => window.jupyterapp.shell.currentWidget.content.model.cells.length") == before
-    assert page.evaluate("() => [...document.querySelectorAll('audio')].every(audio => audio.paused)")
+    assert (
+        page.evaluate("() => window.jupyterapp.shell.currentWidget.content.model.cells.length")
+        == before
+    )
+    assert page.evaluate(
+        "() => [...document.querySelectorAll('audio')].every(audio => audio.paused)"
+    )
     assert GONE in page.locator(".nba-alarm").inner_text()
 
 
@@ -37,16 +44,22 @@ def test_widgets_say_that_the_kernel_was_restarted(lab, workspace, name):  # noq
         page.wait_for_timeout(1000)
         assert page.locator(".nba-alarm:visible").count() == 0
         page.locator(".nba").focus()
-        page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+        page.evaluate(
+            "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+        )
         is_gone(page)
         assert errors(run_all(page)) == []
-        page.wait_for_function("() => document.querySelectorAll('.nba').length === 1 && !document.querySelector('.nba-gone')")
+        page.wait_for_function(
+            "() => document.querySelectorAll('.nba').length === 1 && !document.querySelector('.nba-gone')"
+        )
 
 
 def test_a_verdict_that_the_kernel_did_not_keep_is_not_shown_as_kept(lab, workspace):  # noqa: F811
     page = lab[2]
     with notebook(lab, workspace, WIDGETS["ReviewPanel"]) as ask:
-        page.wait_for_function("() => document.querySelector('.nba-title code')?.innerText === 's0'")
+        page.wait_for_function(
+            "() => document.querySelector('.nba-title code')?.innerText === 's0'"
+        )
         pid = int(ask("pid", "import os; pid = os.getpid()"))
         os.kill(pid, signal.SIGSTOP)
         page.locator(".nba-review-panel").focus()
@@ -64,7 +77,9 @@ def test_a_verdict_that_the_kernel_did_not_keep_is_not_shown_as_kept(lab, worksp
 def test_a_busy_kernel_is_not_taken_for_a_dead_one(lab, workspace):  # noqa: F811
     page = lab[2]
     with notebook(lab, workspace, WIDGETS["ReviewPanel"]) as ask:
-        page.wait_for_function("() => document.querySelector('.nba-title code')?.innerText === 's0'")
+        page.wait_for_function(
+            "() => document.querySelector('.nba-title code')?.innerText === 's0'"
+        )
         pid = int(ask("pid", "import os; pid = os.getpid()"))
         os.kill(pid, signal.SIGSTOP)
         page.locator(".nba-review-panel").focus()
@@ -80,7 +95,9 @@ def test_a_busy_kernel_is_not_taken_for_a_dead_one(lab, workspace):  # noqa: F81
 def test_a_kernel_without_the_widget_is_noticed_when_no_answer_comes(lab, workspace):  # noqa: F811
     page = lab[2]
     with notebook(lab, workspace, WIDGETS["ReviewPanel"]) as ask:
-        page.wait_for_function("() => document.querySelector('.nba-title code')?.innerText === 's0'")
+        page.wait_for_function(
+            "() => document.querySelector('.nba-title code')?.innerText === 's0'"
+        )
         forget = "import comm; manager = comm.get_comm_manager(); manager.comms.clear()"
         ask("0", forget)
         page.locator(".nba-review-panel").focus()

@@ -21,7 +21,10 @@ from nbaudio.storage.workspace import Workspace
 
 IDS = [f"s{number}" for number in range(len(CELLS))]
 # Nobody can type controls into a cell, and LibreOffice drops a tab that is pasted.
-TYPED = {key: re.sub("[\x00-\x09\x0b-\x1f\ufffe]", "", text) for key, text in zip(IDS, CELLS, strict=True)}
+TYPED = {
+    key: re.sub("[\x00-\x09\x0b-\x1f\ufffe]", "", text)
+    for key, text in zip(IDS, CELLS, strict=True)
+}
 SAID = {
     key: {
         "verdict": "cut off" if number % 3 else "wrong words",
@@ -37,7 +40,9 @@ def exported(tmp_path_factory):
     """Segments whose texts are what programs take for something else, and their sheet with clips."""
     folder = tmp_path_factory.mktemp("sheets")
     texts = [text if text.strip() else f"x{text}" for text in CELLS]
-    make_workspace(folder / "w", texts, [f"{text} da" for text in texts], ids=IDS, audio=folder / "audio")
+    make_workspace(
+        folder / "w", texts, [f"{text} da" for text in texts], ids=IDS, audio=folder / "audio"
+    )
     for ending in ("xlsx", "csv"):
         review.export(folder / "w", out=folder / "out" / f"sheet.{ending}", n=1000, blind=False)
     return folder
@@ -46,7 +51,10 @@ def exported(tmp_path_factory):
 def filled(sheet, folder):
     """Filled in as by Excel, which escapes what looks like its own escape; openpyxl writes it as it is."""
     escaped = {
-        key: {name: text and re.sub("_(?=x[0-9A-Fa-f]{4}_)", "_x005F_", text) for name, text in cells.items()}
+        key: {
+            name: text and re.sub("_(?=x[0-9A-Fa-f]{4}_)", "_x005F_", text)
+            for name, text in cells.items()
+        }
         for key, cells in SAID.items()
     }
     return fill_in(sheet, escaped, to=folder / "filled.xlsx", reviewer="ana")
@@ -57,7 +65,9 @@ def filled_then_saved(sheet, folder):
 
 
 def saved_then_filled(sheet, folder):
-    return fill_in(convert(convert(sheet, "ods", folder), "xlsx", folder / "back"), SAID, reviewer="ana")
+    return fill_in(
+        convert(convert(sheet, "ods", folder), "xlsx", folder / "back"), SAID, reviewer="ana"
+    )
 
 
 def saved_as_csv(sheet, folder):
@@ -67,7 +77,10 @@ def saved_as_csv(sheet, folder):
 def csv_saved_as_workbook(sheet, folder):
     """Corrected texts are copies of transcripts, with the apostrophes that those have in a .csv."""
     said = {
-        key: {**cells, "corrected text": cells["corrected text"] and f"{escape_formula(TYPED[key])} kat"}
+        key: {
+            **cells,
+            "corrected text": cells["corrected text"] and f"{escape_formula(TYPED[key])} kat",
+        }
         for key, cells in SAID.items()
     }
     return fill_in(convert(sheet.with_suffix(".csv"), "xlsx", folder), said)
@@ -80,18 +93,29 @@ WAYS = [filled_then_saved, saved_then_filled, saved_as_csv, csv_saved_as_workboo
 def test_texts_come_back_exactly(exported, tmp_path, way):
     workspace = Workspace.open(shutil.copytree(exported / "w", tmp_path / "w"))
     before = workspace.segments
-    report = review.import_(workspace, way(exported / "out" / "sheet.xlsx", tmp_path), reviewer="ana")
+    report = review.import_(
+        workspace, way(exported / "out" / "sheet.xlsx", tmp_path), reviewer="ana"
+    )
     assert report.problems == []
     rows = {row["segment_id"]: row for row in review.verdicts(workspace).iter_rows(named=True)}
     said = {
-        key: {"verdict": row["verdict"], "comment": row["comment"], "corrected text": row["corrected_text"]}
+        key: {
+            "verdict": row["verdict"],
+            "comment": row["comment"],
+            "corrected text": row["corrected_text"],
+        }
         for key, row in rows.items()
     }
     blank = {"comment": ""}
-    assert said == {key: cells if cells["comment"].strip() else cells | blank for key, cells in SAID.items()}
+    assert said == {
+        key: cells if cells["comment"].strip() else cells | blank for key, cells in SAID.items()
+    }
     corrected = [cells["corrected text"] for cells in SAID.values()]
     assert workspace.segments["text_corrected"].to_list() == corrected
-    assert review.uncorrected(workspace, workspace.segments)["text"].to_list() == before["text"].to_list()
+    assert (
+        review.uncorrected(workspace, workspace.segments)["text"].to_list()
+        == before["text"].to_list()
+    )
 
 
 def test_links_live_on_in_a_copy_of_the_folder(exported, tmp_path):
@@ -105,11 +129,22 @@ def test_links_live_on_in_a_copy_of_the_folder(exported, tmp_path):
 
 
 def test_summary_counts_in_libreoffice(exported, tmp_path):
-    said = {**SAID, "s1": {"verdict": "fine"}, "s2": {}, "s3": {**SAID["s3"], "second verdict": "noise"}}
+    said = {
+        **SAID,
+        "s1": {"verdict": "fine"},
+        "s2": {},
+        "s3": {**SAID["s3"], "second verdict": "noise"},
+    }
     filled = fill_in(exported / "out" / "sheet.xlsx", said, to=tmp_path / "sheet.xlsx")
     assert openpyxl.load_workbook(filled, data_only=True)["summary"]["B5"].value is None
-    for path in (convert(filled, "xlsx", tmp_path / "new"), convert(convert(filled, "ods", tmp_path), "xlsx", tmp_path)):
-        rows = {row[0]: row[1:3] for row in openpyxl.load_workbook(path, data_only=True)["summary"].values}
+    for path in (
+        convert(filled, "xlsx", tmp_path / "new"),
+        convert(convert(filled, "ods", tmp_path), "xlsx", tmp_path),
+    ):
+        rows = {
+            row[0]: row[1:3]
+            for row in openpyxl.load_workbook(path, data_only=True)["summary"].values
+        }
         counts = {name: rows[name][0] for name in ("Clips", "Judged", "To do")}
         given = [cells["verdict"] for key, cells in SAID.items() if key not in {"s1", "s2"}]
         judged = len(given) + 1
@@ -132,21 +167,40 @@ def choices(book, name):
 def test_lists_filters_marks_and_the_hidden_sheet_live_on(exported, tmp_path):
     shutil.copytree(exported / "w", tmp_path / "w")
     (tmp_path / "w/reviews/sheet.json").unlink()
-    review.export(tmp_path / "w", out=tmp_path / "s.xlsx", n=1000, blind=False, reviewers=["ana", "ben"], overlap=len(IDS))
+    review.export(
+        tmp_path / "w",
+        out=tmp_path / "s.xlsx",
+        n=1000,
+        blind=False,
+        reviewers=["ana", "ben"],
+        overlap=len(IDS),
+    )
     sheet = convert(convert(tmp_path / "s-ana.xlsx", "ods", tmp_path), "xlsx", tmp_path / "back")
     book = openpyxl.load_workbook(sheet, rich_text=True)
     table = book["review"]
     words = list(review.VERDICTS)
-    assert choices(book, "review") == {f"B2:B{len(IDS) + 1}": words, f"C2:C{len(IDS) + 1}": words[1:-1]}
+    assert choices(book, "review") == {
+        f"B2:B{len(IDS) + 1}": words,
+        f"C2:C{len(IDS) + 1}": words[1:-1],
+    }
     assert choices(book, "summary") == {"B3": ["ana", "ben"]}
     assert table.auto_filter.ref == f"A1:L{len(IDS) + 1}"
-    assert [table.cell(2, columns_of(table)[name]).number_format for name in ("verdict", "comment")] == ["@", "@"]
+    assert [
+        table.cell(2, columns_of(table)[name]).number_format for name in ("verdict", "comment")
+    ] == ["@", "@"]
     assert book["nbaudio"].sheet_state == "hidden"
     assert book["summary"]["B3"].value == "ana"
-    row = next(row for row in table.iter_rows(min_row=2) if row[columns_of(table)["segment_id"] - 1].value == "s1")
+    row = next(
+        row
+        for row in table.iter_rows(min_row=2)
+        if row[columns_of(table)["segment_id"] - 1].value == "s1"
+    )
     hypothesis = row[columns_of(table)["hypothesis"] - 1]
     # What a hypothesis has beyond the transcript is underlined.
-    assert [(str(part), bool(getattr(getattr(part, "font", None), "u", None))) for part in hypothesis.value] == [
+    assert [
+        (str(part), bool(getattr(getattr(part, "font", None), "u", None)))
+        for part in hypothesis.value
+    ] == [
         ("-5 ", False),
         ("da", True),
     ]
@@ -165,9 +219,14 @@ def test_no_line_of_a_wrapped_text_is_cut(tmp_path):
     """Rows are as high as LibreOffice makes them when it may, or higher, and not by much."""
     counts = (3, 9, 12, 16, 20, 25, 31, 40, 60)
     texts = [sentence(words, count) for words in (LATIN, CYRILLIC) for count in counts]
-    texts += [sentence(LATIN, count).upper() for count in counts] + ["今日は天気がいい" * count for count in counts]
+    texts += [sentence(LATIN, count).upper() for count in counts] + [
+        "今日は天気がいい" * count for count in counts
+    ]
     texts += ["brzasmeđalisica" * count + " i pas" for count in counts]
-    heard = [text if at % 3 == 0 else "da " * 9 if at % 3 == 1 else text.replace(" ", " x ") for at, text in enumerate(texts)]
+    heard = [
+        text if at % 3 == 0 else "da " * 9 if at % 3 == 1 else text.replace(" ", " x ")
+        for at, text in enumerate(texts)
+    ]
     make_workspace(tmp_path / "w", texts, heard)
     workspace = Workspace.open(tmp_path / "w")
     workspace.save(segments=workspace.segments.with_columns(speaker_id=pl.lit("ana")))

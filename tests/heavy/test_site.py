@@ -19,7 +19,9 @@ LOST = "() => [...document.images].filter(image => !image.naturalWidth).map(imag
 def pages():
     """Pages of the site that `make docs` builds."""
     subprocess.run(["make", "docs"], cwd=TOP, check=True)
-    return sorted(path for path in SITE.rglob("*.html") if path.name != "404.html")  # that one wants a server
+    return sorted(
+        path for path in SITE.rglob("*.html") if path.name != "404.html"
+    )  # that one wants a server
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +31,19 @@ def window():
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_OPTIONS)
         page = browser.new_context(offline=True).new_page()
-        page.on("request", lambda request: None if request.url.startswith(LOCAL) else wrong.append(request.url))
-        page.on("requestfailed", lambda request: None if request.failure == ABORTED else wrong.append(request.url))
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith(LOCAL) else wrong.append(request.url),
+        )
+        page.on(
+            "requestfailed",
+            lambda request: None if request.failure == ABORTED else wrong.append(request.url),
+        )
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: wrong.append(message.text) if message.type == "error" else None,
+        )
         yield page, wrong
         browser.close()
 

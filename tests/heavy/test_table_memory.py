@@ -47,7 +47,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def _made(place: Path, size: int) -> Path:
     number = pl.int_range(size, eager=True)
-    said = pl.select(pl.concat_str([pl.format("riječ{}", number * 7919 % prime) for prime in range(9001, 9061)], separator=" "))
+    said = pl.select(
+        pl.concat_str(
+            [pl.format("riječ{}", number * 7919 % prime) for prime in range(9001, 9061)],
+            separator=" ",
+        )
+    )
     made = said.to_series().alias("text").to_frame()
     segments = made.select(
         segment_id=pl.format("{}_{}", pl.lit("r" * 150), number),
@@ -61,9 +66,19 @@ def _made(place: Path, size: int) -> Path:
         decision=pl.lit("accept"),
     )
     recordings = segments.select("recording_id").unique(maintain_order=True)
-    facts = {"sampling_rate": 8000, "num_channels": 1, "num_samples": 6000, "codec": "flac", "sha256": "0"}
+    facts = {
+        "sampling_rate": 8000,
+        "num_channels": 1,
+        "num_samples": 6000,
+        "codec": "flac",
+        "sha256": "0",
+    }
     workspace = Workspace.create(place / "W", audio=str(place))
-    workspace.save(recordings=recordings.with_columns(path="recording_id", **{k: pl.lit(v) for k, v in facts.items()}))
+    workspace.save(
+        recordings=recordings.with_columns(
+            path="recording_id", **{k: pl.lit(v) for k, v in facts.items()}
+        )
+    )
     workspace.save(segments=segments)
     (place / "C").mkdir()
     clips = segments.select(
@@ -95,10 +110,17 @@ def _most_mb(place: Path, code: str) -> int:
 def test_rows_of_some_ids_are_read_without_the_word_times_between(tmp_path: Path) -> None:
     """Where word times were kept with those of rows beside them, 249 more row groups took 450 MB more."""
     number = pl.int_range(tables.ROWS_A_GROUP, eager=True)
-    times = pl.select(pl.concat_list([pl.struct(start=number.cast(pl.Float32) + word, end=word + 0.5) for word in range(12)]))
+    times = pl.select(
+        pl.concat_list(
+            [pl.struct(start=number.cast(pl.Float32) + word, end=word + 0.5) for word in range(12)]
+        )
+    )
     times = times.to_series().cast(tables.WORD_TIMES).alias("word_times")
     Workspace.create(tmp_path / "W")
-    parts = (pl.select(segment_id=pl.format("{}_{}", pl.lit(part), number)).with_columns(times) for part in range(250))
+    parts = (
+        pl.select(segment_id=pl.format("{}_{}", pl.lit(part), number)).with_columns(times)
+        for part in range(250)
+    )
     tables.write(tmp_path / "W", parts)
     lookup = """
 import polars as pl

@@ -14,9 +14,13 @@ from nbaudio.corpus.containers.base import ClipLocation, metadata_table
 _BATCH_ROWS = 100  # rows per record batch, which readers load as a whole
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object) -> list[ClipLocation]:
+def write(
+    path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object
+) -> list[ClipLocation]:
     """Write one Arrow file; see `registry.WriteShard`."""
-    schema = pa.schema([pa.field("levels", pa.list_(pa.uint8())), *metadata_table(metadata.clear()).schema])
+    schema = pa.schema(
+        [pa.field("levels", pa.list_(pa.uint8())), *metadata_table(metadata.clear()).schema]
+    )
     clips = iter(audio)
     lengths: list[int] = []
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -35,5 +39,8 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: objec
         for number in range(reader.num_record_batches):
             column = reader.get_batch(number).column("levels")
             values = column.values.buffers()[1]
-            starts += [(values.address if values else 0) - first + start for start in column.offsets.to_pylist()[:-1]]
+            starts += [
+                (values.address if values else 0) - first + start
+                for start in column.offsets.to_pylist()[:-1]
+            ]
     return list(map(ClipLocation, starts, lengths))

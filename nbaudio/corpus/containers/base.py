@@ -46,7 +46,9 @@ class Shard:
 
     def to_json(self) -> dict[str, Any]:
         """Return its entry in corpus.json."""
-        facts = {name: getattr(self, name) for name in ("name", "split", "segments", "sha256", "plan")}
+        facts = {
+            name: getattr(self, name) for name in ("name", "split", "segments", "sha256", "plan")
+        }
         return {**facts, "bytes": self.num_bytes}
 
 
@@ -75,7 +77,14 @@ def as_json(value: Any) -> bytes:
         return _encode(_finite(value)).encode()
 
 
-_encode = partial(json.dumps, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str, allow_nan=False)
+_encode = partial(
+    json.dumps,
+    ensure_ascii=False,
+    sort_keys=True,
+    separators=(",", ":"),
+    default=str,
+    allow_nan=False,
+)
 
 
 def _finite(value: Any) -> Any:
@@ -99,7 +108,9 @@ def escape_device(name: str) -> str:
 def metadata_table(metadata: pl.DataFrame) -> pa.Table:
     """Convert metadata to Arrow types that every reader knows; Arrow dictionaries would differ from shard to shard."""
     table = metadata.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String)).to_arrow()
-    return table.cast(pa.schema([pa.field(field.name, _small(field.type)) for field in table.schema]))
+    return table.cast(
+        pa.schema([pa.field(field.name, _small(field.type)) for field in table.schema])
+    )
 
 
 def _small(kind: pa.DataType) -> pa.DataType:

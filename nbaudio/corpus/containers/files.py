@@ -11,11 +11,15 @@ from nbaudio.core.hashing import clip_file_names
 from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object) -> list[ClipLocation]:
+def write(
+    path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object
+) -> list[ClipLocation]:
     """Write the files of one shard; see `registry.WriteShard`."""
     path.mkdir()
     places = []
-    for name, clip in zip(clip_file_names(metadata["segment_id"].to_list(), extension), audio, strict=True):
+    for name, clip in zip(
+        clip_file_names(metadata["segment_id"].to_list(), extension), audio, strict=True
+    ):
         (path / name).write_bytes(clip)
         places.append(ClipLocation(0, len(clip), name))
     return places
@@ -30,11 +34,17 @@ def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:
     for number, shard in enumerate(shards):
         rows = shard.metadata()
         file = io.StringIO()
-        table = csv.DictWriter(file, ["file_name", *rows.drop("shard").columns], lineterminator="\n")
+        table = csv.DictWriter(
+            file, ["file_name", *rows.drop("shard").columns], lineterminator="\n"
+        )
         if number == 0:
             table.writeheader()
         for row in rows.iter_rows(named=True):
             name = row.pop("shard").partition("/")[2]
-            nested = {column: as_json(value).decode() for column, value in row.items() if isinstance(value, dict | list)}
+            nested = {
+                column: as_json(value).decode()
+                for column, value in row.items()
+                if isinstance(value, dict | list)
+            }
             table.writerow({"file_name": name, **row, **nested})
         yield file.getvalue().encode()

@@ -21,7 +21,9 @@ _HEAD = 64  # bytes of a clip that are compared to find it in the file: past the
 _AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
+def write(
+    path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
+) -> list[ClipLocation]:
     """Write one Parquet file; see `registry.WriteShard`."""
     schema = _schema(metadata, rate, extension)
     sink = pa.BufferOutputStream()
@@ -33,12 +35,19 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     heads: list[tuple[int, bytes]] = []
     clips = iter(audio)
     codecs = dict.fromkeys(leaves, "NONE") | dict.fromkeys(described, "ZSTD")
-    with pq.ParquetWriter(path, schema, compression=codecs, use_dictionary=False, write_statistics=described) as writer:
+    with pq.ParquetWriter(
+        path, schema, compression=codecs, use_dictionary=False, write_statistics=described
+    ) as writer:
         for part in metadata.iter_slices(_ROW_GROUP):
             data = list(islice(clips, len(part)))
             names = [f"{escape_key(key)}.{extension}" for key in part["segment_id"]]
-            column = pa.StructArray.from_arrays([pa.array(data, pa.binary()), pa.array(names)], fields=list(_AUDIO))
-            writer.write_table(metadata_table(part).add_column(0, schema.field(0), column), row_group_size=_ROW_GROUP)
+            column = pa.StructArray.from_arrays(
+                [pa.array(data, pa.binary()), pa.array(names)], fields=list(_AUDIO)
+            )
+            writer.write_table(
+                metadata_table(part).add_column(0, schema.field(0), column),
+                row_group_size=_ROW_GROUP,
+            )
             heads += [(len(clip), clip[:_HEAD]) for clip in data]
     return _locations(path, heads)
 
@@ -48,7 +57,10 @@ def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Sche
     audio = {"_type": "Audio"} | ({} if rate is None else {"sampling_rate": rate})
     # `datasets` does not decode .npy: that column stays a struct of bytes and a name.
     own = {"audio": audio if extension != "npy" else _feature(_AUDIO)}
-    described = json.dumps({"info": {"features": own | {field.name: _feature(field.type) for field in fields}}}, sort_keys=True)
+    described = json.dumps(
+        {"info": {"features": own | {field.name: _feature(field.type) for field in fields}}},
+        sort_keys=True,
+    )
     return pa.schema([pa.field("audio", _AUDIO), *fields], metadata={"huggingface": described})
 
 
@@ -70,7 +82,9 @@ def _locations(path: Path, heads: list[tuple[int, bytes]]) -> list[ClipLocation]
         for length, head in heads:
             found = view.find(struct.pack("<I", length) + head, position)
             if found < 0:
-                raise NbaudioError(f"{path}: clip {len(places)} is not stored as plain bytes by pyarrow {pa.__version__}")
+                raise NbaudioError(
+                    f"{path}: clip {len(places)} is not stored as plain bytes by pyarrow {pa.__version__}"
+                )
             places.append(ClipLocation(found + 4, length))
             position = found + 4 + length
     return places

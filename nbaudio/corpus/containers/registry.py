@@ -10,7 +10,16 @@ import polars as pl
 from nbaudio.audio import encoder
 from nbaudio.audio.quantization import QUANTIZATIONS
 from nbaudio.core.errors import InputError, get_by_name
-from nbaudio.corpus.containers import arrow, files, lhotse_shar, mds, parquet, tfrecord, webdataset, zip
+from nbaudio.corpus.containers import (
+    arrow,
+    files,
+    lhotse_shar,
+    mds,
+    parquet,
+    tfrecord,
+    webdataset,
+    zip,
+)
 from nbaudio.corpus.containers.base import ClipLocation, Shard
 
 
@@ -18,7 +27,13 @@ class WriteShard(Protocol):
     """Write one shard: copy bytes, never decode."""
 
     def __call__(
-        self, path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
+        self,
+        path: Path,
+        metadata: pl.DataFrame,
+        audio: Iterable[bytes],
+        *,
+        extension: str,
+        rate: int | None,
     ) -> list[ClipLocation]:
         """Write clips to `path`, a file or a new folder, and return where each clip's audio is.
 
@@ -33,9 +48,7 @@ SideFiles = Callable[[Sequence[Shard]], Iterator[tuple[str, Iterable[bytes]]]]
 _DATASETS = 'import datasets\n\ncorpus = datasets.load_dataset("path/to/this/folder")'
 _DECODED = f'{_DATASETS}\nsamples = corpus["train"][0]["{{column}}"].get_all_samples().data  # a tensor of one row'
 # Without torchcodec, which `datasets` needs for any audio column.
-_ENCODED_ROWS = (
-    f'{_DATASETS}.cast_column("{{column}}", datasets.Audio(decode=False))\nencoded = corpus["train"][0]["{{column}}"]["bytes"]'
-)
+_ENCODED_ROWS = f'{_DATASETS}.cast_column("{{column}}", datasets.Audio(decode=False))\nencoded = corpus["train"][0]["{{column}}"]["bytes"]'
 _ENCODED_MEMBERS = (
     "import datasets\nfrom datasets import Json, Value\n\n"
     'columns = {{"__key__": Value("string"), "{column}": Value("binary"), "json": Json()}}\n'
@@ -63,12 +76,18 @@ class Container(NamedTuple):
 
     extension: str  # of its shards; empty if a shard is a folder of files
     write: WriteShard
-    reader: str = _DATASETS  # Python code that reads the corpus with the usual library of the container
+    reader: str = (
+        _DATASETS  # Python code that reads the corpus with the usual library of the container
+    )
     side_files: SideFiles = lambda _: iter(())
-    stem: str = "{split}-{index:05d}-of-{count:05d}"  # of the shards' names in the folder of their split
+    stem: str = (
+        "{split}-{index:05d}-of-{count:05d}"  # of the shards' names in the folder of their split
+    )
     levels_only: bool = False  # holds only quantized audio
     encoded: str = _TABLE  # how `datasets` reads it without decoding
-    column: str | None = "audio"  # of the audio; None if it is named after the extension of the encoding
+    column: str | None = (
+        "audio"  # of the audio; None if it is named after the extension of the encoding
+    )
 
     def readers(self, encoding: str) -> list[str]:
         """Return code that reads the corpus with the usual libraries; the first needs neither torchcodec nor PyTorch."""
@@ -76,7 +95,10 @@ class Container(NamedTuple):
             return [self.reader]
         if encoding in QUANTIZATIONS:  # not audio to `datasets`, and AudioFolder needs audio files
             return [self.encoded.format() if self.encoded == _TABLE else self.reader]
-        return [code.format(column=self.column or encoder(encoding).extension) for code in (self.encoded, _DECODED)]
+        return [
+            code.format(column=self.column or encoder(encoding).extension)
+            for code in (self.encoded, _DECODED)
+        ]
 
     @property
     def for_datasets(self) -> bool:
@@ -87,11 +109,18 @@ class Container(NamedTuple):
         """Return a glob pattern of the files of a split."""
         return f"{split}/{split}-*.{self.extension}" if self.extension else f"{split}/**"
 
-    def shard_name(self, split: str, index: int, count: int, *, version: int = 1, taken: Sequence[str] = ()) -> str:
+    def shard_name(
+        self, split: str, index: int, count: int, *, version: int = 1, taken: Sequence[str] = ()
+    ) -> str:
         """Return the path of a shard in a corpus; `taken` are the paths in older versions, which numbers alone continue."""
         if "{count" not in self.stem:
-            index += 1 + max((int(name.split(".")[1]) for name in taken if name.startswith(f"{split}/")), default=-1)
-        stem = self.stem.format(split=split if version == 1 else f"{split}-v{version}", index=index, count=count)
+            index += 1 + max(
+                (int(name.split(".")[1]) for name in taken if name.startswith(f"{split}/")),
+                default=-1,
+            )
+        stem = self.stem.format(
+            split=split if version == 1 else f"{split}-v{version}", index=index, count=count
+        )
         return f"{split}/{stem}.{self.extension}" if self.extension else f"{split}/{stem}"
 
 
@@ -101,7 +130,9 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
         "parquet": Container("parquet", parquet.write, encoded=_ENCODED_ROWS),
         "zip": Container("zip", zip.write),
         "tfrecord": Container("tfrecord", tfrecord.write, _TENSORFLOW, tfrecord.side_files),
-        "lhotse": Container("tar", lhotse_shar.write, _LHOTSE, lhotse_shar.side_files, stem="recording.{index:06d}"),
+        "lhotse": Container(
+            "tar", lhotse_shar.write, _LHOTSE, lhotse_shar.side_files, stem="recording.{index:06d}"
+        ),
         "mds": Container("mds", mds.write, _STREAMING, mds.side_files),
         "arrow": Container("arrow", arrow.write, levels_only=True, encoded=_ENCODED_ROWS),
         "files": Container("", files.write, side_files=files.side_files),
@@ -113,5 +144,7 @@ def container_named(name: str, *, encoding: str | None = None) -> Container:
     """Return the container of that name; raise `InputError` if there is none, or it cannot hold clips of `encoding`."""
     found = get_by_name(CONTAINERS, name, "container")
     if encoding is not None and found.levels_only and encoding not in QUANTIZATIONS:
-        raise InputError(f"container {name} stores levels: encoding must be {' or '.join(QUANTIZATIONS)}, not {encoding}")
+        raise InputError(
+            f"container {name} stores levels: encoding must be {' or '.join(QUANTIZATIONS)}, not {encoding}"
+        )
     return found

@@ -75,11 +75,17 @@ def _floats(values: Sequence[float]) -> bytes:
 
 
 def _tensor(dtype: str) -> dict[str, Any]:
-    return {"pythonClassName": f"{_MODULES}.tensor_feature.Tensor", "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"}}
+    return {
+        "pythonClassName": f"{_MODULES}.tensor_feature.Tensor",
+        "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"},
+    }
 
 
 def _features_dict(features: Mapping[str, Any]) -> dict[str, Any]:
-    return {"pythonClassName": f"{_MODULES}.features_dict.FeaturesDict", "featuresDict": {"features": features}}
+    return {
+        "pythonClassName": f"{_MODULES}.features_dict.FeaturesDict",
+        "featuresDict": {"features": features},
+    }
 
 
 def _times(side: str) -> Callable[[list[dict[str, float]] | None], bytes]:
@@ -98,17 +104,24 @@ def _integer(number: int | None) -> bytes:
 
 _TEXT = _Kind({"": _text}, {"pythonClassName": f"{_MODULES}.text_feature.Text", "text": {}})
 _INTEGER = _Kind({"": _integer}, _tensor("int64"))
-_FLOAT = _Kind({"": lambda number: _floats([math.nan if number is None else number])}, _tensor("float32"))
+_FLOAT = _Kind(
+    {"": lambda number: _floats([math.nan if number is None else number])}, _tensor("float32")
+)
 _TIMES = _Kind(
     {f"/{side}": _times(side) for side in ("start", "end")},
     {
         "pythonClassName": f"{_MODULES}.sequence_feature.Sequence",
-        "sequence": {"feature": _features_dict(dict.fromkeys(("start", "end"), _tensor("float32"))), "length": "-1"},
+        "sequence": {
+            "feature": _features_dict(dict.fromkeys(("start", "end"), _tensor("float32"))),
+            "length": "-1",
+        },
     },
 )
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object) -> list[ClipLocation]:
+def write(
+    path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object
+) -> list[ClipLocation]:
     """Write one TFRecord file; see `registry.WriteShard`. If rows have a `window`, each window is a SequenceExample."""
     kinds = _kinds(metadata.schema)
     clips = iter(audio)
@@ -120,16 +133,28 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: objec
             sounds = [_wrap(1, _wrap(1, [clip])) for clip in own]
             if "window" in metadata.columns:
                 context = _field(1, _map_entry("window", _text(window)))
-                lists = [_map_entry(name, b"".join(_field(1, features[name]) for features in inside)) for name in inside[0]]
+                lists = [
+                    _map_entry(name, b"".join(_field(1, features[name]) for features in inside))
+                    for name in inside[0]
+                ]
                 spoken = _audio([part for sound in sounds for part in _wrap(1, sound)])
                 record = [context, *_wrap(2, [*lists, *spoken])]
             else:
-                record = _wrap(1, [b"".join([_map_entry(*feature) for feature in inside[0].items()]), *_audio(sounds[0])])
+                record = _wrap(
+                    1,
+                    [
+                        b"".join([_map_entry(*feature) for feature in inside[0].items()]),
+                        *_audio(sounds[0]),
+                    ],
+                )
             _write_record(file, record)
             # A clip is the end of its feature, and the last feature is the end of the record.
             sizes = [sum(map(len, _wrap(1, sound))) for sound in sounds]
             ends = file.tell() - _CRC_BYTES - sum(sizes) + np.cumsum(sizes)
-            places += [ClipLocation(int(end) - len(clip), len(clip)) for end, clip in zip(ends, own, strict=True)]
+            places += [
+                ClipLocation(int(end) - len(clip), len(clip))
+                for end, clip in zip(ends, own, strict=True)
+            ]
     return places
 
 
@@ -138,8 +163,15 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
     schema = pl.scan_parquet(shards[0].rows, glob=False).collect_schema()
     if "window" in schema:
         return
-    features = {"audio": _tensor("string"), "json": _TEXT.tfds} | {name: kind.tfds for name, kind in _kinds(schema).items()}
-    info = {"name": "corpus", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [*_splits(shards)]}
+    features = {"audio": _tensor("string"), "json": _TEXT.tfds} | {
+        name: kind.tfds for name, kind in _kinds(schema).items()
+    }
+    info = {
+        "name": "corpus",
+        "version": "1.0.0",
+        "fileFormat": "tfrecord",
+        "splits": [*_splits(shards)],
+    }
     yield "dataset_info.json", [as_json(info)]
     yield "features.json", [as_json(_features_dict(features))]
 
@@ -153,7 +185,9 @@ def _splits(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
             # A shard all of whose clips were withdrawn is missing, which is none of zero examples to tfds.
             first, _, count = Path(part[0].name).stem.rpartition("-of-")
             stem = first.rpartition("-")[0]
-            names = (f"{split}/{stem}-{number:05d}-of-{count}.tfrecord" for number in range(int(count)))
+            names = (
+                f"{split}/{stem}-{number:05d}-of-{count}.tfrecord" for number in range(int(count))
+            )
             yield {
                 "name": split if version == 1 else f"{split}_v{version}",
                 "filepathTemplate": f"{split}/{stem}-{{SHARD_X_OF_Y}}.{{FILEFORMAT}}",
@@ -164,7 +198,11 @@ def _splits(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
 
 def _kinds(schema: Mapping[str, pl.DataType]) -> dict[str, _Kind]:
     """Return the columns that become features of their own."""
-    return {name: kind for name, dtype in schema.items() if name not in _NOT_FEATURES and (kind := _kind(dtype)) is not None}
+    return {
+        name: kind
+        for name, dtype in schema.items()
+        if name not in _NOT_FEATURES and (kind := _kind(dtype)) is not None
+    }
 
 
 def _kind(dtype: pl.DataType) -> _Kind | None:
@@ -175,13 +213,18 @@ def _kind(dtype: pl.DataType) -> _Kind | None:
     return _INTEGER if dtype.is_integer() else _FLOAT if dtype.is_float() else None
 
 
-def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tuple[str, dict[str, bytes]]]:
+def _features(
+    metadata: pl.DataFrame, kinds: Mapping[str, _Kind]
+) -> Iterator[tuple[str, dict[str, bytes]]]:
     """Yield for each clip its window (its id if there are no windows) and all its features except the audio."""
     for part in metadata.iter_slices(_ROWS):
         columns = {"json": [_bytes(as_json(row)) for row in part.iter_rows(named=True)]}
         for name, kind in kinds.items():
             values = part[name].to_list()
-            columns |= {f"{name}{suffix}": [feature(value) for value in values] for suffix, feature in kind.features.items()}
+            columns |= {
+                f"{name}{suffix}": [feature(value) for value in values]
+                for suffix, feature in kind.features.items()
+            }
         windows = part["window" if "window" in part.columns else "segment_id"]
         for window, *features in zip(windows.to_list(), *columns.values(), strict=True):
             yield window, dict(zip(columns, features, strict=True))

@@ -17,13 +17,19 @@ _BEFORE, _BETWEEN, _AFTER = _BLANK[100:124], _BLANK[135:148], _BLANK[155:]
 _SUM = sum(_BEFORE + _BETWEEN + _AFTER) + 7 * ord(" ")
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object) -> list[ClipLocation]:
+def write(
+    path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object
+) -> list[ClipLocation]:
     """Write one tar; see `registry.WriteShard`."""
     rows = zip(metadata.iter_rows(named=True), audio, strict=True)
-    return write_tar(path, ((escape_key(row["segment_id"]), clip, as_json(row)) for row, clip in rows), extension)
+    return write_tar(
+        path, ((escape_key(row["segment_id"]), clip, as_json(row)) for row, clip in rows), extension
+    )
 
 
-def write_tar(path: Path, clips: Iterable[tuple[str, bytes, bytes]], extension: str) -> list[ClipLocation]:
+def write_tar(
+    path: Path, clips: Iterable[tuple[str, bytes, bytes]], extension: str
+) -> list[ClipLocation]:
     """Write `<key>.<extension>` and `<key>.json` for each (key, audio, JSON); return the locations of the audio."""
     places = []
     with path.open("wb") as file:

@@ -12,16 +12,24 @@ from nbaudio.corpus.containers.base import ClipLocation, as_json
 _UNIX = 3
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object) -> list[ClipLocation]:
+def write(
+    path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object
+) -> list[ClipLocation]:
     """Write one zip; see `registry.WriteShard`."""
     plain = clip_file_names(metadata["segment_id"].to_list(), extension)
     folders = hash_column(metadata["segment_id"], "folder")  # one of 256, by a hash of the segment
-    names = [f"{n >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}" for n, name in zip(folders, plain, strict=True)]
+    names = [
+        f"{n >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}"
+        for n, name in zip(folders, plain, strict=True)
+    ]
     rows = zip(names, metadata.iter_rows(named=True), strict=True)
     places = []
     with path.open("wb") as file, zipfile.ZipFile(file, "w") as archive:
         # First, as streaming readers need the metadata before the clips.
-        archive.writestr(_member("metadata.jsonl"), b"".join(as_json({"file_name": name} | row) + b"\n" for name, row in rows))
+        archive.writestr(
+            _member("metadata.jsonl"),
+            b"".join(as_json({"file_name": name} | row) + b"\n" for name, row in rows),
+        )
         for name, clip in zip(names, audio, strict=True):
             archive.writestr(_member(name), clip)
             places.append(ClipLocation(file.tell() - len(clip), len(clip)))

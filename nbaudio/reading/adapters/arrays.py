@@ -32,7 +32,11 @@ class ArrayForm:
 
     def step(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
         """Return a clip, or a padded batch where the step is a list."""
-        return self.clip(step) if isinstance(step, Clip) else padded([self.clip(clip) for clip in step])
+        return (
+            self.clip(step)
+            if isinstance(step, Clip)
+            else padded([self.clip(clip) for clip in step])
+        )
 
     def metadata(self, clip: Clip) -> dict[str, Any]:
         """Return a clip's id and columns."""
@@ -50,12 +54,19 @@ class ArrayForm:
 def array_form(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> ArrayForm:
     """Return the validated form for a stream, which must not give encoded clips."""
     if stream.clips.decode is None:
-        raise InputError("the stream yields encoded clips: create it with give='samples' or give='levels'")
+        raise InputError(
+            "the stream yields encoded clips: create it with give='samples' or give='levels'"
+        )
     return ArrayForm(dtype, columns).check(stream.clips.rows.table.columns)
 
 
 def batches(
-    stream: Stream, *, size: int = 16, multiple: int = 1, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)
+    stream: Stream,
+    *,
+    size: int = 16,
+    multiple: int = 1,
+    dtype: Dtype = "float32",
+    columns: Sequence[str] = ("text",),
 ) -> Iterator[dict[str, Any]]:
     """Yield padded batches from the stream's state on; `stream.state_dict` between two of them determines which comes next.
 
@@ -81,7 +92,15 @@ def padded(clips: Sequence[dict[str, Any]], *, multiple: int = 1) -> dict[str, A
     batch: dict[str, Any] = {name: [clip[name] for clip in clips] for name in clips[0]}
     lengths = np.array([len(one) for one in batch["samples"]])
     dtype = batch["samples"][0].dtype
-    samples = np.full((len(clips), -(-lengths.max() // multiple) * multiple), _SILENCE if dtype == np.uint8 else 0, dtype)
+    samples = np.full(
+        (len(clips), -(-lengths.max() // multiple) * multiple),
+        _SILENCE if dtype == np.uint8 else 0,
+        dtype,
+    )
     for row, one in zip(samples, batch["samples"], strict=True):
         row[: len(one)] = one
-    return batch | {"samples": samples, "lengths": lengths, "sampling_rate": np.array(batch["sampling_rate"])}
+    return batch | {
+        "samples": samples,
+        "lengths": lengths,
+        "sampling_rate": np.array(batch["sampling_rate"]),
+    }

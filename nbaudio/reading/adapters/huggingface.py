@@ -11,7 +11,13 @@ from nbaudio.reading.adapters.arrays import ArrayForm, Dtype
 from nbaudio.reading.order import Partition
 
 
-def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
+def dataset(
+    stream: Stream,
+    *,
+    shards: int = 16,
+    dtype: Dtype = "float32",
+    columns: Sequence[str] = ("text",),
+) -> Any:
     """Return a stream as a `datasets.IterableDataset`; iterating again repeats the same epoch.
 
     Workers of a DataLoader divide its shards, and so does ``split_dataset_by_node``; use a multiple of both, or else some read
@@ -38,7 +44,12 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
     if stream.clips.decode is None:
         rows = stream.clips.rows.table.frame().select("segment_id", *columns)
         rows = rows.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String))
-        features = datasets.Features({**datasets.Features.from_arrow_schema(rows.to_arrow().schema), "audio": datasets.Audio()})
+        features = datasets.Features(
+            {
+                **datasets.Features.from_arrow_schema(rows.to_arrow().schema),
+                "audio": datasets.Audio(),
+            }
+        )
     arguments = {"stream": stream, "form": form, "parts": parts}
     return datasets.IterableDataset.from_generator(_rows, features=features, gen_kwargs=arguments)
 

@@ -53,6 +53,12 @@ def _cut(clip: Clip) -> Any:
     source = AudioSource("memory", [0], clip.encoded or encode_clip(samples, rate, "wav"))
     recording = Recording(clip.segment_id, [source], rate, row["num_samples"], duration)
     supervision = SupervisionSegment(
-        clip.segment_id, clip.segment_id, 0, duration, text=row["text"], speaker=row["speaker_id"], custom=row
+        clip.segment_id,
+        clip.segment_id,
+        0,
+        duration,
+        text=row["text"],
+        speaker=row["speaker_id"],
+        custom=row,
     )
     return MonoCut(clip.segment_id, 0, duration, 0, supervisions=[supervision], recording=recording)

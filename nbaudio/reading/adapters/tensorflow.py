@@ -31,10 +31,18 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
     kinds = {name: _kind(frame[name]) for name in columns}
     samples = "uint8" if stream.clips.decode is decode_levels else dtype
     outer = (None,) if stream.listed else ()
-    types = {"segment_id": "string", **kinds, "sampling_rate": "int64", **({"lengths": "int64"} if outer else {})}
+    types = {
+        "segment_id": "string",
+        **kinds,
+        "sampling_rate": "int64",
+        **({"lengths": "int64"} if outer else {}),
+    }
     signature = {name: tf.TensorSpec(outer, kind) for name, kind in types.items()}
     signature["samples"] = tf.TensorSpec((*outer, None), samples)
-    epochs = chain([stream], (stream.of(stream.share, epoch=number) for number in count(stream.epoch.epoch + 1)))
+    epochs = chain(
+        [stream],
+        (stream.of(stream.share, epoch=number) for number in count(stream.epoch.epoch + 1)),
+    )
 
     def steps() -> Iterator[dict[str, Any]]:
         for step in next(epochs):
@@ -45,14 +53,20 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
     options.deterministic = True
     # The stream has one rank's part already.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return tf.data.Dataset.from_generator(steps, output_signature=signature).with_options(options).prefetch(tf.data.AUTOTUNE)
+    return (
+        tf.data.Dataset.from_generator(steps, output_signature=signature)
+        .with_options(options)
+        .prefetch(tf.data.AUTOTUNE)
+    )
 
 
 def _kind(column: pl.Series) -> str:
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         return "string"
     if not column.dtype.is_numeric():
-        raise InputError(f"column {column.name!r} is {column.dtype}; TensorFlow takes text and numbers")
+        raise InputError(
+            f"column {column.name!r} is {column.dtype}; TensorFlow takes text and numbers"
+        )
     return "int64" if column.dtype.is_integer() and not column.null_count() else "float64"
 
 

@@ -14,7 +14,9 @@ from nbaudio.reading.order import Partition
 States = dict[str, Any] | Sequence[dict[str, Any]]
 
 
-def stream_dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
+def stream_dataset(
+    stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)
+) -> Any:
     """Return a stream as an IterableDataset; iterating again starts over, in another order after ``set_epoch``.
 
     ``state_dict`` and ``load_state_dict`` are those of the stream: torchdata's StatefulDataLoader collects them from its workers
@@ -39,7 +41,14 @@ class ClipDataset:
         InputError: an unknown split, type or column.
     """
 
-    def __init__(self, corpus: Corpus, split: str, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        split: str,
+        *,
+        dtype: Dtype = "float32",
+        columns: Sequence[str] = ("text",),
+    ) -> None:
         _torch()
         self.segments = corpus.rows(split)
         self._corpus, self._form = corpus, ArrayForm(dtype, columns).check(corpus.table.columns)
@@ -53,7 +62,10 @@ class ClipDataset:
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Return clips by their numbers, as DataLoader requests them, with concurrent reads."""
         ids = self.segments["segment_id"]
-        return [_tensors(self._form.clip(clip)) for clip in self._corpus.read_many([ids[number] for number in numbers])]
+        return [
+            _tensors(self._form.clip(clip))
+            for clip in self._corpus.read_many([ids[number] for number in numbers])
+        ]
 
 
 def collate(clips: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -67,9 +79,13 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
     Those of all ranks together, passed to ``load_state_dict`` of a new dataset, resume with any number of ranks and workers.
     """
     if loader.get("_steps_since_snapshot"):
-        raise InputError("the state is older than the last step: make the StatefulDataLoader with snapshot_every_n_steps=1")
+        raise InputError(
+            "the state is older than the last step: make the StatefulDataLoader with snapshot_every_n_steps=1"
+        )
     try:
-        workers = loader["_snapshot"]["_worker_snapshots"].values() if "_snapshot" in loader else [loader]
+        workers = (
+            loader["_snapshot"]["_worker_snapshots"].values() if "_snapshot" in loader else [loader]
+        )
         return [worker["dataset_state"] for worker in workers]
     except KeyError as error:
         raise InputError(f"not the state of a StatefulDataLoader: {error!r}") from error
@@ -78,15 +94,24 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
 class _StreamDataset:
     """Implementation of `stream_dataset`; torch's base class is added by `_kind`, after torch is imported."""
 
-    def __init__(self, stream: Stream, form: ArrayForm, epoch: Any = None, states: States | None = None) -> None:
+    def __init__(
+        self, stream: Stream, form: ArrayForm, epoch: Any = None, states: States | None = None
+    ) -> None:
         self._stream, self._form, self._states = stream, form, states
         # In shared memory, so that persistent workers see the next epoch.
-        self._epoch = _torch().tensor(stream.epoch.epoch).share_memory_() if epoch is None else epoch
+        self._epoch = (
+            _torch().tensor(stream.epoch.epoch).share_memory_() if epoch is None else epoch
+        )
         self._running: Stream | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Spawned workers have no torch.distributed, so they get the rank.
-        return _unpickled, (self._stream.of(_ranked(self._stream.share)), self._form, self._epoch, self._states)
+        return _unpickled, (
+            self._stream.of(_ranked(self._stream.share)),
+            self._form,
+            self._epoch,
+            self._states,
+        )
 
     def __iter__(self) -> Any:
         self._running, self._states = self._started(), None
@@ -127,7 +152,10 @@ def _unpickled(*arguments: Any) -> Any:
 
 def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:
     tensor = _torch().from_numpy
-    return {name: tensor(value) if isinstance(value, np.ndarray) else value for name, value in arrays.items()}
+    return {
+        name: tensor(value) if isinstance(value, np.ndarray) else value
+        for name, value in arrays.items()
+    }
 
 
 def _ranked(share: Partition) -> Partition:

@@ -11,8 +11,21 @@ from nbaudio.core import atomic, progress
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.storage import http, urls
-from nbaudio.storage.download.fetch import ByteProgress, Fetcher, Transfer, find_complete, partial_path
-from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Ledger, Row, open_ledger, read_list
+from nbaudio.storage.download.fetch import (
+    ByteProgress,
+    Fetcher,
+    Transfer,
+    find_complete,
+    partial_path,
+)
+from nbaudio.storage.download.ledger import (
+    LEDGER,
+    DownloadItem,
+    Ledger,
+    Row,
+    open_ledger,
+    read_list,
+)
 from nbaudio.storage.download.rate_limit import HostLimits
 from nbaudio.storage.network import Network, RemoteRefusedError, with_retries
 
@@ -67,7 +80,11 @@ def download(
         ["a.wav: row 1: 'ftp://example.org/a.wav': only http:// and https:// URLs are allowed"]
     """
     network = Network.of(timeout=timeout, tries=tries, max_wait=max_wait, max_size=max_size)
-    for name, value in (("connections", connections), ("per_host", per_host), ("per_second", per_second)):
+    for name, value in (
+        ("connections", connections),
+        ("per_host", per_host),
+        ("per_second", per_second),
+    ):
         if not value > 0:
             raise InputError(f"{name} is {value}; it must be more than 0")
     wanted, refused = read_list(source)
@@ -79,16 +96,22 @@ def download(
         rest, notes = _find_missing(folder, ledger, wanted)
         with closing(http.HttpClient(connections=per_host, timeout=network.timeout)) as client:
             if rest:
-                limits = HostLimits(per_host=per_host, per_second=per_second, max_wait=network.max_wait)
+                limits = HostLimits(
+                    per_host=per_host, per_second=per_second, max_wait=network.max_wait
+                )
                 with byte_progress(len(rest)) as bar:
-                    _Worker(folder, ledger, client, network, limits, bar).work_in_threads(rest, connections, per_host)
+                    _Worker(folder, ledger, client, network, limits, bar).work_in_threads(
+                        rest, connections, per_host
+                    )
         rows = {one: row for one in wanted if (row := ledger.row(one))}
     done = {one: row for one, row in rows.items() if row.state == "done"}
     num_fetched = len(done.keys() & rest)
     problems = [f"{row.name}: {row.reason}" for row in rows.values() if row.state == "failed"]
     problems += [f"{bad.name or bad.url or 'the list'}: {bad.reason}" for bad in refused]
     if unproven := sum(row.checksum is None for row in done.values()):
-        notes.append(f"{unproven:,} of the files have no checksum; only their lengths were verified")
+        notes.append(
+            f"{unproven:,} of the files have no checksum; only their lengths were verified"
+        )
     return Report(
         "download",
         {
@@ -104,20 +127,28 @@ def download(
     )
 
 
-def _find_missing(folder: Path, ledger: Ledger, wanted: list[DownloadItem]) -> tuple[list[DownloadItem], list[str]]:
+def _find_missing(
+    folder: Path, ledger: Ledger, wanted: list[DownloadItem]
+) -> tuple[list[DownloadItem], list[str]]:
     """Return the files that are not complete, and notes on those that changed; write all others to the ledger."""
     sizes = [path.stat().st_size if (path := folder / one.name).is_file() else 0 for one in wanted]
     rest, notes = [], []
     with (
         ThreadPoolExecutor(2) as pool,
-        progress.progress("look at files", sum(sizes) / 1e9, "GB", show=sum(sizes) > _LONG_WORK_BYTES) as advance,
+        progress.progress(
+            "look at files", sum(sizes) / 1e9, "GB", show=sum(sizes) > _LONG_WORK_BYTES
+        ) as advance,
     ):
-        for one, size, row in zip(wanted, sizes, pool.map(partial(find_complete, folder, ledger), wanted), strict=True):
+        for one, size, row in zip(
+            wanted, sizes, pool.map(partial(find_complete, folder, ledger), wanted), strict=True
+        ):
             advance(size / 1e9)
             if row is None:
                 rest.append(one)
                 if size:
-                    notes.append(f"{one.name} has changed, or does not match the list any more; it is downloaded again")
+                    notes.append(
+                        f"{one.name} has changed, or does not match the list any more; it is downloaded again"
+                    )
             elif row.state == "failed" or row != ledger.row(one):
                 ledger.add(row)
     return rest, notes
@@ -151,7 +182,12 @@ class _Worker(Fetcher):
             received = partial(atomic.size_of, partial_path(self.folder, task.wanted))
             try:
                 with atomic.raise_disk_full(self.folder):
-                    with_retries(task, partial(self.fetch, task), received=received, wait=self.limits.stopped.wait)
+                    with_retries(
+                        task,
+                        partial(self.fetch, task),
+                        received=received,
+                        wait=self.limits.stopped.wait,
+                    )
             except AudioError as error:
                 if self.limits.stopped.is_set():
                     return
@@ -168,13 +204,22 @@ class _Worker(Fetcher):
         part = self.ledger.part(wanted) if partial_file.exists() else None
         row = self.ledger.row(wanted)
         before = part or Row.of(wanted, "failed", sha256=row.sha256 if row else None)
-        self.ledger.add(replace(before, state="failed", checksum=wanted.checksum, reason=urls.redact(reason, wanted.url)))
+        self.ledger.add(
+            replace(
+                before,
+                state="failed",
+                checksum=wanted.checksum,
+                reason=urls.redact(reason, wanted.url),
+            )
+        )
 
 
 @contextmanager
 def byte_progress(num_files: int) -> Iterator[ByteProgress]:
     """Show progress in bytes, with rate, time left and silent hosts."""
-    with progress.open_bar(total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT) as bar:
+    with progress.open_bar(
+        total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT
+    ) as bar:
         shown = ByteProgress(bar, num_files)
         with progress.naming_hosts(shown.show_waiting):
             yield shown

@@ -21,8 +21,22 @@ from nbaudio.core.progress import on_message
 from nbaudio.storage.base import NO_LENGTH
 from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row, check_url, display_url
 from nbaudio.storage.download.rate_limit import HostLimits
-from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, HttpStatusError, content_coding, content_length
-from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, RETRYABLE, Network, RemoteRefusedError, convert_error, retry_after
+from nbaudio.storage.http import (
+    MAX_REDIRECTS,
+    REDIRECTS,
+    HttpClient,
+    HttpStatusError,
+    content_coding,
+    content_length,
+)
+from nbaudio.storage.network import (
+    MAX_UNKNOWN_LENGTH,
+    RETRYABLE,
+    Network,
+    RemoteRefusedError,
+    convert_error,
+    retry_after,
+)
 from nbaudio.storage.urls import redact
 
 _CHUNK_BYTES = 1 << 16
@@ -89,7 +103,9 @@ class ByteProgress:
 
     def _show(self, *, refresh: bool) -> None:
         files = f"{self._num_done:,}/{self._num_files:,} files"
-        self._bar.set_postfix_str(f"{files}, {self._hosts}" if self._hosts else files, refresh=refresh)
+        self._bar.set_postfix_str(
+            f"{files}, {self._hosts}" if self._hosts else files, refresh=refresh
+        )
 
     def _update_total(self) -> None:
         known = self._bar.n + max(sum(self._left.values()), 0)
@@ -111,7 +127,11 @@ class Fetcher:
     def fetch(self, task: Transfer) -> Row:
         """Send a request, follow its redirects, and return the row of the complete file; raise AudioError or OSError."""
         row = self.ledger.part(task.wanted)
-        have = size_of(partial_path(self.folder, task.wanted)) if row and (row.validator or task.wanted.checksum) else 0
+        have = (
+            size_of(partial_path(self.folder, task.wanted))
+            if row and (row.validator or task.wanted.checksum)
+            else 0
+        )
         if row and have and have == row.bytes:
             return self._publish(task.wanted, row, joined=True)
         headers = {"Range": f"bytes={have}-"} if have else {}
@@ -120,7 +140,10 @@ class Fetcher:
         address, passed = task.wanted.url, set[str]()
         try:
             while True:
-                with self.limits.request(urlsplit(address).netloc), self.client.request("GET", address, **headers) as response:
+                with (
+                    self.limits.request(urlsplit(address).netloc),
+                    self.client.request("GET", address, **headers) as response,
+                ):
                     if response.status not in REDIRECTS:
                         return self._handle(task, address, response, row, have)
                     passed.add(address)
@@ -132,36 +155,67 @@ class Fetcher:
                 raise
             raise AudioError(f"it cannot be written: {error.strerror}") from error
 
-    def _handle(self, task: Transfer, address: str, response: BaseHTTPResponse, row: Row | None, have: int) -> Row:
+    def _handle(
+        self, task: Transfer, address: str, response: BaseHTTPResponse, row: Row | None, have: int
+    ) -> Row:
         status, headers = response.status, response.headers
         if status in RETRYABLE or status >= 500:
             self.limits.rest(urlsplit(address).netloc, retry_after(headers) or 0.0)
             raise HttpStatusError(status, headers)
         if status in (206, 416) and row and have:
             # A range that begins where the partial file ends, in a file of the same length.
-            found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
-            if status == 206 and found and int(found[1]) == have and (row.bytes is None or found[2] in ("*", str(row.bytes))):
-                return self._write_body(task, address, response, replace(row, state="begun", reason=None), "ab")
+            found = re.fullmatch(
+                r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip()
+            )
+            if (
+                status == 206
+                and found
+                and int(found[1]) == have
+                and (row.bytes is None or found[2] in ("*", str(row.bytes)))
+            ):
+                return self._write_body(
+                    task, address, response, replace(row, state="begun", reason=None), "ab"
+                )
             partial_path(self.folder, task.wanted).unlink(missing_ok=True)
-            raise ConnectionError("the file on the server does not match the partial file; download restarted")
+            raise ConnectionError(
+                "the file on the server does not match the partial file; download restarted"
+            )
         if status != 200:
             said = f"the server responded with {status} {response.reason or ''}".strip()
             raise RemoteRefusedError(redact(said, task.wanted.url, address))
         announced = self._check_body(task.wanted, headers)
         before = self.ledger.row(task.wanted)
         # What If-Range accepts: a strong ETag, else the date of the last change.
-        validator = etag if (etag := headers.get("ETag", "")).startswith('"') else headers.get("Last-Modified")
-        begun = Row.of(task.wanted, "begun", bytes=announced, checksum=task.wanted.checksum, validator=validator)
-        return self._write_body(task, address, response, replace(begun, sha256=before.sha256 if before else None), "wb")
+        validator = (
+            etag
+            if (etag := headers.get("ETag", "")).startswith('"')
+            else headers.get("Last-Modified")
+        )
+        begun = Row.of(
+            task.wanted,
+            "begun",
+            bytes=announced,
+            checksum=task.wanted.checksum,
+            validator=validator,
+        )
+        return self._write_body(
+            task, address, response, replace(begun, sha256=before.sha256 if before else None), "wb"
+        )
 
     def _check_body(self, wanted: DownloadItem, headers: Mapping[str, str]) -> int | None:
         """Return the announced length of a body; RemoteRefusedError for one that is not the file, too large or of no length."""
         name = wanted.name.lower()
         if (coding := content_coding(headers)) and not name.endswith((".gz", ".tgz")):
-            raise RemoteRefusedError(f"the server sends it compressed ({coding}), which was not requested")
+            raise RemoteRefusedError(
+                f"the server sends it compressed ({coding}), which was not requested"
+            )
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         # A login or an error page instead of the file.
-        if kind == "text/html" and Path(name).suffix not in ("", ".htm", ".html") and not wanted.checksum:
+        if (
+            kind == "text/html"
+            and Path(name).suffix not in ("", ".htm", ".html")
+            and not wanted.checksum
+        ):
             raise RemoteRefusedError(
                 "the server sends a web page instead; open the URL in a browser, and give a checksum if it is right"
             )
@@ -174,17 +228,29 @@ class Fetcher:
                 self.network.check_size("it", announced)
             free = shutil.disk_usage(self.folder).free
             if announced > free:
-                raise RemoteRefusedError(f"no space for its {announced:,} bytes, {free:,} are free on the disk")
+                raise RemoteRefusedError(
+                    f"no space for its {announced:,} bytes, {free:,} are free on the disk"
+                )
         return announced
 
     def _max_bytes(self, address: str) -> int:
         """Return the limit of a body of unannounced length: the length of a HEAD request, or that of the network limits."""
         with suppress(ConnectionError), self.client.request("HEAD", address) as head:
-            if head.status == HTTPStatus.OK and (length := content_length(head.headers)) is not None:
+            if (
+                head.status == HTTPStatus.OK
+                and (length := content_length(head.headers)) is not None
+            ):
                 return length
         return self.network.max_size or MAX_UNKNOWN_LENGTH
 
-    def _write_body(self, task: Transfer, address: str, response: BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
+    def _write_body(
+        self,
+        task: Transfer,
+        address: str,
+        response: BaseHTTPResponse,
+        begun: Row,
+        mode: Literal["ab", "wb"],
+    ) -> Row:
         is_over, most = False, begun.bytes
         with partial_path(self.folder, task.wanted).open(mode) as file:
             # First truncate, then write the row: a kill in between leaves an empty file, never one of another version.
@@ -205,10 +271,14 @@ class Fetcher:
         if is_over:
             partial_path(self.folder, task.wanted).unlink()
             if mode == "ab":
-                raise ConnectionError("the server sends more bytes than are missing; download restarted")
+                raise ConnectionError(
+                    "the server sends more bytes than are missing; download restarted"
+                )
             unknown = "of a file of unannounced length that are fetched (--max-size)"
             what = unknown if begun.bytes is None else "that it announced"
-            raise RemoteRefusedError(f"the server sends more than the {most:,} bytes {what}; removed")
+            raise RemoteRefusedError(
+                f"the server sends more than the {most:,} bytes {what}; removed"
+            )
         if begun.bytes is not None and have < begun.bytes:
             raise ConnectionError(f"the server sent {have:,} of {begun.bytes:,} bytes")
         return self._publish(task.wanted, begun, joined=mode == "ab")
@@ -220,11 +290,20 @@ class Fetcher:
         if checksum != wanted.checksum:
             partial.unlink()
             if joined:
-                raise ConnectionError(f"the joined parts have {checksum}, not {wanted.checksum}; download restarted")
+                raise ConnectionError(
+                    f"the joined parts have {checksum}, not {wanted.checksum}; download restarted"
+                )
             raise RemoteRefusedError(f"it has {checksum}, not {wanted.checksum}; removed")
         with partial.open("rb") as file:
             os.fsync(file.fileno())
-        done = replace(begun, state="done", bytes=partial.stat().st_size, sha256=sha256, checksum=checksum, reason=None)
+        done = replace(
+            begun,
+            state="done",
+            bytes=partial.stat().st_size,
+            sha256=sha256,
+            checksum=checksum,
+            reason=None,
+        )
         # First the row: after a kill in between, the next run finds the complete partial file and only moves it.
         self.ledger.add(done)
         partial.replace(self.folder / wanted.name)
@@ -246,11 +325,17 @@ def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | N
         if final.is_file() and wanted.checksum:
             sha256, checksum = _hashes(final, wanted.checksum)
             if checksum == wanted.checksum:
-                return Row.of(wanted, "done", bytes=final.stat().st_size, sha256=sha256, checksum=checksum)
+                return Row.of(
+                    wanted, "done", bytes=final.stat().st_size, sha256=sha256, checksum=checksum
+                )
     except OSError as error:
-        return Row.of(wanted, "failed", reason=f"the existing file cannot be read: {error.strerror}")
+        return Row.of(
+            wanted, "failed", reason=f"the existing file cannot be read: {error.strerror}"
+        )
     if final.is_symlink() or final.exists():
-        reason = "another file has its name and is not overwritten; move it away, or give another name"
+        reason = (
+            "another file has its name and is not overwritten; move it away, or give another name"
+        )
         return Row.of(wanted, "failed", reason=reason)
     return None
 
@@ -261,13 +346,18 @@ def _hashes(path: Path, checksum: str | None) -> tuple[str, str | None]:
     if checksum is None or checksum.startswith("sha256:"):
         return sha256, checksum and f"sha256:{sha256}"
     with path.open("rb") as file:
-        return sha256, f"md5:{hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()}"
+        return (
+            sha256,
+            f"md5:{hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()}",
+        )
 
 
 def _redirected(address: str, location: str, passed: Collection[str]) -> str:
     """Return the URL of a redirect; raise RemoteRefusedError for one that is not allowed."""
     if len(passed) > MAX_REDIRECTS:
-        raise RemoteRefusedError(f"more than {MAX_REDIRECTS} redirects, the last to {display_url(location)}")
+        raise RemoteRefusedError(
+            f"more than {MAX_REDIRECTS} redirects, the last to {display_url(location)}"
+        )
     try:
         target = check_url(urljoin(address, location))
     except (InputError, ValueError) as error:

@@ -43,7 +43,9 @@ class Row:
     state: State  # begun: a partial file may exist
     url_sha256: str | None = None  # of the whole URL of the list, in hex
     bytes: int | None = None  # of the whole file, once the server has announced it
-    sha256: str | None = None  # of the file that was published under the name, now or before the download began again
+    sha256: str | None = (
+        None  # of the file that was published under the name, now or before the download began again
+    )
     checksum: str | None = None  # the expected one, which a file that is done has
     validator: str | None = None  # ETag or date of the version of the partial file
     reason: str | None = None  # why it failed
@@ -51,7 +53,9 @@ class Row:
     @classmethod
     def of(cls, wanted: DownloadItem, state: State, **facts: Any) -> "Row":
         """Return the row of a file, which does not hold its whole URL."""
-        return cls(public_url(wanted.url), wanted.name, state, url_sha256=sha256_of(wanted.url), **facts)
+        return cls(
+            public_url(wanted.url), wanted.name, state, url_sha256=sha256_of(wanted.url), **facts
+        )
 
 
 class Ledger:
@@ -60,8 +64,12 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._rows: dict[tuple[str | None, str | None], Row] = {}  # by hash and name, in the order of their last change
-        self._parts: dict[str | None, str | None] = {}  # hash of the URL whose bytes the partial file of a name holds
+        self._rows: dict[
+            tuple[str | None, str | None], Row
+        ] = {}  # by hash and name, in the order of their last change
+        self._parts: dict[
+            str | None, str | None
+        ] = {}  # hash of the URL whose bytes the partial file of a name holds
         names = [field.name for field in fields(Row)]
         for values in atomic.parse_lines(path.read_bytes()) if path.exists() else ():
             if values.keys() >= set(names):  # the URL of another line is examined again
@@ -76,13 +84,19 @@ class Ledger:
     def part(self, wanted: DownloadItem) -> Row | None:
         """Return the row of a file if the partial file of its name holds its bytes."""
         row = self.row(wanted)
-        return row if row and row.state != "done" and self._parts.get(wanted.name) == row.url_sha256 else None
+        return (
+            row
+            if row and row.state != "done" and self._parts.get(wanted.name) == row.url_sha256
+            else None
+        )
 
     def add(self, row: Row) -> None:
         """Add or replace a row; it survives a kill, and one that is done a power cut."""
         with self._lock:
             self._set(row)
-            atomic.write_lines(self._file, [json.dumps(asdict(row)).encode()], sync=row.state == "done")
+            atomic.write_lines(
+                self._file, [json.dumps(asdict(row)).encode()], sync=row.state == "done"
+            )
 
     def forget(self, wanted: list[DownloadItem]) -> None:
         """Drop failures that a corrected list no longer has: rows without a URL, and URLs under another name."""
@@ -92,7 +106,9 @@ class Ledger:
             self._rows = {
                 key: row
                 for key, row in self._rows.items()
-                if row.state != "failed" or key in keys or not (row.url is None or row.url_sha256 in known)
+                if row.state != "failed"
+                or key in keys
+                or not (row.url is None or row.url_sha256 in known)
             }
 
     def close(self) -> None:
@@ -107,7 +123,10 @@ class Ledger:
             self._parts[row.name] = row.url_sha256
 
     def _write(self) -> None:
-        atomic.write_bytes(self.path, "".join(f"{json.dumps(asdict(row))}\n" for row in self._rows.values()).encode())
+        atomic.write_bytes(
+            self.path,
+            "".join(f"{json.dumps(asdict(row))}\n" for row in self._rows.values()).encode(),
+        )
 
 
 @contextmanager
@@ -118,10 +137,14 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
         file = (folder / f".{LEDGER}.lock").open("wb")
         is_locked = atomic.lock(file, wait=False)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be used as a folder for downloads ({error.strerror})") from error
+        raise InputError(
+            f"{folder}: cannot be used as a folder for downloads ({error.strerror})"
+        ) from error
     with file:
         if not is_locked:
-            raise ExistsError(f"{folder}: another download is active there; wait for it, or choose another folder")
+            raise ExistsError(
+                f"{folder}: another download is active there; wait for it, or choose another folder"
+            )
         for left in folder.glob(f".{LEDGER}.*.partial"):
             left.unlink()
         with closing(Ledger(folder / LEDGER)) as ledger:
@@ -146,13 +169,28 @@ def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Row]]:
     """Return the files of a list (see `download`), in order and each once, and its invalid rows as those of the ledger."""
     wanted: dict[str, tuple[DownloadItem, str]] = {}
     refused = []
-    for where, row in _named_rows(str(source)) if str(source).startswith(f"{_NAMED}:") else _file_rows(Path(source)):
+    for where, row in (
+        _named_rows(str(source))
+        if str(source).startswith(f"{_NAMED}:")
+        else _file_rows(Path(source))
+    ):
         try:
             _add_item(wanted, row, where)
         except InputError as error:
-            url, name = (value if isinstance(value := (row or {}).get(key), str) and value else None for key in ("url", "name"))
+            url, name = (
+                value if isinstance(value := (row or {}).get(key), str) and value else None
+                for key in ("url", "name")
+            )
             sha256 = url and sha256_of(url)
-            refused.append(Row(url and display_url(url), name, "failed", url_sha256=sha256, reason=f"{where}: {error}"))
+            refused.append(
+                Row(
+                    url and display_url(url),
+                    name,
+                    "failed",
+                    url_sha256=sha256,
+                    reason=f"{where}: {error}",
+                )
+            )
     return [one for one, _ in wanted.values()], refused
 
 
@@ -163,10 +201,14 @@ def check_name(name: str) -> str:
     refused = {
         "the URL does not end in a file name; give one in a column name": not name,
         "only one plain file name is allowed, no / or \\": "/" in name or "\\" in name,
-        "control characters and broken Unicode are not allowed": {"Cc", "Cs"} & set(map(unicodedata.category, name)),
-        "it must not begin with a dot, nor end in a dot or blank": name.startswith(".") or name.endswith((".", " ")),
-        "it is reserved": hashing.RESERVED_DEVICE_NAMES.fullmatch(name) or name.casefold() == LEDGER,
-        f"it has {num_bytes} bytes, at most {_MAX_NAME_BYTES} are allowed": num_bytes > _MAX_NAME_BYTES,
+        "control characters and broken Unicode are not allowed": {"Cc", "Cs"}
+        & set(map(unicodedata.category, name)),
+        "it must not begin with a dot, nor end in a dot or blank": name.startswith(".")
+        or name.endswith((".", " ")),
+        "it is reserved": hashing.RESERVED_DEVICE_NAMES.fullmatch(name)
+        or name.casefold() == LEDGER,
+        f"it has {num_bytes} bytes, at most {_MAX_NAME_BYTES} are allowed": num_bytes
+        > _MAX_NAME_BYTES,
     }
     for why, holds in refused.items():
         if holds:
@@ -188,7 +230,9 @@ def check_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.host:
         raise InputError(f"{display_url(url)!r}: only http:// and https:// URLs are allowed")
     if parts.auth is not None:
-        raise InputError(f"{parts.host}: a URL with a user or password is refused, since the ledger would store it")
+        raise InputError(
+            f"{parts.host}: a URL with a user or password is refused, since the ledger would store it"
+        )
     return url
 
 
@@ -197,11 +241,15 @@ def check_checksum(text: str) -> str:
     algorithm, _, digits = text.strip().lower().rpartition(":")
     algorithm = algorithm or _ALGORITHM.get(len(digits), "")
     if _ALGORITHM.get(len(digits)) != algorithm or not re.fullmatch(r"[0-9a-f]+", digits):
-        raise InputError(f"checksum {text[:80]!r}: expected sha256:<64 hex digits> or md5:<32 hex digits>")
+        raise InputError(
+            f"checksum {text[:80]!r}: expected sha256:<64 hex digits> or md5:<32 hex digits>"
+        )
     return f"{algorithm}:{digits}"
 
 
-def _add_item(wanted: dict[str, tuple[DownloadItem, str]], row: dict[str, Any] | None, where: str) -> None:
+def _add_item(
+    wanted: dict[str, tuple[DownloadItem, str]], row: dict[str, Any] | None, where: str
+) -> None:
     """Add a row of a list to the files and their places in the list; raise InputError for an invalid one."""
     if row is None:
         raise InputError('not a JSON object; expected one such as {"url": ...}')
@@ -213,9 +261,13 @@ def _add_item(wanted: dict[str, tuple[DownloadItem, str]], row: dict[str, Any] |
         texts[key] = value or ""
     url = check_url(texts["url"].strip())
     try:
-        name = texts["name"] or unquote_to_bytes(urlsplit(url).path.rsplit("/", 1)[-1]).decode("utf8")
+        name = texts["name"] or unquote_to_bytes(urlsplit(url).path.rsplit("/", 1)[-1]).decode(
+            "utf8"
+        )
     except UnicodeDecodeError as error:
-        raise InputError(f"{display_url(url)}: the end of the URL is not Unicode; give a name") from error
+        raise InputError(
+            f"{display_url(url)}: the end of the URL is not Unicode; give a name"
+        ) from error
     given = [texts["checksum"], *(f"{key}:{texts[key]}" for key in _HASHES if texts[key].strip())]
     checksums = set(map(check_checksum, filter(str.strip, given)))
     if len(checksums) > 1:
@@ -224,15 +276,21 @@ def _add_item(wanted: dict[str, tuple[DownloadItem, str]], row: dict[str, Any] |
     # Names that differ only in case are the same file on some systems.
     before, there = wanted.setdefault(one.name.casefold(), (one, where))
     if one.url != before.url:
-        raise InputError(f"its name {one.name!r} is also that of {there}; give each another name in a column name")
+        raise InputError(
+            f"its name {one.name!r} is also that of {there}; give each another name in a column name"
+        )
     if one != before:
-        raise InputError(f"{there} has the same URL with another name or checksum; keep one of them")
+        raise InputError(
+            f"{there} has the same URL with another name or checksum; keep one of them"
+        )
 
 
 def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     kind = path.suffix.lower()
     if kind not in (*_TABLES, *_LINES):
-        raise InputError(f"{path}: a list is a .csv, .tsv or .jsonl file, or a name such as {_NAMED}:librispeech:dev-clean")
+        raise InputError(
+            f"{path}: a list is a .csv, .tsv or .jsonl file, or a name such as {_NAMED}:librispeech:dev-clean"
+        )
     try:
         text = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig")
         if kind in _LINES:
@@ -245,15 +303,21 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
             return
         table = pl.read_csv(text.encode(), separator=_TABLES[kind], infer_schema=False)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as a list of URLs ({redact(one_line(error))})") from error
+        raise InputError(
+            f"{path}: cannot be read as a list of URLs ({redact(one_line(error))})"
+        ) from error
     if "url" not in table.columns:
         has = redact(", ".join(table.columns))  # URLs, if the header line is missing
-        raise InputError(f"{path}: a column url is required, name and checksum are optional; it has {has}")
+        raise InputError(
+            f"{path}: a column url is required, name and checksum are optional; it has {has}"
+        )
     yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
 
 
 def _named_rows(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    known = yaml.safe_load(bundled_files.bundled(f"data_manifests/{_NAMED}.yaml").read_text(encoding="utf8"))
+    known = yaml.safe_load(
+        bundled_files.bundled(f"data_manifests/{_NAMED}.yaml").read_text(encoding="utf8")
+    )
     corpus, _, parts = name.removeprefix(f"{_NAMED}:").partition(":")
     if corpus not in known:
         raise InputError(f"{name}: {_NAMED} holds {', '.join(known)}, not {corpus!r}")

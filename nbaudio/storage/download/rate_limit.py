@@ -16,7 +16,9 @@ class HostLimits:
     def __init__(self, *, per_host: int, per_second: float, max_wait: float) -> None:
         self._spacing, self._max_wait = 1 / per_second, max_wait
         self._lock = threading.Lock()
-        self._slots: defaultdict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(per_host))
+        self._slots: defaultdict[str, threading.Semaphore] = defaultdict(
+            lambda: threading.Semaphore(per_host)
+        )
         self._free_at: defaultdict[str, float] = defaultdict(float)
         self._required: dict[str, float] = {}  # waits of hosts that require longer ones
         self.stopped = threading.Event()

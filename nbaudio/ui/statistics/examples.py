@@ -29,7 +29,10 @@ _MOST_WORST, _MOST_GROUPS = 4, 12
 
 def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[str, dict[str, str]]:
     """Return for each finding the ids of its examples, with a label each; among equal candidates, the middle one by id."""
-    kept, one = segments.filter(pl.col("decision").ne_missing("reject")), pl.col("segment_id").sort().get(pl.len() // 2)
+    kept, one = (
+        segments.filter(pl.col("decision").ne_missing("reject")),
+        pl.col("segment_id").sort().get(pl.len() // 2),
+    )
     spoken = views.speakers(kept)["speaker_id"].drop_nulls().head(_MOST_GROUPS)
     reasons = views.reasons(segments)["reason"].head(_MOST_GROUPS)
     none = pl.DataFrame(schema={"segment_id": pl.String, "verdict": pl.String})
@@ -48,25 +51,46 @@ def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[st
         NEAREST: lowest(kept),
         WORST: lowest(segments),
         REASONS: of_each("reason", segments.read("reason", "segment_id"), reasons),
-        SPEAKERS: dict.fromkeys(of_each("speaker_id", kept.read("speaker_id", "segment_id"), spoken), ""),
+        SPEAKERS: dict.fromkeys(
+            of_each("speaker_id", kept.read("speaker_id", "segment_id"), spoken), ""
+        ),
         FAULTS: of_each("verdict", faults, faults["verdict"].unique().sort()),
     }
     return {title: wanted for title, wanted in found.items() if wanted}
 
 
 def read_examples(
-    path: str | Path, state: ReviewState | None, segments: SegmentRows, groups: Mapping[str, Mapping[str, str]], *, audio: bool
+    path: str | Path,
+    state: ReviewState | None,
+    segments: SegmentRows,
+    groups: Mapping[str, Mapping[str, str]],
+    *,
+    audio: bool,
 ) -> dict[str, Clips]:
     """Return the clips of each group; without a review state, `path` is a corpus."""
     wanted = {segment_id for group in groups.values() for segment_id in group}
     found = segments.filter(pl.col("segment_id").is_in(list(wanted))).read(*segments.schema)
     rows = {row["segment_id"]: row for row in found.iter_rows(named=True)}
-    listed = [(title, name, fact) for title, group in groups.items() for name, fact in group.items() if name in rows]
+    listed = [
+        (title, name, fact)
+        for title, group in groups.items()
+        for name, fact in group.items()
+        if name in rows
+    ]
     place = str(state.workspace.audio if state else path).rstrip("/")
-    read = (_workspace_audio(state.workspace, wanted) if state else _corpus_audio(str(path))) if audio else None
+    read = (
+        (_workspace_audio(state.workspace, wanted) if state else _corpus_audio(str(path)))
+        if audio
+        else None
+    )
     shown = ((rows[name], *([fact] if fact else [])) for _, name, fact in listed)
     clips = read_clips(shown, read, longest_s=LONGEST_S, encoding="mp3", folder=f"{place}/")
-    return {title: Clips(tuple(clip for clip, (of, _, _) in zip(clips, listed, strict=True) if of == title)) for title in groups}
+    return {
+        title: Clips(
+            tuple(clip for clip, (of, _, _) in zip(clips, listed, strict=True) if of == title)
+        )
+        for title in groups
+    }
 
 
 def _workspace_audio(workspace: Workspace, wanted: Collection[str]) -> Callable[[Row], Sound]:

@@ -31,7 +31,10 @@ class Section:
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
     """Return the page, with the title as its heading; the findings follow the figures of the first section."""
-    parts = "".join(_section(number, section, "" if number else _findings(sections)) for number, section in enumerate(sections))
+    parts = "".join(
+        _section(number, section, "" if number else _findings(sections))
+        for number, section in enumerate(sections)
+    )
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'

@@ -19,7 +19,13 @@ PAGE_SUFFIXES = (".html", ".xlsx")
 _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
 
 
-def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True, base: str | Path | None = None) -> Report:
+def stats(
+    path: str | Path,
+    *,
+    out: str | Path | None = None,
+    audio: bool = True,
+    base: str | Path | None = None,
+) -> Report:
     """Report segments, hours, speakers, durations, similarity, splits, reasons and signals.
 
     Args:
@@ -41,24 +47,37 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
     facts = count(segments, kept)
     rates = held_out_rates(path, segments, by="split")
     if len(rates):
-        facts["model_against_label"] = rates.select("group", "hypothesis", "segments", cs.starts_with("wer").round(4)).to_dicts()
+        facts["model_against_label"] = rates.select(
+            "group", "hypothesis", "segments", cs.starts_with("wer").round(4)
+        ).to_dicts()
     if len(signals := views.signals(kept)):
         facts["signals"] = signals.with_columns(cs.float().round(4)).to_dicts()
     if out is not None:
         from nbaudio.ui.statistics.page_html import render_page  # these take a second to import
         from nbaudio.ui.statistics.stats_page import page_sections, write_workbook
 
-        title, sections = page_sections(path, segments, facts, audio=audio and suffix == ".html", base=base)
-        page = render_page(title, sections).encode() if suffix == ".html" else write_workbook(title, sections)
+        title, sections = page_sections(
+            path, segments, facts, audio=audio and suffix == ".html", base=base
+        )
+        page = (
+            render_page(title, sections).encode()
+            if suffix == ".html"
+            else write_workbook(title, sections)
+        )
         write_bytes(Path(out), page)
-    return Report("stats", {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})})
+    return Report(
+        "stats",
+        {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})},
+    )
 
 
 def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.DataFrame:
     """Return `views.error_rates` of held-out splits, or else of all segments with several hypotheses; otherwise no rows."""
     found = segments.read("split", codes=True)["split"].unique().cast(pl.String)
     splits = [name for name in ordered_splits(found) if split_role(name) != "train"]
-    known = [name for name, column in hypothesis_names(segments.schema).items() if segments.count(column)]
+    known = [
+        name for name, column in hypothesis_names(segments.schema).items() if segments.count(column)
+    ]
     where = " or ".join("split = '{}'".format(name.replace("'", "''")) for name in splits)
     return views.error_rates(path, known if splits or len(known) > 1 else [], by=by, where=where)
 
@@ -66,14 +85,25 @@ def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.Da
 def count(segments: SegmentRows, kept: SegmentRows) -> dict[str, Any]:
     """Count segments, and those that are kept."""
     rejected = segments.filter(pl.col("decision") == "reject").read("reason")
-    reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
+    reasons = (
+        rejected["reason"]
+        .drop_nulls()
+        .value_counts()
+        .sort("count", "reason", descending=[True, False])
+    )
     counted = kept.read("split", "duration_s", "speaker_id", "recording_id", codes=True)
-    facts = {"segments_kept": counted.height, "segments_rejected": rejected.height, "reasons": dict(reasons.iter_rows())}
+    facts = {
+        "segments_kept": counted.height,
+        "segments_rejected": rejected.height,
+        "reasons": dict(reasons.iter_rows()),
+    }
     in_all = amounts(counted)
     facts |= {name: in_all[name] for name in ("hours", "recordings", "speakers")}
     for name in ("duration_s", "similarity", "wer"):
         values = kept.read(name)[name].drop_nulls()
         if len(values):
-            facts[name] = {label: round(float(values.quantile(q) or 0.0), 3) for label, q in _QUANTILES.items()}
+            facts[name] = {
+                label: round(float(values.quantile(q) or 0.0), 3) for label, q in _QUANTILES.items()
+            }
     splits = ordered_splits(counted["split"].unique())
     return facts | {split: amounts(counted.filter(pl.col("split") == split)) for split in splits}

@@ -18,7 +18,13 @@ from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.corpus.versions import find_base
 from nbaudio.proof.claims import THRESHOLDS
-from nbaudio.proof.evidence import describe_claim, describe_parts, describe_progress, selection_claim, selection_threshold
+from nbaudio.proof.evidence import (
+    describe_claim,
+    describe_parts,
+    describe_progress,
+    selection_claim,
+    selection_threshold,
+)
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
@@ -27,19 +33,45 @@ from nbaudio.text.characters import count_characters
 from nbaudio.text.near_duplicates import sentences
 from nbaudio.ui import plots, views
 from nbaudio.ui.segment_rows import SegmentRows
-from nbaudio.ui.statistics.examples import FAULTS, NEAREST, REASONS, SPEAKERS, WORST, choose_examples, read_examples
+from nbaudio.ui.statistics.examples import (
+    FAULTS,
+    NEAREST,
+    REASONS,
+    SPEAKERS,
+    WORST,
+    choose_examples,
+    read_examples,
+)
 from nbaudio.ui.statistics.page_html import Section
 from nbaudio.ui.statistics.stats import held_out_rates
 
 _MOST_ROWS, _MOST_SPEAKERS = 20, 10
-_QUANTILES = {"least": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "most": 1.0}
-_MEASURES = {"duration_s": "duration [s]", "similarity": "similarity", "wer": "word error rate", "cer": "character error rate"}
+_QUANTILES = {
+    "least": 0.0,
+    "5 %": 0.05,
+    "25 %": 0.25,
+    "median": 0.5,
+    "75 %": 0.75,
+    "95 %": 0.95,
+    "most": 1.0,
+}
+_MEASURES = {
+    "duration_s": "duration [s]",
+    "similarity": "similarity",
+    "wer": "word error rate",
+    "cer": "character error rate",
+}
 _WIDEST, _NARROWEST = 60, 9
 _LONGEST_NAME = 31
 
 
 def page_sections(
-    path: str | Path, segments: SegmentRows, facts: Mapping[str, Any], *, audio: bool = True, base: str | Path | None = None
+    path: str | Path,
+    segments: SegmentRows,
+    facts: Mapping[str, Any],
+    *,
+    audio: bool = True,
+    base: str | Path | None = None,
 ) -> tuple[str, list[Section]]:
     """Return title and sections of the page, from the segments of `views.rows` and the facts of `stats`."""
     folder = folder_at(path)
@@ -49,7 +81,9 @@ def page_sections(
     clips = read_examples(path, state, segments, choose_examples(segments, state), audio=audio)
 
     def with_clips(section: Section, *titles: str) -> Section:
-        return replace(section, examples={title: clips[title] for title in titles if title in clips})
+        return replace(
+            section, examples={title: clips[title] for title in titles if title in clips}
+        )
 
     found = [
         _overview(facts, notes, segments),
@@ -75,18 +109,27 @@ def _since(base: str | Path | None, path: str | Path) -> list[Section]:
         return []
     found = diff(base, path).facts
     kinds = ("added", "removed", "moved", "changed")
-    rows = [{"what": kind, **{name: found[kind][name] for name in ("segments", "hours", "speakers")}} for kind in kinds]
+    rows = [
+        {"what": kind, **{name: found[kind][name] for name in ("segments", "hours", "speakers")}}
+        for kind in kinds
+    ]
     reasons = [
         {"what": kind, **row, "examples": ", ".join(row["examples"])}
-        for kind, name in zip(kinds, ("added_because", "removed_because", "moved_between"), strict=False)
+        for kind, name in zip(
+            kinds, ("added_because", "removed_because", "moved_between"), strict=False
+        )
         for row in found.get(name, [])
     ]
-    by_split = [{fact_label(name): value for name, value in row.items()} for row in found["by_split"]]
+    by_split = [
+        {fact_label(name): value for name, value in row.items()} for row in found["by_split"]
+    ]
     tables = {"Changes": pl.DataFrame(rows), "By split": pl.DataFrame(by_split)}
     tables |= {"Reasons": pl.DataFrame(reasons)} if reasons else {}
     tables |= {"Shards": _pairs(found["shards"])} if "shards" in found else {}
     if "evidence" in found:
-        tables["Evidence before and after"] = pl.DataFrame(found["evidence"], infer_schema_length=None)
+        tables["Evidence before and after"] = pl.DataFrame(
+            found["evidence"], infer_schema_length=None
+        )
     headline = ", ".join(f"{row['segments']:,} {row['what']}" for row in rows)
     about = f"Compared with {str(base).rstrip('/').rpartition('/')[2]}."
     return [Section("Since the earlier version", about, tables, None, headline)]
@@ -96,13 +139,20 @@ def _workspace_notes(state: ProofState) -> dict[str, Any]:
     """Return results of earlier steps from the reports of a workspace, as corpus.json holds those of a corpus."""
     selection = state.workspace.report("select").get("facts", {})
     names = {fact_key(check): check for check in CHECK_MEANINGS}
-    leakage = {names.get(check, check): {"shared": number} for check, number in selection.get("leakage", {}).items()}
+    leakage = {
+        names.get(check, check): {"shared": number}
+        for check, number in selection.get("leakage", {}).items()
+    }
     return {"selection": selection, "leakage": leakage, "evidence": selection_claim(state)}
 
 
 def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: SegmentRows) -> Section:
     selection = notes["selection"]
-    parameters = {name: value for name, value in selection.get("parameters", {}).items() if value not in (None, [])}
+    parameters = {
+        name: value
+        for name, value in selection.get("parameters", {}).items()
+        if value not in (None, [])
+    }
     hours, height = segments.read("duration_s").select(views.HOURS.sum(), pl.len()).row(0)
     share = f"{facts['segments_kept'] / height:.1%}" if height else "-"
     figures = [
@@ -116,30 +166,48 @@ def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: Segm
     ]
     return Section(
         "Overview",
-        "Kept segments, and the parameters of the selection." if parameters else "Kept segments; nothing has been selected yet.",
+        "Kept segments, and the parameters of the selection."
+        if parameters
+        else "Kept segments; nothing has been selected yet.",
         {"Selection": _pairs(parameters)} if parameters else {},
-        figures=pl.DataFrame(figures, schema=dict.fromkeys(("what", "value", "note"), pl.String), orient="row"),
+        figures=pl.DataFrame(
+            figures, schema=dict.fromkeys(("what", "value", "note"), pl.String), orient="row"
+        ),
     )
 
 
 def _headline_precision(evidence: Mapping[str, Any]) -> tuple[str, str]:
     claim = evidence.get("selection", {})
     if claim.get("precision") is None:
-        return "not known", "No sample has been judged: 'nbaudio review export W --out sheet.xlsx' draws one"
-    return f"{claim['precision']:.1%}", f"{claim['statement']} Target proven: {describe_progress(claim)}"
+        return (
+            "not known",
+            "No sample has been judged: 'nbaudio review export W --out sheet.xlsx' draws one",
+        )
+    return (
+        f"{claim['precision']:.1%}",
+        f"{claim['statement']} Target proven: {describe_progress(claim)}",
+    )
 
 
 def _headline_leakage(leakage: Mapping[str, Any]) -> tuple[str, str]:
-    found = {check: shared for check, result in leakage.items() if (shared := result.get("shared") or 0)}
+    found = {
+        check: shared for check, result in leakage.items() if (shared := result.get("shared") or 0)
+    }
     if not leakage:
         return "not known", "No split has been checked: 'nbaudio select W' does"
-    return (show(sum(found.values())) if found else "none"), f"values that splits share{': ' if found else ''}{', '.join(found)}"
+    return (
+        show(sum(found.values())) if found else "none"
+    ), f"values that splits share{': ' if found else ''}{', '.join(found)}"
 
 
 def _measures(segments: SegmentRows, kept: SegmentRows) -> Section:
-    finite = {label: kept.read(name).filter(pl.col(name).is_finite())[name] for name, label in _MEASURES.items()}
+    finite = {
+        label: kept.read(name).filter(pl.col(name).is_finite())[name]
+        for name, label in _MEASURES.items()
+    }
     rows = [
-        {"measure": label, "segments": len(values)} | {name: values.quantile(q) for name, q in _QUANTILES.items()}
+        {"measure": label, "segments": len(values)}
+        | {name: values.quantile(q) for name, q in _QUANTILES.items()}
         for label, values in finite.items()
         if len(values)
     ]
@@ -155,33 +223,56 @@ def _signals(segments: SegmentRows) -> Iterator[Section]:
     if found.is_empty():
         return
     percent = (pl.col("missing", "true") * 100).round(1)
-    shown = found.with_columns(percent).rename({"missing": "missing [%]", "p5": "5 %", "p95": "95 %", "true": "yes [%]"})
-    cut = ", ".join(f"{row['signal']}: {row['true']:.1%}" for row in found.drop_nulls("true").iter_rows(named=True))
+    shown = found.with_columns(percent).rename(
+        {"missing": "missing [%]", "p5": "5 %", "p95": "95 %", "true": "yes [%]"}
+    )
+    cut = ", ".join(
+        f"{row['signal']}: {row['true']:.1%}"
+        for row in found.drop_nulls("true").iter_rows(named=True)
+    )
     about = "What the samples of all segments say, rejected ones included; docs/signals.md has the definitions."
     plot = plots.signals(segments)
     medians = found.filter(signal="snr_db")["median"].drop_nulls().to_list()
-    finding = "; ".join([*(f"SNR: median {value:.1f} dB" for value in medians), *([cut] if cut else [])])
+    finding = "; ".join(
+        [*(f"SNR: median {value:.1f} dB" for value in medians), *([cut] if cut else [])]
+    )
     yield Section("Audio signals", about, {"Distributions": shown}, plot, finding or plot.alt_text)
 
 
 def _threshold(segments: SegmentRows, selection: Mapping[str, Any]) -> Section:
     used = selection_threshold(selection)
-    shown = views.threshold_curve(segments).filter(pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)]))
+    shown = views.threshold_curve(segments).filter(
+        pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)])
+    )
     percent = {"segments [%]": "segments_share", "hours [%]": "hours_share"}
-    shown = shown.select("threshold", "segments", "hours", **{name: (pl.col(of) * 100).round(1) for name, of in percent.items()})
+    shown = shown.select(
+        "threshold",
+        "segments",
+        "hours",
+        **{name: (pl.col(of) * 100).round(1) for name, of in percent.items()},
+    )
     plot = plots.threshold(segments, used)
     about = f"What a threshold on similarity alone would keep; {used:g} is marked."
-    return Section("Threshold", about, {"Kept by threshold": shown}, plot, plot.alt_text.rpartition(": ")[2])
+    return Section(
+        "Threshold", about, {"Kept by threshold": shown}, plot, plot.alt_text.rpartition(": ")[2]
+    )
 
 
 def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     title = "How right the labels are"
     claim = evidence.get("selection", {})
     if claim.get("precision") is None:
-        return Section(title, "Unknown: no sample has been judged. 'nbaudio review export' draws one.", {}, finding="unknown")
+        return Section(
+            title,
+            "Unknown: no sample has been judged. 'nbaudio review export' draws one.",
+            {},
+            finding="unknown",
+        )
     curve = pl.DataFrame(evidence.get("curve", []), infer_schema_length=None)
     tables = {"Evidence": _pairs(describe_claim(claim))}
-    tables["By part and measure, each by itself"] = pl.DataFrame(describe_parts(evidence), infer_schema_length=None)
+    tables["By part and measure, each by itself"] = pl.DataFrame(
+        describe_parts(evidence), infer_schema_length=None
+    )
     tables["All segments at or above a threshold on similarity, kept or not"] = curve
     about = "What the verdicts prove about the clips that ship, whenever one looks."
     asked = {"precision": claim["target"], "confidence": claim["confidence"]}
@@ -191,20 +282,29 @@ def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
 
 def _splits(segments: SegmentRows, facts: Mapping[str, Any]) -> Section:
     rows = [
-        {"split": split, **facts[split]} for split in ordered_splits(segments.read("split")["split"].unique()) if split in facts
+        {"split": split, **facts[split]}
+        for split in ordered_splits(segments.read("split")["split"].unique())
+        if split in facts
     ]
     spoken = views.speakers(segments)
     tables = {"Splits": pl.DataFrame(rows)} if rows else {}
-    tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)"))
+    tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(
+        pl.col("speaker_id").fill_null("(not known)")
+    )
     about = f"Hours by split; of {len(spoken):,} speakers, those with the most hours."
     hours = ", ".join(f"{row['split']} {show(row['hours'], 'hours')}" for row in rows)
-    return Section("Splits and speakers", about, tables, plots.splits(segments), hours or "no splits yet")
+    return Section(
+        "Splits and speakers", about, tables, plots.splits(segments), hours or "no splits yet"
+    )
 
 
 def _reasons(segments: SegmentRows) -> Section:
     why = views.reasons(segments)
     about = f"{why['segments'].sum():,} segments, by the first rule that rejects them."
-    most = ", ".join(f"{reason}: {number:,}" for reason, number in why.select("reason", "segments").head(3).iter_rows())
+    most = ", ".join(
+        f"{reason}: {number:,}"
+        for reason, number in why.select("reason", "segments").head(3).iter_rows()
+    )
     return Section("What is out, and why", about, {"Reasons": why}, None, most or "nothing")
 
 
@@ -214,20 +314,35 @@ def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
     # JSON has the checks in alphabetical order; columns that segments are grouped by come first here.
     checks = sorted(leakage.items(), key=lambda check: check[0] in CHECK_MEANINGS)
     columns = {"shared values": "shared", "segments of dev and test": "segments"}
-    counted = [{"check": check} | {name: found.get(key) for name, key in columns.items()} for check, found in checks]
-    listed = [{"check": check, **row} for check, found in checks for row in found.get("exceptions", [])[:_MOST_ROWS]]
+    counted = [
+        {"check": check} | {name: found.get(key) for name, key in columns.items()}
+        for check, found in checks
+    ]
+    listed = [
+        {"check": check, **row}
+        for check, found in checks
+        for row in found.get("exceptions", [])[:_MOST_ROWS]
+    ]
     about = "Each segment of dev and test was compared with all segments of the other splits."
     tables = {"Checks": pl.DataFrame(counted)}
     tables |= {"First exceptions": pl.DataFrame(listed, schema=EXCEPTIONS)} if listed else {}
-    yield Section("What the splits share", about, tables, None, " ".join(_headline_leakage(leakage)))
+    yield Section(
+        "What the splits share", about, tables, None, " ".join(_headline_leakage(leakage))
+    )
 
 
 def _vocabulary(kept: SegmentRows) -> Section:
     found = count_characters(kept.parts(("segment_id", "text")))
     words = pl.DataFrame(schema={"word": pl.String, "count": pl.UInt32})
     for part in kept.parts(("text",)):
-        said = part.select(word=sentences(pl.col("text")).str.split(" ")).explode("word").drop_nulls()
-        words = pl.concat([words, said.group_by("word").len("count")]).group_by("word").agg(pl.sum("count"))
+        said = (
+            part.select(word=sentences(pl.col("text")).str.split(" ")).explode("word").drop_nulls()
+        )
+        words = (
+            pl.concat([words, said.group_by("word").len("count")])
+            .group_by("word")
+            .agg(pl.sum("count"))
+        )
     words = words.sort("count", "word", descending=[True, False])
     counted = {
         "words": int(words["count"].sum()),
@@ -244,12 +359,19 @@ def _vocabulary(kept: SegmentRows) -> Section:
 
 
 def _model(path: str | Path, segments: SegmentRows) -> Iterator[Section]:
-    rates = {name: held_out_rates(path, segments, by=name) for name in ("split", "speaker_id", "duration")}
+    rates = {
+        name: held_out_rates(path, segments, by=name)
+        for name in ("split", "speaker_id", "duration")
+    }
     if rates["split"].is_empty():
         return
     worst = rates["speaker_id"]["group"].unique(maintain_order=True).head(_MOST_SPEAKERS).implode()
     rates["speaker_id"] = rates["speaker_id"].filter(pl.col("group").is_in(worst))
-    captions = {"split": "Error rates [%]", "speaker_id": "Speakers with the highest rates [%]", "duration": "By duration [%]"}
+    captions = {
+        "split": "Error rates [%]",
+        "speaker_id": "Speakers with the highest rates [%]",
+        "duration": "By duration [%]",
+    }
     percent = (cs.starts_with("wer", "cer") * 100).round(1)
     heard = rates["split"].filter(pl.col("words") > 0).select("group", "hypothesis", "wer")
     yield Section(
@@ -261,7 +383,9 @@ def _model(path: str | Path, segments: SegmentRows) -> Iterator[Section]:
             for name, found in rates.items()
         },
         None,
-        "; ".join(f"{group}, {hypothesis}: WER {wer:.1%}" for group, hypothesis, wer in heard.iter_rows()),
+        "; ".join(
+            f"{group}, {hypothesis}: WER {wer:.1%}" for group, hypothesis, wer in heard.iter_rows()
+        ),
     )
 
 
@@ -277,11 +401,17 @@ def write_workbook(title: str, sections: Sequence[Section]) -> bytes:
         styles = {
             "title": book.add_format({"bold": True, "font_size": 14}),
             "heading": book.add_format({"bold": True, "font_size": 11}),
-            "names": book.add_format({"bold": True, "bg_color": "#E7E6E6", "bottom": 1, "indent": 1}),
-            "names of numbers": book.add_format({"bold": True, "bg_color": "#E7E6E6", "bottom": 1, "align": "right"}),
+            "names": book.add_format(
+                {"bold": True, "bg_color": "#E7E6E6", "bottom": 1, "indent": 1}
+            ),
+            "names of numbers": book.add_format(
+                {"bold": True, "bg_color": "#E7E6E6", "bottom": 1, "align": "right"}
+            ),
             "text": book.add_format({"valign": "top", "align": "left", "indent": 1}),
             "font": book.add_format(),
-            "long text": book.add_format({"valign": "top", "align": "left", "indent": 1, "text_wrap": True}),
+            "long text": book.add_format(
+                {"valign": "top", "align": "left", "indent": 1, "text_wrap": True}
+            ),
             "whole": book.add_format({"valign": "top", "num_format": "#,##0"}),
             "number": book.add_format({"valign": "top", "num_format": "#,##0.000"}),
         }
@@ -302,17 +432,28 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
     for caption, frame in tables.items():
         sheet.write_string(row, 0, cell_text(caption), styles["heading"])
         for column, (name, kind) in enumerate(frame.schema.items()):
-            sheet.write_string(row + 1, column, cell_text(name), styles["names of numbers" if kind.is_numeric() else "names"])
+            sheet.write_string(
+                row + 1,
+                column,
+                cell_text(name),
+                styles["names of numbers" if kind.is_numeric() else "names"],
+            )
         for number, values in enumerate(frame.iter_rows(), start=row + 2):
             for column, value in enumerate(values):
                 _write_cell(sheet, number, column, value, styles)
         row += len(frame) + 4
-        needed = [max(len(name), *(len(show(value)) for value in frame[name]), _NARROWEST) for name in frame.columns]
+        needed = [
+            max(len(name), *(len(show(value)) for value in frame[name]), _NARROWEST)
+            for name in frame.columns
+        ]
         widths = [max(pair) for pair in zip_longest(widths, needed, fillvalue=_NARROWEST)]
     for column, width in enumerate(widths):
         sheet.set_column(column, column, min(width, _WIDEST) + 3)
     if section.plot is not None:
-        picture = {"image_data": io.BytesIO(section.plot._repr_png_()), "description": section.plot.alt_text}
+        picture = {
+            "image_data": io.BytesIO(section.plot._repr_png_()),
+            "description": section.plot.alt_text,
+        }
         sheet.insert_image(row, 0, "plot.png", picture)
 
 
@@ -321,7 +462,9 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any, styles: dict[str,
     if value is None:
         sheet.write_blank(row, column, None, styles["text"])
     elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        sheet.write_number(row, column, value, styles["whole" if isinstance(value, int) else "number"])
+        sheet.write_number(
+            row, column, value, styles["whole" if isinstance(value, int) else "number"]
+        )
     else:
         text = cell_text(show(value))
         style = styles["text" if len(text) <= _WIDEST else "long text"]

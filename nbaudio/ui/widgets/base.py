@@ -42,7 +42,9 @@ class SavedHtml:
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
-        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)  # of anywidget, with metadata
+        data, *metadata = (
+            bundle if isinstance(bundle, tuple) else (bundle,)
+        )  # of anywidget, with metadata
         data["text/html"] = self.static_html()
         return (data, *metadata) if metadata else data
 
@@ -73,7 +75,10 @@ class BaseWidget(SavedHtml, anywidget.AnyWidget):
         else:
             response = result if isinstance(result, Response) else Response(result, [], [])
             padding = [bytes(_PACKET_BYTES)] if message.get("near") and not response.buffers else []
-            self.send({**reply, "result": response.result, "more": bool(response.later)}, response.buffers or padding)
+            self.send(
+                {**reply, "result": response.result, "more": bool(response.later)},
+                response.buffers or padding,
+            )
             if response.later:
                 self.send({"number": reply["number"], "later": True}, response.later)
 

@@ -23,14 +23,18 @@ MOST_LANES = 8  # channels drawn one below another
 _CACHED_SOUNDS = 4 + MOST_LANES
 _MOST_COLUMNS = 4096
 BANDS, peaks = drawing.BANDS, drawing.peaks
-spectrogram = partial(drawing.spectrogram, rfft=fft.rfft)  # NumPy's transform takes three times as long
+spectrogram = partial(
+    drawing.spectrogram, rfft=fft.rfft
+)  # NumPy's transform takes three times as long
 
 # Pictures of saved pages have one color, the louder, the less transparent, to be legible on light and on dark pages.
 _WIDTH, _WAVE, _BANDS = 400, 40, 40
 _HIGHEST_HZ = 8000
 _COLOR = (0x2B, 0x86, 0xC4, 0)  # at least 3:1 on white and on the darkest gray
 _LEVELS = 16
-_LEAST = 0.25  # levels of a spectrogram below this share are not drawn: noise makes most of the bytes
+_LEAST = (
+    0.25  # levels of a spectrogram below this share are not drawn: noise makes most of the bytes
+)
 
 Row = dict[str, Any]
 
@@ -45,14 +49,22 @@ class Sound(NamedTuple):
 
 
 def read_sound(
-    root: LocationLike | None, row: Row, *, before: float = 0.0, after: float = 0.0, channel: str | None = None, even: bool = True
+    root: LocationLike | None,
+    row: Row,
+    *,
+    before: float = 0.0,
+    after: float = 0.0,
+    channel: str | None = None,
+    even: bool = True,
 ) -> Sound:
     """Read at most `LONGEST_S` of a segment at `RATE` with context (seconds); by default its channel, or the mix.
 
     `even` normalizes the loudness. Raises AudioError, with the reason, where there is no audio.
     """
     if not (0 <= before <= MOST_CONTEXT_S and 0 <= after <= MOST_CONTEXT_S):
-        raise InputError(f"context of {before:g} s and {after:g} s: both must be from 0 to {MOST_CONTEXT_S:g} s")
+        raise InputError(
+            f"context of {before:g} s and {after:g} s: both must be from 0 to {MOST_CONTEXT_S:g} s"
+        )
     path, start, end = row["recording_path"], row["start_sample"], row["end_sample"]
     rate, length = row["sampling_rate"], row["num_samples"]
     if root is None or None in (path, start, end, rate, length):
@@ -62,7 +74,9 @@ def read_sound(
     shown_end = min(end, start + round(LONGEST_S * rate))
     first, last = max(0, start - round(before * rate)), min(length, shown_end + round(after * rate))
     channel = channel or row.get("source_channel") or "mix"
-    samples = read_clip(location(root) / path, first, last, num_samples=length, rate=RATE, channel=channel)
+    samples = read_clip(
+        location(root) / path, first, last, num_samples=length, rate=RATE, channel=channel
+    )
     if even:
         samples = normalize_loudness(samples, RATE)
     return Sound(samples, RATE, (start - first) / rate, (shown_end - first) / rate)
@@ -87,8 +101,14 @@ class Playback:
     read: Callable[..., Sound]  # reads its audio; raises AudioError where there is none
 
     def __init__(self) -> None:
-        self.calls: dict[str, Handler] = {"segment": self.segment, "clip": self.clip, "picture": self.picture}
-        self._sound = lru_cache(_CACHED_SOUNDS)(self.read)  # a zoomed picture is drawn from the window that is playing
+        self.calls: dict[str, Handler] = {
+            "segment": self.segment,
+            "clip": self.clip,
+            "picture": self.picture,
+        }
+        self._sound = lru_cache(_CACHED_SOUNDS)(
+            self.read
+        )  # a zoomed picture is drawn from the window that is playing
 
     def clip(self, *, number: int, columns: int = 800, **options: Any) -> Response:
         """Return length, start and end of a segment, its peaks and spectrogram, later its WAV; or a note why it has no audio."""
@@ -97,11 +117,23 @@ class Playback:
             sound = self._sound(number, **options)
         except AudioError as error:
             return Response({"note": str(error)}, [], [])
-        drawn = [peaks(sound.samples, columns).tobytes(), spectrogram(sound.samples, columns).tobytes()]
+        drawn = [
+            peaks(sound.samples, columns).tobytes(),
+            spectrogram(sound.samples, columns).tobytes(),
+        ]
         facts = {"seconds": len(sound.samples) / sound.rate, "start": sound.start, "end": sound.end}
         return Response(facts, drawn, [encode_clip(sound.samples, sound.rate, "wav")])
 
-    def picture(self, *, number: int, first: float, last: float, columns: int, lanes: int = 1, **options: Any) -> Response:
+    def picture(
+        self,
+        *,
+        number: int,
+        first: float,
+        last: float,
+        columns: int,
+        lanes: int = 1,
+        **options: Any,
+    ) -> Response:
         """Return peaks and spectrogram of a clip from `first` to `last` seconds; of several `lanes` the peaks of each channel."""
         _check_columns(columns)
         sound = self._sound(number, **options)
@@ -112,8 +144,13 @@ class Playback:
         stop = max(start + 1, int(end * len(sound.samples)))
         waves = sound.samples[None]
         if lanes > 1:
-            own = [options | {"channel": str(channel), "even": False} for channel in range(min(lanes, MOST_LANES))]
-            waves = np.stack([self._sound(number, **each).samples for each in own]).astype(np.float32)
+            own = [
+                options | {"channel": str(channel), "even": False}
+                for channel in range(min(lanes, MOST_LANES))
+            ]
+            waves = np.stack([self._sound(number, **each).samples for each in own]).astype(
+                np.float32
+            )
             waves = (waves * (32767 / max(1.0, float(np.abs(waves).max())))).astype(np.int16)
         drawn = [peaks(wave[start:stop], columns).tobytes() for wave in waves]
         return Response({}, [*drawn, spectrogram(sound.samples, columns, begin, end).tobytes()], [])
@@ -127,7 +164,9 @@ def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:
     drawn = (rows >= wave[:, 0] - half) & (rows <= wave[:, 1] + half)
     shown = max(_BANDS, min(BANDS, round(BANDS * 2 * _HIGHEST_HZ / rate)))
     starts = np.arange(_BANDS) * shown // _BANDS
-    bands = np.maximum.reduceat(spectrogram(samples, _WIDTH)[:, :shown], starts, axis=1).T[::-1] / 255
+    bands = (
+        np.maximum.reduceat(spectrogram(samples, _WIDTH)[:, :shown], starts, axis=1).T[::-1] / 255
+    )
     levels = (bands - _LEAST).clip(0, 1)
     levels /= max(0.3, float(levels.max()))
     levels = np.rint(np.concatenate([drawn, levels]) * (_LEVELS - 1)) * (255 // (_LEVELS - 1))

@@ -58,13 +58,20 @@ class ValueCounts:
         """Return the places of picked values and of the first `most` that contain a text, and how many more contain it."""
         names = self.values.cast(pl.String).fill_null(value_name(None)).str.to_lowercase()
         places = names.str.contains(text.lower(), literal=True).arg_true().to_list()
-        held = [place for value in picked for place in self.values.eq_missing(value).arg_true().head(1)]
+        held = [
+            place for value in picked for place in self.values.eq_missing(value).arg_true().head(1)
+        ]
         return list(dict.fromkeys([*held, *places[:most]])), max(0, len(places) - most)
 
     def condition(self, *picked: object) -> str:
         """Return the condition for some values; empty for none."""
         known = (value for value in picked if value is not None)
-        literals = [str(each).lower() if isinstance(each, bool) else "'" + str(each).replace("'", "''") + "'" for each in known]
+        literals = [
+            str(each).lower()
+            if isinstance(each, bool)
+            else "'" + str(each).replace("'", "''") + "'"
+            for each in known
+        ]
         column = quoted(self.column)
         parts = [f"{column} in ({', '.join(literals)})"] if literals else []
         parts += [f"{column} is null"] if None in picked else []
@@ -101,12 +108,26 @@ def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
 
 def value_counts(column: pl.Series) -> ValueCounts:
     """Return the values of a column by falling number of rows, equal ones as they occur."""
-    frame = pl.DataFrame({"value": column if column.dtype in (pl.Boolean, pl.Categorical) else column.cast(pl.String)})
-    kinds = frame.group_by("value", maintain_order=True).agg(pl.len()).sort("len", descending=True, maintain_order=True)
+    frame = pl.DataFrame(
+        {
+            "value": column
+            if column.dtype in (pl.Boolean, pl.Categorical)
+            else column.cast(pl.String)
+        }
+    )
+    kinds = (
+        frame.group_by("value", maintain_order=True)
+        .agg(pl.len())
+        .sort("len", descending=True, maintain_order=True)
+    )
     kinds = kinds.with_row_index("code")
-    codes = frame.join(kinds, on="value", how="left", nulls_equal=True, maintain_order="left")["code"]
+    codes = frame.join(kinds, on="value", how="left", nulls_equal=True, maintain_order="left")[
+        "code"
+    ]
     values = kinds["value"] if column.dtype == pl.Boolean else kinds["value"].cast(pl.String)
-    return ValueCounts(column.name, values, codes.to_numpy().astype(np.min_scalar_type(len(values))))
+    return ValueCounts(
+        column.name, values, codes.to_numpy().astype(np.min_scalar_type(len(values)))
+    )
 
 
 def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
@@ -123,7 +144,11 @@ def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
 
 def quoted(column: str) -> str:
     """Return the name of a column as conditions have it."""
-    return '"' + column.replace('"', '""') + '"' if not column.isidentifier() or not column.islower() else column
+    return (
+        '"' + column.replace('"', '""') + '"'
+        if not column.isidentifier() or not column.islower()
+        else column
+    )
 
 
 def value_name(value: object) -> str:
@@ -148,7 +173,10 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     if not len(values):
         return np.array([0.0, 1.0])
     least, greatest = float(values.min()), float(values.max())
-    low, high = (float(each) for each in np.quantile(values, [_TAIL, 1 - _TAIL], method="nearest", overwrite_input=True))
+    low, high = (
+        float(each)
+        for each in np.quantile(values, [_TAIL, 1 - _TAIL], method="nearest", overwrite_input=True)
+    )
     body = high - low
     low = least if low - least <= body or not body else low
     high = greatest if greatest - high <= body or not body else high
@@ -160,5 +188,13 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     first, last = math.floor(low / step), math.ceil(high / step)
     digits = max(0, -math.floor(math.log10(step)))
     edges = np.round(np.arange(first, max(last, first + 1) + 1) * step, min(digits, 300))
-    edges = np.unique(np.concatenate([[least] if least < edges[0] else [], edges, [greatest] if greatest > edges[-1] else []]))
-    return edges if len(edges) <= most + 1 and len(edges) > 1 else np.linspace(least, greatest, most + 1)
+    edges = np.unique(
+        np.concatenate(
+            [[least] if least < edges[0] else [], edges, [greatest] if greatest > edges[-1] else []]
+        )
+    )
+    return (
+        edges
+        if len(edges) <= most + 1 and len(edges) > 1
+        else np.linspace(least, greatest, most + 1)
+    )

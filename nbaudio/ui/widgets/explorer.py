@@ -16,7 +16,16 @@ from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.core.times import utc_now
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.review_export import export
-from nbaudio.review.state import VERDICTS, Verdict, append_note, append_verdicts, content_hashes, notes, read_verdict, verdicts
+from nbaudio.review.state import (
+    VERDICTS,
+    Verdict,
+    append_note,
+    append_verdicts,
+    content_hashes,
+    notes,
+    read_verdict,
+    verdicts,
+)
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.filters import TableFrame
 from nbaudio.ui.widgets.base import BaseWidget, Handler, SavedHtml, esm
@@ -27,9 +36,29 @@ from nbaudio.ui.widgets.segment_table import SegmentTable, default_columns
 from nbaudio.ui.widgets.segments import Segments, load_segments
 from nbaudio.ui.widgets.table_view import take_rows
 
-COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text", "note")
+COLUMNS = (
+    "segment_id",
+    "verdict",
+    "speaker_id",
+    "duration_s",
+    "similarity",
+    "wer",
+    "text",
+    "asr_text",
+    "note",
+)
 _SIGNALS = ("risk", "snr_db", "clipped_share", "cut_start", "cut_end")
-HISTOGRAMS = ("duration_s", "similarity", "wer", *_SIGNALS, "speaker_id", "recording_id", "split", "reason", "verdict")
+HISTOGRAMS = (
+    "duration_s",
+    "similarity",
+    "wer",
+    *_SIGNALS,
+    "speaker_id",
+    "recording_id",
+    "split",
+    "reason",
+    "verdict",
+)
 MARKED, SHOWN = "marked", "shown"  # the rows that an action applies to
 MOST_VERDICTS = 100  # that one call logs without `confirm`
 _ADDED = ("verdict", "note")
@@ -41,9 +70,16 @@ class ActionBar(BaseWidget):
     _esm = esm("core", "explorer_actions")
     counts = traitlets.List(traitlets.Int(), [0, 0]).tag(sync=True)
 
-    def __init__(self, words: Sequence[str], most_verdicts: int, actions: Mapping[str, Handler]) -> None:
+    def __init__(
+        self, words: Sequence[str], most_verdicts: int, actions: Mapping[str, Handler]
+    ) -> None:
         opened: dict[str, Any] = {"words": list(words), "most_verdicts": most_verdicts}
-        super().__init__({"actions.open": lambda: opened, **{f"actions.{name}": action for name, action in actions.items()}})
+        super().__init__(
+            {
+                "actions.open": lambda: opened,
+                **{f"actions.{name}": action for name, action in actions.items()},
+            }
+        )
 
 
 class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -104,7 +140,12 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             histograms = [name for name in known if name == "verdict" or _has_values(frame, name)]
         self._histograms = Histograms(frame, histograms, lambda: self._rows.order, self._narrow)
         self._scatter = Scatter(frame, lambda: self._rows.order, self._narrow, self._show)
-        calls: dict[str, Handler] = {"verdict": self.verdict, "note": self.note, "review": self._export, "rule": self.rule}
+        calls: dict[str, Handler] = {
+            "verdict": self.verdict,
+            "note": self.note,
+            "review": self._export,
+            "rule": self.rule,
+        }
         self._actions = ActionBar(list(VERDICTS), MOST_VERDICTS, calls)
         for part in (self._table, self._player):
             part._verdicts, part._calls["verdict"] = list(VERDICTS), self._judge
@@ -112,10 +153,20 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         self._rows.changed = self._refresh
         self._link = ipywidgets.jslink((self._table, "current"), (self._player, "current"))
         self._refresh()
-        side = ipywidgets.VBox([self._histograms], layout={"flex": "1 1 250px", "min_width": "0", "max_width": "100%"})
+        side = ipywidgets.VBox(
+            [self._histograms], layout={"flex": "1 1 250px", "min_width": "0", "max_width": "100%"}
+        )
         main = [self._table, self._actions, self._player, self._scatter]
-        middle = ipywidgets.VBox(main, layout={"flex": "4 1 440px", "min_width": "0", "max_width": "100%"})
-        super().__init__([ipywidgets.HBox([side, middle], layout={"flex_flow": "row wrap", "align_items": "flex-start"})])
+        middle = ipywidgets.VBox(
+            main, layout={"flex": "4 1 440px", "min_width": "0", "max_width": "100%"}
+        )
+        super().__init__(
+            [
+                ipywidgets.HBox(
+                    [side, middle], layout={"flex_flow": "row wrap", "align_items": "flex-start"}
+                )
+            ]
+        )
 
     @property
     def shown(self) -> pl.DataFrame:
@@ -145,14 +196,22 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         """
         condition = self.where
         if not condition:
-            raise InputError("no filter is set: brush a histogram, pick values, or type a condition")
+            raise InputError(
+                "no filter is set: brush a histogram, pick values, or type a condition"
+            )
         if used := [name for name in _ADDED if name in pl.sql_expr(condition).meta.root_names()]:
-            raise InputError(f"a rule cannot use {used[0]}, which is no column of the segments table: clear that filter")
+            raise InputError(
+                f"a rule cannot use {used[0]}, which is no column of the segments table: clear that filter"
+            )
         if self._rows.arrangement["find"]:
-            raise InputError("a rule cannot hold the search for a text: clear it, or type a condition such as text like '%word%'")
+            raise InputError(
+                "a rule cannot hold the search for a text: clear it, or type a condition such as text like '%word%'"
+            )
         return condition
 
-    def verdict(self, word: str, comment: str = "", *, rows: str = MARKED, confirm: bool = False) -> int:
+    def verdict(
+        self, word: str, comment: str = "", *, rows: str = MARKED, confirm: bool = False
+    ) -> int:
         """Log a verdict on segments, each for itself; they count as those of the review panel, never as a random sample.
 
         Args:
@@ -172,7 +231,9 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             raise InputError(f"verdict {word!r} is unknown; known are {', '.join(VERDICTS)}")
         chosen = self._chosen(rows)
         if len(chosen) > MOST_VERDICTS and not confirm:
-            raise InputError(f"{len(chosen):,} verdicts at once: more than {MOST_VERDICTS} need confirm=True")
+            raise InputError(
+                f"{len(chosen):,} verdicts at once: more than {MOST_VERDICTS} need confirm=True"
+            )
         return self._log(chosen, given, comment)
 
     def _judge(self, *, number: int, word: str) -> str:
@@ -184,7 +245,10 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
 
     def _log(self, chosen: pl.DataFrame, given: str, comment: str = "") -> int:
         keys, time = zip(chosen["segment_id"], content_hashes(chosen), strict=True), utc_now()
-        said = [Verdict(key, content, given, comment, None, self._reviewer, time, PANEL, blind=False) for key, content in keys]
+        said = [
+            Verdict(key, content, given, comment, None, self._reviewer, time, PANEL, blind=False)
+            for key, content in keys
+        ]
         append_verdicts(self._segments.workspace, said)
         self._reload_log()
         return len(said)
@@ -222,11 +286,18 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             InputError: there are no rows, or none of them can be reviewed.
             ExistsError: the review's name exists with other segments.
         """
-        return export(self._segments.workspace, out=out, segment_ids=self._chosen(rows)["segment_id"].to_list(), **options)
+        return export(
+            self._segments.workspace,
+            out=out,
+            segment_ids=self._chosen(rows)["segment_id"].to_list(),
+            **options,
+        )
 
     def _export(self, *, out: str, rows: str) -> str:
         report = self.review(out=out, rows=rows)
-        return "; ".join([f"{report.facts['drawn']:,} segments in {out}", *report.warnings, *report.problems])
+        return "; ".join(
+            [f"{report.facts['drawn']:,} segments in {out}", *report.warnings, *report.problems]
+        )
 
     def _chosen(self, rows: str) -> pl.DataFrame:
         if rows not in (MARKED, SHOWN):
@@ -242,20 +313,34 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         said = verdicts(workspace).select("segment_id", "content", "verdict")
         noted = notes(workspace).select("segment_id", "note")
         logged = pl.concat([said["segment_id"], noted["segment_id"]]).unique()
-        numbers = rows.select(pl.col("segment_id").is_in(logged.implode())).to_series().arg_true().to_numpy()
+        numbers = (
+            rows.select(pl.col("segment_id").is_in(logged.implode()))
+            .to_series()
+            .arg_true()
+            .to_numpy()
+        )
         judged = take_rows(rows, numbers.astype(np.uint32), rows.columns)
         versions = [
-            version.select("segment_id", content=pl.Series(content_hashes(version), dtype=pl.String))
+            version.select(
+                "segment_id", content=pl.Series(content_hashes(version), dtype=pl.String)
+            )
             for version in (judged, uncorrected(workspace, judged))
         ]
-        said = said.join(pl.concat(versions).unique(), on=["segment_id", "content"], how="semi", maintain_order="left")
+        said = said.join(
+            pl.concat(versions).unique(),
+            on=["segment_id", "content"],
+            how="semi",
+            maintain_order="left",
+        )
         last = said.unique("segment_id", keep="last").select("segment_id", "verdict")
         added = judged.select("place", "segment_id").join(last, on="segment_id", how="left")
         added = added.join(noted, on="segment_id", how="left").drop("segment_id")
         if self._segments.stored:
             return replace(self._segments, stored=self._segments.stored.with_further(added))
         frame = self._segments.frame.drop(*_ADDED, strict=False)
-        return replace(self._segments, frame=frame.join(added, on="place", how="left", maintain_order="left"))
+        return replace(
+            self._segments, frame=frame.join(added, on="place", how="left", maintain_order="left")
+        )
 
     def _reload_log(self) -> None:
         frame = self._with_log().rows
@@ -288,5 +373,9 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
 
 def _has_values(frame: TableFrame, name: str) -> bool:
     """Return whether a column has a value that is not null; reads no further than to the first one."""
-    parts = (frame.part(groups, [name])[name] for groups in frame.parts) if isinstance(frame, StoredFrame) else (frame[name],)
+    parts = (
+        (frame.part(groups, [name])[name] for groups in frame.parts)
+        if isinstance(frame, StoredFrame)
+        else (frame[name],)
+    )
     return any(part.count() for part in parts)

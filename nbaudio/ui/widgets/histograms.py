@@ -13,7 +13,15 @@ from nbaudio.core.stored_frame import Order
 from nbaudio.core.tables import hypothesis_names
 from nbaudio.ui.filters import TableFrame, visible_columns
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
-from nbaudio.ui.widgets.column_counts import Density, NumberBins, ValueCounts, density, number_bins, value_counts, value_name
+from nbaudio.ui.widgets.column_counts import (
+    Density,
+    NumberBins,
+    ValueCounts,
+    density,
+    number_bins,
+    value_counts,
+    value_name,
+)
 from nbaudio.ui.widgets.static_html import Table
 
 MOST_VALUES = 8  # shown of a column; others are found by a search
@@ -25,7 +33,9 @@ Box = tuple[int, int, int, int]
 
 
 def _is_countable(dtype: pl.DataType) -> bool:
-    return dtype.is_numeric() or isinstance(dtype, pl.String | pl.Boolean | pl.Categorical | pl.Enum)
+    return dtype.is_numeric() or isinstance(
+        dtype, pl.String | pl.Boolean | pl.Categorical | pl.Enum
+    )
 
 
 class Histograms(BaseWidget):
@@ -34,19 +44,29 @@ class Histograms(BaseWidget):
     _esm = esm("core", "range_handles", "histograms")
     version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the counts
 
-    def __init__(self, frame: TableFrame, columns: Sequence[str], rows: Rows, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, frame: TableFrame, columns: Sequence[str], rows: Rows, changed: Callable[[], None]
+    ) -> None:
         self._frame, self._rows, self._changed = frame, rows, changed
         self._known: dict[str, NumberBins | ValueCounts] = {}
-        self._chosen: dict[str, tuple[int, int] | list[Any]] = {}  # by column, the first and last bin or the values chosen
+        self._chosen: dict[
+            str, tuple[int, int] | list[Any]
+        ] = {}  # by column, the first and last bin or the values chosen
         self._searched: dict[str, str] = {}
         self._columns = list(columns)
-        super().__init__(handlers(self, "histograms", "state", "show", "find", "brush", "pick", "clear"))
+        super().__init__(
+            handlers(self, "histograms", "state", "show", "find", "brush", "pick", "clear")
+        )
 
     @property
     def conditions(self) -> list[str]:
         """The SQL conditions of the choices, one per column."""
         ranges_first = sorted(self._chosen.items(), key=lambda item: isinstance(item[1], list))
-        return [part for column, chosen in ranges_first if (part := self._distribution(column).condition(*chosen))]
+        return [
+            part
+            for column, chosen in ranges_first
+            if (part := self._distribution(column).condition(*chosen))
+        ]
 
     def refresh(self, frame: TableFrame | None = None, changed: Sequence[str] = ()) -> None:
         """Count again. `frame` replaces the present one, with other values in the columns `changed` only."""
@@ -59,13 +79,19 @@ class Histograms(BaseWidget):
     def _distribution(self, column: str) -> NumberBins | ValueCounts:
         if column not in self._known:
             if column not in self._frame.columns or not _is_countable(self._frame.schema[column]):
-                raise InputError(f"{column}: there is no histogram; columns with one are {', '.join(self._countable())}")
+                raise InputError(
+                    f"{column}: there is no histogram; columns with one are {', '.join(self._countable())}"
+                )
             values = self._frame[column]
-            self._known[column] = number_bins(values) if values.dtype.is_numeric() else value_counts(values)
+            self._known[column] = (
+                number_bins(values) if values.dtype.is_numeric() else value_counts(values)
+            )
         return self._known[column]
 
     def _countable(self) -> list[str]:
-        return [name for name in visible_columns(self._frame) if _is_countable(self._frame.schema[name])]
+        return [
+            name for name in visible_columns(self._frame) if _is_countable(self._frame.schema[name])
+        ]
 
     def _state(self) -> dict[str, Any]:
         rows = self._rows()
@@ -78,8 +104,17 @@ class Histograms(BaseWidget):
         every, passing = found.counts(), found.counts(rows)
         if isinstance(found, NumberBins):
             bins = len(found.edges) - 1
-            counts = {"all": every[:bins].tolist(), "passing": passing[:bins].tolist(), "without": int(every[bins])}
-            return {"column": column, "edges": found.edges.tolist(), **counts, "chosen": self._chosen.get(column)}
+            counts = {
+                "all": every[:bins].tolist(),
+                "passing": passing[:bins].tolist(),
+                "without": int(every[bins]),
+            }
+            return {
+                "column": column,
+                "edges": found.edges.tolist(),
+                **counts,
+                "chosen": self._chosen.get(column),
+            }
         picked, searched = self._chosen.get(column, []), self._searched.get(column, "")
         places, more = found.found(searched, MOST_VALUES, picked)
         values = [
@@ -87,7 +122,12 @@ class Histograms(BaseWidget):
             | {"all": int(every[place]), "passing": int(passing[place])}
             for place, value in zip(places, found.values[places], strict=True)
         ]
-        facts = {"more": more, "kinds": len(found.values), "find": searched, "most": int(every.max(initial=1))}
+        facts = {
+            "more": more,
+            "kinds": len(found.values),
+            "find": searched,
+            "most": int(every.max(initial=1)),
+        }
         return {"column": column, "values": values, **facts, "chosen": bool(picked)}
 
     def _show(self, *, columns: Sequence[str]) -> None:
@@ -103,14 +143,22 @@ class Histograms(BaseWidget):
         self.refresh()
 
     def _brush(self, *, column: str, first: int, last: int) -> None:
-        self._choose({column: (first, last) if self._distribution(column).condition(first, last) else None})
+        self._choose(
+            {column: (first, last) if self._distribution(column).condition(first, last) else None}
+        )
 
     def _pick(self, *, column: str, place: int) -> None:
         found, picked = self._distribution(column), self._chosen.get(column, [])
         if isinstance(found, NumberBins):
             raise InputError(f"{column} holds numbers: brush a range")
         value = found.values[place]
-        self._choose({column: [one for one in picked if one != value] if value in picked else [*picked, value]})
+        self._choose(
+            {
+                column: [one for one in picked if one != value]
+                if value in picked
+                else [*picked, value]
+            }
+        )
 
     def _clear(self, *, column: str | None = None) -> None:
         self._choose(dict.fromkeys(self._chosen if column is None else (column,)))
@@ -131,7 +179,9 @@ class Histograms(BaseWidget):
         rows, parts = self._rows(), []
         for column in self._columns:
             item = self._item(column, rows)
-            parts.append(f"<p><code>{escape(column)}</code></p>{_picture(item) if 'edges' in item else _counts(item)}")
+            parts.append(
+                f"<p><code>{escape(column)}</code></p>{_picture(item) if 'edges' in item else _counts(item)}"
+            )
         return "".join(parts)
 
 
@@ -139,8 +189,14 @@ def _picture(item: Mapping[str, Any]) -> str:
     most, edges = max(1, *item["all"]), item["edges"]
     bars = []
     for name, color in (("all", "#9a9a9a"), ("passing", "#0072b2")):
-        heights = [(place, round(_SAVED_HEIGHT * count / most, 1)) for place, count in enumerate(item[name]) if count]
-        drawn = "".join(f"M{place * 10} {_SAVED_HEIGHT}v-{height:g}h9v{height:g}z" for place, height in heights)
+        heights = [
+            (place, round(_SAVED_HEIGHT * count / most, 1))
+            for place, count in enumerate(item[name])
+            if count
+        ]
+        drawn = "".join(
+            f"M{place * 10} {_SAVED_HEIGHT}v-{height:g}h9v{height:g}z" for place, height in heights
+        )
         bars.append(f'<path d="{drawn}" fill="{color}"></path>')
     label = f"{sum(item['passing']):,} of {sum(item['all']):,} rows, {edges[0]:g} to {edges[-1]:g}"
     width = 10 * len(item["all"])
@@ -150,7 +206,10 @@ def _picture(item: Mapping[str, Any]) -> str:
 
 
 def _counts(item: Mapping[str, Any]) -> str:
-    rows = [{item["column"]: one["name"], "shown": one["passing"], "of": one["all"]} for one in item["values"]]
+    rows = [
+        {item["column"]: one["name"], "shown": one["passing"], "of": one["all"]}
+        for one in item["values"]
+    ]
     frame = pl.DataFrame(rows, {item["column"]: pl.String, "shown": pl.Int64, "of": pl.Int64})
     return Table(frame, MOST_VALUES, len(frame) + item["more"])._repr_html_()
 
@@ -159,14 +218,28 @@ class Scatter(BaseWidget):
     """Density of the rows in `rows()` over two columns; a box calls `changed`, a click `found` with the number of a row."""
 
     _esm = esm("core", "range_handles", "scatter")
-    version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the densities
+    version = traitlets.Int(0).tag(
+        sync=True
+    )  # another one makes the front end request the densities
 
-    def __init__(self, frame: TableFrame, rows: Rows, changed: Callable[[], None], found: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        frame: TableFrame,
+        rows: Rows,
+        changed: Callable[[], None],
+        found: Callable[[int], None],
+    ) -> None:
         self._frame, self._rows, self._changed, self._found = frame, rows, changed, found
         self.columns = [name for name in visible_columns(frame) if frame.schema[name].is_numeric()]
-        scored = ("wer" if name == "asr" else f"wer_{name}" for name in hypothesis_names(frame.columns))
+        scored = (
+            "wer" if name == "asr" else f"wer_{name}" for name in hypothesis_names(frame.columns)
+        )
         systems = [name for name in scored if name in self.columns and frame[name].count()]
-        usual = (name for name in ("duration_s", "similarity", "wer", "start_sample") if name in self.columns)
+        usual = (
+            name
+            for name in ("duration_s", "similarity", "wer", "start_sample")
+            if name in self.columns
+        )
         first = list(dict.fromkeys([*(systems if len(systems) > 1 else usual), *self.columns]))[:2]
         self._axes = (first[0], first[-1])
         self._box: Box | None = None  # first and last cell across, first and last cell up
@@ -180,7 +253,11 @@ class Scatter(BaseWidget):
         if self._box is None:
             return []
         found = self._grid()
-        return [part for part in (found.x.condition(*self._box[:2]), found.y.condition(*self._box[2:])) if part]
+        return [
+            part
+            for part in (found.x.condition(*self._box[:2]), found.y.condition(*self._box[2:]))
+            if part
+        ]
 
     def refresh(self) -> None:
         """Request new densities."""
@@ -222,7 +299,9 @@ class Scatter(BaseWidget):
         distance = np.zeros(len(rows))
         for bins, at in ((found.x, x), (found.y, y)):
             values = self._frame[bins.column].cast(pl.Float64).to_numpy()[rows]
-            distance += ((np.interp(values, bins.edges, np.arange(len(bins.edges))) - at) / len(bins.edges)) ** 2
+            distance += (
+                (np.interp(values, bins.edges, np.arange(len(bins.edges))) - at) / len(bins.edges)
+            ) ** 2
         number = int(rows[distance.argmin()])
         self._found(number)
         return number

@@ -18,7 +18,13 @@ from nbaudio.ui import views
 from nbaudio.ui.widgets.base import BaseWidget, SavedHtml, esm
 from nbaudio.ui.widgets.clip_audio import Playback, Sound, corpus_sound
 from nbaudio.ui.widgets.segment_table import SegmentTable
-from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, align_lines, described, load_segments
+from nbaudio.ui.widgets.segments import (
+    SegmentPlayback,
+    Segments,
+    align_lines,
+    described,
+    load_segments,
+)
 from nbaudio.ui.widgets.static_html import LONGEST_S, MOST_CLIPS, Clips, read_clips, saved_clips
 
 MOST_DIFFS = 50
@@ -31,12 +37,20 @@ class ClipPlayer(BaseWidget):
     _esm = esm("core", "player", "single_player")
     current = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)
 
-    def __init__(self, playback: Playback, saved: Callable[[], Clips], total: int, *, fixed: bool) -> None:
+    def __init__(
+        self, playback: Playback, saved: Callable[[], Clips], total: int, *, fixed: bool
+    ) -> None:
         self._saved, self._opened = saved, {"total": total, "fixed": fixed}
-        super().__init__({"player.open": self._open, **playback.calls}, current=[min(0, total - 1), 0])
+        super().__init__(
+            {"player.open": self._open, **playback.calls}, current=[min(0, total - 1), 0]
+        )
 
     def _open(self) -> dict[str, int | bool]:
-        return {**self._opened, "at": max(0, self.current[0]), "linked": "player.turn" in self._calls}
+        return {
+            **self._opened,
+            "at": max(0, self.current[0]),
+            "linked": "player.turn" in self._calls,
+        }
 
     @property
     def clips(self) -> Clips:
@@ -75,7 +89,9 @@ class Player(ClipPlayer):
         Raises:
             InputError: a segment is not in the workspace.
         """
-        segments = workspace if isinstance(workspace, Segments) else load_segments(workspace, segment_ids)
+        segments = (
+            workspace if isinstance(workspace, Segments) else load_segments(workspace, segment_ids)
+        )
         every = range(len(segments.rows))
         saved = partial(saved_clips, segments, every, limit=limit)
         super().__init__(SegmentPlayback(segments, reviewer), saved, len(every), fixed=False)
@@ -89,7 +105,13 @@ class TranscriptDiff(BaseWidget):
 
     _esm = esm("core", "diff", "transcript_diff")
 
-    def __init__(self, workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, limit: int = MOST_DIFFS) -> None:
+    def __init__(
+        self,
+        workspace: str | Path | Workspace,
+        segment_ids: Ids | None = None,
+        *,
+        limit: int = MOST_DIFFS,
+    ) -> None:
         """Load the segments.
 
         Args:
@@ -108,7 +130,9 @@ class TranscriptDiff(BaseWidget):
 
     def static_html(self) -> str:
         """Return the same with marks, without audio."""
-        return saved_clips(self._segments, range(len(self._segments.frame)), limit=self._limit, sound=False)._repr_html_()
+        return saved_clips(
+            self._segments, range(len(self._segments.frame)), limit=self._limit, sound=False
+        )._repr_html_()
 
 
 class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -117,7 +141,13 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
     `words` is the table of `views.words`; the first example of a word has an error if there is one.
     """
 
-    def __init__(self, workspace: str | Path | Workspace, hypothesis: str = "asr", *, where: str | None = None) -> None:
+    def __init__(
+        self,
+        workspace: str | Path | Workspace,
+        hypothesis: str = "asr",
+        *,
+        where: str | None = None,
+    ) -> None:
         """Load the segments and count the words.
 
         Args:
@@ -149,7 +179,11 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
 
     def _examples(self, word: int) -> list[int]:
         ids = self._segments.frame["segment_id"]
-        found = (ids.index_of(segment_id) for segment_id in self.words["examples"][word]) if word >= 0 else ()
+        found = (
+            (ids.index_of(segment_id) for segment_id in self.words["examples"][word])
+            if word >= 0
+            else ()
+        )
         return [number for number in found if number is not None]
 
     def _play(self, word: int, asked: int) -> None:
@@ -178,15 +212,26 @@ class CorpusPlayback(Playback):
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words and sampling rate of a clip."""
         row = self.frame.row(number, named=True)
-        return described(row, align_lines(row), _place(row), correction=None, rate=row["sampling_rate"], channels=1)
+        return described(
+            row,
+            align_lines(row),
+            _place(row),
+            correction=None,
+            rate=row["sampling_rate"],
+            channels=1,
+        )
 
     def read(self, number: int, *, even: bool = False, **_options: Any) -> Sound:
         """Read a clip by its byte offset; it has no context and no other channels."""
         sound = corpus_sound(self.corpus, self.frame["segment_id"][number])
-        return sound._replace(samples=normalize_loudness(sound.samples, sound.rate)) if even else sound
+        return (
+            sound._replace(samples=normalize_loudness(sound.samples, sound.rate)) if even else sound
+        )
 
 
-def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> ClipPlayer:
+def corpus_player(
+    corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3
+) -> ClipPlayer:
     """Read clips from the shards of a corpus by byte offset, to hear what a training program gets.
 
     Args:
@@ -199,7 +244,8 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
     """
     opened = open_corpus(corpus)
     wanted = pl.DataFrame(
-        {"segment_id": as_ids(opened.segments if segment_ids is None else segment_ids)}, {"segment_id": pl.String}
+        {"segment_id": as_ids(opened.segments if segment_ids is None else segment_ids)},
+        {"segment_id": pl.String},
     )
     frame = wanted.join(opened.segments, on="segment_id", how="left", maintain_order="left")
     for missing in frame.filter(pl.col("shard").is_null())["segment_id"].head(1):
@@ -207,7 +253,9 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
 
     def saved() -> Clips:
         rows = ((row, _place(row)) for row in frame.head(limit).iter_rows(named=True))
-        clips = read_clips(rows, lambda row: corpus_sound(opened, row["segment_id"]), longest_s=LONGEST_S)
+        clips = read_clips(
+            rows, lambda row: corpus_sound(opened, row["segment_id"]), longest_s=LONGEST_S
+        )
         return Clips(tuple(clips), max(0, len(frame) - limit))
 
     return ClipPlayer(CorpusPlayback(opened, frame), saved, len(frame), fixed=True)

@@ -30,7 +30,15 @@ PANEL = "panel"
 
 _COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "text")
 # Columns that a blind panel has; others, such as those of a source, may tell of hypothesis or similarity.
-_BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {"asr_text", "similarity", "wer", "cer", "split", "decision", "reason"}
+_BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {
+    "asr_text",
+    "similarity",
+    "wer",
+    "cer",
+    "split",
+    "decision",
+    "reason",
+}
 _SAVED_CLIPS = 3
 _RECENT = 20  # verdicts that the rate is computed from, so that long pauses earlier do not count
 
@@ -48,7 +56,12 @@ class ReviewPanel(BaseWidget):
     _esm = esm("core", "table_columns", "table", "player", "review_panel")
 
     def __init__(
-        self, workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, reviewer: str, review: str | None = None
+        self,
+        workspace: str | Path | Workspace,
+        segment_ids: Ids | None = None,
+        *,
+        reviewer: str,
+        review: str | None = None,
     ) -> None:
         """Load the segments and the reviewer's verdicts on them.
 
@@ -70,20 +83,29 @@ class ReviewPanel(BaseWidget):
             raise InputError("reviewer: a name is needed, under which verdicts are stored")
         record = ReviewState.load(workspace).records.get(review) if review else None
         if review is not None and record is None:
-            raise InputError(f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one")
+            raise InputError(
+                f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one"
+            )
         if record:
             shares = record.shares()
             if len(shares) > 1 and self._reviewer not in shares:
                 listed = f"its reviewers are {', '.join(shares)}"
-                raise InputError(f"review {review}: no segment was assigned to {self._reviewer!r}; {listed}")
+                raise InputError(
+                    f"review {review}: no segment was assigned to {self._reviewer!r}; {listed}"
+                )
             segment_ids = shares.get(self._reviewer, record.segment_ids)
         self._words = record.verdicts if record else list(VERDICTS)
         segments = load_segments(workspace, segment_ids)
         if review is not None:  # a second reviewer sees what the first one saw
-            segments = replace(segments, frame=uncorrected(workspace, segments.frame).with_columns(seconds_column()))
+            segments = replace(
+                segments,
+                frame=uncorrected(workspace, segments.frame).with_columns(seconds_column()),
+            )
         self._review = review or PANEL
         self._blind = record is not None and record.blind
-        self._frame = frame = segments.frame  # with the hypothesis, which is a part of what a verdict is about
+        self._frame = frame = (
+            segments.frame
+        )  # with the hypothesis, which is a part of what a verdict is about
         columns = [name for name in _COLUMNS if not (self._blind and name == "similarity")]
         if self._blind:
             frame = frame.select(name for name in frame.columns if name in _BLIND)
@@ -101,11 +123,17 @@ class ReviewPanel(BaseWidget):
     def _as_shown(self, said: list[Verdict]) -> dict[int, Verdict]:
         """Return the verdict on each segment as shown; without one, the verdict on the text before a correction."""
         by_content = {(one.segment_id, one.content): one for one in said}
-        frame = self._frame.with_row_index("number").filter(pl.col("segment_id").is_in([one.segment_id for one in said]))
+        frame = self._frame.with_row_index("number").filter(
+            pl.col("segment_id").is_in([one.segment_id for one in said])
+        )
         held: dict[int, Verdict] = {}
         for version in (uncorrected(self._segments.workspace, frame), frame):
             keys = zip(version["segment_id"], content_hashes(version), strict=True)
-            held |= {number: by_content[key] for number, key in zip(version["number"], keys, strict=True) if key in by_content}
+            held |= {
+                number: by_content[key]
+                for number, key in zip(version["number"], keys, strict=True)
+                if key in by_content
+            }
         return held
 
     def _show(self, number: int, said: Verdict | None) -> None:
@@ -116,11 +144,15 @@ class ReviewPanel(BaseWidget):
 
     def _judged(self, frame: pl.DataFrame) -> pl.DataFrame:
         none = pl.repeat(None, len(frame), dtype=pl.String, eager=True)
-        return frame.with_columns(verdict=none.scatter(list(self._shown), [said.verdict for said in self._shown.values()]))
+        return frame.with_columns(
+            verdict=none.scatter(list(self._shown), [said.verdict for said in self._shown.values()])
+        )
 
     def _unjudged_after(self, position: int) -> int | None:
         """Return the next position after one, continuing from the start, whose segment this reviewer has not judged."""
-        unjudged = np.flatnonzero(self._rows.frame["verdict"].is_null().to_numpy()[self._rows.order])
+        unjudged = np.flatnonzero(
+            self._rows.frame["verdict"].is_null().to_numpy()[self._rows.order]
+        )
         if not len(unjudged):
             return None
         later = unjudged[np.searchsorted(unjudged, position, side="right") :]
@@ -130,14 +162,37 @@ class ReviewPanel(BaseWidget):
     def progress(self) -> dict[str, Any]:
         """`done`, `total`, `counts` by word, `per_hour`, `left_s` (seconds; None if unknown), and `next`, a line at the end."""
         done, total = len(self._shown), len(self._frame)
-        given = Counter(word for said in self._shown.values() for word in (said.verdict or "").split(SEPARATOR))
-        counts = {word: given[word] for word in self._words if word in given} | given  # in the order of the verdict words
+        given = Counter(
+            word for said in self._shown.values() for word in (said.verdict or "").split(SEPARATOR)
+        )
+        counts = {
+            word: given[word] for word in self._words if word in given
+        } | given  # in the order of the verdict words
         # A segment counts once, however many words were added to its verdict.
         times = sorted({number: at for number, *_, at in self._done[-_RECENT:]}.values())
-        rate, left_s = rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done) if times else (None, None)
-        then = next_step(ReviewState.load(self._segments.workspace), self._review) if done == total > 0 else ""
-        amounts = {"done": done, "total": total, "counts": counts, "per_hour": 3600 * rate if rate else None}
-        return {**amounts, "left_s": left_s, "undo": bool(self._done), "reviewer": self._reviewer, "next": then}
+        rate, left_s = (
+            rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done)
+            if times
+            else (None, None)
+        )
+        then = (
+            next_step(ReviewState.load(self._segments.workspace), self._review)
+            if done == total > 0
+            else ""
+        )
+        amounts = {
+            "done": done,
+            "total": total,
+            "counts": counts,
+            "per_hour": 3600 * rate if rate else None,
+        }
+        return {
+            **amounts,
+            "left_s": left_s,
+            "undo": bool(self._done),
+            "reviewer": self._reviewer,
+            "next": then,
+        }
 
     @property
     def selected(self) -> pl.DataFrame:
@@ -148,18 +203,36 @@ class ReviewPanel(BaseWidget):
         words = [{"word": word, "meaning": VERDICTS.get(word, "")} for word in self._words]
         return {"words": words, "fixed": True, **self.progress}
 
-    def _give(self, *, number: int, verdict: str | None, comment: str, corrected_text: str | None) -> dict[str, Any]:
+    def _give(
+        self, *, number: int, verdict: str | None, comment: str, corrected_text: str | None
+    ) -> dict[str, Any]:
         """Log a verdict, None to withdraw it, at once on disk. A blank text, or that of the transcript, corrects nothing."""
         if verdict is not None and (verdict := read_verdict(given := verdict, self._words)) is None:
             raise InputError(f"verdict {given!r} is unknown; known are {', '.join(self._words)}")
         segment = self._frame[number]
         shown = (segment["text"][0] or "").strip()
-        corrected = corrected_text if corrected_text and nfc(corrected_text).strip() not in {"", shown} else None
+        corrected = (
+            corrected_text
+            if corrected_text and nfc(corrected_text).strip() not in {"", shown}
+            else None
+        )
         if corrected and verdict == OK:
-            contradiction = f"'{OK}' says that the transcript is right, but there is a corrected text"
+            contradiction = (
+                f"'{OK}' says that the transcript is right, but there is a corrected text"
+            )
             raise InputError(f"{contradiction}: choose another or clear it")
         segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
-        said = Verdict(segment_id, content, verdict, comment, corrected, self._reviewer, utc_now(), self._review, self._blind)
+        said = Verdict(
+            segment_id,
+            content,
+            verdict,
+            comment,
+            corrected,
+            self._reviewer,
+            utc_now(),
+            self._review,
+            self._blind,
+        )
         append_verdicts(self._segments.workspace, [said])
         self._done.append((number, said, self._shown.get(number), time.monotonic()))
         self._show(number, said)
@@ -175,7 +248,11 @@ class ReviewPanel(BaseWidget):
         append_verdicts(self._segments.workspace, [replace(back, time=utc_now())])
         self._show(number, before)
         places = np.flatnonzero(self._rows.order == number)
-        return {**self._changed(), "number": number, "position": int(places[0]) if len(places) else None}
+        return {
+            **self._changed(),
+            "number": number,
+            "position": int(places[0]) if len(places) else None,
+        }
 
     def _changed(self) -> dict[str, Any]:
         self._rows.frame = self._judged(self._rows.frame)
@@ -183,7 +260,9 @@ class ReviewPanel(BaseWidget):
 
     def _next(self, *, position: int) -> dict[str, Any] | None:
         found = self._unjudged_after(position)
-        return None if found is None else {"position": found, "number": int(self._rows.order[found])}
+        return (
+            None if found is None else {"position": found, "number": int(self._rows.order[found])}
+        )
 
     def _said(self, *, number: int) -> dict[str, Any]:
         """Return text and verdict of a segment; without the corrected text if that is the transcript by now."""
@@ -191,14 +270,19 @@ class ReviewPanel(BaseWidget):
         if said is None:
             return {"said": None, "text": text or ""}
         corrected = None if nfc(said.corrected_text or "") == text else said.corrected_text
-        return {"said": {"verdict": said.verdict, "comment": said.comment, "corrected_text": corrected}, "text": text or ""}
+        return {
+            "said": {"verdict": said.verdict, "comment": said.comment, "corrected_text": corrected},
+            "text": text or "",
+        }
 
     def static_html(self) -> str:
         """Return HTML with the progress, how often each verdict was given, and some clips that are not judged yet."""
         progress, frame, order = self.progress, self._rows.frame, self._rows.order
         html = f"<p>{progress['done']:,} of {progress['total']:,} judged</p>"
         if counts := progress["counts"]:
-            html += Table(pl.DataFrame({"verdict": list(counts), "segments": list(counts.values())}))._repr_html_()
+            html += Table(
+                pl.DataFrame({"verdict": list(counts), "segments": list(counts.values())})
+            )._repr_html_()
         unjudged = order[frame["verdict"].is_null().to_numpy()[order]][:_SAVED_CLIPS].tolist()
         if unjudged:
             html += f"<p>next:</p>{saved_clips(self._segments, unjudged)._repr_html_()}"

@@ -31,11 +31,22 @@ def default_columns(columns: Sequence[str], frame: TableFrame) -> list[str]:
 class SegmentTable(BaseWidget):
     """All segments of a workspace, to sort, filter, select and play; ``?`` shows the keys."""
 
-    _esm = esm("core", "table_columns", "table", "table_filters", "diff", "player_drawing", "player", "segment_table")
+    _esm = esm(
+        "core",
+        "table_columns",
+        "table",
+        "table_filters",
+        "diff",
+        "player_drawing",
+        "player",
+        "segment_table",
+    )
     height = traitlets.Int(340).tag(sync=True)
     current = traitlets.List([-1, 0]).tag(sync=True)
     """Row under the cursor as its number in the frame (-1 for none), and how many times play was requested."""
-    _verdicts = traitlets.List(traitlets.Unicode()).tag(sync=True)  # words that keys log, by the call `verdict`
+    _verdicts = traitlets.List(traitlets.Unicode()).tag(
+        sync=True
+    )  # words that keys log, by the call `verdict`
     _player = traitlets.Enum(("own", "linked", "missing"), "own").tag(sync=True)
     _static_rows = 25
 
@@ -76,16 +87,28 @@ class SegmentTable(BaseWidget):
         if isinstance(source, str | Path | Workspace) and not is_file:
             source = load_segments(source, stored=True)
         segments = source if isinstance(source, Segments) else None
-        frame = segments.rows if segments else StoredFrame(Path(str(source))) if is_file else as_polars(cast(Frame, source))
+        frame = (
+            segments.rows
+            if segments
+            else StoredFrame(Path(str(source)))
+            if is_file
+            else as_polars(cast(Frame, source))
+        )
         if columns is None:
             columns = default_columns(COLUMNS, frame) or frame.columns[:8]
         if not columns:
             raise InputError("columns: name at least one")
-        self._rows = TableView(frame, columns, where=where, find=find, sort=sort, descending=descending)
+        self._rows = TableView(
+            frame, columns, where=where, find=find, sort=sort, descending=descending
+        )
         self._rows.layout["charts"] = True
-        saved = SavedFilters(None if segments is None else segments.workspace, lambda: self._rows.arrangement)
+        saved = SavedFilters(
+            None if segments is None else segments.workspace, lambda: self._rows.arrangement
+        )
         filters = handlers(saved, "filters", "list", "save", "delete")
-        playback = SegmentPlayback(segments, reviewer).calls if player and segments is not None else {}
+        playback = (
+            SegmentPlayback(segments, reviewer).calls if player and segments is not None else {}
+        )
         mode = "linked" if not player else "missing" if segments is None else "own"
         super().__init__({**filters, **self._rows.calls, **playback}, _player=mode)
 
@@ -130,7 +153,9 @@ class SegmentTable(BaseWidget):
 
     def static_html(self) -> str:
         """Return the first rows as a plain table."""
-        frame = take_rows(self._rows.frame, self._rows.order[: self._static_rows], self._rows.columns)
+        frame = take_rows(
+            self._rows.frame, self._rows.order[: self._static_rows], self._rows.columns
+        )
         return Table(frame, self._static_rows, len(self._rows.order))._repr_html_()
 
 

@@ -48,38 +48,67 @@ class Segments:
         """Return `align_lines` of a segment, with times where they are known."""
         row = self.row(number)
         held = tables.scan(self.workspace, ["segment_id", "word_times"]).slice(row["place"], 1)
-        found = held.filter(pl.col("segment_id") == row["segment_id"]).collect()  # the table may have been written anew since
-        timed = [[(time["start"], time["end"]) for time in times] for times in found["word_times"].drop_nulls()]
+        found = held.filter(
+            pl.col("segment_id") == row["segment_id"]
+        ).collect()  # the table may have been written anew since
+        timed = [
+            [(time["start"], time["end"]) for time in times]
+            for times in found["word_times"].drop_nulls()
+        ]
         return align_lines(row, timed[0] if timed else None, **compared(self.workspace))
 
 
-def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, stored: bool = False) -> Segments:
+def load_segments(
+    workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, stored: bool = False
+) -> Segments:
     """Load all segments of a workspace, or those of `segment_ids` in that order; leave a large table in its file if `stored`."""
     workspace = Workspace.open(workspace)
     hidden = (*_HEAVY, *INTERNAL_COLUMNS, "duration_s")
-    names = [name for name in dict.fromkeys((*SEGMENTS, *tables.table_schema(workspace))) if name not in hidden]
+    names = [
+        name
+        for name in dict.fromkeys((*SEGMENTS, *tables.table_schema(workspace)))
+        if name not in hidden
+    ]
     recordings = workspace.recordings.unique("recording_id", keep="first")
-    facts = recordings.select("recording_id", "num_samples", recording_path="path", recording_channels="num_channels")
-    if stored and tables.scan(workspace, ["segment_id"]).select(pl.len()).collect().item() > _MOST_IN_MEMORY:
+    facts = recordings.select(
+        "recording_id", "num_samples", recording_path="path", recording_channels="num_channels"
+    )
+    if (
+        stored
+        and tables.scan(workspace, ["segment_id"]).select(pl.len()).collect().item()
+        > _MOST_IN_MEMORY
+    ):
         types = pl.Schema({name: SEGMENTS[name] for name in names if name in SEGMENTS})
         joined = recordings.select("recording_id", "sampling_rate").join(facts, on="recording_id")
         held = StoredFrame(tables.table_path(workspace), names, schema=types, recordings=joined)
         return Segments(workspace, workspace.audio, pl.DataFrame(schema=held.schema), held)
-    wanted = None if segment_ids is None else pl.Series("segment_id", as_ids(segment_ids), pl.String).unique(maintain_order=True)
-    frame = tables.read(workspace, names, where=None if wanted is None else tables.has_id(wanted), row="place")
+    wanted = (
+        None
+        if segment_ids is None
+        else pl.Series("segment_id", as_ids(segment_ids), pl.String).unique(maintain_order=True)
+    )
+    frame = tables.read(
+        workspace, names, where=None if wanted is None else tables.has_id(wanted), row="place"
+    )
     if wanted is not None:
         once = frame.unique("segment_id", keep="first")
         found = wanted.to_frame().join(once, on="segment_id", how="left", maintain_order="left")
         for missing in found.filter(pl.col("place").is_null())["segment_id"].head(1):
             raise InputError(f"{workspace.path}: no segment {missing!r}")
         frame = found.select(frame.columns)
-    frame = with_durations(frame, recordings).join(facts, on="recording_id", how="left", maintain_order="left")
+    frame = with_durations(frame, recordings).join(
+        facts, on="recording_id", how="left", maintain_order="left"
+    )
     return Segments(workspace, workspace.audio, frame)
 
 
 def further_hypotheses(row: dict[str, Any]) -> dict[str, str]:
     """Return the hypotheses of a segment by name, but for the source's own."""
-    return {name: row[column] for name, column in hypothesis_names(row).items() if name != "asr" and isinstance(row[column], str)}
+    return {
+        name: row[column]
+        for name, column in hypothesis_names(row).items()
+        if name != "asr" and isinstance(row[column], str)
+    }
 
 
 def align_lines(
@@ -87,7 +116,10 @@ def align_lines(
 ) -> dict[str, list[WordPair]]:
     """Return the words of a segment aligned with each hypothesis, by name; "" is the source's own one, or the text alone."""
     lines = {"": row["asr_text"], **further_hypotheses(row)}
-    return {name: align_words(row["text"] or "", heard, times, **compared) for name, heard in lines.items()}
+    return {
+        name: align_words(row["text"] or "", heard, times, **compared)
+        for name, heard in lines.items()
+    }
 
 
 class SegmentPlayback(Playback):
@@ -97,12 +129,20 @@ class SegmentPlayback(Playback):
         super().__init__()
         self.segments, self.reviewer = segments, reviewer
         self.calls |= {"correct": self.correct, "undo_correction": self.undo_correction}
-        self._corrected = {row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)}
+        self._corrected = {
+            row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)
+        }
 
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words (with the number of characters that are cut) and correction of a segment."""
         row, lines = self.segments.row(number), self.segments.lines(number)
-        return described(row, lines, correction=self._correction(row), rate=RATE, channels=row["recording_channels"])
+        return described(
+            row,
+            lines,
+            correction=self._correction(row),
+            rate=RATE,
+            channels=row["recording_channels"],
+        )
 
     def read(self, number: int, **options: Any) -> Sound:
         """Read the audio of a segment, see `read_sound`."""
@@ -115,13 +155,19 @@ class SegmentPlayback(Playback):
         start, end = was_start + rescale(start_ms, _MS, rate), was_end + rescale(end_ms, _MS, rate)
         if not 0 <= start < end <= row["num_samples"]:
             held = row["num_samples"]
-            raise InputError(f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {held}")
+            raise InputError(
+                f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {held}"
+            )
         return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
 
     def undo_correction(self, *, number: int) -> dict[str, Any] | None:
         """Log the correction before the last one once more, or a withdrawal if there was none."""
         row = self.segments.row(number)
-        own = {"segment_id": row["segment_id"], "was_start": row["start_sample"], "was_end": row["end_sample"]}
+        own = {
+            "segment_id": row["segment_id"],
+            "was_start": row["start_sample"],
+            "was_end": row["end_sample"],
+        }
         log = ReviewState.load(self.segments.workspace).correction_log.filter(**own)
         kept: list[tuple[int | None, int | None]] = []
         for bounds in log.select("start_sample", "end_sample").iter_rows():
@@ -133,7 +179,9 @@ class SegmentPlayback(Playback):
                 kept.append(bounds)
         return self._correct(row, kept[-2] if len(kept) > 1 else (None, None)) if kept else None
 
-    def _correct(self, row: dict[str, Any], bounds: tuple[int | None, int | None]) -> dict[str, Any] | None:
+    def _correct(
+        self, row: dict[str, Any], bounds: tuple[int | None, int | None]
+    ) -> dict[str, Any] | None:
         was = (row["start_sample"], row["end_sample"])
         correction = Correction(row["segment_id"], *bounds, *was, self.reviewer, utc_now())
         append_corrections(self.segments.workspace, [correction])
@@ -147,13 +195,22 @@ class SegmentPlayback(Playback):
             return None
         if (found["was_start"], found["was_end"]) != (row["start_sample"], row["end_sample"]):
             return None
-        start, end = (rescale(found[f"{side}_sample"] - found[f"was_{side}"], rate, _MS) for side in ("start", "end"))
+        start, end = (
+            rescale(found[f"{side}_sample"] - found[f"was_{side}"], rate, _MS)
+            for side in ("start", "end")
+        )
         return {"reviewer": found["reviewer"], "start_ms": start, "end_ms": end}
 
 
-def described(row: dict[str, Any], lines: dict[str, list[WordPair]], *further: str, **facts: Any) -> dict[str, Any]:
+def described(
+    row: dict[str, Any], lines: dict[str, list[WordPair]], *further: str, **facts: Any
+) -> dict[str, Any]:
     """Return what a player shows: id, facts and `further` ones, words, those of further hypotheses, number of cut characters."""
     unshown = max(0, len(row["text"] or "") - MOST_CHARACTERS)
-    shown = {"segment_id": row["segment_id"], "facts": [*segment_facts(row), *further], "unshown": unshown}
+    shown = {
+        "segment_id": row["segment_id"],
+        "facts": [*segment_facts(row), *further],
+        "unshown": unshown,
+    }
     named = {name: [pair._asdict() for pair in pairs] for name, pairs in lines.items()}
     return {**shown, "words": named.pop(""), "lines": list(named.items()), **facts}

@@ -88,9 +88,15 @@ class Table:
         object.__setattr__(self, "frame", as_polars(self.frame))
 
     def _repr_html_(self) -> str:
-        sides = {name: "right" if dtype.is_numeric() else "left" for name, dtype in self.frame.schema.items()}
+        sides = {
+            name: "right" if dtype.is_numeric() else "left"
+            for name, dtype in self.frame.schema.items()
+        }
         align = {name: f"text-align:{side};vertical-align:top" for name, side in sides.items()}
-        head = "".join(f'<th scope="col" style="{align[name]}">{escape(name)}</th>' for name in self.frame.columns)
+        head = "".join(
+            f'<th scope="col" style="{align[name]}">{escape(name)}</th>'
+            for name in self.frame.columns
+        )
         rows = "".join(
             f"<tr>{''.join(_cell(value, align[name]) for name, value in row.items())}</tr>"
             for row in self.frame.head(self.limit).iter_rows(named=True)
@@ -133,7 +139,9 @@ def diff_html(text: str, asr_text: str, **compared: Any) -> str:
 def clip_html(clip: StaticClip) -> str:
     """Return id and facts of a clip, an audio element that holds its audio, and its words."""
     name = escape(clip.segment_id)
-    facts = "".join(f' · <span style="unicode-bidi:isolate">{escape(fact)}</span>' for fact in clip.facts)
+    facts = "".join(
+        f' · <span style="unicode-bidi:isolate">{escape(fact)}</span>' for fact in clip.facts
+    )
     audio = ""
     if clip.audio is not None:
         data = f"data:{_MIME.get(clip.audio[:4], 'audio/mpeg')};base64,{b64encode(clip.audio).decode()}"
@@ -143,8 +151,15 @@ def clip_html(clip: StaticClip) -> str:
             audio = f'<img alt="waveform and spectrogram of {name}" style="{style}" src="data:image/png;base64,{picture}" />'
         style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
         audio += f'<audio controls preload="metadata" aria-label="{name}" style="{style}" src="{data}"></audio>'
-    words = escape(_cut(clip.text)) if clip.asr_text is None else diff_html(clip.text, clip.asr_text, **clip.compared)
-    further = ((escape(by), diff_html(clip.text, heard, **clip.compared)) for by, heard in clip.further.items())
+    words = (
+        escape(_cut(clip.text))
+        if clip.asr_text is None
+        else diff_html(clip.text, clip.asr_text, **clip.compared)
+    )
+    further = (
+        (escape(by), diff_html(clip.text, heard, **clip.compared))
+        for by, heard in clip.further.items()
+    )
     lines = [words, *(f"<code>{by}</code> {heard}" for by, heard in further)]
     style = "margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate"
     said = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
@@ -160,14 +175,18 @@ def _cut(text: str) -> str:
     return text if rest <= 0 else f"{text[:MOST_CHARACTERS]} … ({rest:,} more characters)"
 
 
-def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True) -> Clips:
+def saved_clips(
+    segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True
+) -> Clips:
     """Return segments for a saved page, with their audio unless `sound` is False; a note says why one has none."""
 
     def read(row: Row) -> Sound:
         return read_sound(segments.audio_root, row, even=False)
 
     rows = [(segments.row(number),) for number in numbers[:limit]]
-    clips = read_clips(rows, read if sound else None, longest_s=LONGEST_S, **compared(segments.workspace))
+    clips = read_clips(
+        rows, read if sound else None, longest_s=LONGEST_S, **compared(segments.workspace)
+    )
     return Clips(tuple(clips), max(0, len(numbers) - limit))
 
 
@@ -204,5 +223,7 @@ def read_clips(
         left -= len(audio or b"")
         told, further = (*segment_facts(row), *facts), further_hypotheses(row)
         words = (row["text"] or "", row["asr_text"])
-        clips.append(StaticClip(row["segment_id"], told, *words, audio, note, picture, further, compared))
+        clips.append(
+            StaticClip(row["segment_id"], told, *words, audio, note, picture, further, compared)
+        )
     return clips

@@ -12,7 +12,14 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.stored_frame import Order, StoredFrame
-from nbaudio.ui.filters import TableFrame, arrange, joined, similar_values, sort_and_filter, visible_columns
+from nbaudio.ui.filters import (
+    TableFrame,
+    arrange,
+    joined,
+    similar_values,
+    sort_and_filter,
+    visible_columns,
+)
 from nbaudio.ui.histogram_bins import equal_width_edges
 from nbaudio.ui.widgets.base import handlers
 
@@ -29,13 +36,21 @@ _SAMPLE = 5000
 
 def take_rows(frame: TableFrame, numbers: Order, columns: Sequence[str]) -> pl.DataFrame:
     """Return columns of rows by their numbers."""
-    return frame.rows(numbers, columns) if isinstance(frame, StoredFrame) else frame.select(columns)[numbers]
+    return (
+        frame.rows(numbers, columns)
+        if isinstance(frame, StoredFrame)
+        else frame.select(columns)[numbers]
+    )
 
 
-def row_page(frame: TableFrame, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
+def row_page(
+    frame: TableFrame, order: Order, first: int, last: int, columns: Sequence[str]
+) -> list[list[Any]]:
     """Return rows `first` to `last` of an order, at most `MOST_ROWS`: the number in the frame, then its cells as JSON values."""
     if unknown := [name for name in columns if name not in frame.columns]:
-        raise InputError(f"columns: there is no {unknown[0]!r}; there are {', '.join(frame.columns)}")
+        raise InputError(
+            f"columns: there is no {unknown[0]!r}; there are {', '.join(frame.columns)}"
+        )
     numbers = order[max(0, first) : max(0, min(last, first + MOST_ROWS))]
     rows = take_rows(frame, numbers, columns).iter_rows()
     return [[int(number), *map(cell, row)] for number, row in zip(numbers, rows, strict=True)]
@@ -61,33 +76,63 @@ class TableView:
         self.narrowed = ""
         self.layout: dict[str, Any] = {"widths": {}, "wrap": False, "charts": False}
         self.version = 0
-        self.changed: Callable[[], None] = lambda: None  # called when other rows are shown or marked
+        self.changed: Callable[[], None] = lambda: (
+            None
+        )  # called when other rows are shown or marked
         self.order: Order = sort_and_filter(frame, **self.arrangement)
-        self._parts: Iterator[tuple[float, list[Order]]] = iter(())  # of an arrangement that is not done
+        self._parts: Iterator[tuple[float, list[Order]]] = iter(
+            ()
+        )  # of an arrangement that is not done
         self._share = 1.0
         self._before = self.order, self.arrangement
         row_page(frame, self.order, 0, 1, self.columns)  # checks the columns
-        names = ("open", "arrange", "continue", "rows", "layout", "distribution", "cell", "cursor", "mark")
+        names = (
+            "open",
+            "arrange",
+            "continue",
+            "rows",
+            "layout",
+            "distribution",
+            "cell",
+            "cursor",
+            "mark",
+        )
         self.calls = {**handlers(self, "table", *names), "table.position": self.go_to}
 
     def _open(self) -> dict[str, Any]:
-        columns = [{"name": name, "kind": _kind(self.frame.schema[name])} for name in visible_columns(self.frame)]
-        opened = {"columns": columns, "shown": self.columns, "order": self.arrangement, "cursor": self.cursor}
+        columns = [
+            {"name": name, "kind": _kind(self.frame.schema[name])}
+            for name in visible_columns(self.frame)
+        ]
+        opened = {
+            "columns": columns,
+            "shown": self.columns,
+            "order": self.arrangement,
+            "cursor": self.cursor,
+        }
         return {**opened, **self.layout, **self._size()}
 
     def _size(self) -> dict[str, Any]:
-        size: dict[str, Any] = {"total": len(self.order), "all": len(self.frame), "version": self.version}
+        size: dict[str, Any] = {
+            "total": len(self.order),
+            "all": len(self.frame),
+            "version": self.version,
+        }
         if isinstance(self.frame, StoredFrame) and self.arrangement["sort"]:
             size["page"] = _SCATTERED_ROWS
         if self._share < 1:
             is_found = self.arrangement["sort"] and self._share >= 1 / 2
-            return size | {"progress": f"{'not sorted yet' if is_found else 'so far'}, {100 * self._share:.0f} %"}
+            return size | {
+                "progress": f"{'not sorted yet' if is_found else 'so far'}, {100 * self._share:.0f} %"
+            }
         note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
         return size | ({"note": note} if note else {})
 
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
         """Arrange the rows, or begin to; `progress` in the size says that there is more to be done by `_continue`."""
-        is_known = self._share == 1 and all(arrangement[key] == self.arrangement[key] for key in ("where", "find"))
+        is_known = self._share == 1 and all(
+            arrangement[key] == self.arrangement[key] for key in ("where", "find")
+        )
         kept = np.sort(self.order) if is_known and len(self.order) < len(self.frame) else None
         parts = arrange(self.frame, **arrangement, narrowed=self.narrowed, kept=kept)
         first = next(parts)  # raises what is wrong with it
@@ -102,7 +147,9 @@ class TableView:
         """Do a further part of an arrangement, unless there is another one by now."""
         if version == self.version:
             self.proceed(_PART_S)
-            if self._share == 1 and self.arrangement["sort"]:  # these were rows in another order so far
+            if (
+                self._share == 1 and self.arrangement["sort"]
+            ):  # these were rows in another order so far
                 self.cursor, self.version = 0, version + 1
         return self._size()
 
@@ -124,7 +171,10 @@ class TableView:
 
     def narrow(self, where: str) -> None:
         """Keep rows that meet a condition besides the typed one, all as before if it is invalid; the cursor stays on its row."""
-        order, current = sort_and_filter(self.frame, **self.arrangement, narrowed=where), self.current
+        order, current = (
+            sort_and_filter(self.frame, **self.arrangement, narrowed=where),
+            self.current,
+        )
         self.order, self.narrowed, self.cursor, self.version = order, where, 0, self.version + 1
         self._parts, self._share = iter(()), 1.0
         self.go_to(current)
@@ -138,12 +188,16 @@ class TableView:
     @property
     def where(self) -> str:
         """The typed and the further condition in one."""
-        parts = [part for part in (self.arrangement["where"].strip(), self.narrowed.strip()) if part]
+        parts = [
+            part for part in (self.arrangement["where"].strip(), self.narrowed.strip()) if part
+        ]
         return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
 
     def _rows(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
         found = row_page(self.frame, self.order, first, last, columns)
-        rows = [{"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in found]
+        rows = [
+            {"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in found
+        ]
         return {"rows": rows, "version": self.version}
 
     def go_to(self, number: int) -> int | None:
@@ -172,7 +226,13 @@ class TableView:
     def _cell(self, *, number: int, column: str) -> str:
         """Return the value of a cell as text, longer than a page of rows has it."""
         value = take_rows(self.frame, np.array([number], dtype=np.uint32), [column]).item()
-        return "" if value is None else value[:_MOST_COPIED] if isinstance(value, str) else str(cell(value))
+        return (
+            ""
+            if value is None
+            else value[:_MOST_COPIED]
+            if isinstance(value, str)
+            else str(cell(value))
+        )
 
     def _cursor(self, *, position: int, version: int) -> None:
         if version == self.version and 0 <= position < len(self.order):
@@ -193,7 +253,11 @@ class TableView:
     def selection(self) -> pl.DataFrame:
         """The marked rows in the order shown, or the row under the cursor if no row shown is marked."""
         chosen = self.marked_order
-        return take_rows(self.frame, chosen if len(chosen) else self.order[self.cursor : self.cursor + 1], self.frame.columns)
+        return take_rows(
+            self.frame,
+            chosen if len(chosen) else self.order[self.cursor : self.cursor + 1],
+            self.frame.columns,
+        )
 
 
 def _kind(dtype: pl.DataType) -> str:
@@ -211,7 +275,11 @@ def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
         found["missing"] = len(values) - len(held)
         if len(held):
             found["counts"] = np.histogram(held, equal_width_edges(held, BINS))[0].tolist()
-            found |= {"min": float(held.min()), "median": float(np.median(held)), "max": float(held.max())}
+            found |= {
+                "min": float(held.min()),
+                "median": float(np.median(held)),
+                "max": float(held.max()),
+            }
         return found
     found["missing"] = values.null_count()
     if column.dtype.is_nested() or column.dtype == pl.Binary or found["missing"] == len(values):
@@ -221,4 +289,8 @@ def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
     if len(some) > 1 and some.n_unique() > len(some) / 2:
         return {**found, "distinct": None, "top": None}
     counted = values.value_counts(sort=True, name="count")
-    return {**found, "distinct": len(counted), "top": [[cell(value), count] for value, count in counted.head(_TOP).rows()]}
+    return {
+        **found,
+        "distinct": len(counted),
+        "top": [[cell(value), count] for value, count in counted.head(_TOP).rows()],
+    }

@@ -31,7 +31,10 @@ MOST_SPEAKERS = 2000  # counted one by one: those with the most hours
 _EXAMPLES = 3
 UNKNOWN = "speaker not known"
 _TAIL = 0.005
-_DENSE, _DENSE_STEPS = 0.95, 50  # similarities are dense near 1: from here positions are 0.001 apart
+_DENSE, _DENSE_STEPS = (
+    0.95,
+    50,
+)  # similarities are dense near 1: from here positions are 0.001 apart
 
 
 @dataclass(frozen=True)
@@ -49,19 +52,31 @@ class Scale:
         return int(np.abs(np.array(self.grid) - value).argmin())
 
 
-COLUMNS = {"similarity": "similarity", "wer": "word error rate", "duration_s": "duration in seconds"}
+COLUMNS = {
+    "similarity": "similarity",
+    "wer": "word error rate",
+    "duration_s": "duration in seconds",
+}
 # Columns of which the lower values are kept unless told otherwise.
-_LOWER = re.compile(r"(spoken_)?[wc]er(_\w+)?|clipped_share|dc_offset|duration_s|noise_floor_dbfs|risk|(\w+_)?silence_(s|share)")
+_LOWER = re.compile(
+    r"(spoken_)?[wc]er(_\w+)?|clipped_share|dc_offset|duration_s|noise_floor_dbfs|risk|(\w+_)?silence_(s|share)"
+)
 
 
-def scale(frame: TableFrame, column: str, value: float | None = None, *, least: bool | None = None) -> Scale:
+def scale(
+    frame: TableFrame, column: str, value: float | None = None, *, least: bool | None = None
+) -> Scale:
     """Return the scale of a column, without 0.5 % of the values at either end; `value` is one more position, clipped to it."""
     if column not in (known := number_columns(frame)):
-        raise InputError(f"column {column!r} holds no numbers, or is unknown; columns to choose are {', '.join(known)}")
+        raise InputError(
+            f"column {column!r} holds no numbers, or is unknown; columns to choose are {', '.join(known)}"
+        )
     least = _LOWER.fullmatch(column) is None if least is None else least
     if column == "similarity":
         if not least:
-            raise InputError("least=False: a threshold on similarity is the least value that is kept")
+            raise InputError(
+                "least=False: a threshold on similarity is the least value that is kept"
+            )
         edges = [round(-1 + i * 2 / STEPS, 6) for i in range(STEPS + 1)]
         dense = [round(_DENSE + i * (1 - _DENSE) / _DENSE_STEPS, 6) for i in range(_DENSE_STEPS)]
     else:
@@ -79,7 +94,11 @@ def scale(frame: TableFrame, column: str, value: float | None = None, *, least: 
 
 def number_columns(frame: TableFrame) -> list[str]:
     """Return the columns that a threshold can be on, with `COLUMNS` first."""
-    held = [name for name, dtype in frame.schema.items() if dtype.is_numeric() and name not in INTERNAL_COLUMNS]
+    held = [
+        name
+        for name, dtype in frame.schema.items()
+        if dtype.is_numeric() and name not in INTERNAL_COLUMNS
+    ]
     return list(dict.fromkeys((*(name for name in COLUMNS if name in held), *held)))
 
 
@@ -91,21 +110,46 @@ def format_threshold(value: float) -> str:
 class ThresholdCounts:
     """What each position of a scale keeps: segments (`unscored` have no value), hours, and speakers who have vanished."""
 
-    def __init__(self, frame: TableFrame, column: str, value: float | None = None, *, least: bool | None = None) -> None:
+    def __init__(
+        self,
+        frame: TableFrame,
+        column: str,
+        value: float | None = None,
+        *,
+        least: bool | None = None,
+    ) -> None:
         """Count the rows of a frame with `speaker_id`, `duration_s` and the column; see `scale`."""
         self.scale = found = scale(frame, column, value, least=least)
         scores = frame[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
         # With the least as threshold a row is kept at the positions before `reached`, else from there on.
-        reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left").astype(np.int16)
-        reached[np.isnan(scores)] = len(found.grid) if (column == "similarity") == found.least else 0
-        speaker = frame.select(pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN).cast(pl.Categorical)).to_series()
-        rows = frame["duration_s"].to_frame().select(speaker=speaker, hours=HOURS, reached=pl.Series(reached))
-        parts = (part.group_by("speaker", "reached", maintain_order=True) for part in (rows.clear(), *rows.iter_slices(1 << 20)))
+        reached = np.searchsorted(
+            np.array(found.grid), scores, side="right" if found.least else "left"
+        ).astype(np.int16)
+        reached[np.isnan(scores)] = (
+            len(found.grid) if (column == "similarity") == found.least else 0
+        )
+        speaker = frame.select(
+            pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN).cast(pl.Categorical)
+        ).to_series()
+        rows = (
+            frame["duration_s"]
+            .to_frame()
+            .select(speaker=speaker, hours=HOURS, reached=pl.Series(reached))
+        )
+        parts = (
+            part.group_by("speaker", "reached", maintain_order=True)
+            for part in (rows.clear(), *rows.iter_slices(1 << 20))
+        )
         table = pl.concat([part.agg(pl.len().alias("segments"), pl.sum("hours")) for part in parts])
         by_speaker = table.group_by("speaker", maintain_order=True)
-        best = by_speaker.agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
+        best = by_speaker.agg(
+            pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours")
+        )
         most = (
-            best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS).select("speaker").with_row_index("row")
+            best.sort("hours", descending=True, maintain_order=True)
+            .head(MOST_SPEAKERS)
+            .select("speaker")
+            .with_row_index("row")
         )
         listed = table.join(most, on="speaker", maintain_order="left")
         places: dict[str, Any] = {"rows": listed["row"].to_numpy(), "number": len(most)}
@@ -131,7 +175,11 @@ class ThresholdCounts:
 
     def line(self, position: int) -> str:
         """Describe what a position keeps."""
-        segments, hours, vanished = self.segments[position], self.hours[position], int(self.vanished[position])
+        segments, hours, vanished = (
+            self.segments[position],
+            self.hours[position],
+            int(self.vanished[position]),
+        )
         time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
         gone = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
         return (
@@ -143,10 +191,18 @@ class ThresholdCounts:
     def plot(self, position: int) -> Plot:
         """Draw the histogram with a line at the threshold; bars of rejected segments are hollow."""
         at, edges, bins = np.array(self.scale.grid), self.scale.edges, self.bins
-        inside = np.arange(len(bins)) >= position if self.scale.least else np.arange(len(bins)) < position
-        kept, out = (np.add.reduceat(np.where(which, bins, 0), edges[:-1]) for which in (inside, ~inside))
+        inside = (
+            np.arange(len(bins)) >= position
+            if self.scale.least
+            else np.arange(len(bins)) < position
+        )
+        kept, out = (
+            np.add.reduceat(np.where(which, bins, 0), edges[:-1]) for which in (inside, ~inside)
+        )
         plot = style.new_plot(2.6)
-        axes = style.new_axes(plot.add_subplot(), "", x=self.scale.label.partition(",")[0], y="segments")
+        axes = style.new_axes(
+            plot.add_subplot(), "", x=self.scale.label.partition(",")[0], y="segments"
+        )
         starts, widths = at[list(edges[:-1])], np.diff(at[list(edges)])
         axes.bar(starts, kept, widths, align="edge", **style.bar_style(style.BLUE))
         axes.bar(starts, out, widths, kept, align="edge", **style.bar_style(style.PALE))
@@ -156,12 +212,19 @@ class ThresholdCounts:
 
 
 def _kept(
-    found: Scale, table: pl.DataFrame, weight: str | None = None, *, rows: NDArray[Any] | int = 0, number: int = 1
+    found: Scale,
+    table: pl.DataFrame,
+    weight: str | None = None,
+    *,
+    rows: NDArray[Any] | int = 0,
+    number: int = 1,
 ) -> NDArray[np.float64]:
     """Return the count or weight kept at each position for each of `number` rows, and the sum of all in the last column."""
     width = len(found.grid) + 1
     weights = None if weight is None else table[weight].to_numpy()
-    sums = np.bincount(rows * width + table["reached"].to_numpy(), weights, number * width).reshape(number, width)
+    sums = np.bincount(rows * width + table["reached"].to_numpy(), weights, number * width).reshape(
+        number, width
+    )
     kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else sums[:, :-1].cumsum(axis=1)
     return np.column_stack([kept, sums.sum(axis=1)])
 
@@ -175,7 +238,9 @@ class Neighbors:
 
     def around(self, scale: Scale, value: float, n: int = _EXAMPLES) -> tuple[list[int], list[int]]:
         """Return the row numbers of segments just kept and just out, nearest first."""
-        held = pl.DataFrame([self._silent, self._frame[scale.column].cast(pl.Float64).alias("score")])
+        held = pl.DataFrame(
+            [self._silent, self._frame[scale.column].cast(pl.Float64).alias("score")]
+        )
         score, number = pl.col("score"), pl.int_range(pl.len()).alias("number")
         is_above = score >= value if scale.least else score > value
 
@@ -225,7 +290,11 @@ class ThresholdTuner(BaseWidget):
         self._counts: dict[tuple[str, bool], ThresholdCounts] = {}
         self._neighbors = Neighbors(self._segments.rows)
         found, used = self._counted(column, least=least), self._segments.workspace.threshold
-        start = next(each for each in (value, used if column == "similarity" else None, self._start(found)) if each is not None)
+        start = next(
+            each
+            for each in (value, used if column == "similarity" else None, self._start(found))
+            if each is not None
+        )
         value = min(found.scale.grid[-1], max(found.scale.grid[0], float(start)))
         calls = handlers(self, "tuner", "open", "examples", "evidence", "use")
         calls |= SegmentPlayback(self._segments, "me").calls
@@ -243,7 +312,9 @@ class ThresholdTuner(BaseWidget):
             InputError: the threshold is not on similarity.
         """
         if self.column != "similarity":
-            raise InputError(f"only a similarity can be stored; this threshold is select(workspace, where={self.where!r})")
+            raise InputError(
+                f"only a similarity can be stored; this threshold is select(workspace, where={self.where!r})"
+            )
         self._use(value=self.value)
 
     def _use(self, *, value: float) -> None:
@@ -258,33 +329,61 @@ class ThresholdTuner(BaseWidget):
         wanted = 0.95 * (counts.all_segments - counts.unscored)
         return counts.scale.grid[int(np.abs(counts.segments - wanted).argmin())]
 
-    def _counted(self, column: str, value: float | None = None, *, least: bool | None = None) -> ThresholdCounts:
+    def _counted(
+        self, column: str, value: float | None = None, *, least: bool | None = None
+    ) -> ThresholdCounts:
         """Return counts that have `value` as a position; only the counts of the latest value are cached."""
         least = _LOWER.fullmatch(column) is None if least is None else least
         held = self._counts.get((column, least))
-        if held is None or not (value is None or held.scale.grid[held.scale.position(value)] == value):
-            held = self._counts[column, least] = ThresholdCounts(self._segments.rows, column, value, least=least)
+        if held is None or not (
+            value is None or held.scale.grid[held.scale.position(value)] == value
+        ):
+            held = self._counts[column, least] = ThresholdCounts(
+                self._segments.rows, column, value, least=least
+            )
         return held
 
-    def _open(self, *, column: str, value: float | None = None, least: bool | None = None) -> Response:
+    def _open(
+        self, *, column: str, value: float | None = None, least: bool | None = None
+    ) -> Response:
         counts = self._counted(column, value, least=least)
-        facts: dict[str, Any] = {"columns": number_columns(self._segments.rows), "common": list(COLUMNS)}
+        facts: dict[str, Any] = {
+            "columns": number_columns(self._segments.rows),
+            "common": list(COLUMNS),
+        }
         facts |= {"start": self._start(counts), "quoted": quoted(column)}
         facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "grid", "edges")}
-        facts |= {name: getattr(counts, name) for name in ("all_segments", "all_hours", "all_speakers", "speakers")}
-        facts |= {name: getattr(counts, name).tolist() for name in ("bins", "segments", "hours", "vanished")}
-        return Response(facts, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
+        facts |= {
+            name: getattr(counts, name)
+            for name in ("all_segments", "all_hours", "all_speakers", "speakers")
+        }
+        facts |= {
+            name: getattr(counts, name).tolist()
+            for name in ("bins", "segments", "hours", "vanished")
+        }
+        return Response(
+            facts, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], []
+        )
 
-    def _examples(self, *, column: str, value: float, least: bool = True) -> dict[str, list[dict[str, Any]]]:
+    def _examples(
+        self, *, column: str, value: float, least: bool = True
+    ) -> dict[str, list[dict[str, Any]]]:
         kept, out = self._neighbors.around(self._counted(column, least=least).scale, value)
 
         def shown(number: int) -> dict[str, Any]:
             row = self._segments.row(number)
-            return {"number": number, "segment_id": row["segment_id"], "score": row[column], "text": (row["text"] or "")[:200]}
+            return {
+                "number": number,
+                "segment_id": row["segment_id"],
+                "score": row[column],
+                "text": (row["text"] or "")[:200],
+            }
 
         return {"kept": [*map(shown, kept)], "out": [*map(shown, out)]}
 
-    def _evidence(self, *, column: str, value: float | None = None, least: bool | None = None) -> dict[str, list[Any]] | None:
+    def _evidence(
+        self, *, column: str, value: float | None = None, least: bool | None = None
+    ) -> dict[str, list[Any]] | None:
         """Return the proven precision at every position as lists; None without verdicts."""
         workspace = self._segments.workspace
         if not len(verdict_log(workspace)):
@@ -297,9 +396,15 @@ class ThresholdTuner(BaseWidget):
         if isinstance(self._segments.rows, StoredFrame):
             self._segments.rows.release()  # claims take as much memory
         sign = 1 if found.least else -1
-        values = None if column == "similarity" else sign * column_values(state, [column])[column].to_numpy()
+        values = (
+            None
+            if column == "similarity"
+            else sign * column_values(state, [column])[column].to_numpy()
+        )
         claims = curve(state, [sign * each for each in found.grid], values=values)
-        return claims.select("reviewed", "precision", "low", "high")[::sign].to_dict(as_series=False)
+        return claims.select("reviewed", "precision", "low", "high")[::sign].to_dict(
+            as_series=False
+        )
 
     def static_html(self) -> str:
         """Return the histogram at the current value, and clips on both sides of it."""
@@ -310,7 +415,11 @@ class ThresholdTuner(BaseWidget):
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in sides]
         proof = self._evidence(**chosen)
         verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
-        used = "" if self.used is None else f"<p>select uses similarity {format_threshold(self.used)} unless another is given</p>"
+        used = (
+            ""
+            if self.used is None
+            else f"<p>select uses similarity {format_threshold(self.used)} unless another is given</p>"
+        )
         if self.column != "similarity":
             used = f"<p>to apply it: <code>select(workspace, where={escape(repr(self.where))})</code></p>"
         return (
@@ -321,7 +430,9 @@ class ThresholdTuner(BaseWidget):
 
 def describe_precision(proof: dict[str, list[Any]], position: int) -> str:
     """Describe the proven precision at a position."""
-    reviewed, precision, low, high = (proof[name][position] for name in ("reviewed", "precision", "low", "high"))
+    reviewed, precision, low, high = (
+        proof[name][position] for name in ("reviewed", "precision", "low", "high")
+    )
     if precision is None:
         return "verified precision: none of it was reviewed"
     return f"verified precision {precision:.1%} ({low:.1%} to {high:.1%}), {reviewed:,} reviewed"
