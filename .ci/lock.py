@@ -15,10 +15,14 @@ from tempfile import TemporaryDirectory
 
 TOP = Path(__file__).resolve().parent.parent
 HEADER = """\
-# Exact versions of nbaudio's dependencies and its dev extra, made by `make lock`; no index addresses.
-# pip install -r requirements.lock, or as constraints: pip install -c requirements.lock 'nbaudio[webdataset]'
+# Exact versions of nbaudio's dependencies and its dev extra, made by `make lock`; no index
+# addresses. pip install -r requirements.lock, or as constraints: pip install -c requirements.lock
+# 'nbaudio[webdataset]'
 """
-DOCS_HEADER = "# Exact versions for the documentation site, made by `make lock`; no index addresses. `make docs` installs them.\n"
+DOCS_HEADER = (
+    "# Exact versions for the documentation site, made by `make lock`; "
+    "no index addresses. `make docs` installs them.\n"
+)
 
 
 def requirements() -> list[str]:

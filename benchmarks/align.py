@@ -250,7 +250,8 @@ def aligned(sitting: Sitting) -> list[Segment]:
 def compare(rows: list[dict[str, Any]], seeds: int, *, show: bool) -> None:
     """Print a row for each case and entrant, in turns of seeds, and the share of right edges by confidence."""
     print(
-        f"{'case':6} {'entrant':8} {'accepted':>9} {'words':>7} {'wrong':>7} {'far':>7} {'seconds':>8}"
+        f"{'case':6} {'entrant':8} {'accepted':>9} {'words':>7} {'wrong':>7} {'far':>7} "
+        f"{'seconds':>8}"
     )
     edges: list[tuple[float, bool]] = []
     for case, shares in CASES.items():
@@ -278,13 +279,15 @@ def compare(rows: list[dict[str, Any]], seeds: int, *, show: bool) -> None:
             )
             seconds = sum(each for _, _, each in scores) / seeds
             print(
-                f"{case:6} {name:8} {accepted / seeds:9.1f} {words:7.1%} {wrong:7.2%} {far:7.2%} {seconds:8.2f}"
+                f"{case:6} {name:8} {accepted / seeds:9.1f} {words:7.1%} {wrong:7.2%} "
+                f"{far:7.2%} {seconds:8.2f}"
             )
     print("\nedge_confidence   edges   right")
     for low, high in ((0.8, 0.9), (0.9, 0.95), (0.95, 0.99), (0.99, 0.999), (0.999, 1.01)):
         inside = [right for confidence, right in edges if low <= confidence < high]
         print(
-            f"{low:5.3f} to {min(high, 1):5.3f} {len(inside):9,} {np.mean(inside) if inside else 0:7.2%}"
+            f"{low:5.3f} to {min(high, 1):5.3f} {len(inside):9,} "
+            f"{np.mean(inside) if inside else 0:7.2%}"
         )
 
 
@@ -327,7 +330,8 @@ def long(rows: list[dict[str, Any]], hours: float) -> None:
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         hours = sitting.heard_end[-1] / 3600
         print(
-            f"{hours:.1f} h, {len(sitting.heard):,} words: {seconds:.1f} s, {most:.0f} MB in the largest process"
+            f"{hours:.1f} h, {len(sitting.heard):,} words: {seconds:.1f} s, "
+            f"{most:.0f} MB in the largest process"
         )
 
 

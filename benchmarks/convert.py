@@ -58,7 +58,10 @@ def main() -> None:
             own, plain = median(taken), median(copying)
             times = median(one / other for one, other in zip(taken, copying, strict=True))
             print(
-                f"| {name} | {num_mb:,.0f} | {own:.2f} | {num_mb / own:,.0f} | {plain:.2f} | {times:.2f} |",
+                (
+                    f"| {name} | {num_mb:,.0f} | {own:.2f} | {num_mb / own:,.0f} | "
+                    f"{plain:.2f} | {times:.2f} |"
+                ),
                 flush=True,
             )
 

@@ -101,7 +101,8 @@ def main() -> None:
             )
             taken = measure("nbaudio", workspace, folder / "out", asked.jobs)
             print(
-                f"\nOne recording of {asked.long} h: {taken['wall']:.1f} s, {taken['memory'] / 1e6:.0f} MB in all processes."
+                f"\nOne recording of {asked.long} h: {taken['wall']:.1f} s, "
+                f"{taken['memory'] / 1e6:.0f} MB in all processes."
             )
 
 

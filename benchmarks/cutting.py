@@ -212,10 +212,12 @@ def benchmark(entrants: list[str], folder: Path, scale: float, jobs: int) -> Non
     )
     clips = sum(len(line["windows"]) for line in lines)
     print(
-        f"corpus {digest(manifest)}: {len(lines)} recordings, {clips:,} clips, {hours:.2f} h; {jobs} jobs\n"
+        f"corpus {digest(manifest)}: {len(lines)} recordings, {clips:,} clips, "
+        f"{hours:.2f} h; {jobs} jobs\n"
     )
     print(
-        "| entrant | hours per core-hour | wall s | MB | exact clips | not exact |\n|---|---|---|---|---|---|"
+        "| entrant | hours per core-hour | wall s | MB | exact clips | not exact "
+        "|\n|---|---|---|---|---|---|"
     )
     for entrant in entrants:
         needed = {"torchaudio": "torchaudio", "lhotse": "lhotse"}.get(entrant)

@@ -45,7 +45,8 @@ async def answer(head: str, root: Path, writer: asyncio.StreamWriter, link: Link
         else "200 OK"
     )
     writer.write(
-        f'HTTP/1.1 {status}\r\nAccept-Ranges: bytes\r\nETag: "{size}"\r\nContent-Length: {stop - start}\r\n\r\n'.encode()
+        f'HTTP/1.1 {status}\r\nAccept-Ranges: bytes\r\nETag: "{size}"\r\nContent-Length: '
+        f"{stop - start}\r\n\r\n".encode()
     )
     if method == "HEAD":
         return

@@ -60,7 +60,10 @@ def main() -> None:
         last = runs[max(jobs)]
         curve = " | ".join(f"{speed[number]:.2f}" for number in jobs)
         print(
-            f"| {engine} | {last['start']:.1f} | {last['task'] * 1000:.1f} | {curve} | {told(serial(speed[most], most))} |",
+            (
+                f"| {engine} | {last['start']:.1f} | {last['task'] * 1000:.1f} | {curve} | "
+                f"{told(serial(speed[most], most))} |"
+            ),
             flush=True,
         )
     print("\n| published | seconds | speed-up | serial fraction |\n|---|---|---|---|")

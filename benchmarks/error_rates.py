@@ -44,7 +44,8 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
     print(
-        "| speakers | deviation of log size | rates | taylor | jackknife | half width, taylor | jackknife |"
+        "| speakers | deviation of log size | rates | taylor | jackknife | half width, "
+        "taylor | jackknife |"
     )
     print("|---|---|---|---|---|---|---|")
     for speakers, spread, shape in itertools.product(SPEAKERS, SPREADS, SHAPES):

@@ -345,7 +345,8 @@ def simple(
     return judge(part, wrong, seen=first_proof(part) >= 0)
 
 
-# --- cases: each returns whether a false proof was ever seen, and whether the interval at the end holds the truth
+# --- cases: each returns whether a false proof was ever seen, and whether the interval at the end
+# holds the truth
 
 
 def everywhere(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tuple[bool, bool]:
@@ -418,7 +419,8 @@ def budget(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     state = state_of(corpus, wrong, sheets)
     drawn = np.isin(np.arange(task.segments), sheets.item)
     part = Part(state, domain & ~drawn, domain & drawn)
-    # After each draw: how many ship, how many wrong ones were found, and the null that the claim is about.
+    # After each draw: how many ship, how many wrong ones were found, and the null that the claim is
+    # about.
     inside = domain[sheets.item]
     found, ships = np.cumsum(inside & wrong[sheets.item]), domain.sum() - np.cumsum(inside)
     null = found + np.floor((1 - TARGET) * ships + 1e-6).astype(int) + 1
@@ -984,7 +986,8 @@ def main() -> int:
                 print(pl.DataFrame(table, infer_schema_length=None), end="\n\n")
     bad, slow = (sum(row["mark"] == "*" for row in table) for table in tables)
     print(
-        f"required and not met in {bad} of {len(tables[0])} rows; more reviews than wanted in {slow} of {len(tables[1])} rows"
+        f"required and not met in {bad} of {len(tables[0])} rows; "
+        f"more reviews than wanted in {slow} of {len(tables[1])} rows"
     )
     return int(bad > 0)
 

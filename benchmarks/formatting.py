@@ -144,7 +144,8 @@ def main() -> int:
     best = {side: min(seconds) for side, seconds in took.items()}
     ratios = best["without formatting"] / best["jiwer"], best["hypotheses"] / best["one hypothesis"]
     print(
-        f"{options.pairs:,} pairs: {ratios[0]:.2f} of jiwer's time; {options.hypotheses} hypotheses {ratios[1]:.2f} times one"
+        f"{options.pairs:,} pairs: {ratios[0]:.2f} of jiwer's time; "
+        f"{options.hypotheses} hypotheses {ratios[1]:.2f} times one"
     )
     return int(ratios[0] > 1 or ratios[1] > options.hypotheses)
 

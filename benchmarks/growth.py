@@ -70,14 +70,17 @@ def main() -> None:
         "bytes": num_bytes["version"] / num_bytes["rebuild"],
     }
     print(
-        f"{clips:,} clips of {asked.hours} hours, {more:,} more, {asked.container}, {asked.jobs} jobs; medians of {asked.runs}\n"
+        f"{clips:,} clips of {asked.hours} hours, {more:,} more, {asked.container}, "
+        f"{asked.jobs} jobs; medians of {asked.runs}\n"
     )
     print("| | new version | rebuild | share |\n|---|---|---|---|")
     print(
-        f"| time | {median(times['version']):.1f} s | {median(times['rebuild']):.1f} s | {share['time']:.2%} |"
+        f"| time | {median(times['version']):.1f} s | {median(times['rebuild']):.1f} s | "
+        f"{share['time']:.2%} |"
     )
     print(
-        f"| written | {num_bytes['version'] / 1e6:,.0f} MB | {num_bytes['rebuild'] / 1e6:,.0f} MB | {share['bytes']:.2%} |"
+        f"| written | {num_bytes['version'] / 1e6:,.0f} MB | "
+        f"{num_bytes['rebuild'] / 1e6:,.0f} MB | {share['bytes']:.2%} |"
     )
     sys.exit(any(each > MOST * asked.percent / 100 for each in share.values()))
 

@@ -127,7 +127,8 @@ def main() -> int:
         for name, work in works.items():
             count, seconds, peak = measured(work)
             print(
-                f"{name:24} {count:9,} files {seconds:8.2f} s {count / seconds:11,.0f} files/s {peak / 1e6:8,.0f} MB"
+                f"{name:24} {count:9,} files {seconds:8.2f} s {count / seconds:11,.0f} "
+                f"files/s {peak / 1e6:8,.0f} MB"
             )
             if name == "ingest of a folder":
                 missed = peak > REQUIRED_BYTES

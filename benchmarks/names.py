@@ -24,7 +24,10 @@ def make_up(names: int, rng: random.Random) -> tuple[list[str], list[str]]:
     wanted, available = [], []
     for number in range(names):
         key = "".join(rng.choices(ALPHABET, k=11))
-        title = f"{number % 28 + 1} {number % 12 + 1} 2018 - {number % 4 + 1}. dio, {number}. sjednica, 9. saziv"
+        title = (
+            f"{number % 28 + 1} {number % 12 + 1} 2018 - {number % 4 + 1}. dio, {number}. "
+            "sjednica, 9. saziv"
+        )
         wanted.append(f"{title} [{key}].wav")
         available.append(
             (
@@ -62,7 +65,8 @@ def main() -> int:
         for decision, count in audit["decision"].value_counts(sort=True).iter_rows()
     )
     print(
-        f"{len(named):,} segments, {len(audit)} names ({decisions}): {best:.3f} s (required {REQUIRED_SECONDS})"
+        f"{len(named):,} segments, {len(audit)} names ({decisions}): "
+        f"{best:.3f} s (required {REQUIRED_SECONDS})"
     )
     return int(best > REQUIRED_SECONDS)
 

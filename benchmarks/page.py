@@ -129,12 +129,14 @@ def main() -> None:
             begun = time.perf_counter()
             review.export(workspace, out=path, blind=False, n=options.clips)
             print(
-                f"{kind}: {path.stat().st_size / 1e6:.1f} MB, written in {time.perf_counter() - begun:.1f} s"
+                f"{kind}: {path.stat().st_size / 1e6:.1f} MB, "
+                f"written in {time.perf_counter() - begun:.1f} s"
             )
             for what, times in measure(browser.new_page(), path, options.rounds).items():
                 results[f"{kind}, {what}"] = times
                 print(
-                    f"{kind}, {what}: {statistics.median(times):.0f} ms, at most {max(times):.0f} ms"
+                    f"{kind}, {what}: {statistics.median(times):.0f} ms, "
+                    f"at most {max(times):.0f} ms"
                 )
         browser.close()
     if options.json:

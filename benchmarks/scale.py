@@ -118,7 +118,10 @@ def main() -> int:
             taken = measure([*run, "--engine", asked.engine, "--jobs", str(asked.jobs)])
         hours = size * asked.each * asked.seconds / 3600
         print(
-            f"| {size:,} | {size * asked.each:,} | {hours:.0f} | {asked.engine} | {taken['wall']:.0f} | ",
+            (
+                f"| {size:,} | {size * asked.each:,} | {hours:.0f} | {asked.engine} | "
+                f"{taken['wall']:.0f} | "
+            ),
             end="",
         )
         print(
@@ -214,7 +217,10 @@ def plan_only(asked: argparse.Namespace) -> int:
                 ]
                 taken = measure(command, work=Path(folder))
                 print(
-                    f"| {size:,} | {step} | {taken['wall']:.0f} | {taken['wall'] / size * 1e6:.0f} | {taken['driver']:.0f} | ",
+                    (
+                        f"| {size:,} | {step} | {taken['wall']:.0f} | "
+                        f"{taken['wall'] / size * 1e6:.0f} | {taken['driver']:.0f} | "
+                    ),
                     end="",
                 )
                 print(

@@ -182,7 +182,8 @@ def main() -> int:
             run = measure(side, path)
             runs[side].append(run)
             print(
-                f"  {side:<10}  load {run.load:6.2f} s  score {run.score:5.2f} s  both {run.load + run.score:6.2f} s"
+                f"  {side:<10}  load {run.load:6.2f} s  score {run.score:5.2f} s  both "
+                f"{run.load + run.score:6.2f} s"
                 f"  processors {run.processors:6.2f} s  {run.peak / 1e6:6,.0f} MB",
                 flush=True,
             )
@@ -192,10 +193,12 @@ def main() -> int:
     for mine in ("ours", "ours*"):
         for theirs in ("reference", "reference*"):
             print(
-                f"{mine} {best[mine]:.2f} s, {theirs} {best[theirs]:.2f} s: ratio {best[mine] / best[theirs]:.2f}"
+                f"{mine} {best[mine]:.2f} s, {theirs} {best[theirs]:.2f} s: "
+                f"ratio {best[mine] / best[theirs]:.2f}"
             )
     print(
-        f"ours at most {peak / 1e6:,.0f} MB resident; required: {REQUIRED_RATIO} of reference, {REQUIRED_BYTES / 1e6:,.0f} MB"
+        f"ours at most {peak / 1e6:,.0f} MB resident; required: "
+        f"{REQUIRED_RATIO} of reference, {REQUIRED_BYTES / 1e6:,.0f} MB"
     )
     return int(ratio > REQUIRED_RATIO or peak > REQUIRED_BYTES)
 

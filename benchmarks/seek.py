@@ -205,7 +205,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.work) as folder:
         print(
-            f"| {options.hours:g} h of | look at it | first window | at the start | near the end | all of it | difference |",
+            (
+                f"| {options.hours:g} h of | look at it | first window | at the start | near "
+                "the end | all of it | difference |"
+            ),
             end="",
         )
         print(" torchcodec near the end, difference |\n|---|---|---|---|---|---|---|---|")
@@ -217,7 +220,10 @@ def main() -> None:
             probed, first, at_start, at_end, decoded, largest = measure(path)
             shown = (f"{1000 * seconds:.0f} ms" for seconds in (probed, first, at_start, at_end))
             print(
-                f"| {name} | {' | '.join(shown)} | {decoded:.1f} s | {largest:.2g} | {torchcodec_near_the_end(path)} |",
+                (
+                    f"| {name} | {' | '.join(shown)} | {decoded:.1f} s | {largest:.2g} | "
+                    f"{torchcodec_near_the_end(path)} |"
+                ),
                 flush=True,
             )
             path.unlink()

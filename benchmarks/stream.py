@@ -239,7 +239,8 @@ def compare(
 ) -> list[str]:
     """Print the table of a line; return what is required and was not reached."""
     print(
-        f"\n{line}\n\n| reader | clips/s | of the floor, median (least) | first batch, s (times the floor) | imports, s | MB |"
+        f"\n{line}\n\n| reader | clips/s | of the floor, median (least) | first batch, "
+        "s (times the floor) | imports, s | MB |"
     )
     print("|---|---|---|---|---|---|")
     names = [name for name, reader in readers.items() if line in reader.lines]
@@ -273,7 +274,10 @@ def compare(
             median(own[key] for own in found[name])
             for key in ("rate", "first_s", "imports_s", "mb")
         )
-        shown = f"{rate:,.0f} | {median(ratios):.2f} ({min(ratios):.2f}) | {first:.2f} ({median(firsts):.1f})"
+        shown = (
+            f"{rate:,.0f} | {median(ratios):.2f} ({min(ratios):.2f}) | {first:.2f} "
+            f"({median(firsts):.1f})"
+        )
         print(f"| {name} | {shown} | {imports:.2f} | {mb:,.0f} |", flush=True)
         if name.startswith("nbaudio") and "DataLoader" not in name:
             facts = (

@@ -36,7 +36,8 @@ HOUR_S = 3600
 EACH = 600  # segments of a recording
 AT_ONCE = 100_000  # segments that are made at once
 
-# `timed` waits for a frame at the start of which `done()` holds, and until it is painted; it gives the ms since before `act()`.
+# `timed` waits for a frame at the start of which `done()` holds, and until it is painted; it gives
+# the ms since before `act()`.
 SCRIPT = """() => {
     const frame = () => new Promise(resolve => requestAnimationFrame(resolve));
     window.timed = async (act, done) => {
@@ -315,7 +316,10 @@ def explorer(bench: Bench, rounds: int) -> Found:
     for _ in range(rounds):
         grid.press("ArrowDown")
         bench.page.wait_for_timeout(1500)
-        press = "one('.nba-grid').dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }))"
+        press = (
+            "one('.nba-grid').dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', "
+            "bubbles: true }))"
+        )
         begins = "(begun) => Number(one('.nba-player').dataset.playing) > begun"
         played.append(bench.time(press, begins))
     return found | {"explorer: Enter to clip playing": (120, played)}

@@ -60,7 +60,9 @@ def main() -> None:
             show_progress=False,
         )
         print(
-            f"| line | corpus | {' | '.join(f'{way}: steps/s, time, CPU time' for way in WAYS)} |\n|{'---|' * (2 + len(WAYS))}"
+            "| line | corpus | "
+            f"{' | '.join(f'{way}: steps/s, time, CPU time' for way in WAYS)} "
+            f"|\n|{'---|' * (2 + len(WAYS))}"
         )
         missed = False
         for line in asked.lines.split(","):

@@ -79,10 +79,12 @@ def main() -> None:
     wall, processors = (best["nbaudio"][i] / (best["plain"][i] * scale) for i in (0, 1))
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6
     print(
-        f"plain, all {len(frame):,} segments: {best['plain'][0] * scale:.0f} s; nbaudio: {best['nbaudio'][0]:.1f} s"
+        f"plain, all {len(frame):,} segments: {best['plain'][0] * scale:.0f} s; nbaudio: "
+        f"{best['nbaudio'][0]:.1f} s"
     )
     print(
-        f"ratio {wall:.2f} of wall time, {processors:.2f} of processors; {more:.1f} GB more at the peak than the table"
+        f"ratio {wall:.2f} of wall time, {processors:.2f} of processors; "
+        f"{more:.1f} GB more at the peak than the table"
     )
 
 

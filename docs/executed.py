@@ -36,7 +36,8 @@ _RATE = 16_000
 _AUDIO = re.compile(r'<audio[^>]* src="data:audio/[\w-]+;base64,([A-Za-z0-9+/=]+)"></audio>')
 # Durations, times of day, speeds, addresses of objects, and hashes of the corpus's path.
 _VARYING = re.compile(
-    r"\d+ min \d+ s|\d+(\.\d+)? (s|ms|seconds|minutes|min)\b|\d\d:\d\d(:\d\d)?|\d{4}-\d\d-\d\d[ T][\d:.]+"
+    r"\d+ min \d+ s|\d+(\.\d+)? "
+    r"(s|ms|seconds|minutes|min)\b|\d\d:\d\d(:\d\d)?|\d{4}-\d\d-\d\d[ T][\d:.]+"
     r"|times real time\D*\d+(\.\d+)?|0x[0-9a-f]+|corpus-[0-9a-f]{8}"
 )
 

@@ -19,7 +19,8 @@ from browser import chromium, copy_notebooks, jupyter_lab, open_notebook, run_al
 from office import convert  # noqa: E402
 
 CELLS = ".jp-Notebook .jp-Cell"
-# Picture: notebook, and the first and last of the cells that it shows, by what their source begins with.
+# Picture: notebook, and the first and last of the cells that it shows, by what their source begins
+# with.
 PICTURES = {
     "names.png": ("01_ingest", "## Names", "widgets.table(views.names("),
     "transcripts.png": (
@@ -76,7 +77,9 @@ def main() -> None:
 def numbers_of(page: Page, *starts: str) -> list[int]:
     """Which cells these are, by what their source begins with."""
     sources = page.evaluate(
-        "() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells).map(cell => cell.sharedModel.getSource())"
+        "() => "
+        "Array.from(window.jupyterapp.shell.currentWidget.content.model.cells).map(cell "
+        "=> cell.sharedModel.getSource())"
     )
     return [
         next(i for i, source in enumerate(sources) if source.startswith(start)) for start in starts

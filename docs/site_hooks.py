@@ -148,7 +148,10 @@ def outputs(notebook: dict[str, Any]) -> Iterator[str]:
             if "text/html" in data:
                 shown = "".join(data["text/html"])
             elif image:
-                shown = f'<img alt="plot" src="data:{image};base64,{"".join(data[image]).replace(chr(10), "")}">'
+                shown = (
+                    '<img alt="plot" '
+                    f'src="data:{image};base64,{"".join(data[image]).replace(chr(10), "")}">'
+                )
             else:
                 text = "".join(data.get("text/plain", output.get("text", "")))
                 shown = f"<pre>{html.escape(text)}</pre>"
@@ -231,7 +234,10 @@ def api_pages() -> dict[str, str]:
 
 def directive(name: str) -> str:
     """The documentation of a public name, under the name that users import."""
-    return f"::: {real_path(name)}\n    options:\n      heading: {name}\n      toc_label: {name.rpartition('.')[2]}\n"
+    return (
+        f"::: {real_path(name)}\n    options:\n      heading: {name}\n      toc_label: "
+        f"{name.rpartition('.')[2]}\n"
+    )
 
 
 @cache

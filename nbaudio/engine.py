@@ -39,17 +39,20 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _BATCH = 16  # tasks per worker, for backends that return no result before all of a batch are done
-# What joblib, Dask and Ray raise when a worker dies, by name, as their packages may not be installed.
+# What joblib, Dask and Ray raise when a worker dies, by name, as their packages may not be
+# installed.
 _WORKER_LOST = frozenset(
     {"BrokenProcessPool", "KilledWorker", "RayActorError", "WorkerCrashedError", "OwnerDiedError"}
 )
-# What Spark says when a Python process or an executor dies; its jobs have no other errors that another try could mend.
+# What Spark says when a Python process or an executor dies; its jobs have no other errors that
+# another try could mend.
 _SPARK_LOST = re.compile(
     r"Python worker exited|ExecutorLostFailure|EOFException|Connection reset|Broken pipe"
 )
 _ATTEMPTS = 3  # starts of a task whose worker dies
 _LOST = (
-    f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, a decoder's crash); "
+    f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, "
+    "a decoder's crash); "
     "with fewer jobs they need less memory; run the command again, finished work is kept"
 )
 # Lines of Java's log that name a cause, the most specific first.
@@ -310,7 +313,8 @@ def _run_joblib(
 
     def taken() -> Iterator[tuple[int, Task]]:
         yield from list(underway.items())
-        # joblib keeps all results that the caller has not taken yet: few enough, however slow the caller is.
+        # joblib keeps all results that the caller has not taken yet: few enough, however slow the
+        # caller is.
         while len(underway) < most and (numbered := next(waiting, None)):
             underway.update([numbered])
             yield numbered

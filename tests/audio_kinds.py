@@ -341,7 +341,8 @@ def decoded(path: Path) -> np.ndarray:
         context = file.streams.audio[0].codec_context
         decode = file.decode(audio=0)
         if path.suffix == ".mp4" and context.name.endswith("opus"):
-            # FFmpeg drops too little at the beginning where the container's clock is not of 48 kHz; the decoder alone is right.
+            # FFmpeg drops too little at the beginning where the container's clock is not of 48 kHz;
+            # the decoder alone is right.
             alone = av.CodecContext.create("opus", "r")
             alone.extradata = context.extradata
             packets = [padded(bytes(packet)) for packet in file.demux(audio=0) if packet.size]

@@ -22,8 +22,10 @@ from nbaudio.storage import run_log
 SIZE = "60kB"
 # Many small tasks, so that a kill may fall between any two of them.
 RUN = (
-    "import sys; from nbaudio import materialize; from nbaudio.corpus import plan; plan._TASK_SECONDS = 8.0\n"
-    f"materialize(sys.argv[1], out=sys.argv[2], jobs=int(sys.argv[3]), engine=sys.argv[4], shard_size='{SIZE}')"
+    "import sys; from nbaudio import materialize; from nbaudio.corpus import plan; "
+    "plan._TASK_SECONDS = 8.0\n"
+    "materialize(sys.argv[1], out=sys.argv[2], jobs=int(sys.argv[3]), "
+    f"engine=sys.argv[4], shard_size='{SIZE}')"
 )
 VICTIMS = ("driver", "worker", "all")
 # What the command line of a worker has in it.

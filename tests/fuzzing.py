@@ -18,7 +18,8 @@ from memory import most_mb
 from nbaudio.audio import open_recording, probe, resample_window
 from nbaudio.core.errors import AudioError
 
-# A damaged header may turn a second into minutes of a codec that is decoded from its start for every window.
+# A damaged header may turn a second into minutes of a codec that is decoded from its start for
+# every window.
 SECONDS_A_CASE = 60
 ADDRESS_SPACE = 3 << 30
 HEADER = 700

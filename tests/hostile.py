@@ -194,7 +194,8 @@ def tar_of(path: Path, members: dict[str, bytes], *, links: str = "PWNED") -> Pa
     return path
 
 
-# Bombs: small files that grow to `size` bytes and more when they are read, each a source of the format before its name.
+# Bombs: small files that grow to `size` bytes and more when they are read, each a source of the
+# format before its name.
 
 _PIECE = 1 << 20
 

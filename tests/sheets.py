@@ -86,7 +86,8 @@ def fill_in(sheet, said, *, to=None, reviewer=None, saved=None):
         for name, text in ({"verdict": words} if isinstance(words, str) else words).items():
             cell = table.cell(row, column[name])
             cell.value = text
-            # openpyxl takes a text with = before it for a formula, as no spreadsheet does in a cell of text.
+            # openpyxl takes a text with = before it for a formula, as no spreadsheet does in a cell
+            # of text.
             cell.data_type = "s"
     if reviewer is not None:
         book["summary"]["B3"] = reviewer

@@ -165,7 +165,10 @@ def nemo(folder: Path) -> Made:
     source = folder / "manifests"
     tone(source / "clips/one two.wav", 3)
     tone(source / "clips/b.flac", 2)
-    row = '{"audio_filepath": "%s", "offset": %s, "duration": %s, "text": "%s", "speaker": "%s", "segment_id": "%s"}'
+    row = (
+        '{"audio_filepath": "%s", "offset": %s, "duration": %s, "text": "%s", "speaker": '
+        '"%s", "segment_id": "%s"}'
+    )
     lines(
         source / "train.jsonl",
         row % ("clips/one two.wav", "0.50", "1.0", HOSTILE, "s1", "u1"),
@@ -177,7 +180,10 @@ def nemo(folder: Path) -> Made:
     lines(
         source / "dev.json",
         '{"audio_filepath": "clips/b.flac", "duration": 1.25, "text": "do 1.25", "lang": "hr"}',
-        '{"audio_filepath": "clips/b.flac", "offset": null, "duration": null, "text": "sve", "speaker": 7}',
+        (
+            '{"audio_filepath": "clips/b.flac", "offset": null, "duration": null, "text": '
+            '"sve", "speaker": 7}'
+        ),
         '{"audio_filepath": "clips/gone.flac", "duration": 1, "text": "ne"}',
         '{"audio_filepath": "clips/b.flac", "offset": 1, "duration": 0.5}',
     )
@@ -221,7 +227,10 @@ def lhotse(folder: Path) -> Made:
     source = folder / "manifests"
     tone(folder / "clips/one two.wav", 3)
     tone(folder / "clips/b.flac", 2)
-    file = '{"id": "%s", "sources": [{"type": "%s", "channels": [0], "source": "%s"}], "sampling_rate": 8000}'
+    file = (
+        '{"id": "%s", "sources": [{"type": "%s", "channels": [0], "source": "%s"}], '
+        '"sampling_rate": 8000}'
+    )
     rows = [
         file % ("r1", "file", "../clips/one two.wav"),
         file % ("r2", "command", "touch PWNED; cat ../clips/b.flac"),
@@ -231,8 +240,14 @@ def lhotse(folder: Path) -> Made:
         % ("r5", "file", "../clips/b.flac"),
     ]
     gzipped(source / "x_recordings_train.jsonl.gz", *rows)
-    row = '{"id": "%s", "recording_id": "%s", "start": %s, "duration": %s, "channel": 0, "text": "%s"%s}'
-    more = ', "speaker": "s1", "language": "hr", "gender": "F", "custom": {"snr": 20.50, "tags": ["a"]}'
+    row = (
+        '{"id": "%s", "recording_id": "%s", "start": %s, "duration": %s, "channel": 0, '
+        '"text": "%s"%s}'
+    )
+    more = (
+        ', "speaker": "s1", "language": "hr", "gender": "F", "custom": {"snr": 20.50, "tags": '
+        '["a"]}'
+    )
     gzipped(
         source / "x_supervisions_train.jsonl.gz",
         row % ("u1", "r1", "0.50", "1.0", HOSTILE, more),
@@ -242,7 +257,10 @@ def lhotse(folder: Path) -> Made:
         row % ("u5", "r1", '"0"', "1", "da", ""),
         "{",
     )
-    cut = '{"id": "%s", "start": %s, "duration": 1, "channel": 0, "type": "%s", "supervisions": [%s], "recording": %s}'
+    cut = (
+        '{"id": "%s", "start": %s, "duration": 1, "channel": 0, "type": "%s", "supervisions": '
+        '[%s], "recording": %s}'
+    )
     recording = file % ("r6", "file", "../clips/b.flac")
     two = (
         f"{row % ('u6', 'r6', '0', '0.5', 'u6', '')}, {row % ('u7', 'r6', '0.70', '0.5', 'u7', '')}"
@@ -754,8 +772,10 @@ def subtitles(folder: Path) -> Made:
     tone(source / "2018/one two.wav", 3)
     tone(source / "b.flac", 2)
     (source / "2018/one two.srt").write_bytes(
-        f"1\r\n00:00:00,500 --> 00:00:01,500 X1:1\r\n{HOSTILE}\r\n\r\n2\r\n0:00:01,5 --> 0:00:03\r\n- Da.\r\n- 1 < 2\r\n\r\n\r\n"
-        "3\r\nnikad\r\n\r\n4\r\n00:00:61,0 --> x\r\n\r\n5\r\n00:00:00,000 --> 00:00:00,500\r\n<i></i>\r\n".encode()
+        f"1\r\n00:00:00,500 --> 00:00:01,500 X1:1\r\n{HOSTILE}\r\n\r\n2\r\n0:00:01,5 --> "
+        "0:00:03\r\n- Da.\r\n- 1 < 2\r\n\r\n\r\n"
+        "3\r\nnikad\r\n\r\n4\r\n00:00:61,0 --> x\r\n\r\n5\r\n00:00:00,000 --> "
+        "00:00:00,500\r\n<i></i>\r\n".encode()
     )
     (source / "b.vtt").write_text(
         "WEBVTT - x\n\nNOTE ne\ni ovo\n\nSTYLE\n::cue{}\n\n"
@@ -780,7 +800,8 @@ def subtitles(folder: Path) -> Made:
 def subtitles_rows(folder, rows):
     for name, texts in by_name(rows):
         cues = "".join(
-            f"{n}\n00:00:0{n // 1000},{n % 1000:03} --> 00:00:0{n // 1000},{n % 1000 + 9:03}\n{t}\n\n"
+            f"{n}\n00:00:0{n // 1000},{n % 1000:03} --> "
+            f"00:00:0{n // 1000},{n % 1000 + 9:03}\n{t}\n\n"
             for n, t in texts
         )
         put(folder, f"{name}.srt".encode(), cues.encode())

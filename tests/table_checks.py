@@ -20,7 +20,8 @@ def check_tables(recordings, segments):
     ):
         if key not in frame.columns:
             raise InputError(
-                f"{name}: the key column {key} is missing; columns are {', '.join(frame.columns) or 'none'}"
+                f"{name}: the key column {key} is missing; columns are "
+                f"{', '.join(frame.columns) or 'none'}"
             )
     recordings = conform(recordings, RECORDINGS, "recordings")
     segments = conform(segments, SEGMENTS, "segments")

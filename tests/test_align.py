@@ -184,7 +184,8 @@ def test_speakers_and_ids_of_tei_are_kept_apart(tmp_path):
     folder = write(tmp_path, sitting)
     (folder / "t" / "day 1.txt").unlink()
     turns = "".join(
-        f'<u who="#Speaker{number // 3 % 4}"><note>APPLAUSE</note><seg xml:id="s{number}">{line}</seg></u>'
+        f'<u who="#Speaker{number // 3 % 4}"><note>APPLAUSE</note><seg '
+        f'xml:id="s{number}">{line}</seg></u>'
         for number, line in enumerate(sitting.lines)
     )
     whole = f'<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><body>{turns}</body></text></TEI>'

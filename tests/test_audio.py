@@ -50,7 +50,8 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sf.write(folder / name, samples, RATE, subtype=subtype)
     for name in ("a.flac", "a.ogg", "vbr.mp3"):
         write_audio(folder / name, samples, RATE)
-    # The bit reservoir is busiest at low constant rates: there a jump without run-up gives other samples.
+    # The bit reservoir is busiest at low constant rates: there a jump without run-up gives other
+    # samples.
     sf.write(folder / "cbr32.mp3", samples, RATE, bitrate_mode="CONSTANT", compression_level=0.99)
     (folder / "noheader.mp3").write_bytes(_without_first_frame((folder / "cbr32.mp3").read_bytes()))
     for name in ("a.m4a", "a.opus"):

@@ -293,7 +293,8 @@ def test_a_playlist_is_not_followed(tmp_path: Path) -> None:
 def test_flac_with_a_damaged_block_length_is_refused(
     tmp_path: Path, channels: int, rate: int
 ) -> None:
-    # libsndfile does not open it, and FFmpeg's seeks in it found nothing: windows came back empty, or 4,096 samples early.
+    # libsndfile does not open it, and FFmpeg's seeks in it found nothing: windows came back empty,
+    # or 4,096 samples early.
     path = tmp_path / "a.flac"
     sf.write(
         path, np.random.default_rng(0).normal(0, 0.1, (2 * rate, channels)), rate, subtype="PCM_16"

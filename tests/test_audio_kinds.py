@@ -102,7 +102,8 @@ def check_kind(path: Path, kind: Kind) -> None:
         kind.channels,
         None,
     )
-    # Encoder delay that a container does not declare (bare AAC, AMR, WMA, MP2, AC-3) counts as recorded.
+    # Encoder delay that a container does not declare (bare AAC, AMR, WMA, MP2, AC-3) counts as
+    # recorded.
     assert abs(found.num_samples - SECONDS * kind.rate) <= 3072
     assert largest_difference(path, found.num_samples, windows=24, seed=7) <= BOUNDS[kind.name]
 
@@ -171,7 +172,8 @@ def test_vorbis_windows_are_right_in_files_of_many_pages(tmp_path: Path) -> None
 def test_ogg_windows_do_not_depend_on_what_is_in_memory_behind_a_packet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # FFmpeg's decoder of Opus reads behind a packet's end: it needs zeros there, and memory holds what was there before.
+    # FFmpeg's decoder of Opus reads behind a packet's end: it needs zeros there, and memory holds
+    # what was there before.
     kind = next(kind for kind in KINDS if kind.name == "Opus in Ogg")
     path = make(kind._replace(rate=8000, channels=1), tmp_path, 2.0, low=True)
     num_samples = probe(path).num_samples
@@ -191,7 +193,8 @@ def test_ogg_windows_do_not_depend_on_what_is_in_memory_behind_a_packet(
 
 @pytest.mark.parametrize("name", ["AAC in MP4", "AC-3, bare"])
 def test_windows_of_loud_noise_are_those_of_the_whole(tmp_path: Path, name: str) -> None:
-    # The decoders fill bands with noise of their own, which is loudest here: 0.2 to 1 from another start.
+    # The decoders fill bands with noise of their own, which is loudest here: 0.2 to 1 from another
+    # start.
     kind = next(kind for kind in KINDS if kind.name == name)
     noise = np.clip(0.3 * np.random.default_rng(3).normal(size=(48000 * 7, 1)), -0.99, 0.99).astype(
         np.float32
@@ -411,7 +414,8 @@ def test_sound_that_begins_later_or_within_a_packet_moves_no_window(
         for start in (0, 1, 60_000, 150_000, num_samples - 1000):
             window = recording.read(start, start + 1000)
             assert np.abs(window - whole[start : start + 1000]).max() <= BOUNDS[name]
-        # What is dropped is missing at the beginning; a later begin brings the encoder's delay back.
+        # What is dropped is missing at the beginning; a later begin brings the encoder's delay
+        # back.
         for start in (60_000, 150_000):
             offsets = range(-2500, 2500)
             same = plain.read(start, start + 1000)

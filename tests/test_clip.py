@@ -93,7 +93,8 @@ def test_pydub_gets_the_samples_and_plays_them_wherever_it_takes_them(workspace)
 
 def test_clips_play_where_there_is_no_ffmpeg():
     program = (
-        "import nbaudio, sys; assert not {'pandas', 'pydub'} & set(sys.modules), 'imported too early'\n"
+        "import nbaudio, sys; assert not {'pandas', 'pydub'} & set(sys.modules), "
+        "'imported too early'\n"
         "import numpy as np; from nbaudio.audio.pydub_bridge import to_audiosegment as t\n"
         "print(t(np.zeros(80, np.int16), 8000)._repr_html_()[:15])"
     )

@@ -93,7 +93,10 @@ def test_of_several_columns_the_same_is_taken_whatever_their_order_and_the_other
     assert segments["text"].to_list() == ["da", "do"]
     assert segments["recording_id"].to_list() == ["c", "d"]
     assert segments.select("sentence", "transcript").row(0) == ("Dobar dan.", "ne")
-    said = "text is taken from column 'text', not from 'transcript' or 'sentence': --option text=COLUMN selects another"
+    said = (
+        "text is taken from column 'text', not from 'transcript' or 'sentence': "
+        "--option text=COLUMN selects another"
+    )
     assert [line for line in report.warnings if line.startswith(said)]
 
 

@@ -445,7 +445,8 @@ def test_the_hash_of_a_table_does_not_depend_on_its_parts():
 
 def test_advice_on_the_number_of_shards():
     assert shard_advice([Shard("", "train", 1, 480_000_000, "", "", Path())] * 12) == (
-        "read whole, even for 1, 2, 4 readers x workers; well shuffled for up to 3, for 8 take --shard-count 32 (180 MB each)"
+        "read whole, even for 1, 2, 4 readers x workers; well shuffled for up to 3, "
+        "for 8 take --shard-count 32 (180 MB each)"
     )
     assert shard_advice([Shard("", "dev", 1, 1, "", "", Path())]) == ""
 

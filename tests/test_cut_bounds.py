@@ -72,7 +72,8 @@ def test_a_cut_boundary_moves_outward_into_the_nearest_silence(measured):
 
 
 def test_no_proposal_enters_a_neighbor_or_leaves_the_recording(measured):
-    # Speech from 1 to 6 without a pause: the first two abut; the last runs to the end of the recording.
+    # Speech from 1 to 6 without a pause: the first two abut; the last runs to the end of the
+    # recording.
     workspace = measured([(1, 6), (10, 12)], [(0.5, 3), (3, 5.8), (9.5, 11.8)])
     proposals = review.propose_bounds(workspace)
     assert seconds(proposals)[0][0] == 3.0

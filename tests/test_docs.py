@@ -249,7 +249,8 @@ def blocks(page):
 
 DEMO = bundled("data_manifests/demo.yaml").with_suffix("")
 RUN = [page for page in PAGES if any(not block.reason for block in blocks(page))]
-# Pages whose results have a test of their own, and those that take seconds: workbooks with clips, pages with plots.
+# Pages whose results have a test of their own, and those that take seconds: workbooks with clips,
+# pages with plots.
 RESULTS = (TOP / "README.md", TOP / "docs/reading.md")
 SLOW = {"evidence.md", "review.md", "tables.md"}
 # Where a step makes a folder that the pages before it have made, it makes it anew.

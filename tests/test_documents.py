@@ -180,7 +180,10 @@ def run(text: str) -> str:
 
 def docx(body: str, *, namespace: str = NAMESPACE, name: str = "word/document.xml") -> bytes:
     space = f'xmlns:w="{namespace}" {COMPATIBLE} xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
-    xml = f'<?xml version="1.0" encoding="UTF-8" standalone="yes"?><w:document {space}><w:body>{body}</w:body></w:document>'
+    xml = (
+        '<?xml version="1.0" encoding="UTF-8" standalone="yes"?><w:document '
+        f"{space}><w:body>{body}</w:body></w:document>"
+    )
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as book:
         book.writestr("[Content_Types].xml", "<Types/>")
@@ -295,11 +298,17 @@ def test_fragments_and_old_pages(tmp_path):
     assert read(tmp_path, "<p>Jedan<p>dva") == ["Jedan", "dva"]
     assert read(
         tmp_path,
-        "<?xml version='1.0'?>\n<!DOCTYPE html SYSTEM 'x'>\n<html><script src='a'/><p>da</p></html>",
+        (
+            "<?xml version='1.0'?>\n<!DOCTYPE html SYSTEM 'x'>\n<html><script "
+            "src='a'/><p>da</p></html>"
+        ),
     ) == ["da"]
     assert read(
         tmp_path,
-        b'<html><meta http-equiv="Content-Type" content="text/html; charset=iso-8859-1"><p>\x93a\x94',
+        (
+            b'<html><meta http-equiv="Content-Type" content="text/html; '
+            b'charset=iso-8859-1"><p>\x93a\x94'
+        ),
     ) == ["“a”"]
     assert read(tmp_path, "<p>&#" + "1" * 5000 + "; da") == ["&#" + "1" * 5000 + "; da"]
     assert (
@@ -433,7 +442,10 @@ def test_objects_are_grouped_by_recording(tmp_path):
         ('[{"text": "da"},\n{"text": ]', ", line 2: not JSON"),
         (
             '[{"text": "da"}, 5]',
-            ", line 1, item 2: expected an object with one of text, transcript, sentence, content, words",
+            (
+                ", line 1, item 2: expected an object with one of text, transcript, sentence, "
+                "content, words"
+            ),
         ),
         (
             '{"text": "da"}\n{"title": "ne"}',

@@ -504,11 +504,17 @@ def test_a_broken_redirect_target_is_continued_there(web, get, out):
 
 
 RAW = [
-    b"", b"hello", b"HTTP/1.1 200 OK\r\n", b"HTTP/9 200\r\n\r\n", b"HTTP/1.1 999999 x\r\n\r\n", b"\x00\xff" * 2000,
-    b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc", b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\nabc",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 3, 4\r\n\r\nabc", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
-    b"HTTP/1.1 206 OK\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 302 Found\r\n\r\n", b"HTTP/1.1 302 x\r\nLocation: http://[\r\n\r\n",
-    b"HTTP/1.1 302 x\r\nLocation: http://" + b"a" * 300 + b"/\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+    b"", b"hello", b"HTTP/1.1 200 OK\r\n", b"HTTP/9 200\r\n\r\n", (b"HTTP/1.1 999999 "
+b"x\r\n\r\n"), b"\x00\xff" * 2000,
+    b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc", (b"HTTP/1.1 200 OK\r\nContent-Length: "
+b"\xb2\r\n\r\nabc"),
+    b"HTTP/1.1 200 OK\r\nContent-Length: 3, 4\r\n\r\nabc", (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+b"chunked\r\n\r\nzz\r\nabc"),
+    b"HTTP/1.1 206 OK\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 302 Found\r\n\r\n", (b"HTTP/1.1 302 x\r\nLocation: "
+b"http://[\r\n\r\n"),
+    b"HTTP/1.1 302 x\r\nLocation: http://" + b"a" * 300 + b"/\r\n\r\n", (b"HTTP/1.1 200 "
+b"OK\r\n") + (b"A: "
+b"b\r\n") * 200 + b"\r\n",
     b"HTTP/1.1 503 x\r\nRetry-After: Mon, 99 Foo 99999999999999999999 25:61:61 GMT\r\n\r\n",
     b"HTTP/1.1 503 x\r\nRetry-After: " + b"9" * 400 + b"\r\n\r\n",
 ]  # fmt: skip

@@ -166,9 +166,9 @@ def test_what_is_filtered_out_of_a_held_out_split_is_lost_and_counted(workspace)
     # Their speaker is still not trained on.
     assert not {after[f"x{number:04d}"][0] for number in range(200, 206)} & {"train", "test"}
     assert (
-        "6 segments that an earlier version held out are lost (dev 6), for these reasons: below_similarity 5, not in the tables 1"
-        in report.warnings
-    )
+        "6 segments that an earlier version held out are lost (dev 6), for these reasons: "
+        "below_similarity 5, not in the tables 1"
+    ) in report.warnings
 
 
 def test_a_stricter_grouping_says_which_old_train_segments_it_rejects(workspace):
@@ -189,7 +189,8 @@ def test_a_stricter_grouping_says_which_old_train_segments_it_rejects(workspace)
     assert outcome(workspace)["x0030"] == (None, "crosses_splits")
     (line,) = [line for line in report.warnings if "earlier train" in line]
     assert line == (
-        "2 segments of the earlier train share speaker_id, session, recording_id with what is held out, and are out: x0030, x0060"
+        "2 segments of the earlier train share speaker_id, session, "
+        "recording_id with what is held out, and are out: x0030, x0060"
     )
 
 

@@ -46,7 +46,8 @@ def test_every_length_at_every_rate_comes_back_without_delay(encoding, samples):
 def test_the_same_samples_give_the_same_bytes_in_another_process(encoding):
     code = (
         "import hashlib, numpy as np; from nbaudio.audio import encode_clip\n"
-        f"print(hashlib.sha256(encode_clip((np.arange(9000) % 377 * 50).astype(np.int16), 16000, {encoding!r})).hexdigest())"
+        "print(hashlib.sha256(encode_clip((np.arange(9000) % 377 * 50).astype(np.int16), "
+        f"16000, {encoding!r})).hexdigest())"
     )
     other = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

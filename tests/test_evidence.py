@@ -506,7 +506,8 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
     assert verdicts_of(workspace) == ["right"] * 3 + ["unsure"] + ["right"] * 6 + [None] * 10
     [warning] = evidence(workspace).warnings
     assert warning.startswith(
-        "one: 1 rows before the last judged one were skipped; they count as unsure until they are judged."
+        "one: 1 rows before the last judged one were skipped; "
+        "they count as unsure until they are judged."
     )
     assert "1.000 of the rows before them, 0.900 of all rows" in warning
 
@@ -833,9 +834,9 @@ def test_a_claim_is_about_what_ships_and_of_the_verdicts_there_are_now(workspace
     assert (claim["segments"], claim["precision"], claim["target"]) == (kept, 1.0, 0.95)
     assert set(first) == {"selection", "train", "dev", "test", "curve"}
     assert sum(first[name]["segments"] for name in ("train", "dev", "test")) == kept
-    assert (
-        claim["statement"]
-        == f"Of the {kept:,} clips that ship, at least {math.floor(1000 * claim['low']) / 10:g} % are right (95 %)."
+    assert claim["statement"] == (
+        f"Of the {kept:,} clips that ship, at least "
+        f"{math.floor(1000 * claim['low']) / 10:g} % are right (95 %)."
     )
     assert {row["threshold"] for row in first["curve"]} <= {*THRESHOLDS, 0.805}
     say(workspace, "one", lambda _: "noise")

@@ -100,7 +100,8 @@ def test_every_croatian_number_is_read_as_it_is_said():
 
 
 def test_numbers_that_num2words_cannot_say_in_a_language_are_left_out():
-    # In Polish, Catalan and Korean it raises errors of lookups for some ordinals; in Serbian it has none.
+    # In Polish, Catalan and Korean it raises errors of lookups for some ordinals; in Serbian it has
+    # none.
     for language, written, spoken in (
         ("pl", "0", "zero"),
         ("ca", "30", "trenta"),
@@ -187,7 +188,10 @@ def test_the_diff_has_all_words_in_order_and_no_more_edits_than_without_formatti
 def test_a_table_of_the_user_extends_the_rules(tmp_path):
     table = tmp_path / "own.tsv"
     table.write_text(
-        "language\twritten\tspoken\nhr\tRH\tRepublika Hrvatska | Republike Hrvatske\n*\tkm/h\tkilometara na sat\n",
+        (
+            "language\twritten\tspoken\nhr\tRH\tRepublika Hrvatska | Republike "
+            "Hrvatske\n*\tkm/h\tkilometara na sat\n"
+        ),
         encoding="utf8",
     )
     rules = Formatting("hr", table)

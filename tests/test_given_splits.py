@@ -105,7 +105,8 @@ def test_names_that_are_not_known_are_divided_as_usual_around_the_others(workspa
     )
     report = select(workspace, splits="source", dev=6)
     assert report.warnings[0] == (
-        "splits=source: no split is known by these names, and their segments are divided as usual: 'other' 90, 'validated' 18"
+        "splits=source: no split is known by these names, "
+        "and their segments are divided as usual: 'other' 90, 'validated' 18"
     )
     found = speakers(workspace)
     assert found["test"] == {"s0", "s1"}
@@ -241,7 +242,8 @@ def test_filters_reject_given_segments_too(workspace, tmp_path):
 
 
 def test_given_splits_that_share_a_speaker_stay_as_they_are_and_are_reported(workspace, tmp_path):
-    # s1 in two held-out splits, s2 in train and test, s3 in two splits for training: nothing else may go where s1 and s2 are.
+    # s1 in two held-out splits, s2 in train and test, s3 in two splits for training: nothing else
+    # may go where s1 and s2 are.
     rows = [
         "x0006,dev",
         "x0007,test",

@@ -648,7 +648,10 @@ def test_columns_of_other_types_are_one_clear_error(sittings, chosen, bring):
     before = contents(chosen)
     with pytest.raises(
         InputError,
-        match=r"segments\.parquet: column speaker_note is List\(Int64\) and cannot be read as String",
+        match=(
+            r"segments\.parquet: column speaker_note is List\(Int64\) and cannot be read as "
+            r"String"
+        ),
     ):
         ingest("table", rows, audio=sittings / "audio", out=chosen.path, add=True)
     assert contents(chosen) == before
@@ -921,7 +924,8 @@ def test_remote_and_local_folders_together(sittings, chosen, bring, probed, tmp_
         )
         assert nbaudio.clip(chosen, "m_0-1", rate=None).samples.shape == (11025,)
 
-        # The other way round, the folder on this machine becomes the one that paths are relative to.
+        # The other way round, the folder on this machine becomes the one that paths are relative
+        # to.
         out = sittings / "V"
         bring(source=other, audio=f"{web.url}/far", out=out)
         assert Workspace.open(out).recordings["path"].to_list() == ["m.wav"]
@@ -1099,7 +1103,10 @@ def test_a_killed_process_is_finished_by_another_with_the_same_tables(
     shutil.copytree(sittings / "W", sittings / "start")
     bring()
     wanted = contents(chosen)
-    code = "import sys; from nbaudio import ingest; ingest('parlaspeech', sys.argv[1], audio=sys.argv[2], out=sys.argv[3], add=True)"
+    code = (
+        "import sys; from nbaudio import ingest; ingest('parlaspeech', sys.argv[1], "
+        "audio=sys.argv[2], out=sys.argv[3], add=True)"
+    )
     for _ in range(3):
         shutil.rmtree(sittings / "W")
         shutil.copytree(sittings / "start", sittings / "W")

@@ -388,7 +388,8 @@ class History:
         self.container = random.choice(["webdataset", "parquet", "zip", "files"])
         self.size = random.choice(["30kB", "60kB"])
         self.is_stale = True  # the selection
-        # With given splits, a coarser grouping of the same segments may share: `materialize` says so.
+        # With given splits, a coarser grouping of the same segments may share: `materialize` says
+        # so.
         self.group_by = random.choice(GROUPINGS) if given_splits else None
         for _ in range(random.randint(3, 5)):
             self.archive.add(random)
@@ -441,8 +442,9 @@ class History:
         def make() -> None:
             self.archive.run(materialize, workspace, out=out, **options, **QUIET)
 
-        # Refused is a selection without the splits of the base, made before the workspace grew: what the message says helps,
-        # unless the workspace grew with such a selection, and has its splits.
+        # Refused is a selection without the splits of the base, made before the workspace grew:
+        # what the message says helps, unless the workspace grew with such a selection, and has its
+        # splits.
         if not does(make, unless="which is in|which has" if base else None):
             assert not (out / "corpus.json").exists()
             if not does(

@@ -151,7 +151,10 @@ def test_times_keep_the_characters_of_the_source(tmp_path, written):
 
 
 def test_nan_and_null_are_segments_not_lost_lines(tmp_path):
-    line = '{"file": "a.wav", "start": NaN, "end": null, "words": ["č", "b"], "asr": ["a"], "word_start_times": [NaN, 3.20]}'
+    line = (
+        '{"file": "a.wav", "start": NaN, "end": null, "words": ["č", "b"], "asr": ["a"], '
+        '"word_start_times": [NaN, 3.20]}'
+    )
     found = read(tmp_path, line, line.replace("NaN, 3", "-Infinity, 3").replace("č", "\\u010d"))
     assert found.problems.is_empty()
     assert found.frame["source_start"].to_list() == ["NaN", "NaN"]
@@ -584,9 +587,9 @@ def test_the_size_to_come_is_reported_up_front(tmp_path):
     source = write(tmp_path / "asr.json", segment(0, 25), segment(0, 2, file="b.wav"))
     [warning] = ingest("parlaspeech", source, audio=tmp_path / "audio", out=tmp_path / "W").warnings
     assert (
-        "1 of 2 recordings are 48,000 Hz with 2 channels; 1 of 2 recordings are 16,000 Hz with 1 channel"
-        in warning
-    )
+        "1 of 2 recordings are 48,000 Hz with 2 channels; "
+        "1 of 2 recordings are 16,000 Hz with 1 channel"
+    ) in warning
     # 25 s of 48,000 * 2 * 2 bytes and 2 s of 16,000 * 2; 27 s of 16,000 * 2
     assert "4.9 MB as they are, 864 kB as 16,000 Hz mono WAV, about 492 kB as FLAC" in warning
 

@@ -15,9 +15,13 @@ from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.storage.workspace import Workspace
 
-RUN = "import sys; from nbaudio import materialize; materialize(sys.argv[1], out=sys.argv[2], jobs=2, shard_size='150kB')"
+RUN = (
+    "import sys; from nbaudio import materialize; materialize(sys.argv[1], "
+    "out=sys.argv[2], jobs=2, shard_size='150kB')"
+)
 
-# When to kill: each looks at the workspace's packs and the corpus folder, and is true from that moment on.
+# When to kill: each looks at the workspace's packs and the corpus folder, and is true from that
+# moment on.
 MOMENTS: dict[str, Callable[[Path, Path], bool]] = {
     "claimed": lambda packs, corpus: (corpus / ".work/identity.json").exists(),
     "first pack begun": lambda packs, corpus: any(packs.glob(".*.partial")),

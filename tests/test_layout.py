@@ -218,7 +218,8 @@ def test_files_are_short_and_so_is_the_package() -> None:
     )
 
 
-# What opens Parquet files: tables of corpora and their shards, and foreign datasets. Tables of a workspace have one door.
+# What opens Parquet files: tables of corpora and their shards, and foreign datasets. Tables of a
+# workspace have one door.
 PARQUET_FUNCTIONS = {
     "ParquetFile",
     "ParquetWriter",

@@ -130,7 +130,10 @@ def test_beside_files_and_manifests_are_found_under_the_posix_locale(tmp_path):
 
 def test_a_program_with_another_encoding_gets_a_remedy(tmp_path, recorded):
     make(tmp_path, recorded)
-    program = "import os, sys, nbaudio; nbaudio.ingest('parlaspeech', os.fsdecode('s.jsonl'), audio='zvuk', out='w')"
+    program = (
+        "import os, sys, nbaudio; nbaudio.ingest('parlaspeech', os.fsdecode('s.jsonl'), "
+        "audio='zvuk', out='w')"
+    )
     (tmp_path / "zvuk č").rename(tmp_path / "zvuk")
     (tmp_path / "prijepis č.jsonl").rename(tmp_path / "s.jsonl")
     done = subprocess.run(

@@ -52,7 +52,8 @@ def test_what_is_near_is_what_comparing_each_with_each_finds(left, more, data):
 
 
 def test_none_of_ten_thousand_pairs_is_missed():
-    # Recall is 1 by proof; here it is counted, at every number of edits that counts as near, over real lengths.
+    # Recall is 1 by proof; here it is counted, at every number of edits that counts as near, over
+    # real lengths.
     rng = random.Random(5)
     words = ["".join(rng.choices("abcčdeiorst", k=rng.randint(1, 9))) for _ in range(300)]
     left = [" ".join(rng.choices(words, k=rng.randint(2, 40))) for _ in range(500)]

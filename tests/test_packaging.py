@@ -320,7 +320,10 @@ def test_shipped_files_are_of_known_kinds(built):
 def test_installed_wheel_finds_its_notebooks_and_its_demo(built, tmp_path):
     wheel, _ = built
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
-    code = "from nbaudio.core.bundled_files import bundled as b; print(b('notebooks')); print(b('data_manifests/demo.yaml'))"
+    code = (
+        "from nbaudio.core.bundled_files import bundled as b; print(b('notebooks')); "
+        "print(b('data_manifests/demo.yaml'))"
+    )
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PATH": ""}
     run = subprocess.run(
         [sys.executable, "-c", code],
@@ -439,7 +442,8 @@ def _modules():
 
 def test_import_reader_sees_nested_and_aliased_imports():
     tree = ast.parse(
-        "import a.b as c\nfrom . import d\ndef f():\n    from e.g import h\nclass K:\n    import m\n"
+        "import a.b as c\nfrom . import d\ndef f():\n    from e.g import h\nclass K:\n    "
+        "import m\n"
     )
     assert list(imports(tree)) == [("a", 1), ("e", 4), ("m", 6)]
     at_import = ast.Module(
@@ -457,7 +461,8 @@ def test_library_is_imported_behind_its_door_alone(library, doors):
         if name == library and part not in doors
     ]
     assert not found, (
-        f"{library} belongs to nbaudio/{' or '.join(sorted(doors))}, but is imported at {', '.join(found)}"
+        f"{library} belongs to nbaudio/{' or '.join(sorted(doors))}, "
+        f"but is imported at {', '.join(found)}"
     )
 
 

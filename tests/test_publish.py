@@ -478,7 +478,10 @@ def test_private_datasets_are_created_private_and_public_ones_refused(hub, corpu
 
 
 def test_the_card_arrives_unchanged(hub, corpus):
-    header = "---\nlicense: other\nconfigs:\n- config_name: default\n  data_files: ['train/*.tar']\n---\n# Edited č\n"
+    header = (
+        "---\nlicense: other\nconfigs:\n- config_name: default\n  data_files: "
+        "['train/*.tar']\n---\n# Edited č\n"
+    )
     (corpus / "README.md").write_bytes(header.encode())
     put(corpus)
     assert hub.datasets[NAME].files["README.md"] == header.encode()

@@ -123,7 +123,10 @@ def test_texts_are_in_the_order_of_the_segments_and_of_unselected_ones_too(works
         shuffled.cast(workspace.segments.drop("asr_text_x").schema)
     )
     facts = report.facts
-    names = "column segments recognized_now already_recognized failed skipped texts hours seconds times_real_time next"
+    names = (
+        "column segments recognized_now already_recognized failed skipped texts hours seconds "
+        "times_real_time next"
+    )
     assert list(facts) == names.split()
     assert facts["next"] == f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis x"
     assert facts["hours"] == pytest.approx(7 * 2.37 / 3600, abs=1e-5)
@@ -325,7 +328,10 @@ def test_a_run_that_is_killed_resumes(workspace, monkeypatch):
 def test_modules_are_found_in_the_current_directory_by_workers_too(workspace, monkeypatch):
     monkeypatch.chdir(workspace.path)
     (workspace.path / "my_package").mkdir()
-    code = "class Nested:\n    pass\ndef transcribe(clips):\n    return [str(len(clip)) for clip in clips]\n"
+    code = (
+        "class Nested:\n    pass\ndef transcribe(clips):\n    return [str(len(clip)) for clip "
+        "in clips]\n"
+    )
     (workspace.path / "my_package/__init__.py").write_text("")
     (workspace.path / "my_package/tiny.py").write_text(code)
     for jobs in (1, 2):
@@ -341,11 +347,15 @@ def test_what_cannot_be_imported_is_said_before_any_audio_is_read(workspace, mon
     for path in workspace.audio.local.iterdir():
         path.unlink()
     refused = {
-        "no_module:f": "no_module:f: cannot be imported in .*ModuleNotFoundError: No module named 'no_module'",
+        "no_module:f": (
+            "no_module:f: cannot be imported in .*ModuleNotFoundError: No module named 'no_module'"
+        ),
         "json:no_function": "json:no_function: cannot be imported .*has no attribute 'no_function'",
         "broken_module:f": "No module named 'no_such_library'",
         "other_module:transcribe": "3: not callable",
-        "no-such-program --x": "neither package.module:function nor a command whose program is installed",
+        "no-such-program --x": (
+            "neither package.module:function nor a command whose program is installed"
+        ),
         "cat 'x": "No closing quotation",
         "": "neither package.module:function nor a command",
         5: "5: not callable",

@@ -312,8 +312,10 @@ def test_names_of_a_folder_never_point_outside(store, tmp_path):
 # killed
 
 RUN = (
-    "import sys; sys.path.append(sys.argv[1]); import stores; stores.register(sys.argv[2], deadly=(sys.argv[3], sys.argv[4]))\n"
-    "from nbaudio import materialize; materialize(sys.argv[5], out=sys.argv[6], jobs=1, shard_size='40kB')"
+    "import sys; sys.path.append(sys.argv[1]); import stores; "
+    "stores.register(sys.argv[2], deadly=(sys.argv[3], sys.argv[4]))\n"
+    "from nbaudio import materialize; materialize(sys.argv[5], out=sys.argv[6], jobs=1, "
+    "shard_size='40kB')"
 )
 
 

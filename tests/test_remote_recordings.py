@@ -315,7 +315,8 @@ def test_segments_are_played_and_reviewed_from_there(archive, web, tmp_path):
 def test_a_local_folder_has_no_part_in_it(archive, tmp_path):
     code = (
         "import sys, nbaudio; from nbaudio import *\n"
-        f"ingest('parlaspeech', {str(archive / 'asr.json')!r}, audio={str(archive / 'audio')!r}, out='w')\n"
+        f"ingest('parlaspeech', {str(archive / 'asr.json')!r}, "
+        f"audio={str(archive / 'audio')!r}, out='w')\n"
         "select('w', dev=0, test=0, group_by=()); materialize('w', out='c', jobs=1)\n"
         "print({'fsspec', 'aiohttp'} & set(sys.modules))"
     )

@@ -450,7 +450,10 @@ def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, t
     [
         (
             {"out": "s.ods"},
-            r"s\.ods: the file must end in \.xlsx, \.csv, \.tsv for a sheet, or in \.html for a page",
+            (
+                r"s\.ods: the file must end in \.xlsx, \.csv, \.tsv for a sheet, "
+                r"or in \.html for a page"
+            ),
         ),
         ({"out": "s.xlsx", "n": 0}, "n must be 1 or more, not 0"),
         ({"out": "s.xlsx", "strategy": "guess"}, "strategy 'guess' is unknown; known are random"),

@@ -11,7 +11,8 @@ from sheets import make_workspace
 from nbaudio import review
 from nbaudio.review.annotator_agreement import cohen_kappa, krippendorff_alpha, share
 
-# Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), the example with missing data: observers in rows, 0 for none.
+# Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), the example with missing data:
+# observers in rows, 0 for none.
 PUBLISHED = [
     [1, 2, 3, 3, 2, 1, 4, 1, 2, 0, 0, 0],
     [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, 0, 3],

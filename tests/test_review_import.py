@@ -385,7 +385,10 @@ def test_verdicts_in_another_tab_are_reported(workspace, sheet):
     report = review.import_(workspace, sheet)
     assert report.facts["new"] == 4
     assert report.problems == [
-        "sheet.xlsx: there are verdicts in the tab 'mine' too, which are not imported: save each as a file"
+        (
+            "sheet.xlsx: there are verdicts in the tab 'mine' too, which are not imported: "
+            "save each as a file"
+        )
     ]
 
 
@@ -1140,7 +1143,10 @@ def test_a_name_that_is_not_on_the_list_is_named_with_those_that_are_and_nothing
     report = review.import_(workspace, [tmp_path / "s-ana.xlsx", tmp_path / "s-ben.xlsx"])
     names = [line for line in report.warnings if "Ana K." in line]
     assert names == [
-        "s-ana.xlsx: reviewers of s are ana, ben, not 'Ana K.', under whose name its 2 verdicts are stored"
+        (
+            "s-ana.xlsx: reviewers of s are ana, ben, not 'Ana K.', "
+            "under whose name its 2 verdicts are stored"
+        )
     ]
     assert report.facts["by_reviewer"] == said_by({"Ana K.": 2, "ben": 1})
 
@@ -1164,5 +1170,6 @@ def test_a_complete_review_says_what_comes_next(workspace, tmp_path):
             workspace, [tmp_path / "s-ana.xlsx", tmp_path / "s-ben.xlsx"]
         ).facts["next"]
         assert line.startswith(
-            "s: all judged; reviewers disagree on 1 segment: nbaudio.review.disagreements(W) lists them; next: "
+            "s: all judged; reviewers disagree on 1 segment: "
+            "nbaudio.review.disagreements(W) lists them; next: "
         )

@@ -215,7 +215,10 @@ def test_too_few_verdicts_give_no_risk_and_take_an_old_one_away(tmp_path):
     judge(workspace, wrong, np.flatnonzero(~wrong)[:50])
     with pytest.raises(
         InputError,
-        match=r"takes 5 right and 5 wrong segments of 2 recordings; judged are 50 and 0 .* until then use --strategy stratified",
+        match=(
+            r"takes 5 right and 5 wrong segments of 2 recordings; "
+            r"judged are 50 and 0 .* until then use --strategy stratified"
+        ),
     ):
         review.export(workspace, out=tmp_path / "s.xlsx", n=5, strategy="risk")
     assert not (tmp_path / "s.xlsx").exists()
@@ -275,7 +278,8 @@ def test_a_selection_by_risk_freezes_the_model_and_counts_later_reviews_only(tmp
     later = evidence(workspace).facts
     assert later["selection"]["low"] > 0.85
     assert later["selection"]["rule"]["number"] == report.facts["selection"]["rule"]["number"]
-    # The same again keeps the freeze; another threshold is another rule; without risk, all verdicts count and teach.
+    # The same again keeps the freeze; another threshold is another rule; without risk, all verdicts
+    # count and teach.
     assert (
         select(workspace, where="risk < 0.05", dev=0, test=0).facts["parameters"]["risk"]
         == used["risk"]

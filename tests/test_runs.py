@@ -106,7 +106,8 @@ def test_paths_of_a_manifest_are_relative_to_it_and_those_of_settings_to_the_cur
 ):
     monkeypatch.chdir(tmp_path)
     path = manifest(
-        "source: a.jsonl\naudio: https://example.org/audio\nnames: null\ncorpus: /somewhere/corpus\n"
+        "source: a.jsonl\naudio: https://example.org/audio\nnames: null\ncorpus: "
+        "/somewhere/corpus\n"
     )
     values = parameters(path, {"workspace": "w"})
     assert values == {
@@ -278,7 +279,10 @@ def cells(notebook, kind):
 
 
 def test_there_are_eight_in_order():
-    names = "01_ingest 02_transcripts 03_listen 04_threshold 05_review_sheet 06_splits 07_materialize 08_read_back"
+    names = (
+        "01_ingest 02_transcripts 03_listen 04_threshold 05_review_sheet 06_splits "
+        "07_materialize 08_read_back"
+    )
     assert [notebook.stem for notebook in NOTEBOOKS] == names.split()
 
 

@@ -206,7 +206,10 @@ def test_what_near_and_suspicious_look_at_is_three_quarters_of_the_sample():
     [
         (
             "xyz",
-            "known are random, stratified, risk, speaker, recording, near, suspicious, and columns with numbers",
+            (
+                "known are random, stratified, risk, speaker, recording, near, suspicious, "
+                "and columns with numbers"
+            ),
         ),
         ("similarty", r"did you mean similarity\?"),
         ("text", "strategy 'text' is unknown"),

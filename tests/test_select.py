@@ -529,7 +529,10 @@ def test_a_gold_test_set_is_gold_alone_and_takes_its_groups_out_of_train(workspa
     )
     with pytest.raises(
         InputError,
-        match=r"test: 4 segments requested, but of the 3 segments that pass the filters and are gold",
+        match=(
+            r"test: 4 segments requested, but of the 3 segments that pass the filters and are "
+            r"gold"
+        ),
     ):
         select(workspace, dev=6, test=4, gold=True)
 
@@ -652,7 +655,8 @@ def test_a_costly_grouping_that_is_requested_is_kept_to_and_one_that_avoids_it_i
     )
     [line] = [line for line in report.warnings if "loses" in line]
     assert line.startswith(
-        f"grouping by speaker_id,recording_id loses {own['segments']:,} segments ({own['share']:.1%}"
+        f"grouping by speaker_id,recording_id loses {own['segments']:,} segments "
+        f"({own['share']:.1%}"
     )
     # The very option that is named, and what it is said to lose.
     words = line.partition("; ")[2].partition(" loses")[0].split()
@@ -862,7 +866,10 @@ def test_reviews_that_empty_train_are_named(workspace):
     taken = {row["review"]: row["segments"] for row in report.facts["reviewed"]}
     assert sum(taken.values()) == report.facts["rejected"]["reviewed"] == 113
     [line] = [line for line in report.warnings if line.startswith("train is empty")]
-    named = f"113 reviewed (first {taken['first']}, second {taken['second']}), 1 below_similarity (min_similarity 0.8), 6 in dev"
+    named = (
+        f"113 reviewed (first {taken['first']}, second {taken['second']}), "
+        "1 below_similarity (min_similarity 0.8), 6 in dev"
+    )
     assert line == f"train is empty; of 120 segments: {named}"
 
 
@@ -908,7 +915,8 @@ def test_reviews_that_take_much_of_train_are_named(workspace):
         (
             {"similarity": pl.when(pl.col("segment_id") < "x0018").then(0.9).otherwise(0.1)},
             {},
-            "dev is empty: 5 % of the 18 segments that pass the filters is less than one (out: 102 below_similarity "
+            "dev is empty: 5 % of the 18 segments that pass the filters is less than one "
+            "(out: 102 below_similarity "
             "(min_similarity 0.8)); set a size, such as --dev 10",
         ),
         ({}, {"dev": "0.0001h"}, "dev is empty: 0.000 hours hold none"),
@@ -924,7 +932,10 @@ def test_what_the_filters_left_of_too_large_splits_is_named(workspace):
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
     with pytest.raises(
         InputError,
-        match=r"test: 30 segments requested.*of 120 segments the filters reject 100 below_similarity",
+        match=(
+            r"test: 30 segments requested.*of 120 segments the filters reject 100 "
+            r"below_similarity"
+        ),
     ):
         select(workspace, test=30)
 
@@ -961,7 +972,8 @@ def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
     report = select(workspace, disk="600kB", **ALONE)
     assert "measured)" in report.facts["budget"]["estimate"]
     chosen = workspace.segments.filter(pl.col("split") == "train")
-    # Noise at this level needs about 10.5 of 16 bits, so more fits than the upper bound would allow.
+    # Noise at this level needs about 10.5 of 16 bits, so more fits than the upper bound would
+    # allow.
     assert len(chosen) * (2 * PCM + CLIP_OVERHEAD) > 600_000
 
 

@@ -138,7 +138,8 @@ def test_a_body_of_unknown_length_has_a_limit(web, tmp_path, monkeypatch):
     web.acts["b.wav"] = answers(200, bytes(65536), pieces=ENDLESS)
     reason = only_b_fails(fetch_by_download, web, tmp_path)
     assert reason == (
-        "the server sends more than the 20,000,000 bytes of a file of unannounced length that are fetched (--max-size); removed"
+        "the server sends more than the 20,000,000 bytes of a file of unannounced length "
+        "that are fetched (--max-size); removed"
     )
     web.acts["b.wav"] = answers(200, b"x" * 1000, pieces=300)
     assert fetch_by_download(web, tmp_path)[0].problems == []

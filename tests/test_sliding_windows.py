@@ -381,7 +381,10 @@ def test_the_note_counts_recordings_and_windows(index, size, splits):
     short = {recording for (_, recording), count in counts.items() if count < size}
     held = Counter(assign_windows(table, size).select("split", "window").rows())
     partial = sum(count < size for count in held.values())
-    says = f"{len(short)} of {table['recording_id'].n_unique()} recordings have fewer than {size} segments in a split; "
+    says = (
+        f"{len(short)} of {table['recording_id'].n_unique()} recordings have fewer than "
+        f"{size} segments in a split; "
+    )
     says += f"{partial} of {len(held)} windows are shorter, ends of longer recordings included"
     assert short_windows(table, size) == ([f"window {size}: {says}"] if short else [])
 
@@ -393,7 +396,10 @@ def test_materialize_and_convert_note_recordings_that_are_too_short(make_workspa
     one = pl.lit("train").alias("split")
     workspace.save(segments=workspace.segments.with_columns(one))  # 24 segments and 6
     options = {"rate": 8000, "container": "tfrecord"} | QUIET
-    says = "window 8: 1 of 2 recordings have fewer than 8 segments in a split; 1 of 4 windows are shorter"
+    says = (
+        "window 8: 1 of 2 recordings have fewer than 8 segments in a split; "
+        "1 of 4 windows are shorter"
+    )
     written = materialize(workspace, out=tmp_path / "c", window=8, **options)
     assert [note.startswith(says) for note in written.warnings] == [True]
     assert not materialize(workspace, out=tmp_path / "d", window=6, **options).warnings

@@ -92,7 +92,8 @@ def test_a_gold_test_set_holds_gold_alone_and_no_value_crosses(rows, keys, sizes
 
 
 def test_gold_is_taken_where_it_costs_least():
-    # Two speakers with two gold segments each, one among nine, one among three; a recording of both connects them.
+    # Two speakers with two gold segments each, one among nine, one among three; a recording of both
+    # connects them.
     alone = [("s0", "r0", 1)] * 9 + [("s1", "r1", 1)] * 3
     segments = table([*alone, ("s0", "r9", 1), ("s1", "r9", 1), *[("s4", "r4", 1)] * 5])
     gold = pl.Series([True, True, *[False] * 7, True, True, *[False] * 8])
@@ -181,7 +182,8 @@ def test_separate_groups_are_taken_before_connected_ones_are_torn():
 
 
 def test_connected_groups_are_torn_where_it_costs_least():
-    # Two chambers share one speaker: to take the small one whole costs that speaker's three segments in the large one.
+    # Two chambers share one speaker: to take the small one whole costs that speaker's three
+    # segments in the large one.
     small = [(f"s{s}", f"r{r}", MINUTE) for s in range(5) for r in range(4)]
     large = [(f"t{s}", f"q{r}", MINUTE) for s in range(20) for r in range(20)]
     segments = table([*small, *large, *[("both", "r0", MINUTE)] * 2, *[("both", "q0", MINUTE)] * 3])
@@ -275,7 +277,8 @@ def lost_with(segments, keys, size, seed=42):
 
 @pytest.mark.slow
 def test_division_of_a_parliament_loses_about_as_little_as_can_be():
-    # Annealing for 10 s finds divisions that lose 0.367, 0.334 and 0.425; one pass without a search loses 0.380, 0.316, 0.435.
+    # Annealing for 10 s finds divisions that lose 0.367, 0.334 and 0.425; one pass without a search
+    # loses 0.380, 0.316, 0.435.
     for segments, exponent, bound in (
         (30_000, 1.0, 0.376),
         (20_000, 1.0, 0.312),

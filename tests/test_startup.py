@@ -18,7 +18,10 @@ HEAVY = {
 
 def imported(code: str, *arguments: str, cwd: Path | None = None) -> set[str]:
     """Top-level modules that a program of its own has imported when it ends."""
-    tail = "\nimport sys, json; print('\\n' + json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    tail = (
+        "\nimport sys, json; print('\\n' + json.dumps(sorted({name.partition('.')[0] for name "
+        "in sys.modules})))"
+    )
     run = subprocess.run(
         [sys.executable, "-c", code + tail, *arguments],
         capture_output=True,

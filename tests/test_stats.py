@@ -431,7 +431,8 @@ def test_model_against_label_in_report_and_page(workspace, tmp_path):
         "Speakers with the highest rates [%]",
         "By duration [%]",
     } <= set(texts)
-    # A second hypothesis is compared without splits too; a single one of a source only in held-out splits.
+    # A second hypothesis is compared without splits too; a single one of a source only in held-out
+    # splits.
     nothing = workspace.segments.with_columns(split=pl.lit(None, pl.String))
     workspace.save(segments=nothing)
     assert [row["group"] for row in stats(workspace.path).facts["model_against_label"]] == [

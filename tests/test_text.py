@@ -14,7 +14,8 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.text import edit_distance
 from nbaudio.text.score import score
 
-# Few letters, so that texts resemble each other, every kind of blank, and letters beyond the basic plane.
+# Few letters, so that texts resemble each other, every kind of blank, and letters beyond the basic
+# plane.
 letters = st.sampled_from("aabčć😀 \t\n\x1c\x85\xa0\u2003\u3000")
 hostile = st.text(letters, max_size=12) | st.lists(
     st.sampled_from(["da", "ne", "evo", "Da"]), max_size=8

@@ -403,7 +403,10 @@ def test_highlighted_words(mark, tmp_path):
 
 # Refused files
 
-EXPECTED = ": no timed words; expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, or ParlaSpeech JSON lines"
+EXPECTED = (
+    ": no timed words; expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, "
+    "or ParlaSpeech JSON lines"
+)
 
 
 @pytest.mark.parametrize(
@@ -428,7 +431,10 @@ def test_other_files_are_refused(content, tmp_path):
     [
         (
             {"segments": PLAIN},
-            ", line 1, segment 1: word times are needed; Whisper writes them with the option word_timestamps",
+            (
+                ", line 1, segment 1: word times are needed; Whisper writes them with the "
+                "option word_timestamps"
+            ),
         ),
         ({"segments": [SEGMENTS[0], PLAIN[1]]}, ", line 1, segment 2: word times are needed"),
         ([{"text": "one two", "start": 0, "end": 1}], ", line 1, item 1: word times are needed"),

@@ -132,11 +132,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
-# Command -> file that it reads -> how that is spoiled. Each file is spoiled in every way for one of the commands.
+# Command -> file that it reads -> how that is spoiled. Each file is spoiled in every way for one of
+# the commands.
 TABLES = {"W/segments.parquet": FEW, "W/recordings.parquet": FEW}
 CORPUS = {"C/corpus.json": FEW, "C/segments.parquet": FEW}
 INGEST = "ingest parlaspeech asr.json --audio audio --out V"
-TABLE = "--audio audio --out V --option name=path --option start=start --option end=end --option text=text"
+TABLE = (
+    "--audio audio --out V --option name=path --option start=start --option end=end "
+    "--option text=text"
+)
 CASES: dict[str, dict[str, Iterable[Damage]]] = {
     "join W t.csv --text x --from text": {
         "t.csv": (empty, other_schema, *NO_FILES),

@@ -399,7 +399,10 @@ def test_a_damaged_clip_of_the_base_is_named_and_the_base_is_left_alone(tmp_path
     before = contents(tmp_path / "c1")
     with pytest.raises(
         InputError,
-        match=rf"{path.name}: a clip is damaged; 'nbaudio verify .*c1' lists all damage of the base",
+        match=(
+            rf"{path.name}: a clip is damaged; 'nbaudio verify .*c1' lists all damage of the "
+            r"base"
+        ),
     ):
         version(workspace, tmp_path / "c1", tmp_path / "c2")
     assert contents(tmp_path / "c1") == before
@@ -457,7 +460,10 @@ def test_a_copy_is_made_where_no_link_can_be(tmp_path, monkeypatch):
     check(tmp_path / "c2")
 
 
-RUN = "import sys; from nbaudio import materialize; materialize(sys.argv[1], base=sys.argv[2], out=sys.argv[3], jobs=2)"
+RUN = (
+    "import sys; from nbaudio import materialize; materialize(sys.argv[1], "
+    "base=sys.argv[2], out=sys.argv[3], jobs=2)"
+)
 # When to kill, by what is in the folder of the new version.
 MOMENTS = {
     "claimed": lambda out: (out / ".work/identity.json").exists(),

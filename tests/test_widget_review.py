@@ -356,7 +356,10 @@ def test_what_comes_next_is_said_when_all_is_judged(workspace, tmp_path):
         state, _ = ask(ivo, "review.give", number=number, verdict="noise", **GIVE)
     apart = review.disagreements(workspace)
     assert len(apart) == 3
-    told = "reviewers disagree on 3 segments: nbaudio.review.disagreements(W) lists them; next: nbaudio evidence "
+    told = (
+        "reviewers disagree on 3 segments: nbaudio.review.disagreements(W) lists them; next: "
+        "nbaudio evidence "
+    )
     assert state["next"].startswith(told)
     assert str(workspace.path) in state["next"]
     assert ask(ana, "review.open")[0]["next"] == state["next"]

@@ -314,7 +314,8 @@ def test_filters_are_kept_in_the_workspace(tmp_path):
     assert list(ask(first, "filters.delete", name="low")[0]) == ["all"]
     assert "1 to 100 characters" in ask(first, "filters.save", name="x" * 101)[0]["error"]
     (workspace.path / "filters.json").write_text(
-        '{"a": 1, "b": {"where": 1}, "c": {"where": "", "find": "x", "sort": "", "descending": true}}'
+        '{"a": 1, "b": {"where": 1}, "c": {"where": "", "find": "x", "sort": "", '
+        '"descending": true}}'
     )
     assert list(ask(second, "filters.list")[0]) == ["c"]
     (workspace.path / "filters.json").write_text("[")

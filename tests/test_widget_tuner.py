@@ -166,7 +166,10 @@ def test_a_workspace_that_is_not_scored_has_a_tuner_all_the_same(tmp_path, colum
     assert not math.isnan(tuner._counted(column).hours[0])
     with pytest.raises(
         InputError,
-        match="column 'x' holds no numbers, or is unknown; columns to choose are similarity, wer, duration_s",
+        match=(
+            "column 'x' holds no numbers, or is unknown; columns to choose are similarity, "
+            "wer, duration_s"
+        ),
     ):
         widgets.ThresholdTuner(workspace, column="x")
 
@@ -303,7 +306,8 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
     assert {name: proof[name][at] for name in proof} == {name: row[name] for name in proof}
     assert proof["precision"][at] == 1.0
     assert "verified precision 100.0%" in tuner.static_html()
-    # Of another column the claim is about what `select` would keep by the condition; turned around, it is the same.
+    # Of another column the claim is about what `select` would keep by the condition; turned around,
+    # it is the same.
     rows = workspace.segments.with_row_index("n")
     snr = pl.when(pl.col("n") % 4 > 0).then(pl.col("similarity") * 40).round(1)
     workspace.save(segments=rows.with_columns(snr_db=snr, noise_floor_dbfs=-snr).drop("n"))

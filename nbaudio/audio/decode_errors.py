@@ -3,11 +3,15 @@
 from codecs import getincrementaldecoder
 from pathlib import Path
 
-MAX_RATE = 1_000_000  # more than any recorder writes; a damaged header with larger numbers would allocate gigabytes
+# More than any recorder writes; a damaged header with larger numbers would allocate gigabytes
+MAX_RATE = 1_000_000
 MAX_CHANNELS = 64
 
 _HEAD_BYTES = 4096
-_SHORTENED = "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
+_SHORTENED = (
+    "a NIST SPHERE file compressed with shorten, which cannot be decoded; "
+    "unpack it first with 'sph2pipe -f wav'"
+)
 _NAMES = {
     b"fLaC": "FLAC",
     b"OggS": "Ogg",

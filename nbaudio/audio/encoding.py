@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from nbaudio.audio.quantization import QUANTIZATIONS, dequantize, quantize
 from nbaudio.core.errors import AudioError, InputError, get_by_name
 
-# Hard to distinguish from the original, for one channel of speech. Samples come up to an eighth of a millisecond early.
+# Hard to distinguish from the original, for one channel of speech. Samples come up to an eighth of
+# a millisecond early.
 _OPUS_BITS_A_SECOND = 32_000
 _OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
@@ -31,7 +32,8 @@ class Encoding(NamedTuple):
         """Raise InputError with the supported rates for a rate that the encoding does not support."""
         if rate is not None and self.rates and rate not in self.rates:
             raise InputError(
-                f"{self.extension} has no rate of {rate} Hz; it has {', '.join(map(str, self.rates))}"
+                f"{self.extension} has no rate of {rate} Hz; it has "
+                f"{', '.join(map(str, self.rates))}"
             )
 
 
@@ -119,7 +121,8 @@ def decode_levels(data: bytes | memoryview) -> NDArray[np.uint8]:
         raise AudioError(f"{len(data)} bytes are not the levels of a clip ({error})") from error
     if levels.dtype != np.uint8 or levels.ndim != 1:
         raise AudioError(
-            f"levels of a clip are uint8 of shape (samples,), not {levels.dtype} of shape {levels.shape}"
+            "levels of a clip are uint8 of shape (samples,), "
+            f"not {levels.dtype} of shape {levels.shape}"
         )
     return levels
 

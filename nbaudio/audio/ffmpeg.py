@@ -25,10 +25,11 @@ from nbaudio.audio.ogg import first_packet, index_packets_of_ogg
 from nbaudio.audio.packets import AudioPacket, PacketIndex, index_packets, opus_samples, packet_time
 from nbaudio.core.errors import AudioError
 
-# Run-up: seconds decoded and discarded before a window after a seek. AAC and Vorbis converge in a frame or two. Opus converges in
-# 1 s where it predicts speech (SILK, at low bit rates), and in 80 ms elsewhere (RFC 7845, section 4.6). AMR and GSM predict from
-# much earlier samples; measured on speech and tones. Others may never converge, because of the predictors of G.722 and G.726 or
-# the noise that fills bands in WMA; they are decoded from the beginning of the recording.
+# Run-up: seconds decoded and discarded before a window after a seek. AAC and Vorbis converge in a
+# frame or two. Opus converges in 1 s where it predicts speech (SILK, at low bit rates), and in 80
+# ms elsewhere (RFC 7845, section 4.6). AMR and GSM predict from much earlier samples; measured on
+# speech and tones. Others may never converge, because of the predictors of G.722 and G.726 or the
+# noise that fills bands in WMA; they are decoded from the beginning of the recording.
 _RUN_UP_S = {
     **dict.fromkeys(
         ("aac", "ac3", "alac", "eac3", "flac", "mp1", "mp2", "mp3", "tta", "vorbis", "wavpack"), 0.3
@@ -36,29 +37,38 @@ _RUN_UP_S = {
     "opus": 2.0,
     **dict.fromkeys(("amrnb", "amrwb", "gsm", "gsm_ms"), 3.0),
 }
-# Below 32 kHz, an MP3 frame uses up to 255 bytes of earlier ones (ISO 13818-3, main_data_begin): 51 at 8 kbit/s and 22.05 kHz.
+# Below 32 kHz, an MP3 frame uses up to 255 bytes of earlier ones (ISO 13818-3, main_data_begin): 51
+# at 8 kbit/s and 22.05 kHz.
 _LOW_MP3_RUN_UP_S = 2.0
 
-# Decoders that a flush does not reset: AAC keeps the seed of its noise, AMR its predictors, MP3 bits from earlier frames.
+# Decoders that a flush does not reset: AAC keeps the seed of its noise, AMR its predictors, MP3
+# bits from earlier frames.
 _STATEFUL = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp2", "mp3"}
-# Decoders to prefer over the default ones: the default for MP2 dithers, depending on where it began.
+# Decoders to prefer over the default ones: the default for MP2 dithers, depending on where it
+# began.
 _PREFERRED = {"mp2": "mp2float"}
 
-# Codecs whose decoders fill bands with noise that depends on where decoding begins. They are decoded in blocks at fixed
-# positions, each by a new decoder, so that windows have the same samples as a read of the whole.
+# Codecs whose decoders fill bands with noise that depends on where decoding begins. They are
+# decoded in blocks at fixed positions, each by a new decoder, so that windows have the same samples
+# as a read of the whole.
 _NOISY = {"aac", "ac3", "amrwb", "eac3"}
 _BLOCK_S = 5.0
-_KEPT_S = 30  # seconds of a recording decoded from its beginning that stay in memory, since segments may overlap
+# Seconds of a recording decoded from its beginning that stay in memory, since segments may overlap
+_KEPT_S = 30
 _TAIL_S = 5.0  # seconds that are decoded to find the end of a recording
 _CHECKED_ENTRIES = 500  # entries of a container's index that are checked for an even clock
-_SEEK_BACK = 16  # packets that a seek goes back further than needed: in MPEG program streams the first times are off by one
+# Packets that a seek goes back further than needed: in MPEG program streams the first times are off
+# by one
+_SEEK_BACK = 16
 
-# Formats that contain sound themselves. FFmpeg would also follow playlists, which refer to other files and to the network.
+# Formats that contain sound themselves. FFmpeg would also follow playlists, which refer to other
+# files and to the network.
 _FORMATS = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,"
     "mp3,mpc,mpc8,mpeg,mpegts,nistsphere,nut,ogg,rm,shn,tak,tta,voc,w64,wav,wv"
 )
-# Bare streams: their length is an estimate from the bit rate, and seeking means reading from the start.
+# Bare streams: their length is an estimate from the bit rate, and seeking means reading from the
+# start.
 _BARE = {"aac", "ac3", "amr", "amrnb", "amrwb", "eac3", "loas", "mp3"}
 
 
@@ -195,7 +205,8 @@ class AvRecording:
         if self.codec.startswith("pcm_"):
             return 0
         if self._container.format.name == "flac":
-            # FFmpeg only gets FLAC that libsndfile cannot open; seeks may find nothing after a damaged header.
+            # FFmpeg only gets FLAC that libsndfile cannot open; seeks may find nothing after a
+            # damaged header.
             return sys.maxsize
         return (
             int(_RUN_UP_S[self.codec] * self.sampling_rate)
@@ -205,7 +216,8 @@ class AvRecording:
 
     def _open(self) -> None:
         self._file.seek(0)
-        # Opened by descriptor: the content decides on the format, and no part of the name is parsed as a protocol.
+        # Opened by descriptor: the content decides on the format, and no part of the name is parsed
+        # as a protocol.
         options = {
             "fd": str(self._file.fileno()),
             "protocol_whitelist": "fd",
@@ -232,8 +244,9 @@ class AvRecording:
         header, container = self._stream.codec_context.extradata or b"", self._container.format.name
         misread = "matroska" in container or ("mov" in container and self._ticks != 1)
         if self.codec == "opus" and misread and header.startswith(b"OpusHead"):
-            # The pre-skip of the container is unreliable: some Matroska writers store it at another rate, and FFmpeg reads MP4's,
-            # which is at the rate of the container's clock, as 48 kHz. The codec's own header counts (RFC 7845, section 5.1).
+            # The pre-skip of the container is unreliable: some Matroska writers store it at another
+            # rate, and FFmpeg reads MP4's, which is at the rate of the container's clock, as 48
+            # kHz. The codec's own header counts (RFC 7845, section 5.1).
             return index_packets(self._begin, self._ticks, int.from_bytes(header[10:12], "little"))
         return index_packets(self._begin, self._ticks)
 
@@ -255,7 +268,8 @@ class AvRecording:
         return self._demux(), self._stream.codec_context
 
     def _demux(self) -> Iterator[AudioPacket]:
-        # PyAV raises IndexError after the last packet, at random, where streams appear after the beginning (seen in 18.1).
+        # PyAV raises IndexError after the last packet, at random, where streams appear after the
+        # beginning (seen in 18.1).
         with suppress(IndexError):
             yield from self._container.demux(self._stream)
 
@@ -321,7 +335,8 @@ class AvRecording:
         if self._run_up < sys.maxsize:
             yield from self._decode_all()
             return
-        # The decoder continues from its current position, so that windows in rising order take one pass.
+        # The decoder continues from its current position, so that windows in rising order take one
+        # pass.
         if self._decoded is None or not self._recent or start < self._recent[0][0]:
             self._decoded = self._decode_all()
             self._recent.clear()
@@ -359,14 +374,16 @@ class AvRecording:
                 position = None
                 continue
             if position is None and frames:
-                # The first frame of Opus may be shorter than its packet: a decoder that resamples delays samples.
+                # The first frame of Opus may be shorter than its packet: a decoder that resamples
+                # delays samples.
                 held = (
                     opus_samples(memoryview(packet))
                     if self.codec == "opus"
                     else sum(frame.samples for frame in frames)
                 )
                 time = int((frames[0].pts or 0) * self._ticks)
-                # A new decoder drops the samples before 0 as the container says, but does not change the time of the frame.
+                # A new decoder drops the samples before 0 as the container says, but does not
+                # change the time of the frame.
                 time = max(0, time) if self.codec in _STATEFUL else time
                 position = time - self._origin if end is None else end - held
             for frame in frames:
@@ -382,7 +399,8 @@ class AvRecording:
     def _samples(
         self, frame: av.AudioFrame, to_packed: AudioResampler
     ) -> list[NDArray[np.float32]]:
-        # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in 18.1).
+        # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in
+        # 18.1).
         if frame.format.name == "fltp" and self.num_channels < 8:
             return [cast(NDArray[np.float32], frame.to_ndarray())]
         packed = (part.to_ndarray() for part in to_packed.resample(frame))
@@ -395,7 +413,8 @@ class AvRecording:
         """Return a decoder for packets after a seek: the stream's, or a new one where a flush does not reset it."""
         decoder = self._stream.codec_context
         if self.codec == "opus":
-            # Without the flag, the pre-skip is dropped from the first packet that is decoded, whichever that is.
+            # Without the flag, the pre-skip is dropped from the first packet that is decoded,
+            # whichever that is.
             decoder.flags2 |= int(Flags2.skip_manual)
         if self.codec not in _STATEFUL:
             return decoder

@@ -7,7 +7,8 @@ from typing import NamedTuple
 _SEARCHED = 16384
 _PIECE = 1 << 20
 _FRAMES_AND_BYTES = 3  # flags of the tag: it holds the numbers of frames and bytes
-# kbit/s of layer III by four bits, in MPEG 1 and in 2 and 2.5; Hz by two bits, in MPEG 2.5, 2 and 1 (ISO 11172-3, 2.4.2.3).
+# kbit/s of layer III by four bits, in MPEG 1 and in 2 and 2.5; Hz by two bits, in MPEG 2.5, 2 and 1
+# (ISO 11172-3, 2.4.2.3).
 _BIT_RATES = (
     (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
     (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),

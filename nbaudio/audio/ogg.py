@@ -12,13 +12,15 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# OggS, version, flags, granule position (of the last sample that it completes), stream, number, checksum, count of lacing values.
+# OggS, version, flags, granule position (of the last sample that it completes), stream, number,
+# checksum, count of lacing values.
 _HEADER = struct.Struct("<4sBBqIIIB")
 _FIRST, _LAST = 0x02, 0x04  # flags: the first and the last page of a stream
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 # The first bytes of a codec's first packet, and the number of header packets before the audio.
 _HEADERS = {"opus": (b"OpusHead", 2), "vorbis": (b"\x01vorbis", 3)}
-# Samples at 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716, section 3.1).
+# Samples at 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716,
+# section 3.1).
 _OPUS_FRAME = np.array(
     [480, 960, 1920, 2880] * 3 + [480, 960] * 2 + [120, 240, 480, 960] * 4, np.int64
 )
@@ -126,7 +128,8 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
     ]
     total = int(ends[-1])
     if known:
-        # A stream may be an excerpt of a longer one: then all positions are greater by the same number.
+        # A stream may be an excerpt of a longer one: then all positions are greater by the same
+        # number.
         by = known[0][0] - known[0][1] if len(known) > 1 else 0
         if (
             any(granule - end != by for granule, end in known[:-1])
@@ -143,7 +146,8 @@ def packet_samples(codec: str, header: bytes, heads: NDArray[np.uint8]) -> NDArr
     if codec == "opus":
         frames = np.choose(first & 3, [1, 2, 2, second & 63])
         return np.asarray(_OPUS_FRAME[first >> 3] * frames, np.int64)
-    # Half of a packet's window overlaps the one before; of the two modes in use, the first is the short one (Vorbis I, 4.3).
+    # Half of a packet's window overlaps the one before; of the two modes in use, the first is the
+    # short one (Vorbis I, 4.3).
     window = np.where(first & 2, 1 << (header[28] >> 4), 1 << (header[28] & 15))
     samples = np.zeros(len(window), np.int64)
     samples[1:] = (window[1:] + window[:-1]) // 4

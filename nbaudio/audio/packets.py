@@ -24,7 +24,9 @@ Begin = Callable[[], tuple[Iterator[AudioPacket], AudioCodecContext]]
 # Codecs whose packets all have the same number of samples.
 _FIXED = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp1float", "mp2float", "mp3float"}
 _FIRST = 16  # packets that are decoded to find the encoder delay and the samples of a packet
-_TICKS_OFF = 2  # tolerance between counted samples and the clock, which is rounded once when written and once when read
+# Tolerance between counted samples and the clock, which is rounded once when written and once when
+# read
+_TICKS_OFF = 2
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
         ends -= sum(start for start, _ in trims) if skipped is None else skipped
         dropped = sum(end for _, end in trims)
     elif ends is not None:
-        # The first packet is not compared: where it decodes to no samples, writers disagree on its duration.
+        # The first packet is not compared: where it decodes to no samples, writers disagree on its
+        # duration.
         off = ends[:-1] - clock[1:] * float(ticks)
         agrees = not len(off) or np.ptp(off) <= _TICKS_OFF * max(1.0, float(ticks))
         if agrees and lead is not None and lead[0] < len(ends):
@@ -129,6 +132,7 @@ def _decoded_ends(
             with suppress(av.error.FFmpegError):
                 position += sum(frame.samples for frame in decoder.decode(packet))
             ends.append(position)
-    # The last packet only marks the end; samples that it flushes out of the decoder belong to the one before.
+    # The last packet only marks the end; samples that it flushes out of the decoder belong to the
+    # one before.
     ends = [*ends[:length], *[position] * (length - len(ends))]
     return np.array([*ends[:-1], position] if ends else [], np.int64)

@@ -24,7 +24,8 @@ _TAIL_SAMPLES = 4096  # enough to make a decoder read the last frames
 _BEGINNING_S = 2.0  # seconds that are decoded twice
 _WINDOWS = 3  # that are decoded the second time
 _ALAC_WINDOWS = 300
-# Tolerance between windows and a decode of the whole, full scale being 1; see docs/audio.md. Other codecs must be equal.
+# Tolerance between windows and a decode of the whole, full scale being 1; see docs/audio.md. Other
+# codecs must be equal.
 _TOLERANCE = {"amrnb": 0.001, "opus": 0.001}
 _RAW_CODECS = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw"}
 _COUNT_BLOCK = 1 << 20  # samples over all channels
@@ -101,8 +102,9 @@ def _check_beginning(
         if isinstance(recording, SoundfileRecording):
             if codec in _RAW_CODECS:
                 return num_samples, warning  # a sample's offset follows from its number
-            # libsndfile may depend on earlier reads: a fresh handle shows where a seek lands, one that has read everything shows
-            # what it keeps. Damaged frames of FLAC need neither, as libsndfile detects them by their numbers and checksums.
+            # libsndfile may depend on earlier reads: a fresh handle shows where a seek lands, one
+            # that has read everything shows what it keeps. Damaged frames of FLAC need neither, as
+            # libsndfile detects them by their numbers and checksums.
             new = stack.enter_context(open_recording(path))
             readers = (
                 [new.read] if codec == "flac" else [new.read, new.read, partial(_read_once, path)]
@@ -137,7 +139,8 @@ def _check_beginning(
                 )
             if (off > _TOLERANCE.get(codec, 0)).any():
                 raise AudioError(
-                    f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than a full decode"
+                    f"{path}: damaged: reading from {start / rate:.2f} s on gives other "
+                    "samples than a full decode"
                 )
     return num_samples, warning
 
@@ -198,4 +201,7 @@ def _short(declared: int, held: int, rate: int) -> str | None:
     # Smaller differences come from estimates by bit rate, encoder delay or a last frame.
     if declared - held < max(rate / 10, _TAIL_SAMPLES):
         return None
-    return f"truncated: the header declares {declared / rate:.1f} s, {held / rate:.1f} s can be decoded"
+    return (
+        f"truncated: the header declares {declared / rate:.1f} s, "
+        f"{held / rate:.1f} s can be decoded"
+    )

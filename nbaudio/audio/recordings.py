@@ -32,13 +32,15 @@ _INT16_SUBTYPES = {"PCM_16", "PCM_S8", "PCM_U8", "ULAW", "ALAW"}
 # Codecs whose windows are decoded from the bytes around them, by range reads.
 _RANGED_CODECS = {"pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw", "flac"}
 
-# Codecs that FFmpeg reads instead of libsndfile: in Vorbis some of its seeks land on the wrong sample, in Opus it is slow, in MP2
-# the last bits of a window depend on where decoding began, and in these ADPCMs a damaged last block depends on earlier reads.
+# Codecs that FFmpeg reads instead of libsndfile: in Vorbis some of its seeks land on the wrong
+# sample, in Opus it is slow, in MP2 the last bits of a window depend on where decoding began, and
+# in these ADPCMs a damaged last block depends on earlier reads.
 _INEXACT_CODECS = {"vorbis", "opus", "mpeg_layer_i", "mpeg_layer_ii", "ima_adpcm", "ms_adpcm"}
 
 _OPEN_LENGTH = 1 << 62
 
-# Seconds decoded and discarded before a window of an MP3: a frame uses bits of up to nine earlier ones (ISO 11172-3).
+# Seconds decoded and discarded before a window of an MP3: a frame uses bits of up to nine earlier
+# ones (ISO 11172-3).
 _RUN_UP_S = 0.3
 
 
@@ -147,11 +149,13 @@ class SoundfileRecording:
     @property
     def is_exact(self) -> bool:
         """Whether length and windows are reliable; of MP3s, only those of two channels, 32 kHz or more, with a consistent tag."""
-        # libsndfile makes an absurd length negative, and an open one longer than the bound. In GSM and some ADPCM it cannot seek.
+        # libsndfile makes an absurd length negative, and an open one longer than the bound. In GSM
+        # and some ADPCM it cannot seek.
         bounded = 0 <= self.declared_samples < _OPEN_LENGTH
         if not bounded or not self._file.seekable() or self.codec in _INEXACT_CODECS:
             return False
-        # With one channel or lower rates, libmpg123 adds up in another order after a seek, which changes the last bit.
+        # With one channel or lower rates, libmpg123 adds up in another order after a seek, which
+        # changes the last bit.
         return self.codec != "mp3" or (
             self.num_channels == 2
             and self.sampling_rate >= 32000
@@ -160,12 +164,14 @@ class SoundfileRecording:
 
     def read(self, start: int, stop: int) -> Window:
         """See `Recording.read`."""
-        # Run-up and window in one call: python-soundfile seeks after every read, which restarts an MP3 decoder.
+        # Run-up and window in one call: python-soundfile seeks after every read, which restarts an
+        # MP3 decoder.
         first = max(0, start - self._run_up)
         if self._has_failed or (
             self.codec.startswith("alac_") and not isinstance(self._descriptor, RangeFile)
         ):
-            # After an error, and with a damaged packet table of ALAC, what libsndfile reads depends on earlier reads.
+            # After an error, and with a damaged packet table of ALAC, what libsndfile reads depends
+            # on earlier reads.
             self._file.close()
             self._descriptor.seek(0)
             self._file, self._has_failed = self._opened(), False
@@ -189,7 +195,8 @@ class SoundfileRecording:
         self._descriptor.close()
 
 
-# Seconds read on each side when resampling; measured: from 0.01 s on, 8 to 48 kHz clips equal a conversion of the whole.
+# Seconds read on each side when resampling; measured: from 0.01 s on, 8 to 48 kHz clips equal a
+# conversion of the whole.
 CONTEXT_S = 0.03
 #: Limit of a clip, over all channels: 90 minutes at 48 kHz, 512 MB, which a FLAC of 1 MB holds if it is silent.
 MOST_SAMPLES = 1 << 28
@@ -246,7 +253,8 @@ def resample_window(
         raise AudioError(f"samples {start} to {stop} are less than one sample at {new:,} Hz")
     begin, end, offset = start, stop, 0
     if new != own:
-        # Blocks of `own_block` samples become whole blocks of `new_block` samples: cutting at blocks keeps the output grid.
+        # Blocks of `own_block` samples become whole blocks of `new_block` samples: cutting at
+        # blocks keeps the output grid.
         own_block, new_block = own // gcd(own, new), new // gcd(own, new)
         context = int(CONTEXT_S * own) + own_block
         first_block = max(0, start - context) // own_block
@@ -275,7 +283,8 @@ def read_around(recording: Recording, start: int, stop: int, begin: int, end: in
     window = recording.read(begin, end)
     if begin + len(window) < stop:
         raise AudioError(
-            f"samples {start} to {stop} do not exist, the recording ends after {begin + len(window)}"
+            f"samples {start} to {stop} do not exist, the recording ends after "
+            f"{begin + len(window)}"
         )
     return window
 

@@ -40,7 +40,8 @@ class _Hops(NamedTuple):
     total: Samples
     squares: Samples
     slow: Samples
-    by_channel: Samples  # sums of each channel, then products, by `_pairs_of`; shape (sums and products, hops)
+    # Sums of each channel, then products, by `_pairs_of`; shape (sums and products, hops)
+    by_channel: Samples
 
 
 class SegmentAudio:

@@ -7,8 +7,14 @@ from typer import Argument, Option
 
 from nbaudio.cli import common
 
-_FORMATS = "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, subtitles or textgrid"
-_GROUPS = "columns whose values no two splits share; auto: these two, or speaker_id alone if both lose over 5 %"
+_FORMATS = (
+    "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
+    "subtitles or textgrid"
+)
+_GROUPS = (
+    "columns whose values no two splits share; auto: these two, "
+    "or speaker_id alone if both lose over 5 %"
+)
 _SIZES = "segments or hours; default: 5 %, at most 2000 segments"
 _VERDICTS = "verdicts to choose from, separated by commas; ok must be one"
 _STRATEGIES = (
@@ -257,7 +263,10 @@ def export_(
     out: Annotated[
         str,
         Option(
-            help="sheet (.xlsx, .csv, .tsv) to write, with clips beside it, or page for a browser (.html)"
+            help=(
+                "sheet (.xlsx, .csv, .tsv) to write, with clips beside it, "
+                "or page for a browser (.html)"
+            )
         ),
     ],
     n: Annotated[

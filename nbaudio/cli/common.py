@@ -154,7 +154,8 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 def main() -> None:
     """Run the `nbaudio` command."""
     _ensure_utf8()
-    # pyarrow's default pool keeps freed memory: up to 60 MB more for 40,000 segments. pyarrow reads this when it is first used.
+    # pyarrow's default pool keeps freed memory: up to 60 MB more for 40,000 segments. pyarrow reads
+    # this when it is first used.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         code = app(standalone_mode=False)

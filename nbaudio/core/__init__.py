@@ -2,6 +2,6 @@
 
 import os
 
-# For the allocator of polars (jemalloc), which reads the environment once, when polars is imported. By default it keeps freed
-# pages for ten seconds: 150 MB more where 447,542 segments are read.
+# For the allocator of polars (jemalloc), which reads the environment once, when polars is imported.
+# By default it keeps freed pages for ten seconds: 150 MB more where 447,542 segments are read.
 os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:100,muzzy_decay_ms:0")

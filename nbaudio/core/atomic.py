@@ -44,7 +44,8 @@ def lock(
 
 def disk_full_reason(error: BaseException) -> str | None:
     """Return the system's message if an error means that the disk is full, else None."""
-    # Polars raises its own errors: with the error number in the text, or without it if a Parquet footer cannot be written.
+    # Polars raises its own errors: with the error number in the text, or without it if a Parquet
+    # footer cannot be written.
     if "thrift: transport error" in str(error):
         return "cannot be written to its end"
     said = re.search(r"\(os error (\d+)\)", str(error))
@@ -60,7 +61,8 @@ def raise_disk_full(target: Path) -> Iterator[None]:
     except Exception as error:
         if full := disk_full_reason(error):
             raise DiskFullError(
-                f"{target}: {full}; free some space and run the command again; finished work is kept"
+                f"{target}: {full}; free some space and run the command again; "
+                "finished work is kept"
             ) from error
         raise
 
@@ -155,7 +157,8 @@ def write_lines(file: BinaryIO, lines: Iterable[bytes], *, sync: bool = True) ->
     """Append lines, given without line ends, to a log that is open unbuffered in mode ``a+b``; `sync` waits for the disk."""
     file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
     if file.read() not in (b"", b"\n"):
-        # A process that was killed while writing, or a full disk, left half a line, which nobody has reported as written.
+        # A process that was killed while writing, or a full disk, left half a line, which nobody
+        # has reported as written.
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
     data = b"".join(line + b"\n" for line in lines)

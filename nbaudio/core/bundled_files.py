@@ -29,7 +29,8 @@ def bundled(name: str) -> Path:
                 f"{name}: is not bundled with nbaudio; {folder} holds {', '.join(held)}"
             )
     raise InputError(
-        f"{name}: this installation of nbaudio lacks its {folder}; install the wheel, or a checkout with pip install -e"
+        f"{name}: this installation of nbaudio lacks its {folder}; install the wheel, "
+        "or a checkout with pip install -e"
     )
 
 

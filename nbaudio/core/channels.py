@@ -14,7 +14,8 @@ def check_channel(channel: str) -> None:
     """Validate the notation of a channel; raise InputError with the allowed values."""
     if not re.fullmatch(_NOTATION, channel):
         raise InputError(
-            f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}, or numbers from 0 such as 2 or 0,1"
+            f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}, "
+            "or numbers from 0 such as 2 or 0,1"
         )
 
 

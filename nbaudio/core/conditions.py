@@ -10,7 +10,8 @@ import polars as pl
 from nbaudio.core.errors import InputError
 
 MOST_CHARACTERS = 1_000_000
-MOST_WORDS = 800  # names, keywords and operators; polars takes seconds for 3,000 and exhausts the stack at 6,000
+# names, keywords and operators; polars takes seconds for 3,000 and exhausts the stack at 6,000
+MOST_WORDS = 800
 MOST_NESTED = 40
 LONGEST_TEXT = 1000
 LONGEST_PATTERN = 200
@@ -112,7 +113,8 @@ def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl
             else "something else"
         )
         raise InputError(
-            f"filter {_short(where)}: must be a condition such as similarity < 0.5; this gives {given}"
+            f"filter {_short(where)}: must be a condition such as similarity < 0.5; "
+            f"this gives {given}"
         )
     return expression
 
@@ -157,7 +159,10 @@ def _problem(where: str) -> str | None:
         elif kind not in ("text", "number"):
             words += value not in ",-" or opened[-1:] != ["in"]
         if words > MOST_WORDS or len(opened) > MOST_NESTED:
-            return f"too long; write many values as speaker_id IN ('spk7', 'spk9'), at most {MOST_WORDS} words besides"
+            return (
+                "too long; write many values as speaker_id IN ('spk7', 'spk9'), "
+                f"at most {MOST_WORDS} words besides"
+            )
         before = value
     return None
 
@@ -171,7 +176,10 @@ def _token_problem(kind: str, value: str, before: str) -> str | None:
         if before in _REGEX_OPERATORS:
             repeated = prod(int(most or least or 1) or 1 for least, most in _COUNTS.findall(value))
             if len(value) > LONGEST_PATTERN or repeated > MOST_REPEATED:
-                return f"a pattern may have {LONGEST_PATTERN} characters and {MOST_REPEATED:,} repetitions"
+                return (
+                    f"a pattern may have {LONGEST_PATTERN} characters and {MOST_REPEATED:,} "
+                    "repetitions"
+                )
     if value in _UNSUPPORTED:
         return f"{value} is not supported"
     # Quoted names of functions are functions too.
@@ -199,9 +207,15 @@ def _reason(error: pl.exceptions.PolarsError, columns: Sequence[str]) -> str:
         name = found[1]
         if near := get_close_matches(name, columns, n=3):
             return f"there is no column {name}; did you mean {' or '.join(near)}?"
-        return f"there is no column {name}; strings are quoted: '{name}'; columns are {', '.join(columns)}"
+        return (
+            f"there is no column {name}; strings are quoted: '{name}'; "
+            f"columns are {', '.join(columns)}"
+        )
     if "cannot compare" in str(error):
-        return "a string is compared with a number; quote strings, not numbers: speaker_id = 'spk7', similarity < 0.5"
+        return (
+            "a string is compared with a number; quote strings, not numbers: "
+            "speaker_id = 'spk7', similarity < 0.5"
+        )
     if "conversion from" in str(error):
         return "a string that is not a number cannot be converted to one"
     return _NOT_UNDERSTOOD

@@ -32,7 +32,8 @@ _CELLS_A_CELL = 4
 _OTHER_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 _OTHER_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 _READ_BYTES = 1 << 20
-# What openpyxl iterates cell by cell: r="7", r="B7", ref="A1:B7". Filters and dimensions may span the whole sheet.
+# What openpyxl iterates cell by cell: r="7", r="B7", ref="A1:B7". Filters and dimensions may span
+# the whole sheet.
 _REFERENCE = re.compile(
     rb'<(?:\w+:)?(?:c|row|mergeCell|hyperlink|table)\s(?:[^<>]*?\s)?(?:r|ref)="(?:[A-Z0-9$]+:)?\$?([A-Z]{0,3})\$?([0-9]{1,12})"'
 )
@@ -54,7 +55,8 @@ def escape_surrogates(name: str) -> str:
     """Escape undecodable bytes in a file name; InputError for one that is not ASCII where names are not read as UTF-8."""
     if not is_utf8() and not name.isascii():
         raise InputError(
-            f"{name!a}: names of files are read as {sys.getfilesystemencoding()} here, not as UTF-8; {UTF8_REMEDY}"
+            f"{name!a}: names of files are read as {sys.getfilesystemencoding()} here, "
+            f"not as UTF-8; {UTF8_REMEDY}"
         )
     return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")
 
@@ -119,7 +121,8 @@ def check_expansion(what: object, packed: int, unpacked: int) -> None:
     most = max(FREE_BYTES, MOST_TIMES * packed)
     if unpacked > most:
         raise InputError(
-            f"{what}: {packed:,} bytes that grow to more than {most >> 20:,} MB, a bomb; at most {MOST_TIMES} times is unpacked"
+            f"{what}: {packed:,} bytes that grow to more than {most >> 20:,} MB, a bomb; "
+            f"at most {MOST_TIMES} times is unpacked"
         )
 
 
@@ -145,7 +148,8 @@ def check_workbook(path: Path) -> None:
         return
     if max(spans) > max(_FREE_CELLS, _CELLS_A_CELL * sum(cells)):
         raise InputError(
-            f"{path}: a sheet spans {max(spans):,} cells, all of them hold {sum(cells):,}: a bomb, not read"
+            f"{path}: a sheet spans {max(spans):,} cells, all of them hold "
+            f"{sum(cells):,}: a bomb, not read"
         )
 
 

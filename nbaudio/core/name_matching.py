@@ -31,7 +31,8 @@ AUDIT = pl.Schema(
     }
 )
 
-# A plain name, which every comparison leaves unchanged: nothing to normalize, no id in brackets, no folder to skip.
+# A plain name, which every comparison leaves unchanged: nothing to normalize, no id in brackets, no
+# folder to skip.
 _PLAIN = rf"^((?:[A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*)\.(?i:{'|'.join(sorted(AUDIO_EXTENSIONS))})$"
 # Zero-width blanks are blanks too, though str.isspace() does not know them.
 _BLANKS = re.compile(r"[\s\u200b\u2060\ufeff]+")

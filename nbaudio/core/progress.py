@@ -9,7 +9,8 @@ from contextvars import ContextVar
 from html import escape
 from typing import Any
 
-# A host is named after this many seconds of silence, and then at this interval where there is no bar.
+# A host is named after this many seconds of silence, and then at this interval where there is no
+# bar.
 _SILENT_S, _REPEAT_S = 1.0, 10.0
 
 

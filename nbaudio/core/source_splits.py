@@ -20,7 +20,8 @@ _HELD_OUT = re.compile(
 _TRAIN = re.compile(r"(?:train|training|trn|tr)(?:set)?[0-9]*")
 _NAME = re.compile(r"[^\W\d]\w{0,63}")
 _WITHOUT = ("no", "non", "without")
-# Names of WSJ0-mix and its successors; inside longer names they mean something else, such as Common Voice.
+# Names of WSJ0-mix and its successors; inside longer names they mean something else, such as Common
+# Voice.
 _WHOLE_NAMES: Mapping[str, Role] = MappingProxyType({"cv": "dev", "tt": "test"})
 
 

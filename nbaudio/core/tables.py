@@ -108,7 +108,8 @@ def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
                 columns.append(pl.lit(frame[column].cast(dtype)).alias(column))
             except pl.exceptions.PolarsError as error:
                 raise InputError(
-                    f"{name}: column {column} is {frame.schema[column]} and cannot be read as {dtype}"
+                    f"{name}: column {column} is {frame.schema[column]} and cannot be "
+                    f"read as {dtype}"
                 ) from error
     return frame.select(*columns, *(c for c in frame.columns if c not in schema))
 
@@ -474,7 +475,8 @@ def window() -> pl.Expr:
     start, end = (
         pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end")
     )
-    # Times are compared as numbers, as the same time may have other decimals; an invalid time has a rule of its own.
+    # Times are compared as numbers, as the same time may have other decimals; an invalid time has a
+    # rule of its own.
     invalid = pl.col("source_start").is_not_null() & start.is_null()
     return pl.struct(
         "recording_id", start, end.alias("end"), invalid.alias("invalid"), "source_channel"

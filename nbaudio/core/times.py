@@ -8,10 +8,12 @@ import polars as pl
 # Seven digits before the point and six behind: products with any rate stay below 2^63.
 _PLAIN_DECIMAL = r"^[0-9]{1,7}(?:\.[0-9]{1,6})?$"
 
-# More digits than any source writes: sums are exact, and an exponent such as 1e-999999 allocates no memory.
+# More digits than any source writes: sums are exact, and an exponent such as 1e-999999 allocates no
+# memory.
 _SUMS = Context(prec=100)
 
-# Decimal places: 1/4096 s and its multiples are exact, and one sample is far longer than the last place.
+# Decimal places: 1/4096 s and its multiples are exact, and one sample is far longer than the last
+# place.
 _PLACES = 12
 
 

@@ -48,7 +48,9 @@ _FIELDS = {
     "text": "what was said, by human hand",
     "asr_text": "what a recogniser heard",
     "speaker_id, recording_id": "who speaks, and where",
-    "start_sample, end_sample": "the window in the recording, half open, at the recording's own rate",
+    "start_sample, end_sample": (
+        "the window in the recording, half open, at the recording's own rate"
+    ),
     "duration_s": "length of the clip in seconds",
     "similarity, wer, cer": "of transcript and hypothesis",
 }
@@ -68,7 +70,8 @@ def _languages(codes: str | None) -> list[str]:
     found = [code.strip() for code in codes.split(",")] if codes else []
     if odd := [code for code in found if not _LANGUAGE.fullmatch(code)]:
         raise InputError(
-            f"language {odd[0]!r} is not a language code; expected such as hr or pt-BR, separated by commas"
+            f"language {odd[0]!r} is not a language code; expected such as hr or pt-BR, "
+            "separated by commas"
         )
     return found
 
@@ -103,9 +106,12 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
     ]
     parts = [
         f"---\n{described}---\n\n# {_plain(about.get('title') or 'Speech corpus')}",
-        f"{clip_count:,} clips of speech, {hours:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "
-        f"{clips['encoding']} in {clips['container']} shards. Made by nbaudio {info['nbaudio']}. `corpus.json` holds all "
-        "parameters and hashes, `segments.parquet` a row for each clip, `rejected.parquet` what is not in and why.",
+        f"{clip_count:,} clips of speech, {hours:,.1f} hours, "
+        f"one channel ({_plain(clips['channel'])}), {rate}, "
+        f"{clips['encoding']} in {clips['container']} shards. "
+        f"Made by nbaudio {info['nbaudio']}. `corpus.json` holds all "
+        "parameters and hashes, `segments.parquet` a row for each clip, "
+        "`rejected.parquet` what is not in and why.",
         _table(("split", "clips", "hours", "speakers", "recordings"), sizes),
         f"\n\n{decoded}\n\n".join(f"```python\n{code}\n```" for code in readers),
         "## Fields",
@@ -115,7 +121,10 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
         "## How right the labels are",
         _evidence(info.get("evidence")),
         "## What the splits share",
-        "Each clip of dev and test was compared with all clips of the other splits; `corpus.json` lists the exceptions.",
+        (
+            "Each clip of dev and test was compared with all clips of the other splits; "
+            "`corpus.json` lists the exceptions."
+        ),
         _table(
             ("check", "shared values", "clips of dev and test", "means"),
             [
@@ -185,8 +194,10 @@ def _version(info: Mapping[str, Any]) -> list[str]:
     if not base and not gone:
         return []
     since = (
-        f"This is version {info['version']}. Clips that are new or have changed since version {base['version']} (SHA-256 of its "
-        f"`corpus.json`: `{base['sha256']}`) are in shards of their own, whose names have `-v{info['version']}-`."
+        f"This is version {info['version']}. Clips that are new or have changed since "
+        f"version {base['version']} (SHA-256 of its "
+        f"`corpus.json`: `{base['sha256']}`) are in shards of their own, "
+        f"whose names have `-v{info['version']}-`."
         if base
         else "This is version 1."
     )
@@ -200,7 +211,8 @@ def _version(info: Mapping[str, Any]) -> list[str]:
 
 def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:
     """Write the card, and its hash in `info`; return False if the card was edited since the one with the hash `before`."""
-    # With the keys in the order of corpus.json, so that a corpus that is converted from it has the same card.
+    # With the keys in the order of corpus.json, so that a corpus that is converted from it has the
+    # same card.
     ordered = json.dumps(
         {name: value for name, value in info.items() if name != "sources"}, sort_keys=True
     )
@@ -263,7 +275,8 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
         return "Not known: nobody has judged a sample of it."
     rows = describe_parts(facts)
     about = (
-        "By split, hours and words, each by itself. `corpus.json` also has the same about all segments at or above thresholds on "
+        "By split, hours and words, each by itself. `corpus.json` also has the same about "
+        "all segments at or above thresholds on "
         "similarity, whether they are in or not."
     )
     head, *others = describe_claim(claim).items()

@@ -68,7 +68,8 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
             )
         if dtype in (pl.Binary, pl.Object):
             raise InputError(
-                f"{table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text"
+                f"{table}: the column {name!r} holds bytes, which metadata cannot store; "
+                "convert them to text"
             )
     withdrawn, counts = workspace.withdrawn, Counter[str]()
     gone = pending = total = 0
@@ -86,11 +87,13 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
         )
     if gone:
         raise InputError(
-            f"{where}: {gone:,} withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again"
+            f"{where}: {gone:,} withdrawn segments are still there; "
+            "run the interrupted 'nbaudio withdraw' again"
         )
     if pending:
         raise InputError(
-            f"{where}: {pending} of {total} segments are not decided; run 'nbaudio select {where}' first"
+            f"{where}: {pending} of {total} segments are not decided; "
+            f"run 'nbaudio select {where}' first"
         )
     if not counts:
         raise InputError(
@@ -114,9 +117,13 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
             {name[5:] for name in held if name.startswith("text_")}
             - {"corrected", "disputed", "origin"}
         )
-        hint = "'nbaudio join W FILE --text NAME' brings one in, 'nbaudio score W --normalize STEP' makes text_normalized"
+        hint = (
+            "'nbaudio join W FILE --text NAME' brings one in, "
+            "'nbaudio score W --normalize STEP' makes text_normalized"
+        )
         raise InputError(
-            f"{table}: text {text!r}: no column {column}; there are {', '.join(known) or 'none'}; {hint}"
+            f"{table}: text {text!r}: no column {column}; there are "
+            f"{', '.join(known) or 'none'}; {hint}"
         )
     if _SOURCE_TEXT in held:
         raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be overwritten; rename it")
@@ -129,7 +136,8 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
     ).collect()
     if len(missing):
         raise InputError(
-            f"{table}: {len(missing):,} accepted segments ({missing['segment_id'][0]} the first) have no {column}; {remedy}"
+            f"{table}: {len(missing):,} accepted segments ({missing['segment_id'][0]} the "
+            f"first) have no {column}; {remedy}"
         )
     if not judged:
         return

@@ -20,7 +20,8 @@ from nbaudio.storage.run_log import run_log
 
 CORPUS_JSON = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
-_WORK = ".work"  # the claim, and (in the workspace for a corpus at a URL) state and log of an unfinished run
+# The claim, and (in the workspace for a corpus at a URL) state and log of an unfinished run
+_WORK = ".work"
 IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"  # the rule that rejects a segment whose audio cannot be cut
 _one_claims = Lock()
@@ -95,7 +96,8 @@ class Layout:
                     for n in names
                 )
                 raise ExistsError(
-                    f"{self}: holds a corpus with other parameters ({differ}); choose another --out, or delete that folder first"
+                    f"{self}: holds a corpus with other parameters ({differ}); "
+                    "choose another --out, or delete that folder first"
                 )
         # A run that was killed while it claimed the folder leaves only its work folder.
         elif any(not name.startswith(f"{_WORK}/") for name in self.folder.names()):
@@ -114,7 +116,8 @@ class Layout:
             held = read_object(self.folder, IDENTITY).get("workspace")
         if held not in (None, read_json(mine)["workspace"]):
             raise ExistsError(
-                f"{self}: workspace {held} is making a corpus there; wait for it, or, if that run was killed, run it again "
+                f"{self}: workspace {held} is making a corpus there; wait for it, or, "
+                "if that run was killed, run it again "
                 f"or remove {self}/{IDENTITY}"
             )
 
@@ -195,6 +198,7 @@ def intact_table(folder: Folder, info: Mapping[str, Any], name: str) -> Iterator
     with folder.local(name) as path:
         if sha256_file(path) != info["tables"][name]:
             raise InputError(
-                f"{folder}/{name}: changed since it was written; 'nbaudio verify {folder}' lists all damage"
+                f"{folder}/{name}: changed since it was written; "
+                f"'nbaudio verify {folder}' lists all damage"
             )
         yield path

@@ -53,7 +53,8 @@ def check_locations(folder: Folder, segments: pa.Table) -> None:
             segments.select(PLACES).slice(int(fits.argmin()), 1).to_pylist()[0].values()
         )
         raise InputError(
-            f"{table}: {key!r} cannot be in {shard} at byte {start}, {size} bytes long; is {folder} a corpus?"
+            f"{table}: {key!r} cannot be in {shard} at byte {start}, {size} bytes long; "
+            f"is {folder} a corpus?"
         )
 
 

@@ -305,7 +305,10 @@ def _check_clips(run: _Run, judged: Set[str]) -> tuple[list[str], list[str]]:
             encoder(run.format.encoding).check_rate(own)
     in_train = (pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))
     count = accepted.filter(in_train).select(pl.len()).collect(engine="streaming").item()
-    note = f"{count:,} clips of train were drawn for review after select: select again, then make a new corpus"
+    note = (
+        f"{count:,} clips of train were drawn for review after select: select again, "
+        "then make a new corpus"
+    )
     return [note] if count else [], plan.short_windows(accepted, run.limits.window)
 
 
@@ -344,7 +347,8 @@ def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[
         num_cut += found.num_cut
         how = (run.parameters["container"], run.format)
         rows = run.base.conformed if run.base else None
-        # Workers without a shared disk can write to an address; what is in a folder of this machine is written or read here.
+        # Workers without a shared disk can write to an address; what is in a folder of this machine
+        # is written or read here.
         there = run.layout.folder.place.local is None and not (
             run.base and run.base.folder.place.local
         )
@@ -372,11 +376,13 @@ def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[
         for pack_path in damaged:
             if run.base and pack_path.startswith(f"{run.base}/"):
                 raise InputError(
-                    f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists all damage of the base"
+                    f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists "
+                    "all damage of the base"
                 )
             location(pack_path).remove()
     raise NbaudioError(
-        f"{min(damaged)}: damaged again after recutting; check the disk and run the same command again"
+        f"{min(damaged)}: damaged again after recutting; check the disk and run the same "
+        "command again"
     )
 
 
@@ -392,7 +398,8 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location
     check_writable(str(packs))
     if audio.local is not None:
         raise InputError(
-            f"{packs}: workers without a shared disk cannot read {audio}; ingest with --audio at a URL, or name a shared folder"
+            f"{packs}: workers without a shared disk cannot read {audio}; "
+            "ingest with --audio at a URL, or name a shared folder"
         )
     return location(str(audio)), location(str(packs))  # without a cache of fetched files
 
@@ -449,7 +456,8 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
         pl.Int32
     )
     rates = facts.select("recording_id", sampling_rate=rate)
-    # Not divided by a constant: polars then multiplies, unless there is one row, and durations would depend on other clips.
+    # Not divided by a constant: polars then multiplies, unless there is one row, and durations
+    # would depend on other clips.
     own_rate = clip_format.rate
     seconds = (
         pl.col("num_samples") / pl.col("sampling_rate")
@@ -472,7 +480,8 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
                 {"clip_samples": "num_samples"}
             )
             if same is not None:
-                # Without the hash of a recording, only the clip shows whether its audio has changed.
+                # Without the hash of a recording, only the clip shows whether its audio has
+                # changed.
                 found = found.filter(~same.keep_equal(found))
             found = found.join(rates, on="recording_id", how="left", maintain_order="left")
             yield found.with_columns(duration_s=seconds)

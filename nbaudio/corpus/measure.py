@@ -129,7 +129,8 @@ def measure_segments(
         taken := [name for name in columns if name in tables.SIGNALS]
     ):
         raise InputError(
-            f"{workspace.path}: the source has a column {taken[0]}, which stays; ingest it under another name"
+            f"{workspace.path}: the source has a column {taken[0]}, which stays; "
+            "ingest it under another name"
         )
     facts, total = (
         recording_facts(workspace.recordings),
@@ -273,6 +274,7 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
         rows = rows.join(own, left_on=_ROW, right_on="row", how="left", maintain_order="left")
         if (rows["measured"] != rows["segment_id"]).any():
             raise InputError(
-                f"{workspace.path}: its segments changed while they were measured; measure again, what is done is kept"
+                f"{workspace.path}: its segments changed while they were measured; "
+                "measure again, what is done is kept"
             )
         yield rows.with_columns(speech_rate=rate).select(*order)

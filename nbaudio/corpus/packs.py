@@ -82,7 +82,10 @@ def _results(
                             function, [cut_task([source], task.pack.parent, seconds)]
                         )
                     except WorkerLostError:
-                        why = "the worker that decodes it is killed: it crashes a library, or needs too much memory"
+                        why = (
+                            "the worker that decodes it is killed: it crashes a library, "
+                            "or needs too much memory"
+                        )
                         yield CutResult(
                             seconds,
                             {key: f"{source.path.name}: {why}" for key, *_ in source.windows},
@@ -125,7 +128,8 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
                     (key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest())
                 )
                 file.write(data)
-            # The file changed meanwhile: some of its clips may be of the old file, some of the new one.
+            # The file changed meanwhile: some of its clips may be of the old file, some of the new
+            # one.
             if any(key in failures for key, *_ in index[before:]):
                 del index[before:]
                 file.seek(start)
@@ -180,7 +184,8 @@ def _source_windows(
                     failures[window[0]] = f"{source.path.name}: {error}"
                 else:
                     yield window[0], used
-        # Remote files are checked when they are fetched; a file removed after the last window does no harm.
+        # Remote files are checked when they are fetched; a file removed after the last window does
+        # no harm.
         if source.path.local is not None and source.path.local.exists():
             _check_unchanged(source)
     except _BAD_AUDIO as error:

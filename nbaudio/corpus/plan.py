@@ -18,16 +18,21 @@ from nbaudio.storage.location import Location
 from nbaudio.storage.remote import Content, Remote
 from nbaudio.storage.workspace import Workspace
 
-_CLIP_VERSION = 4  # changed whenever the same window of the same source would give other bytes: old packs are then not used
+# Changed whenever the same window of the same source would give other bytes: old packs are then not
+# used
+_CLIP_VERSION = 4
 _OLDER_CLIP_VERSION = 3  # clips of these codecs are the same as in version 3
 _UNCHANGED_CODECS = r"^(pcm_.*|float|double|ulaw|alaw|flac|alac.*|wavpack|tta|mp3|gsm.*|amrnb)$"
-# Audio in one cut task: short enough to balance the load and to lose little when killed, long enough to open few files.
+# Audio in one cut task: short enough to balance the load and to lose little when killed, long
+# enough to open few files.
 _TASK_SECONDS = 1200.0
 _MIN_TASK_SECONDS = 60.0
 _MIN_TASKS = 16
-# Recordings in one task of a compressed tar; twice as many tasks as there are workers wait at a time.
+# Recordings in one task of a compressed tar; twice as many tasks as there are workers wait at a
+# time.
 _TAR_TASK_BYTES = 16 << 20
-# Stands for a recording that the archive lacks: its clips fail, as those of a recording that changed.
+# Stands for a recording that the archive lacks: its clips fail, as those of a recording that
+# changed.
 _NO_CONTENT = Content(b"", None)
 # What a recording's clips depend on, beside its id.
 _FACTS = (
@@ -40,7 +45,9 @@ _FACTS = (
     "version",
     "codec",
 )
-_ROWS = 20_000  # rows whose keys are computed together: as Python strings, all at once would be most of a driver's memory
+# Rows whose keys are computed together: as Python strings, all at once would be most of a driver's
+# memory
+_ROWS = 20_000
 _WINDOW = ("clip_key", "recording_id", "start_sample", "end_sample")
 OUTSIDE, KEPT = (
     -1,
@@ -372,7 +379,8 @@ def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]
         sum(-(-count // size) for count in counts),
     )
     return [
-        f"window {size:,}: {short:,} of {recordings:,} recordings have fewer than {size:,} segments in a split; "
+        f"window {size:,}: {short:,} of {recordings:,} recordings have fewer than "
+        f"{size:,} segments in a split; "
         f"{partial:,} of {windows:,} windows are shorter, ends of longer recordings included"
     ]
 
@@ -455,7 +463,8 @@ class ShardPlan:
             )
             own = own.with_columns(end=end).with_columns(shard=shard).drop("order", *inside)
             before = own["end"][-1] if len(own) else before
-            # If one clip is as large as several shards, there are fewer than bytes alone would ask for.
+            # If one clip is as large as several shards, there are fewer than bytes alone would ask
+            # for.
             for (found,), part in (
                 own.drop("end").partition_by("shard", as_dict=True, include_key=False).items()
             ):

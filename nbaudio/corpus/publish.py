@@ -17,7 +17,8 @@ from nbaudio.storage.network import RemoteNotFoundError, convert_error
 from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import redact_url
 
-# So many shards of the first version are committed together; those of a killed upload are not sent again either.
+# So many shards of the first version are committed together; those of a killed upload are not sent
+# again either.
 _COMMIT_FILES = 100
 _TITLE = "Publish a corpus of nbaudio"
 _DATASET = re.compile(r"hf://datasets/[\w.-]+/[\w.-]+")
@@ -73,8 +74,14 @@ def publish(
     info = read_corpus_info(folder)
     uploads = _uploads(folder, info)
     license_, basis = (info.get("about") or {}).get("licence"), " ".join((consent or "").split())
-    no_license = f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, such as cc-by-4.0"
-    no_consent = f"{folder}: recordings of people are personal data; state on which basis they may be published with --consent, "
+    no_license = (
+        f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, "
+        "such as cc-by-4.0"
+    )
+    no_consent = (
+        f"{folder}: recordings of people are personal data; state on which basis they may be "
+        "published with --consent, "
+    )
     no_consent += "such as --consent 'signed consent forms of all speakers'"
     notes = [remedy for remedy, given in ((no_license, license_), (no_consent, basis)) if not given]
     if notes and not dry_run:
@@ -84,7 +91,8 @@ def publish(
         notes += _look(dataset, dry_run=dry_run)
         if private and dataset.exists and not dataset.private:
             raise ExistsError(
-                f"{url}: is public, not --private; make it private on its settings page, or choose another name"
+                f"{url}: is public, not --private; make it private on its settings page, "
+                "or choose another name"
             )
         changed = dataset.changed(uploads)
         removed = sorted(
@@ -137,7 +145,8 @@ def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
         held = {part: folder.size(part) for part in parts}
         if num_bytes not in (None, sum(held.values())):
             raise InputError(
-                f"{path}: {sum(held.values()):,} bytes instead of {num_bytes:,}; run 'nbaudio verify {folder}'"
+                f"{path}: {sum(held.values()):,} bytes instead of {num_bytes:,}; "
+                f"run 'nbaudio verify {folder}'"
             )
         if links := [part for part in parts if escapes_folder(root / part, home)]:
             raise InputError(f"{root / links[0]}: a link that points outside the corpus")
@@ -169,14 +178,16 @@ def _earlier_files(
         own = _own_files(dataset.files, info)
         if strangers := dataset.files.keys() - own - _INITIAL:
             raise ExistsError(
-                f"{url}: holds other files than a corpus ({min(strangers)}); publish into a new dataset"
+                f"{url}: holds other files than a corpus ({min(strangers)}); "
+                "publish into a new dataset"
             )
         return own
     earlier = folder_at(f"{url}@{dataset.head}")
     before = read_corpus_info(earlier)
     if replaces_card and CARD in dataset.files and not earlier.holds(CARD, before.get("card", "")):
         notes.append(
-            f"{CARD} of the dataset is not the card of its corpus: the new corpus's card replaces it"
+            f"{CARD} of the dataset is not the card of its corpus: "
+            "the new corpus's card replaces it"
         )
     return _own_files(dataset.files, before)
 

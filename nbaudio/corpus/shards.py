@@ -48,7 +48,8 @@ _RECORD = (
     ".sent",
 )  # files about a shard: its record, the rows of its clips, its version in a store
 Rows = Callable[[pl.DataFrame], pl.DataFrame]
-# Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed transfer repeats it.
+# Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed
+# transfer repeats it.
 _MAX_SHARD_BYTES = 1_000_000_000
 _MIN_SHARD_BYTES = 20_000_000  # smaller shards cost a request or an opened file for few clips
 _SHARDS_PER_READER = (
@@ -99,7 +100,8 @@ def pack(
                 pl.Series("offset", offsets, dtype=pl.Int64),
                 pl.Series("length", lengths, dtype=pl.Int64),
             )
-            # The record before the final name: a shard with its final name is always known to be whole.
+            # The record before the final name: a shard with its final name is always known to be
+            # whole.
             write_record(
                 layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes}
             )
@@ -266,7 +268,13 @@ def shard_advice(shards: Sequence[Shard]) -> str:
     more = next((readers for readers in _READERS if readers > 2 * enough), _READERS[-1])
     size = sum(sizes) // (more * _SHARDS_PER_READER)
     if size >= _MIN_SHARD_BYTES:
-        advice += f", for {more} take --shard-count {more * _SHARDS_PER_READER} ({round(size / 1e6)} MB each)"
+        advice += (
+            f", for {more} take --shard-count {more * _SHARDS_PER_READER} "
+            f"({round(size / 1e6)} MB each)"
+        )
     if max(sizes) > _MAX_SHARD_BYTES:
-        advice += f"; the largest has {max(sizes) / 1e9:.1f} GB: below 1 GB a broken transfer repeats less, and hubs recommend it"
+        advice += (
+            f"; the largest has {max(sizes) / 1e9:.1f} GB: below 1 GB a broken transfer "
+            "repeats less, and hubs recommend it"
+        )
     return advice

@@ -207,7 +207,8 @@ def _check_lists(
         name: (start, stop, clips) for name, clips, start, stop in sums.iter_rows() if name in names
     }
     problems = [
-        f"{shard['name']}: holds {found[2]} clips of segments.parquet; {CORPUS_JSON} says {shard['segments']}"
+        f"{shard['name']}: holds {found[2]} clips of segments.parquet; "
+        f"{CORPUS_JSON} says {shard['segments']}"
         for shard in shards
         if (found := held.get(shard["name"], (0, 0, 0)))[2] != shard["segments"]
     ]
@@ -289,7 +290,8 @@ def _check_numbers(
         if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
             other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
             problems.append(
-                f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {other}"
+                f"segments.parquet: {split} has {found['segments']} clips, "
+                f"{found['hours']} h; {other}"
             )
         problems += [
             f"segments.parquet: {split} has {found[name]} {name}; corpus.json says {noted[name]}"
@@ -432,6 +434,7 @@ def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[st
             found_rate = rate if own_rate is None else own_rate
             if (len(samples), found_rate) != (num_samples, rate):
                 problems.append(
-                    f"{segment_id} has {len(samples)} samples at {found_rate} Hz, not {num_samples} at {rate}"
+                    f"{segment_id} has {len(samples)} samples at {found_rate} Hz, "
+                    f"not {num_samples} at {rate}"
                 )
     return problems, pl.DataFrame(decoded, schema=_DECODED, orient="row")

@@ -364,7 +364,8 @@ def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, 
     for name, value in chosen.items() if base else ():
         if value != held[name]:
             raise InputError(
-                f"{name} is {held[name]} in the base {base}, not {value}: leave it out, or leave out --base"
+                f"{name} is {held[name]} in the base {base}, not {value}: leave it out, "
+                "or leave out --base"
             )
     values = held | chosen
     if (rate := values["rate"]) is not None and rate < 1:

@@ -144,7 +144,8 @@ def withdraw(
         workspace, gone["segment_id"], recording_facts(recordings), formats
     )
     emptied = _emptied_columns(workspace, ids)
-    # The segments table is rewritten last, so that an interrupted run can be repeated. Reviews hold for the segments left.
+    # The segments table is rewritten last, so that an interrupted run can be repeated. Reviews hold
+    # for the segments left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
     workspace.save_together(
         settings=workspace.settings | ({"generations": workspace.known_states()} if drawn else {}),
@@ -168,7 +169,10 @@ def withdraw(
     facts |= {"clips_removed_from_packs": packs}
     facts["withdrawn_in_all"] = dict(held["kind"].value_counts().sort("kind").iter_rows())
     facts |= {"corpora_of_this_workspace": corpora, "next": version}
-    note = "sources outside of the workspace are not changed, and corpora hold what is withdrawn until their next version"
+    note = (
+        "sources outside of the workspace are not changed, and corpora hold what is withdrawn "
+        "until their next version"
+    )
     report = Report("withdraw", facts, [note], first_lines([*sheets, *unread], "the folders named"))
     workspace.save_report("withdraw", {**report.to_dict(), "problems": []})
     return report
@@ -223,7 +227,8 @@ def _check_known(
         ]
         if unknown:
             raise InputError(
-                f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(keys)} are unknown)"
+                f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of "
+                f"{len(keys)} are unknown)"
             )
 
 
@@ -358,7 +363,8 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
                         (file.parent / "clips" / name).unlink(missing_ok=True)
             if file.exists():
                 lines.append(
-                    f"{file}: holds {len(held):,} withdrawn segments; delete it, here and where it was sent"
+                    f"{file}: holds {len(held):,} withdrawn segments; delete it, "
+                    "here and where it was sent"
                 )
     return lines
 

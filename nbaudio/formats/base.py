@@ -55,11 +55,13 @@ class Problem(NamedTuple):
 class Transcripts:
     """The transcripts of a source."""
 
-    # One row per segment in source order: `name` of the recording, `segment_id` (null where the source has none), `source_start`
-    # and `source_end` (seconds, the source's own characters; both null mean the whole recording), `text` (NFC), `text_raw` (null
-    # if it is the same), `asr_text` (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's
-    # start), and further columns. Known ones are `source_split`, `source_duration` (seconds, checked against the audio),
-    # `source_recording` (the source's id of the recording) and `source_channel` (see `nbaudio.core.channels`).
+    # One row per segment in source order: `name` of the recording, `segment_id` (null where the
+    # source has none), `source_start` and `source_end` (seconds, the source's own characters; both
+    # null mean the whole recording), `text` (NFC), `text_raw` (null if it is the same), `asr_text`
+    # (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's
+    # start), and further columns. Known ones are `source_split`, `source_duration` (seconds,
+    # checked against the audio), `source_recording` (the source's id of the recording) and
+    # `source_channel` (see `nbaudio.core.channels`).
     rows: Rows
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
     audio_root: Path | str | None = (
@@ -172,7 +174,8 @@ def check_link(path: Path, folder: Path) -> None:
     """Raise an InputError if a file or folder of a source is a link to outside its folder, or not a regular file."""
     if atomic.escapes_folder(path, atomic.trusted_root(folder)):
         raise InputError(
-            f"{path}: a link that points outside its folder is not followed; copy the file, or give its path"
+            f"{path}: a link that points outside its folder is not followed; "
+            "copy the file, or give its path"
         )
     if not path.is_dir():
         with suppress(FileNotFoundError):
@@ -279,7 +282,8 @@ def read_sidecars(
         "".encode(encoding or "utf8")  # some known codecs are not for text
     except LookupError as error:
         raise InputError(
-            f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, cp1250, latin1"
+            f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, "
+            "cp1250, latin1"
         ) from error
     root, files = source.parent, [source]
     if source.is_dir():
@@ -306,7 +310,10 @@ def read_sidecars(
                 yield Problem(
                     path,
                     None,
-                    f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option",
+                    (
+                        f"not {error.encoding} text (byte {error.start + 1}); "
+                        "name the encoding in an option"
+                    ),
                 )
                 continue
             row = {

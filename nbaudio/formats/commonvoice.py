@@ -28,7 +28,8 @@ def read(source: Path) -> Transcripts:
     tables = [name for name in (*_SPLITS, "validated") if (source / f"{name}.tsv").is_file()]
     if not tables:
         raise InputError(
-            f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; expected the folder of a language"
+            f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; "
+            "expected the folder of a language"
         )
     further = ("segment_id", "source_split", "source_duration", *_ABOUT)
     found = collect_rows(
@@ -48,7 +49,10 @@ def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem
         yield Problem(
             "clips",
             None,
-            "a link that points outside the folder, which is not followed; --audio may name its target",
+            (
+                "a link that points outside the folder, which is not followed; "
+                "--audio may name its target"
+            ),
         )
     durations = {}
     if (source / _DURATIONS).is_file():

@@ -37,7 +37,9 @@ _Said = tuple[str, str | None, str | None]  # the text of an utterance, and its 
 
 _SAVE = "save it as .docx or as plain text"
 _REFUSED = {
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old or encrypted Word file; save it as .docx without a password",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
+        "an old or encrypted Word file; save it as .docx without a password"
+    ),
     b"%PDF-": f"a PDF, which is not read; {_SAVE}",
     b"{\\rtf": f"an RTF file, which is not read; {_SAVE}",
 }
@@ -227,7 +229,8 @@ def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
     """Yield the paragraphs of TEI or Word, in TEI with speaker and id; what is read is removed from the tree."""
     if b"<!DOCTYPE" in data.replace(b"\0", b""):  # in UTF-16 as well
         raise InputError(
-            f"{path}: XML with a document type or entities, which are not read; remove <!DOCTYPE ...>"
+            f"{path}: XML with a document type or entities, which are not read; "
+            "remove <!DOCTYPE ...>"
         )
     root, left_out, turn = "", 0, dict[str, str]()
     for event, element in iterparse(BytesIO(data), ("start", "end")):  # noqa: S314  # no entities

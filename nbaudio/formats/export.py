@@ -84,7 +84,8 @@ def export(
     usable = counts.filter(pl.col("recording_id").is_in(recordings["recording_id"].implode()))
     if usable.is_empty():
         raise InputError(
-            f"{workspace.path}: no segment to export; {problems[0] if problems else 'all are rejected'}"
+            f"{workspace.path}: no segment to export; "
+            f"{problems[0] if problems else 'all are rejected'}"
         )
 
     splits = usable["split"].drop_nulls().unique().to_list()

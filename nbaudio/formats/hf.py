@@ -128,7 +128,8 @@ def _saved(state: Path) -> list[tuple[Path, str | None]]:
     content = atomic.read_json(state)
     if content.get("_indices_data_files"):
         raise InputError(
-            f"{state}: the dataset picks rows by indices; save it again with a current version of datasets"
+            f"{state}: the dataset picks rows by indices; save it again with a current "
+            "version of datasets"
         )
     names = [
         str(file.get("filename"))
@@ -157,7 +158,8 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
         found = [name for name in found if name == audio]
     if len(found) != 1:
         raise InputError(
-            f"{len(found)} Audio columns{f' called {audio!r}' if audio else ''} ({', '.join(found) or 'none'}); "
+            f"{len(found)} Audio columns{f' called {audio!r}' if audio else ''} "
+            f"({', '.join(found) or 'none'}); "
             f"it has {', '.join(kinds)}, choose one by the option audio"
         )
     return _Part(path, stem, split, found[0], has_any_value(path, f"{found[0]}.bytes"))

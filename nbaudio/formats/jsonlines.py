@@ -34,7 +34,8 @@ class Kind(NamedTuple):
     dtype: pl.DataType
     arrow: pa.DataType
     slow: Callable[[bytes], Any]  # parses one value, or raises a ValueError
-    # Converts a column that Arrow parsed, given its lines, to the same values, or raises `_OddError`.
+    # Converts a column that Arrow parsed, given its lines, to the same values, or raises
+    # `_OddError`.
     fast: Callable[[str, pa.Array, pl.Series], pl.Series] = lambda name, values, _: pl.Series(
         name, values
     )
@@ -218,7 +219,10 @@ def _reason(error: Exception) -> str:
         case json.JSONDecodeError():
             return f"not JSON: {error.msg} (character {error.pos + 1})"
         case UnicodeDecodeError():
-            return f"not UTF-8: byte 0x{error.object[error.start]:02x} (byte {error.start + 1} of the line)"
+            return (
+                f"not UTF-8: byte 0x{error.object[error.start]:02x} (byte {error.start + 1} "
+                "of the line)"
+            )
         case UnicodeEncodeError():
             return "half a surrogate pair: not Unicode"
         case RecursionError():

@@ -24,7 +24,8 @@ _LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
 _CHANNELS = {"A": "0", "B": "1", **{str(number): str(number) for number in range(64)}}
 _SIDES = {"A": "0", "1": "0", "B": "1", "2": "1"}
 _WRITTEN = ("wav.scp", "segments", "text", "utt2spk", "spk2utt", "reco2dur")
-# Escaped, as ``=20``, in keys and (all up to ``-``) in speakers: sorting by <speaker>-<segment_id> then sorts by speaker.
+# Escaped, as ``=20``, in keys and (all up to ``-``) in speakers: sorting by <speaker>-<segment_id>
+# then sorts by speaker.
 _BLANKS = re.compile(r"[\s=\x00-\x1f\x7f]")
 _UP_TO_DASH = re.compile(r"[\s=\x00-\x2d\x7f]")
 _RUN = 1 << 17  # lines that are sorted in memory
@@ -43,7 +44,8 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
         raise InputError(f"{source}: there is no wav.scp; expected a Kaldi data folder")
     if asr is not None and not (source / asr).is_file():
         raise InputError(
-            f"{source / asr}: there is no such file; the option asr names hypotheses in the form of text"
+            f"{source / asr}: there is no such file; the option asr names hypotheses in "
+            "the form of text"
         )
     return with_audio_root(
         collect_rows(source, _items(source, asr), further=_FURTHER, expected="a Kaldi data folder"),
@@ -237,15 +239,26 @@ def _write(
     remote = recordings.filter(pl.col("file").str.contains("://", literal=True))["file"]
     others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))["file"]
     notes = {
-        f"{mixed:,} segments are on several of more channels, which Kaldi's segments cannot express": mixed,
-        f"{collapsed:,} texts have spaces at the ends or repeated ones, which Kaldi's lines cannot hold": collapsed,
-        "sorting by utterance does not sort by speaker, since some have no speaker; run utils/fix_data_dir.sh": is_unsorted,
-        f"Kaldi itself reads no URLs; {len(remote):,} recordings are remote, such as {''.join(remote[:1])}": len(
-            remote
-        ),
-        f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {''.join(others[:1])}": len(
-            others
-        ),
+        (
+            f"{mixed:,} segments are on several of more channels, "
+            "which Kaldi's segments cannot express"
+        ): mixed,
+        (
+            f"{collapsed:,} texts have spaces at the ends or repeated ones, "
+            "which Kaldi's lines cannot hold"
+        ): collapsed,
+        (
+            "sorting by utterance does not sort by speaker, since some have no speaker; "
+            "run utils/fix_data_dir.sh"
+        ): is_unsorted,
+        (
+            f"Kaldi itself reads no URLs; {len(remote):,} recordings are remote, "
+            f"such as {''.join(remote[:1])}"
+        ): len(remote),
+        (
+            f"Kaldi itself reads only WAV; {len(others):,} recordings are not, "
+            f"such as {''.join(others[:1])}"
+        ): len(others),
     }
     return files, [note for note, holds in notes.items() if holds]
 

@@ -95,12 +95,14 @@ def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
             files = sets.setdefault(found[2], {})
             if found[1] in files:
                 raise InputError(
-                    f"{source}: {path.name} and {files[found[1]].name} are the same; keep one of them"
+                    f"{source}: {path.name} and {files[found[1]].name} are the same; "
+                    "keep one of them"
                 )
             files[found[1]] = path
     if not any("cuts" in files or len(files) > 1 for files in sets.values()):
         raise InputError(
-            f"{source}: expected recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz"
+            f"{source}: expected recordings.jsonl.gz and supervisions.jsonl.gz of one "
+            "split, or cuts.jsonl.gz"
         )
     return sets
 
@@ -185,14 +187,16 @@ def _name(recording: _Recording) -> str:
     for source in recording.sources:
         if source.type == "command":
             raise ValueError(
-                f"recording {recording.id!r} is a command; commands are not executed, only files are read"
+                f"recording {recording.id!r} is a command; commands are not executed, "
+                "only files are read"
             )
         is_file = source.type == "file" and source.source
         if not is_file and not (
             source.type == "url" and is_url(source.source) and not source.source.startswith("file:")
         ):
             raise ValueError(
-                f"recording {recording.id!r} is of the type {source.type!r}; only files and URLs are read"
+                f"recording {recording.id!r} is of the type {source.type!r}; "
+                "only files and URLs are read"
             )
     if len(recording.sources) != 1:
         raise ValueError(
@@ -213,7 +217,8 @@ def _channel(channel: int | list[int], recording: _Recording) -> str | None:
     )
     if unknown := set(numbers) - set(available):
         raise ValueError(
-            f"the recording has no channel {min(unknown)}; it has {', '.join(map(str, available)) or 'none'}"
+            f"the recording has no channel {min(unknown)}; it has "
+            f"{', '.join(map(str, available)) or 'none'}"
         )
     return (
         None

@@ -81,7 +81,10 @@ def _write(
             )
 
     files = [write_json_lines(file, lines()) for file in _files(out, split)]
-    note = f"{partly:,} segments are on some channels of their recording, which NeMo's manifests cannot express"
+    note = (
+        f"{partly:,} segments are on some channels of their recording, "
+        "which NeMo's manifests cannot express"
+    )
     return files, [note] if partly else []
 
 

@@ -20,7 +20,8 @@ _WORD_TIMES = (
     "norm_words_start_times",
     "norm_words_end_times",
 )
-# One shape has ``file``, ``asr`` and ``speaker``; that of v1.0 ``path``, ``orig_file``, ``norm_words``, ``speaker_info``.
+# One shape has ``file``, ``asr`` and ``speaker``; that of v1.0 ``path``, ``orig_file``,
+# ``norm_words``, ``speaker_info``.
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("file", "orig_file", "path", "speaker", "split", "utterance_id_start", "utterance_id_end"),
@@ -72,7 +73,8 @@ def blocks(
     """Iterate over blocks of some thousand transcripts of `read`, each with number and reason of its unreadable lines."""
     if not source.is_file():
         raise InputError(
-            f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; expected a file of JSON lines"
+            f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; "
+            "expected a file of JSON lines"
         )
     if word_times not in ("yes", "no"):
         raise InputError(f"option word_times={word_times!r}: must be yes or no")

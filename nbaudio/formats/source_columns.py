@@ -196,7 +196,8 @@ def choose(
             columns[key] = column
         elif column is not None and column != _NONE:
             raise InputError(
-                f"{source}: option {key}: there is no column {column!r}; it has {', '.join(available)}"
+                f"{source}: option {key}: there is no column {column!r}; "
+                f"it has {', '.join(available)}"
             )
         elif column is None:
             candidates = names.get(key, (key,))

@@ -52,7 +52,10 @@ def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
         if not found:
             yield (
                 first + place,
-                f"expected times such as 00:00:01,500 --> 00:00:02,750, not {block[place].strip()[:60]!r}",
+                (
+                    "expected times such as 00:00:01,500 --> 00:00:02,750, "
+                    f"not {block[place].strip()[:60]!r}"
+                ),
             )
             continue
         raw = " ".join(" ".join(block[place + 1 :]).split())

@@ -159,7 +159,8 @@ def _columns(
             del columns["segment_id"]
             notes = [note for note in notes if not note.startswith("segment_id ")]
             notes.append(
-                f"column {column!r} has repeated values and is not used as segment ids: --option segment_id={column} uses it"
+                f"column {column!r} has repeated values and is not used as segment ids: "
+                f"--option segment_id={column} uses it"
             )
     return columns, notes
 

@@ -66,7 +66,10 @@ def _intervals(text: str, *, tier: str | None) -> Iterator[dict[str, Any] | tupl
     )
     yield (
         None,
-        f"{wrong if tiers else 'there is no tier of intervals'}; it has {names}: choose one by the option tier",
+        (
+            f"{wrong if tiers else 'there is no tier of intervals'}; it has {names}: "
+            "choose one by the option tier"
+        ),
     )
 
 

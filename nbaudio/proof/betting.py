@@ -25,10 +25,12 @@ _MOST_BINS = 24
 _GRID, _REFINED, _PASSES = 24, 32, 2
 _FIRST_NULL = 1e-4  # of the total
 _MOST_STAKED = 0.999
-# Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at least, and their own weights.
+# Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at
+# least, and their own weights.
 _PRIOR_RATES, _PRIOR_ROWS = np.array([0.007, 0.1]), np.array([150.0, 5.0])
 _LEAST_PRIOR_ROWS, _PRIOR_WEIGHTS = np.array([5.0, 1.0]), np.array([0.9, 0.1])
-# Of the rates that a round expects before its first draw; somewhat lower ones give the earlier proof in most corpora.
+# Of the rates that a round expects before its first draw; somewhat lower ones give the earlier
+# proof in most corpora.
 _EXPECTED_ROWS, _EXPECTED_WEIGHT, _EXPECTED_PART, _LEAST_RATE = 400.0, 1.0, 0.7, 1e-4
 _STEPS, _NEWTON_STEPS, _NEAR = 16, 6, 0.02
 _TINY = 1e-12
@@ -117,7 +119,8 @@ class Draws:
     item: Ints  # of each draw, its place in the population
     wrong: Bools
     unsure: Bools
-    # Changed since drawn, or gone and wrong or unsure; a fault in upper bounds, since changes may follow from verdicts.
+    # Changed since drawn, or gone and wrong or unsure; a fault in upper bounds, since changes may
+    # follow from verdicts.
     replaced: Bools
     first: Bools  # of each draw: no draw before it is of the same item
     known: Ints  # items that were judged as they are now and that no frame holds as they are now
@@ -405,9 +408,9 @@ class _Book:
             share = np.clip(rest / max(total, _TINY), _TINY, 1 - _TINY)[:, None]
             stake = sign * (share - rates) / (share * (1 - share)) / scale
             return rates, np.where(wants, stake[:, 0], 0.0), share
-        # Newton's method within bounds, by logarithms of the stake and of odds, one almost a line in the other. A stake that is a
-        # little off is a slightly weaker bet.
-        # Both are at least _TINY, as they are 0 where no unseen item has a value.
+        # Newton's method within bounds, by logarithms of the stake and of odds, one almost a line
+        # in the other. A stake that is a little off is a slightly weaker bet. Both are at least
+        # _TINY, as they are 0 where no unseen item has a value.
         apart, beyond = (
             np.maximum(each, _TINY)
             for each in (sign * (rest - expected), total - rest if sign > 0 else rest)
@@ -420,7 +423,8 @@ class _Book:
         for step in range(_STEPS if wants.any() else 1):
             at = np.where((low < at) & (at < high) & (step < _NEWTON_STEPS), at, (low + high) / 2)
             stake = np.exp(at)[:, None] * scale
-            # The q with ``sign (q - p) / (q (1 - q)) = stake``, the closest rate to p at these odds.
+            # The q with ``sign (q - p) / (q (1 - q)) = stake``, the closest rate to p at these
+            # odds.
             part = 1 - sign * stake
             root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, _TINY))
             share = np.minimum(2 * rates / np.maximum(part + root, _TINY), 1.0)

@@ -291,7 +291,8 @@ def _row(
         return names | {name: claims[place][name] for name in ("precision", "low", "high")}
     low, high, share = None, None, state.draws.faulty_share(part.value("segments"))
     if size:
-        # What is wrong above a threshold is no more than above a lower one, and no less than above a higher one.
+        # What is wrong above a threshold is no more than above a lower one, and no less than above
+        # a higher one.
         low = max(0.0, 1 - (1 - claims[below]["low"]) * claims[below]["segments"] / size)
         high = (
             1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size

@@ -33,7 +33,10 @@ from nbaudio.storage.workspace import Workspace
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
 _NO_SELECTION = {"min_similarity": 0.8}
 _DRAWN = {"segment_id": pl.String, "verdict": pl.String}
-_PERFECT = "taken as perfect: no segment was judged by two of them (--reviewers NAME,NAME --overlap N lets them judge the same)"
+_PERFECT = (
+    "taken as perfect: no segment was judged by two of them (--reviewers NAME,NAME "
+    "--overlap N lets them judge the same)"
+)
 _BANDS = (1.0, 1.0, 0.95, 0.9, 0.8, 0.7, 0.5, -1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT, _LEAST_NEXT = 2000, 5
@@ -155,7 +158,10 @@ def risk_facts(
     # The same with one stratum: what is gained is the model's.
     alone = part.further_reviews(strata.merged(), target=selection["target"], error=error)
     used = frozen(state.workspace)
-    known = f"frozen by the last select: only reviews after {', '.join(used.get('reviews', [])) or 'it'} count"
+    known = (
+        "frozen by the last select: only reviews after "
+        f"{', '.join(used.get('reviews', [])) or 'it'} count"
+    )
     return {
         "model": describe(model),
         "frozen": f"{known}; a select without 'risk' ends it"
@@ -280,7 +286,10 @@ def _down(bound: float | None) -> float | None:
 def describe_progress(claim: Mapping[str, Any]) -> str:
     """Say whether the target of a claim is proven and since when, or how many more reviews that is expected to take."""
     rule, progress = claim["rule"], claim["progress"]
-    errors = f"rule {rule['number']} of {rule['of']} that were asked about, error {rule['error']:.2g}; all verdicts count"
+    errors = (
+        f"rule {rule['number']} of {rule['of']} that were asked about, "
+        f"error {rule['error']:.2g}; all verdicts count"
+    )
     target = f"{claim['target']:.4g} right"
     if claim["proven"]:
         since = (
@@ -290,7 +299,10 @@ def describe_progress(claim: Mapping[str, Any]) -> str:
         )
         return f"yes, {target}{since}; {errors}"
     expected, least = progress.get("expected"), progress.get("least")
-    more = f"{'no number of' if expected is None else f'{expected:,}'} further reviews are expected to prove it"
+    more = (
+        f"{'no number of' if expected is None else f'{expected:,}'} further reviews are "
+        "expected to prove it"
+    )
     few = "" if least is None else f", {least:,} if all of them are right"
     return f"no, {target} is not proven; {more}{few}; {errors}"
 
@@ -344,9 +356,15 @@ def _statement(claim: Mapping[str, Any], confidence: float, *, selected: bool) -
     if claim["low"] is None:
         return "Nothing ships."
     if not claim["reviewed"]:
-        return f"Of the {claim['segments']:,} {what}, none was reviewed: how many are right is not known."
+        return (
+            f"Of the {claim['segments']:,} {what}, none was reviewed: "
+            "how many are right is not known."
+        )
     low = 100 * (_down(claim["low"]) or 0.0)
-    return f"Of the {claim['segments']:,} {what}, at least {low:.4g} % are right ({100 * confidence:g} %)."
+    return (
+        f"Of the {claim['segments']:,} {what}, at least {low:.4g} % are right "
+        f"({100 * confidence:g} %)."
+    )
 
 
 def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
@@ -354,9 +372,14 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
     if not (state.label >= 0).any() and not len(state.lines):
         yield "nothing has been judged yet: the quality of the labels is unknown"
     if stale := [one.name for one in state.rounds if one.name not in usable]:
-        yield f"reviews without their table of what could be drawn prove nothing: {', '.join(stale)}"
+        yield (
+            f"reviews without their table of what could be drawn prove nothing: {', '.join(stale)}"
+        )
     yield from (_jump(one) for one in state.rounds if one.rows["skipped"].any())
-    changed = "judged rows have other words or times now; they count as unsure until they are judged again"
+    changed = (
+        "judged rows have other words or times now; they count as unsure until they are "
+        "judged again"
+    )
     yield from (f"{one.name}: {one.changed:,} {changed}" for one in state.rounds if one.changed)
     drawn = {key for one in state.rounds for key in one.judged_ids}
     if others := len(set(state.verdicts["segment_id"]) - drawn):
@@ -371,11 +394,14 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
         )[: len(whole.inside)]
         if unseen := int((whole.inside & ~covered & ~state.judged).sum()):
             yield (
-                f"{unseen:,} of {int(whole.inside.sum()):,} segments could not be drawn by any round that has verdicts: "
+                f"{unseen:,} of {int(whole.inside.sum()):,} segments could not be drawn "
+                "by any round that has verdicts: "
                 "lower bounds count them as wrong, estimates leave them out"
             )
     if unsure := int(state.labelled("unsure").sum()):
-        yield f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right"
+        yield (
+            f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right"
+        )
 
 
 def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
@@ -393,8 +419,10 @@ def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
         (hidden, error), (shown, other) = pairs
         half = 1.96 * math.hypot(error, other)
         yield (
-            f"right are {1 - hidden:.3f} by blind reviews and {1 - shown:.3f} by reviews that showed the hypothesis: "
-            f"a difference of {hidden - shown:+.3f} ({hidden - shown - half:+.3f} to {hidden - shown + half:+.3f}, 95 %)"
+            f"right are {1 - hidden:.3f} by blind reviews and {1 - shown:.3f} by reviews "
+            "that showed the hypothesis: "
+            f"a difference of {hidden - shown:+.3f} ({hidden - shown - half:+.3f} to "
+            f"{hidden - shown + half:+.3f}, 95 %)"
         )
 
 
@@ -406,6 +434,7 @@ def _jump(one: Round) -> str:
     first = int(reached["skipped"].to_numpy().argmax())
     before = f"{right[:first].mean():.3f} of the rows before them, " if first else ""
     return (
-        f"{one.name}: {reached['skipped'].sum():,} rows before the last judged one were skipped; they count as unsure until they "
+        f"{one.name}: {reached['skipped'].sum():,} rows before the last judged one were "
+        "skipped; they count as unsure until they "
         f"are judged. Right are {before}{right.mean():.3f} of all rows up to the last judged one"
     )

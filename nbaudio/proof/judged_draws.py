@@ -241,7 +241,8 @@ class ProofState(ReviewState):
                 size=sizes.gather(rows["stratum"]),
                 rank=pl.int_range(1, pl.len() + 1).over("stratum"),
             )
-            # Once a stratum is used up, the others are drawn more often: then rows count if all before them were reached.
+            # Once a stratum is used up, the others are drawn more often: then rows count if all
+            # before them were reached.
             late = (
                 (pl.col("rank") >= pl.col("size"))
                 .fill_null(value=False)

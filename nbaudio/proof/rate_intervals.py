@@ -74,7 +74,8 @@ def _jackknife(name: str, errors: pl.Expr, units: pl.Expr) -> tuple[pl.Expr, ...
     total, counted = units.sum(), (units > 0).sum()
     rate, h = errors.sum() / total, units / total
     terms, d = (errors - rate * units) / total / (1 - h), 1 / (1 - h) ** 2
-    # M = D (S - h s' - s h' + p h h') D, with diagonal S and D: s = h ** 2 is the diagonal of S, p its trace, d that of D ** 2.
+    # M = D (S - h s' - s h' + p h h') D, with diagonal S and D: s = h ** 2 is the diagonal of S, p
+    # its trace, d that of D ** 2.
     s, p = h**2, (h**2).sum()
     hh, hs, ss = (d * h**2).sum(), (d * h * s).sum(), (d * s**2).sum()
     rest = p * s - 2 * h * s

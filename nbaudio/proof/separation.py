@@ -50,7 +50,8 @@ def column_values(
         if name not in usable:
             known = ", ".join(ranked_columns(state.workspace))
             raise InputError(
-                f"column {name!r}: not in the segments table, or no numbers; columns to choose are {known}"
+                f"column {name!r}: not in the segments table, or no numbers; "
+                f"columns to choose are {known}"
             )
 
     def numbers(rows: pl.DataFrame) -> pl.DataFrame:
@@ -103,7 +104,8 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
         )
         counts = (int(known.sum()), int(wrong[known].sum()))
         rows.append((name, *found, f"{'higher' if found[0] >= 0.5 else 'lower'} is right", *counts))
-    # What the interval leaves of the separation, so that a column with few values does not come first by chance.
+    # What the interval leaves of the separation, so that a column with few values does not come
+    # first by chance.
     surely = pl.max_horizontal(pl.col("low") - 0.5, 0.5 - pl.col("high"))
     table = pl.DataFrame(rows, schema=_RANKED, orient="row")
     return table.sort(surely, (pl.col("auc") - 0.5).abs(), "column", descending=[True, True, False])

@@ -169,7 +169,8 @@ class ClipReader:
             )
         if encoded is None:
             raise AudioError(
-                f"{self.rows['shard'][number]}: clip {segment_id!r} is damaged; 'nbaudio verify' lists all damage"
+                f"{self.rows['shard'][number]}: clip {segment_id!r} is damaged; "
+                "'nbaudio verify' lists all damage"
             )
         samples = self.decode(encoded) if self.decode else None
         return Clip(

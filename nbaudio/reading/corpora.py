@@ -37,7 +37,9 @@ _STREAM_REQUESTS, _CLIP_REQUESTS = (
     8,
     64,
 )  # concurrent requests: of a stream, whose requests are large, and of clips by id
-_CONNECTIONS = 20  # opened with a corpus, besides those that read its index: the first two blocks of files then come at once
+# Opened with a corpus, besides those that read its index: the first two blocks of files then come
+# at once
+_CONNECTIONS = 20
 _PIECE_BYTES = 1 << 20  # size of a file in the cache
 
 
@@ -271,7 +273,8 @@ class Corpus:
 
     def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
         """Yield the cache keys of the pieces with the bytes [start, stop) of a file, and where each begins and ends."""
-        # A shard that is a folder has files of one clip each, which are one piece each; its hash is that of all files.
+        # A shard that is a folder has files of one clip each, which are one piece each; its hash is
+        # that of all files.
         sha256, size = self._sizes.get(name, (None, stop))
         step = _PIECE_BYTES if sha256 else stop
         whole = sha256 or self._sizes.get("/".join(name.split("/")[:2]), ("", 0))[0]
@@ -342,8 +345,10 @@ _forked = {"ran": False, "lost": False}
 def _check_not_forked(what: str) -> None:
     if _forked["lost"]:
         raise InputError(
-            f"{what}: cannot run in a process that was forked after polars was used, since it would hang; "
-            "open the corpus before the fork and hand it over, or start processes by 'spawn' or 'forkserver'"
+            f"{what}: cannot run in a process that was forked after polars was used, "
+            "since it would hang; "
+            "open the corpus before the fork and hand it over, "
+            "or start processes by 'spawn' or 'forkserver'"
         )
 
 

@@ -23,7 +23,8 @@ IntArray = NDArray[np.signedinteger[Any]]
 
 RUN = 16  # neighbors that are drawn together
 BUFFER = 24 << 20  # bytes of encoded audio that a consumer shuffles at once
-# The first block is small, so that the first clip comes soon; each block is twice as large as the one before.
+# The first block is small, so that the first clip comes soon; each block is twice as large as the
+# one before.
 _FIRST_BLOCK = 1 << 20
 _HASHED_ROWS = 1 << 16  # rows whose texts are in memory at once
 
@@ -54,7 +55,8 @@ class Partition(NamedTuple):
         """Return a worker's part of a rank's; raise InputError where it is a worker's already."""
         if self.num_workers > 1:
             raise InputError(
-                f"worker {self.worker} of {self.num_workers} has no workers: leave num_workers to the framework"
+                f"worker {self.worker} of {self.num_workers} has no workers: "
+                "leave num_workers to the framework"
             )
         return self._replace(worker=worker, num_workers=num_workers)
 
@@ -115,7 +117,9 @@ class Groups:
 class Epoch:
     """An epoch of a split: all that its order depends on, with the parameters of `Corpus.stream`."""
 
-    index: Any  # columns of the split's clips by name, in the order of the corpus: a data frame, or rows of the corpus
+    # Columns of the split's clips by name, in the order of the corpus: a data frame, or rows of the
+    # corpus
+    index: Any
     seed: int = 0
     epoch: int = 0
     shuffle: bool = True
@@ -165,7 +169,8 @@ class Epoch:
         """All steps of the epoch."""
         if self.consecutive > 1:
             windows = _windows(self.index, self.consecutive, self.step or self.consecutive)
-            # Windows that overlap are drawn in runs, so that what they share is read and decoded once.
+            # Windows that overlap are drawn in runs, so that what they share is read and decoded
+            # once.
             drawn = np.arange(len(windows)) // self.run if self.overlapping else windows.first
             return windows[self._order(drawn, "window")] if self.shuffle else windows
         if self.batch_s is None:

@@ -56,7 +56,8 @@ class Stream:
                     else (list(islice(ahead, len(step))) for step in block)
                 )
                 for step in lists if listed else islice(ahead, len(block)):
-                    # Counted before the yield, so that a state taken by the consumer includes this step.
+                    # Counted before the yield, so that a state taken by the consumer includes this
+                    # step.
                     self._taken += 1
                     yield step
 
@@ -103,11 +104,13 @@ class Stream:
             ]
             if version != 1 or differing:
                 raise InputError(
-                    f"the state is of another stream: {', '.join(differing) or f'version {version}'}"
+                    "the state is of another stream: "
+                    f"{', '.join(differing) or f'version {version}'}"
                 )
             if before != known[0][2]:
                 raise InputError(
-                    "the states do not belong together: take them from all consumers at the same time"
+                    "the states do not belong together: take them from all consumers at "
+                    "the same time"
                 )
         if len(states) == 1 and level[0][0] == self.share:
             self._start_over(done, level[0][1])
@@ -119,7 +122,8 @@ class Stream:
         """Return itself, for adapters that start at the beginning; raise InputError for a stream that has begun."""
         if len(self) and (self._done or self._taken):
             raise InputError(
-                "the stream has started, adapters start at the beginning: pass a new one and load the state into it"
+                "the stream has started, adapters start at the beginning: "
+                "pass a new one and load the state into it"
             )
         return self
 
@@ -205,5 +209,6 @@ def _check_complete(shares: list[Partition]) -> None:
     }
     if len(worlds) > 1 or len(shares) != len(wanted) or set(shares) != wanted:
         raise InputError(
-            f"to resume with other consumers, pass the states of all {len(wanted)} earlier ones, one each; got {len(shares)}"
+            f"to resume with other consumers, pass the states of all {len(wanted)} "
+            f"earlier ones, one each; got {len(shares)}"
         )

@@ -25,7 +25,8 @@ TABLE = "segments.parquet"  # table of all clips in a corpus
 
 _TEXTS = ("shard", "split", "recording_id")  # columns of few different texts
 _FACTS = ("segment_id", "audio_sha256", "sampling_rate")
-_GROUPS = 32  # row groups that are kept: a stream reads from a few shards at a time, each of which has one
+# Row groups that are kept: a stream reads from a few shards at a time, each of which has one
+_GROUPS = 32
 
 
 class ClipTable:

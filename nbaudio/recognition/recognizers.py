@@ -66,7 +66,8 @@ class Recognizer:
             raise InputError(f"command {given!r}: {error}") from error
         if not words or shutil.which(words[0]) is None:
             raise InputError(
-                f"{given!r}: neither package.module:function nor a command whose program is installed"
+                f"{given!r}: neither package.module:function nor a command whose program "
+                "is installed"
             )
         files = [
             path
@@ -174,9 +175,9 @@ def _run(words: tuple[str, ...], folder: str, clips: Clips) -> dict[str, str | F
             value = json.loads(line)
             texts[value["id"]] = _text(value["text"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            wrong = (
-                wrong
-                or f'; line {number} is not {{"id": ..., "text": ...}}: {line[:80].decode(errors="replace")!r}'
+            wrong = wrong or (
+                f'; line {number} is not {{"id": ..., "text": ...}}: '
+                f"{line[:80].decode(errors='replace')!r}"
             )
     said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
     why = (

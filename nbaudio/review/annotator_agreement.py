@@ -119,8 +119,8 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
         return 1.0, np.nan, np.nan
     kappa = (observed - expected) / (1 - expected)
     diagonal = np.diag(p) @ ((1 - expected) - (rows + columns) * (1 - observed)) ** 2
-    # Fleiss, Cohen and Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13: too narrow for few segments or near 1.
-    # Cell (i, j) meets the column total of i and the row total of j.
+    # Fleiss, Cohen and Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13: too narrow
+    # for few segments or near 1. Cell (i, j) meets the column total of i and the row total of j.
     crossed = p * (columns[:, None] + rows[None, :]) ** 2
     others = (1 - observed) ** 2 * (crossed.sum() - np.trace(crossed))
     variance = (diagonal + others - (observed * expected - 2 * expected + observed) ** 2) / (
@@ -139,7 +139,8 @@ def krippendorff_alpha(
     counts, judged = counts[judged > 1], judged[judged > 1]
     if not len(counts):
         return np.nan, np.nan, np.nan
-    # Per segment: pairs of verdicts that differ, divided by one less than the number of its verdicts.
+    # Per segment: pairs of verdicts that differ, divided by one less than the number of its
+    # verdicts.
     differing = (judged**2 - (counts**2).sum(axis=1)) / (judged - 1)
     draws = np.random.default_rng(seed).multinomial(
         len(counts), np.full(len(counts), 1 / len(counts)), size=_RESAMPLES
@@ -211,11 +212,13 @@ def next_step(state: ReviewState, review: str) -> str:
         apart = apart.filter(pl.col("segment_id").is_in(record.segment_ids))
     if count := len(apart):
         lines.append(
-            f"reviewers disagree on {count:,} segment{'s' * (count > 1)}: nbaudio.review.disagreements(W) lists them"
+            f"reviewers disagree on {count:,} segment{'s' * (count > 1)}: "
+            "nbaudio.review.disagreements(W) lists them"
         )
     if record is None:
         lines.append(
-            "next: 'nbaudio review export' draws a sample, whose verdicts prove how good the labels are"
+            "next: 'nbaudio review export' draws a sample, whose verdicts prove how good "
+            "the labels are"
         )
     elif left := {name: count for name, count in left_to_judge(state, record).items() if count}:
         sizes = {name: len(ids) for name, ids in record.shares().items()}

@@ -30,10 +30,12 @@ _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) != "\n"} | {
     0xFFFE: 0xFFFD,
     0xFFFF: 0xFFFD,
 }
-# Where rich text is split: xlsxwriter escapes what looks like Excel's own escape, _x0041_, twice, and needs two parts or more.
+# Where rich text is split: xlsxwriter escapes what looks like Excel's own escape, _x0041_, twice,
+# and needs two parts or more.
 _RICH_TRAPS = re.compile("(?<=_)(?=x)|(?<=^<)(?=r>)")
 _ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
-# A formula, number, date or constant; and the apostrophe itself, or a text that begins with one would lose it.
+# A formula, number, date or constant; and the apostrophe itself, or a text that begins with one
+# would lose it.
 _COMPUTED = re.compile(r"[=+\-@\t\r'#]|\d[\d.,:/%eE-]*$|(true|false)$", re.IGNORECASE)
 
 Fragment = tuple[str, bool]  # a stretch of text, and whether its words differ from the other side

@@ -199,7 +199,8 @@ def _wanted(
             )
         elif happy:
             problems.append(
-                f"{key}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree"
+                f"{key}: {', '.join(happy)} says ok, {who} corrects the text: "
+                "not applied until they agree"
             )
         elif {held.get(key)} != texts and not set(given["content"]) <= {
             contents.get(key),

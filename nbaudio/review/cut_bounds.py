@@ -134,7 +134,8 @@ def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, review
     inside = (start >= 0) & (start < end) & (end <= pl.col("num_samples"))
     for key in rows.filter(~(same & inside).fill_null(value=False))["segment_id"].head(1):
         raise InputError(
-            f"proposals: {key}: unknown, changed since it was proposed, or not inside of its recording"
+            f"proposals: {key}: unknown, changed since it was proposed, "
+            "or not inside of its recording"
         )
     by = {"reviewer": pl.lit(reviewer.strip()), "time": pl.lit(utc_now())}
     found = rows.select(

@@ -147,7 +147,8 @@ def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str = "") -> 
     values = found[column].unique(maintain_order=True).to_list() if column else []
     more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
     raise InputError(
-        f"decisions: {what}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; nothing imported"
+        f"decisions: {what}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; "
+        "nothing imported"
     )
 
 

@@ -228,7 +228,10 @@ def _make(
             )
             made = {path: page}
             if clips:
-                more = f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in the folder 'clips' beside it"
+                more = (
+                    f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in "
+                    "the folder 'clips' beside it"
+                )
                 warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
         else:
             is_workbook, clips = kind == ".xlsx", part["clip"].drop_nulls().sort().to_list()
@@ -266,7 +269,10 @@ def _check(
             "verdict",
             verdicts,
             _WORD,
-            "letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit",
+            (
+                "letters, digits, blanks and - / ' are allowed, at most 40, "
+                "the first a letter or digit"
+            ),
         ),
     ):
         if odd := [name for name in names if not allowed.fullmatch(name)]:
@@ -321,7 +327,8 @@ def _new_record(
         drawn = there.to_frame().with_columns(probability=pl.lit(1.0), stratum=pl.lit(PICKED))
         if drawn.is_empty():
             raise InputError(
-                f"{state.workspace.path}: none of the {len(picked):,} picked segments can be reviewed"
+                f"{state.workspace.path}: none of the {len(picked):,} picked segments can "
+                "be reviewed"
             )
     else:
         strata = population.strata(
@@ -368,7 +375,8 @@ def _drawn_rows(record: ReviewRecord, population: Population, *, encoding: str) 
     )
     if not is_known or record.contents != content_hashes(drawn):
         raise ExistsError(
-            f"review {record.name} was exported from segments that have changed since: give another name"
+            f"review {record.name} was exported from segments that have changed since: "
+            "give another name"
         )
     names = pl.Series(
         [f"clips/{name}" for name in clip_file_names(record.segment_ids, encoding)], dtype=pl.String
@@ -456,14 +464,16 @@ def _facts(
     if record.n > len(rows):
         others = " and have not been judged yet" if record.after else ""
         warnings.append(
-            f"{record.n:,} were requested, only {len(rows):,} segments can be reviewed{others}: all are in the {what}"
+            f"{record.n:,} were requested, only {len(rows):,} segments can be "
+            f"reviewed{others}: all are in the {what}"
         )
     earlier = [
         key for one in state.records.values() if one.name in record.after for key in one.segment_ids
     ]
     if twice := int(rows["segment_id"].is_in(earlier).sum()) if record.strategy != PICKED else 0:
         warnings.append(
-            f"{twice:,} of them are also in an earlier review, where nobody had judged them yet: each counts once"
+            f"{twice:,} of them are also in an earlier review, "
+            "where nobody had judged them yet: each counts once"
         )
     if silent := int(population.without_audio.sum()):
         names = population.column(pl.col("recording_id").cast(pl.Categorical)).filter(
@@ -472,16 +482,21 @@ def _facts(
         names = names.unique().cast(pl.String).sort()
         shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
         warnings.append(
-            f"not drawn from: {silent:,} segments of {len(names):,} recordings that are missing ({shown})"
+            f"not drawn from: {silent:,} segments of {len(names):,} recordings that are "
+            f"missing ({shown})"
         )
     if in_train := (rows["split"] == "train").sum():
         warnings.append(
-            f"{in_train:,} of them are in train, where they must not be: run select again before materialize"
+            f"{in_train:,} of them are in train, where they must not be: "
+            "run select again before materialize"
         )
     if state.workspace.audio is None:
         warnings.append(f"no audio yet: the {what} has no clips")
     if (num_given := int(pool.sum()) - len(left)) * _A_TENTH > pool.sum():
-        given = f"{num_given:,} of {pool.sum():,} segments that can be reviewed were given to reviewers and stay out of train"
+        given = (
+            f"{num_given:,} of {pool.sum():,} segments that can be reviewed were given to "
+            "reviewers and stay out of train"
+        )
         warnings.append(
             f"{given}; left for training are {len(left):,} segments ({duration(float(left.sum()))})"
         )

@@ -72,7 +72,8 @@ class _Given:
             name: dict(zip(one.segment_ids, one.contents, strict=False))
             for name, one in records.items()
         }
-        # By content, of segments that have not changed since: transcripts, and the read-only columns as shown.
+        # By content, of segments that have not changed since: transcripts, and the read-only
+        # columns as shown.
         self.texts = dict(zip(contents, cells["transcript"], strict=True))
         self.shown = dict(zip(contents, shown, strict=True))
         self.transcripts = frozenset(
@@ -275,7 +276,8 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> tuple[ReviewRecord, str, st
             )
         if named != segment_id and named in given.by_id[review]:
             raise InputError(
-                f"its key belongs to {segment_id}, its id is {named}: columns were sorted separately"
+                f"its key belongs to {segment_id}, its id is {named}: "
+                "columns were sorted separately"
             )
         return given.records[review], segment_id, reviewer
     origin = sheet.origin.get("review")
@@ -325,7 +327,8 @@ def _read(
         corrected = None if nfc(corrected).strip() == original or len(cells) == 1 else corrected
     if corrected and TRUNCATED.search(corrected):
         found.problems.append(
-            f"{where}: its corrected text is cut off as the transcript is: only the verdict is imported"
+            f"{where}: its corrected text is cut off as the transcript is: "
+            "only the verdict is imported"
         )
         corrected = None
     if corrected and verdict == OK:
@@ -401,7 +404,8 @@ def _report(
         warnings.append("no sheet has been returned yet")
     if _UNNAMED in {said.reviewer for said in new}:
         warnings.append(
-            "the sheet's summary names no reviewer: verdicts are stored under 'unnamed'; use --reviewer NAME"
+            "the sheet's summary names no reviewer: verdicts are stored under 'unnamed'; "
+            "use --reviewer NAME"
         )
     judges = held["reviewer"].unique().sort().to_list()
     absent = [
@@ -412,6 +416,7 @@ def _report(
     warnings += [f"{line}; reviewers are {', '.join(judges)}" for line in absent]
     if found.facts["changed_since"]:
         warnings.append(
-            "segments have changed since they were exported: their verdicts apply to the earlier texts and times"
+            "segments have changed since they were exported: "
+            "their verdicts apply to the earlier texts and times"
         )
     return Report("review import", facts, warnings, found.problems)

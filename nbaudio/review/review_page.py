@@ -35,7 +35,8 @@ _SCRIPTS = (
     "review_page",
 )
 _STYLES = ("style", "review_page")
-# Columns a second of the waveform and of the spectrogram; levels of the spectrogram, and bands of `spectrogram` in one.
+# Columns a second of the waveform and of the spectrogram; levels of the spectrogram, and bands of
+# `spectrogram` in one.
 _PEAKS_A_SECOND, _COLUMNS_A_SECOND = 200, 50
 _LEVELS, _BANDS = 16, BANDS // 2
 _MEDIA = {"wav": "audio/wav", "mp3": "audio/mpeg"}
@@ -119,7 +120,8 @@ def segment_facts(row: Mapping[str, Any]) -> list[str]:
         facts.append(f"{row['duration_s']:.1f} s")
     if row["similarity"] is not None:
         facts.append(
-            f"similarity {row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}"
+            "similarity "
+            f"{row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}"
         )
     return facts
 
@@ -145,15 +147,18 @@ def _html(title: str, data: Mapping[str, Any], blocks: Iterator[str], *, media: 
     # In strict mode, and with no name in common with anything else in the page.
     script = f'"use strict";\n(() => {{\n{front_end(*_SCRIPTS)}\nstartPage();\n}})();\n'
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; media-src {media}; "
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        f"media-src {media}; "
         "connect-src 'none'; form-action 'none'; base-uri 'none'"
     )
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<meta name="referrer" content="no-referrer">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<meta '
+        'name="referrer" content="no-referrer">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        '<noscript><p>This page needs JavaScript, which this browser does not run.</p></noscript>\n<main id="review"></main>\n'
+        "<noscript><p>This page needs JavaScript, which this browser does not "
+        'run.</p></noscript>\n<main id="review"></main>\n'
     )
     # The script before the clips: the page can be used while they are being read.
     texts = json.dumps(data, separators=(",", ":")).translate(

@@ -90,7 +90,9 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
         (workspace.path / RECORD).unlink(missing_ok=True)
         judged = f"judged are {good:,} and {bad:,} of {of:,}"
         return {
-            "missing": f"risk takes {LEAST} right and {LEAST} wrong segments of 2 recordings; {judged}"
+            "missing": (
+                f"risk takes {LEAST} right and {LEAST} wrong segments of 2 recordings; {judged}"
+            )
         }
     columns = {name: found for name in _columns(workspace) if (found := _knots(workspace, name))}
     values = values.select("segment_id", "recording_id", _SPEAKER, *columns)
@@ -127,7 +129,8 @@ def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
         return {}
     if not (known := record(workspace)):
         raise InputError(
-            f"{workspace.path / RECORD}: missing; without it nothing says which verdicts 'risk' was learned from"
+            f"{workspace.path / RECORD}: missing; without it nothing says which verdicts "
+            "'risk' was learned from"
         )
     before = frozen(workspace)
     return (
@@ -145,7 +148,10 @@ def describe(known: Mapping[str, Any]) -> str:
         ", ".join(row["column"] for row in known["weigh"][:_REASONS] if row["weight"] > 0) or "none"
     )
     area = f"AUC {known['auc']:.3f} ({known['auc_low']:.3f} to {known['auc_high']:.3f}, 95 %)"
-    return f"{area} from {known['judged']:,} verdicts, {known['wrong']:,} of them wrong; what weighs most: {columns}"
+    return (
+        f"{area} from {known['judged']:,} verdicts, {known['wrong']:,} of them wrong; "
+        f"what weighs most: {columns}"
+    )
 
 
 def ranking(workspace: Workspace | str | Path, n: int = 100) -> pl.DataFrame:
@@ -392,7 +398,8 @@ def _learn(
         coefficients = _fit(matrix[kept], wrong[kept], penalty)
         return coefficients, matrix @ coefficients
 
-    # For each fold and penalty: logits of the other folds, each by a model without verdicts on this fold and that one.
+    # For each fold and penalty: logits of the other folds, each by a model without verdicts on this
+    # fold and that one.
     apart = np.zeros((_FOLDS, len(_PENALTIES), len(wrong)))
     for pair in combinations(range(_FOLDS), 2):
         for place, penalty in enumerate(_PENALTIES):
@@ -418,7 +425,8 @@ def _learn(
                 logit * slope + level,
             )
         )
-    # Without a recording with many faults the base rate is lower: by itself, that would rank its segments last.
+    # Without a recording with many faults the base rate is lower: by itself, that would rank its
+    # segments last.
     level = [each[1].mean() for each in models]
     logit = np.round(
         np.choose(fold, [each[1] - mean for each, mean in zip(models, level, strict=True)])

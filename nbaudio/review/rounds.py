@@ -9,7 +9,8 @@ from nbaudio.core.tables import text_column
 from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
 from nbaudio.storage.workspace import Workspace
 
-PICKED = "picked"  # the strategy where somebody picked the segments: no round, as nothing follows from it about others
+# The strategy where somebody picked the segments: no round, as nothing follows from it about others
+PICKED = "picked"
 DISAGREEMENTS = "disagreements"  # in place of a strategy
 #: Columns of the segments table that `rounds` and `gold_ids` read.
 JUDGED = (
@@ -33,8 +34,9 @@ class Round:
 
     name: str  # of the review
     strategy: str  # a key of `sampling.STRATEGIES`
-    # `segment_id`, `verdict` (right, wrong, unsure; null if not reached), `line` (of the verdict log, which reached it) and
-    # `skipped` (reached, and judged by nobody), in the order of the sheet
+    # `segment_id`, `verdict` (right, wrong, unsure; null if not reached), `line` (of the verdict
+    # log, which reached it) and `skipped` (reached, and judged by nobody), in the order of the
+    # sheet
     rows: pl.DataFrame
     corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
     changed: int = 0  # how many rows have changed since they were judged
@@ -121,7 +123,8 @@ def _now(segments: pl.DataFrame) -> pl.DataFrame:
 
 def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round:
     """Return the outcome of a draw; `now` are the hashes of segments that are there."""
-    # What `ingest --add` changed after the draw stays unsure, since a change may follow from the verdicts.
+    # What `ingest --add` changed after the draw stays unsure, since a change may follow from the
+    # verdicts.
     as_they_were = now.filter(~pl.col("segment_id").is_in(state.later(record.corpus).implode()))
     rows = record.rows.join(as_they_were, on="segment_id", how="left", maintain_order="left")
     rows = rows.with_columns(gone=~pl.col("segment_id").is_in(now["segment_id"].implode()))
@@ -155,7 +158,8 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
     shares = record.shares()
     held = state.verdicts_ever.filter(review=record.name)
     log = state.verdict_log.with_row_index("line").filter(review=record.name)
-    # The log may have others under this name, such as those of a panel without a review, which is called so too.
+    # The log may have others under this name, such as those of a panel without a review, which is
+    # called so too.
     log = log.filter(pl.col("segment_id").is_in(record.segment_ids))
     log = log.join(held, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
     reached = [pl.DataFrame(schema={"segment_id": pl.String, "line": pl.UInt32})]

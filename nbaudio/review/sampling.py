@@ -25,7 +25,8 @@ Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.signedinteger[Any]]
 
-# The stratum of each segment, the names of the strata, the weight of a segment in each, and expected rates of wrong ones.
+# The stratum of each segment, the names of the strata, the weight of a segment in each, and
+# expected rates of wrong ones.
 Stratified = tuple[Ints, Sequence[str], Array, Array | None]
 # The columns that a strategy looks at, and how it divides a pool at a threshold.
 Strategy = tuple[Sequence[str], Callable[[pl.DataFrame, float], Stratified]]
@@ -34,7 +35,9 @@ _SCORE = pl.col("similarity").fill_nan(None)
 _ZONES = ("below", "kept", "near", "unscored")
 _STRATA = 20
 _MARGIN = 0.02
-_BELOW = 0.1  # of the sample at most, from further below the threshold: a lower one may turn out to be good enough
+# Of the sample at most, from further below the threshold: a lower one may turn out to be good
+# enough
+_BELOW = 0.1
 _UNSCORED = 0.1
 _LEAST = 0.01  # it takes reviews to prove that there are few errors, too
 _GUESS_WORTH = 10  # verdicts in each stratum
@@ -235,7 +238,8 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     share = np.clip(
         (wrong + _GUESS_WORTH * guessed / sizes) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST
     )
-    # Half by the guess: a later round that nearly left a stratum out would give it weights that spoil the intervals.
+    # Half by the guess: a later round that nearly left a stratum out would give it weights that
+    # spoil the intervals.
     learnt, below = _deviation(share), used % len(_ZONES) == 0
     learnt[below] *= _scale_below((learnt * sizes)[below].sum(), (learnt * sizes)[~below].sum())
     return number, names, planned / (planned @ sizes) + learnt / (learnt @ sizes), None
@@ -321,10 +325,12 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         ),
         "stratified": (("similarity",), _stratified),
         "risk": (("risk", "similarity", "decision", "reason"), _by_risk),
-        # In proportion to the square root of the number of segments (the power allocation of Bankier, 1988, with exponent 1/2).
+        # In proportion to the square root of the number of segments (the power allocation of
+        # Bankier, 1988, with exponent 1/2).
         "speaker": (("speaker_id",), lambda pool, _: _by(pool, "speaker_id")),
         "recording": (("recording_id",), lambda pool, _: _by(pool, "recording_id")),
-        # Three of four within 0.05 of the threshold, or from anomalies, evenly over the reasons; the rest from elsewhere.
+        # Three of four within 0.05 of the threshold, or from anomalies, evenly over the reasons;
+        # the rest from elsewhere.
         "near": (
             ("similarity",),
             lambda pool, threshold: _focus(
@@ -443,7 +449,8 @@ def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
 
 def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
     """Return `reason`, one row per segment of `anomaly_facts`: the first anomaly that applies, null for none."""
-    # How far the logarithms of the speech rates are from their median, in median absolute deviations times 1.4826.
+    # How far the logarithms of the speech rates are from their median, in median absolute
+    # deviations times 1.4826.
     from_median = facts["speed"] - facts["speed"].median()
     usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
     speed = from_median / max(usual, _LEAST_DEVIATION)

@@ -93,7 +93,8 @@ def read_sheet(path: Path) -> Sheet:
         return _verdict_file(path)
     if path.suffix.lower() == ".html":
         raise InputError(
-            f"{path}: a page does not hold its verdicts: open it, click 'save verdicts', and import that file"
+            f"{path}: a page does not hold its verdicts: open it, click 'save verdicts', "
+            "and import that file"
         )
     kind, saved = path.suffix.lower().removeprefix("."), modified(path)
     if kind in SEPARATORS:
@@ -124,7 +125,8 @@ def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime
     parsed = {name: table for name in order if (table := _parse(tables[name], path))}
     if not parsed:
         raise InputError(
-            f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'"
+            f"{path}: no review sheet: no table in it has a column 'verdict' and one "
+            "'key' or 'segment_id'"
         )
     (_, (rows, unknown)), *others = parsed.items()
     reviewers = (

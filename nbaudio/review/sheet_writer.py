@@ -60,18 +60,31 @@ _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 8
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
 _STEPS = (
-    "Click 'play' in the column 'clip' and listen. The links work as long as the folder 'clips' lies beside this file: copy both "
-    "together, and unpack a .zip first. Where links are dead, as in Google Sheets, the clip of a row is the file in 'clips' "
+    "Click 'play' in the column 'clip' and listen. The links work as long as the folder "
+    "'clips' lies beside this file: copy both "
+    "together, and unpack a .zip first. Where links are dead, as in Google Sheets, "
+    "the clip of a row is the file in 'clips' "
     "that is called as 'segment_id' says.",
     "Compare with 'transcript', the words that the clip should hold.",
-    "Choose a verdict from the list in its cell. If the clip has a second fault, choose that in 'second verdict'.",
-    "Where other words are spoken, the right ones may go into 'corrected text': all words of the clip, not only those that "
+    (
+        "Choose a verdict from the list in its cell. If the clip has a second fault, "
+        "choose that in 'second verdict'."
+    ),
+    "Where other words are spoken, the right ones may go into 'corrected text': "
+    "all words of the clip, not only those that "
     "change. Copy the transcript and edit the copy. Remarks go into 'comment'.",
-    "Rows may be sorted, filtered and left empty, columns moved. Please leave what is in the other columns as it is.",
-    "The sheet 'summary' counts along. Write your name there unless it is there already. Save, and send this file back.",
+    (
+        "Rows may be sorted, filtered and left empty, columns moved. "
+        "Please leave what is in the other columns as it is."
+    ),
+    (
+        "The sheet 'summary' counts along. Write your name there unless it is there already. "
+        "Save, and send this file back."
+    ),
 )
 _HYPOTHESIS_STEP = (
-    " 'hypothesis' is what a speech recognizer heard. Words in which the two differ are bold, underlined and colored; it may "
+    " 'hypothesis' is what a speech recognizer heard. Words in which the two differ are "
+    "bold, underlined and colored; it may "
     "well be the recognizer that is wrong."
 )
 
@@ -199,7 +212,8 @@ def _link(path: str) -> Any:
     from xlsxwriter.url import Url  # type: ignore[import-untyped]
 
     url = Url(f"external:{path}")
-    # xlsxwriter writes backslashes, which not every program understands; a relative path with slashes works everywhere.
+    # xlsxwriter writes backslashes, which not every program understands; a relative path with
+    # slashes works everywhere.
     url._relationship_link = path
     url.text = "play"
     return url

@@ -24,8 +24,12 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
     {
         "ok": "the clip holds the words of the transcript, all of them and nothing else",
         "wrong words": "other words are spoken than the transcript says, or it lacks some",
-        "cut off": "wrong boundary: at the start or the end, a word of the transcript is cut or missing",
-        "extra speech": "wrong boundary: before or after, there is speech that the transcript does not have",
+        "cut off": (
+            "wrong boundary: at the start or the end, a word of the transcript is cut or missing"
+        ),
+        "extra speech": (
+            "wrong boundary: before or after, there is speech that the transcript does not have"
+        ),
         "other speaker": "more than one person speaks, or not the one named",
         "noise": "too noisy, distorted or silent to be of use",
         "unsure": "cannot be told",
@@ -59,7 +63,8 @@ class Verdict:
     time: str  # ISO 8601 in UTC, such as 2026-11-21T03:00:00Z
     review: str  # the name of the sheet, or `panel`
     blind: bool | None = (
-        None  # whether hypothesis and similarity were hidden; None in older logs, where this is not known
+        # Whether hypothesis and similarity were hidden; None in older logs, where this is not known
+        None
     )
 
 
@@ -140,7 +145,8 @@ class ReviewRecord:
                 for name, it in held
             )
             raise ExistsError(
-                f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name"
+                f"review {self.name} was exported with {had}; "
+                f"another {' and '.join(changed)} needs another name"
             )
 
     def row_hashes(self) -> list[str]:

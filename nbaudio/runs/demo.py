@@ -54,7 +54,8 @@ _ODD = "„“”–’"
 _FORMULA = "=2+3 nije proračun nego račun iz početnice"
 # Problems of ingest that the corpus contains on purpose.
 _MEANT = re.compile(
-    r"ingest: (.*(\bline 53\b|uS8_nHj4TyA|L1kGx9w-OdI)|past_the_end: 7 |duplicate: 1 |empty_text: 1 )"
+    r"ingest: (.*(\bline 53\b|uS8_nHj4TyA|L1kGx9w-OdI)|past_the_end: 7 |duplicate: "
+    r"1 |empty_text: 1 )"
 )
 
 

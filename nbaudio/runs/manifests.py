@@ -87,7 +87,8 @@ def parameters(
         unknown = [str(name) for name in part if name not in known]
         if unknown:
             raise InputError(
-                f"{where}: unknown parameter {', '.join(unknown)}; known are {', '.join(sorted(known))}"
+                f"{where}: unknown parameter {', '.join(unknown)}; "
+                f"known are {', '.join(sorted(known))}"
             )
         for name, value in part.items():
             if name in PATHS and value is not None and not isinstance(value, str):
@@ -96,7 +97,8 @@ def parameters(
                 isinstance(value, str) and redact_url(value) != value
             ):  # notebooks hold their parameters
                 raise InputError(
-                    f"{where}: {name} is a URL with a password or query, which notebooks would store"
+                    f"{where}: {name} is a URL with a password or query, "
+                    "which notebooks would store"
                 )
             is_path = (
                 name in PATHS
@@ -136,13 +138,15 @@ def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
     names = [line for line in lines if line and not line.startswith("#")]
     if len(names) != 1:
         raise InputError(
-            f"{pointer}: expected one line, the path of a manifest such as my-corpus.yaml; it has {len(names)}"
+            f"{pointer}: expected one line, the path of a manifest such as "
+            f"my-corpus.yaml; it has {len(names)}"
         )
     manifest = pointer.parent / names[0]
     manifest = manifest.parent.resolve() / manifest.name
     if not manifest.is_file():
         raise InputError(
-            f"{pointer}: there is no manifest {names[0]}; a path is relative to the folder of {pointer.name}"
+            f"{pointer}: there is no manifest {names[0]}; a path is relative to the "
+            f"folder of {pointer.name}"
         )
     values = parameters(manifest, {})
     return values | output_folders(default_output(manifest, pointer.parent.resolve()), values)

@@ -130,7 +130,8 @@ class FixedSplits:
             )
             causes = f"for these reasons: {_counted(reasons)}"
             warnings.append(
-                f"{len(lost):,} segments that an earlier version held out are lost ({_counted(lost['before'])}), {causes}"
+                f"{len(lost):,} segments that an earlier version held out are lost "
+                f"({_counted(lost['before'])}), {causes}"
             )
         rejected = chosen.filter(
             in_training(self.rows["earlier"]) & chosen["reason"].is_in(GROUPING_RULES)
@@ -140,7 +141,8 @@ class FixedSplits:
             columns = ", ".join(dict.fromkeys((*keys, *self.columns)))
             named = ", ".join((*ids[:_LISTED], *(["..."] if len(ids) > _LISTED else [])))
             warnings.append(
-                f"{len(ids):,} segments of the earlier train share {columns} with what is held out, and are out: {named}"
+                f"{len(ids):,} segments of the earlier train share {columns} with what is "
+                f"held out, and are out: {named}"
             )
         return facts, warnings
 
@@ -180,7 +182,8 @@ def fixed_splits(
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:
         raise InputError(
-            f"{EARLIER_SPLITS}.parquet: the column {missing[0]} is missing; columns are {', '.join(table.columns)}"
+            f"{EARLIER_SPLITS}.parquet: the column {missing[0]} is missing; "
+            f"columns are {', '.join(table.columns)}"
         )
     table = table.select(pl.all().cast(pl.String)).drop_nulls(["segment_id", "split"])
     if table.is_empty() and (given is None or given.null_count() == len(given)):
@@ -205,7 +208,8 @@ def fixed_splits(
     ):
         more = f" ({len(both):,} such segments)" if len(both) > 1 else ""
         raise InputError(
-            f"splits: segment {segment_id} is given as {now}, but is {before} in an earlier version{more}; "
+            f"splits: segment {segment_id} is given as {now}, "
+            f"but is {before} in an earlier version{more}; "
             f"if no corpus has these splits, remove {EARLIER_SPLITS}.parquet from the workspace"
         )
 

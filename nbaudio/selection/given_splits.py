@@ -58,7 +58,8 @@ def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSpl
         segments
     ):
         raise InputError(
-            "splits=source: the source gives no splits (no source_split); name a table or a corpus instead"
+            "splits=source: the source gives no splits (no source_split); "
+            "name a table or a corpus instead"
         )
     own = segments.select("segment_id", source_split=pl.col("source_split").cast(pl.String))
     counts = dict(own["source_split"].drop_nulls().value_counts().sort("source_split").iter_rows())
@@ -88,7 +89,10 @@ def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSpl
     unknown = {name: count for name, count in counts.items() if name not in names}
     listed = ", ".join(f"{name!r} {count:,}" for name, count in unknown.items())
     notes = (
-        f"splits=source: no split is known by these names, and their segments are divided as usual: {listed}",
+        (
+            "splits=source: no split is known by these names, "
+            f"and their segments are divided as usual: {listed}"
+        ),
     )
     split = own["source_split"].replace_strict(names, default=None, return_dtype=pl.String)
     return GivenSplits(split.alias("given"), None, notes if unknown else ())
@@ -103,7 +107,8 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
     keys = [key for key in KEYS if key in frame.columns]
     if len(keys) != 1 or "split" not in frame.columns:
         raise InputError(
-            f"{where}: expected a column split and one of {', '.join(KEYS)}; it has {', '.join(frame.columns)}"
+            f"{where}: expected a column split and one of {', '.join(KEYS)}; "
+            f"it has {', '.join(frame.columns)}"
         )
     (key,) = keys
     texts = [
@@ -116,7 +121,8 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
             raise InputError(f"{where}: row {line}: {key if value is None else 'split'} is empty")
         if not is_split_name(split):
             raise InputError(
-                f"{where}: row {line}: split {split!r}: a name has letters, digits and _, at most 64, no digit first"
+                f"{where}: row {line}: split {split!r}: a name has letters, digits and _, "
+                "at most 64, no digit first"
             )
     spelled = table["split"].unique().sort()
     if folded := spelled.filter(spelled.str.to_lowercase().is_duplicated()).to_list():
@@ -129,7 +135,10 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
         .rows(named=True)
     ):
         one, other = twice
-        both = f"{key} {one[key]!r} is given as {other['split']}, in row {one['line']} as {one['split']}"
+        both = (
+            f"{key} {one[key]!r} is given as {other['split']}, "
+            f"in row {one['line']} as {one['split']}"
+        )
         raise InputError(f"{where}: row {other['line']}: {both}")
     found = _named(segments, key, first, where)
     if found.split is not None and found.split.null_count() == len(segments):
@@ -147,7 +156,10 @@ def _named(segments: pl.DataFrame, key: str, table: pl.DataFrame, where: str) ->
     missing = (
         table[key].filter(~table[key].is_in(segments[key].drop_nulls().unique().implode())).sort()
     )
-    note = f"{where}: {len(missing):,} of {len(table):,} values of {key} are not in the workspace, such as {missing.first()!r}"
+    note = (
+        f"{where}: {len(missing):,} of {len(table):,} values of {key} are not in the "
+        f"workspace, such as {missing.first()!r}"
+    )
     return GivenSplits(split, None, (note,) if len(missing) else ())
 
 
@@ -160,7 +172,8 @@ def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplit
     except (AudioError, InputError, KeyError, TypeError) as error:
         tables = ", ".join(ENDINGS)
         raise InputError(
-            f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: {one_line(error)}"
+            f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: "
+            f"{one_line(error)}"
         ) from error
     columns = [name for name in dict.fromkeys(grouped) if name not in _OWN]
     with corpus.local("segments.parquet") as path:

@@ -60,7 +60,8 @@ class Grouping:
             refused = self.losses[first]
             why = f"would lose {refused}" if refused else "leaves too little for dev, test or train"
             yield (
-                f"grouped by {','.join(self.columns)} alone, as {','.join(first)} {why}: one recording may be in several splits; "
+                f"grouped by {','.join(self.columns)} alone, as {','.join(first)} {why}: "
+                "one recording may be in several splits; "
                 f"--group-by {','.join(first)} keeps recordings apart as well"
             )
         if own and own.share > COSTLY:
@@ -75,7 +76,10 @@ class Grouping:
                 "" if best and others[best].share <= COSTLY else "smaller dev and test lose less"
             )
             remedy = ", or ".join(filter(None, (less, smaller)))
-            yield f"grouping by {','.join(self.columns)} loses {own}, reason crosses_splits or the like; {remedy}"
+            yield (
+                f"grouping by {','.join(self.columns)} loses {own}, "
+                f"reason crosses_splits or the like; {remedy}"
+            )
 
 
 def choose_grouping(
@@ -121,7 +125,8 @@ def choose_grouping(
             divided = divided.select(pl.coalesce("fixed", "split").alias("split"), "reason")
         elif divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
             raise InputError(
-                f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
+                f"group_by: with no {' and no '.join(keys)} in two splits, "
+                "dev and test leave nothing for train; "
                 "group by fewer or other columns, or request less (dev=0, test=0)"
             )
         return divided
@@ -135,7 +140,9 @@ def choose_grouping(
             return None
         kept = divided["reason"].is_null()
         share = int((~kept).sum()) / max(len(fit), 1)
-        if budget:  # losses are made up for by other segments, as long as there are more than fit into the budget
+        # Losses are made up for by other segments, as long as there are more than fit into the
+        # budget
+        if budget:
             share = (room - min(room, budget.total(fit, kept))) / max(room, 1)
         losses[columns] = loss = Loss(int(divided["reason"].is_in(GROUPING_RULES).sum()), share)
         return loss, divided

@@ -16,9 +16,17 @@ SENTENCE, NEAR_SENTENCE, AUDIO = "identical sentence", "near-identical sentence"
 GROUPS = ("speaker_id", "recording_id")
 
 CHECK_MEANINGS = {
-    SENTENCE: "equal but for case, punctuation, blanks, Unicode normal form and invisible characters",
-    NEAR_SENTENCE: "not equal, but edits (Levenshtein) in at most a tenth of the shorter one's characters; none is missed",
-    AUDIO: "equal bytes of the encoded clips, hence equal samples: all clips of a corpus are encoded alike",
+    SENTENCE: (
+        "equal but for case, punctuation, blanks, Unicode normal form and invisible characters"
+    ),
+    NEAR_SENTENCE: (
+        "not equal, but edits (Levenshtein) in at most a tenth of the shorter one's "
+        "characters; none is missed"
+    ),
+    AUDIO: (
+        "equal bytes of the encoded clips, hence equal samples: "
+        "all clips of a corpus are encoded alike"
+    ),
 }
 """Meanings of the checks that are not columns."""
 
@@ -76,7 +84,8 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     parts = table.filter(pl.col("split").is_not_null()).collect_batches(
         chunk_size=ROWS_A_GROUP, **IN_ORDER
     )
-    # The matches in a part are at most as many as the held-out segments, however large the table is.
+    # The matches in a part are at most as many as the held-out segments, however large the table
+    # is.
     for found in in_threads(of_part, parts):
         further += found
         if sum(map(len, further)) > 2 * len(first) + ROWS_A_GROUP:

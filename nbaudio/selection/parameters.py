@@ -56,7 +56,8 @@ class Parameters:
         """Return the budget of hours, or of bytes on disk, if any."""
         if self.hours is not None and self.disk is not None:
             raise InputError(
-                f"hours={self.hours} and disk={self.disk!r}: a corpus has one budget, give one of the two"
+                f"hours={self.hours} and disk={self.disk!r}: a corpus has one budget, "
+                "give one of the two"
             )
         if self.hours is not None:
             return Budget(int(Decimal(str(self.hours)) * _HOUR), pl.col("micros"), _HOUR, "hours")

@@ -230,7 +230,10 @@ def decide(
         if gold_reasons.null_count() == 0:
             out = reasons_of(count_reasons(gold_reasons), parameters)
             raise InputError(
-                "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
+                (
+                    "gold: of the segments that pass the filters, "
+                    "reviewers judged none right as they are now; import verdicts first"
+                )
                 + (
                     f", or keep more; of those that they call right the filters reject {out}"
                     if out

@@ -47,7 +47,8 @@ def select_report(
     decided = by_hand["decision"].cast(pl.String).value_counts().sort("decision")
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
-    # The segments that each review keeps out of train; a segment of several reviews counts for the first.
+    # The segments that each review keeps out of train; a segment of several reviews counts for the
+    # first.
     left, taken = (
         set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"]),
         dict[str, int](),
@@ -128,7 +129,8 @@ def select_report(
     ]
     if held_out:
         warnings.append(
-            f"{sum(held_out.values()):,} segments that the source holds out ({_listed(held_out)}) would be trained on; "
+            f"{sum(held_out.values()):,} segments that the source holds out "
+            f"({_listed(held_out)}) would be trained on; "
             "--splits source, without --dev and --test, keeps the source's splits"
         )
     return Report("select", facts, warnings=warnings)
@@ -232,7 +234,10 @@ def _split_warnings(
         what = "train is empty" if held else "nothing is kept"
         yield f"{what}; of {_number(groups):,} segments: {out or 'none is out'}{held}"
     elif reviewed >= _MUCH_REVIEWED * (train + reviewed):
-        yield f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_listed(taken)})"
+        yield (
+            f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers "
+            f"and stay out ({_listed(taken)})"
+        )
     fit = _number(groups.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)))
     kept = groups.filter(pl.col("fixed") == pl.col("split"))
     for split in HELD_OUT:
@@ -246,7 +251,10 @@ def _split_warnings(
             )
             if by_default and fixed.is_any:
                 why = "nothing is left for it beside the segments whose split is fixed"
-            yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, such as --{split} 10"
+            yield (
+                f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, "
+                f"such as --{split} 10"
+            )
         own = kept.filter(
             pl.col("split").is_in([name for name in splits if split_role(name) == split])
         )
@@ -265,7 +273,10 @@ def _data_warnings(
     after_filters = groups.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
     kept = after_filters.filter(pl.col("reason").is_null())
     if preview:
-        yield "no audio yet: a preview by the source's times; windows past the end of a recording are not detected"
+        yield (
+            "no audio yet: a preview by the source's times; windows past the end of a "
+            "recording are not detected"
+        )
     if unscored := _number(after_filters.filter("is_unscored")):
         yield f"{unscored:,} segments have no similarity and passed that filter"
     for key in columns:

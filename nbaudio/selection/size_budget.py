@@ -18,7 +18,9 @@ from nbaudio.storage.location import LocationLike, location
 
 MICROSECONDS = 1_000_000  # in a second
 _RATE = 16000
-CLIP_OVERHEAD = 3000  # bytes: up to three archive members with headers and padding, the text, and a row in segments.parquet
+# bytes: up to three archive members with headers and padding, the text, and a row in
+# segments.parquet
+CLIP_OVERHEAD = 3000
 PCM = (
     2.0 * _RATE
 )  # bytes a second, the upper bound: FLAC stores what it cannot compress uncompressed
@@ -91,7 +93,8 @@ def over_budget(
     held_out = budget.total(kept, ~in_train)
     if held_out > budget.limit:
         raise InputError(
-            f"dev and test alone take {budget.show(held_out)}, the budget is {budget.show(budget.limit)}; "
+            f"dev and test alone take {budget.show(held_out)}, "
+            f"the budget is {budget.show(budget.limit)}; "
             "set smaller ones or a larger budget"
         )
     speaker, recording = (2 * pl.col(name).to_physical() for name in ("speaker_id", "recording_id"))
@@ -104,8 +107,9 @@ def over_budget(
     ).filter(in_train)
     del kept, in_train  # as large as `train`
     turn = _turns(train["speaker"].to_numpy(), hashes(train["row"], f"draw {seed}").to_numpy())
-    # All of one turn precede the next; where the budget ends, they are in the order of their places. These are independent of
-    # draws: the first draw of a speaker with many segments is a small hash, and would come early.
+    # All of one turn precede the next; where the budget ends, they are in the order of their
+    # places. These are independent of draws: the first draw of a speaker with many segments is a
+    # small hash, and would come early.
     turn += train["late"] * len(train)
     train = train.drop("late", "speaker")
     costs = train.select("cost", turn=turn).group_by("turn").agg(pl.sum("cost")).sort("turn")

@@ -43,7 +43,8 @@ _MIN_GROUPS = 10
 # Limits of the search for a division that loses less.
 _TOLERATED_LOSS = 0.001  # the share that may be lost without a search
 _MAX_TRIALS = 60
-_MAX_VISITS = 20_000_000  # of a value in a unit, about a second's worth: its time does not grow with the corpus
+# Of a value in a unit, about a second's worth: its time does not grow with the corpus
+_MAX_VISITS = 20_000_000
 _TRIAL_VISITS = 8  # besides those of its steps
 
 
@@ -71,7 +72,8 @@ def parse_target(value: int | str, name: str) -> Target:
         amount = -1
     if not 0 <= amount < 2**53:
         raise InputError(
-            f"{name}={value!r}: allowed are a number of segments, such as 2000, or hours, such as '1.5h'"
+            f"{name}={value!r}: allowed are a number of segments, such as 2000, or hours, "
+            "such as '1.5h'"
         )
     return Target(amount, "segments" if hours is None else "micros")
 
@@ -86,7 +88,8 @@ def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
                 if not dtype.is_nested() and name not in _NO_KEYS
             ]
             raise InputError(
-                f"group_by: {key!r} is not a column to group segments by; columns are {', '.join(allowed)}"
+                f"group_by: {key!r} is not a column to group segments by; "
+                f"columns are {', '.join(allowed)}"
             )
     return [key for key in dict.fromkeys(group_by) if segments[key].null_count() < len(segments)]
 
@@ -134,7 +137,8 @@ def assign_splits(
                 " and are gold" if gold is not None and name == "test" else ""
             )
             raise InputError(
-                f"{name}: {target} requested{beside}, but of the {allowed[name].sum():,} {such}{grouping} "
+                f"{name}: {target} requested{beside}, but of the {allowed[name].sum():,} "
+                f"{such}{grouping} "
                 f"{Target(have, target.unit)} are available: {remedy}"
             )
     division.improve(
@@ -145,7 +149,8 @@ def assign_splits(
     for name, target in filled.items():
         within = np.equal(split, SPLITS.index(name))
         unfit |= within & ~allowed[name]
-        # Members beyond the target, in seeded order; a split that needs nothing more is full for all.
+        # Members beyond the target, in seeded order; a split that needs nothing more is full for
+        # all.
         rows = np.flatnonzero(within & allowed[name])
         order = rows[np.argsort(hash_of(rows, f"{name} trim {seed}"), kind="stable")]
         beyond[order[np.cumsum(division.weights[target.unit][order]) > target.amount]] = True
@@ -372,7 +377,8 @@ class _Division:
         one_missing = usable & (num_open == 1)
         untouched = usable & (num_within == 0) & (num_open > 1)
 
-        # The price is what becomes useless of `every` row, and what exceeds the missing weight or is not allowed in the split.
+        # The price is what becomes useless of `every` row, and what exceeds the missing weight or
+        # is not allowed in the split.
         def score(gain: Numbers, lost: Numbers) -> Numbers:
             price = lost + np.maximum(gain - missing, 0.0)
             useful = np.minimum(gain, missing)

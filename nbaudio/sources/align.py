@@ -102,11 +102,13 @@ def align(
     """
     if not 0 < min_duration < max_duration < math.inf:
         raise InputError(
-            f"min_duration must be above 0 and below max_duration, not {min_duration} and {max_duration}"
+            "min_duration must be above 0 and below max_duration, "
+            f"not {min_duration} and {max_duration}"
         )
     if is_url(str(transcripts)):
         raise InputError(
-            f"{transcripts}: transcripts are read from this machine; fetch them with 'nbaudio download'"
+            f"{transcripts}: transcripts are read from this machine; "
+            "fetch them with 'nbaudio download'"
         )
     site, stored = (
         EngineLocation(engine, jobs, address, beam_options),

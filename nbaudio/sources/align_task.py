@@ -114,7 +114,10 @@ def _align(
     rows += [*_typed_only(segments, pairs, words, documents), *_heard_only(segments, pairs, heard)]
     if not len(segments.typed):
         names = ", ".join(dict.fromkeys(file for file, _ in documents))
-        reason = f"no segment: {len(pairs.left):,} of its {said:,} words are in {names} ({typed:,} words)"
+        reason = (
+            f"no segment: {len(pairs.left):,} of its {said:,} words are in {names} ({typed:,} "
+            "words)"
+        )
         question = "" if len(pairs.left) else "; is this the transcript of this recording?"
         rows.append(
             {"kind": "unmatched", "document": task.hypothesis.file, "text": reason + question}

@@ -20,7 +20,8 @@ def read(source: LocationLike, *, window: str | None = None, partial: str = "kee
         raise InputError(f"{source}: there is no such folder")
     if window is not None and (not _SECONDS.fullmatch(window) or not Decimal(window)):
         raise InputError(
-            f"option window={window!r}: expected seconds above 0 with at most six decimals, such as 10 or 0.5"
+            f"option window={window!r}: expected seconds above 0 with at most six "
+            "decimals, such as 10 or 0.5"
         )
     if partial not in ("keep", "drop"):
         raise InputError(f"option partial={partial!r}: must be keep or drop")

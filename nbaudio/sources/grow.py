@@ -222,7 +222,8 @@ def merge_recordings(
         name: (pl.col(name) == pl.col(f"{name} was")).fill_null(value=False) for name in _FACTS
     }
     same = equal["sha256"] | (equal["num_bytes"] & (equal["mtime_ns"] | equal["version"]))
-    # Arrived: first audio; lost: its facts stay. A copy of another source's recording is that recording.
+    # Arrived: first audio; lost: its facts stay. A copy of another source's recording is that
+    # recording.
     status = {
         "new": pl.col("there").is_null(),
         "lost": had & ~has,

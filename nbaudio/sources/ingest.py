@@ -150,7 +150,8 @@ def bring_in(
     jobs, sha256, cache, add = (given[name] for name in ("jobs", "sha256", "cache", "add"))
     if source is None:
         raise InputError(
-            "source: not given; it is the file or folder of the transcripts, in a manifest its key source"
+            "source: not given; it is the file or folder of the transcripts, "
+            "in a manifest its key source"
         )
     if is_url(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
@@ -296,7 +297,8 @@ def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
         return root
     if not root.is_folder():
         raise InputError(
-            f"{audio}: there is no such audio folder; leave --audio out to ingest the transcripts only"
+            f"{audio}: there is no such audio folder; leave --audio out to ingest the "
+            "transcripts only"
         )
     return LocalPath(root.local.absolute())
 
@@ -319,7 +321,8 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
         if others:
             held = ", ".join(map(str, others))
             raise ExistsError(
-                f"{out}: is the workspace of {held}; choose another --out, remove it, or bring in both with --add"
+                f"{out}: is the workspace of {held}; choose another --out, remove it, "
+                "or bring in both with --add"
             )
     elif out.exists() and (
         not out.is_dir() or any(not path.name.startswith(".") for path in out.iterdir())
@@ -332,7 +335,8 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
     """Write recordings to files of their names; unchanged files keep their modification time."""
     for name, data in embedded:
         path = root / name
-        # A name that is not valid for a file, or is that of a folder: the recording is reported as missing.
+        # A name that is not valid for a file, or is that of a folder: the recording is reported as
+        # missing.
         with suppress(OSError):
             if not (
                 path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data

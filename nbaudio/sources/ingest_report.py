@@ -36,7 +36,8 @@ class Placed(NamedTuple):
     audio: Location | None  # the folder that paths of recordings are relative to
     recordings: pl.DataFrame  # of the source, with `error`
     merged: pl.DataFrame  # those of the workspace
-    status: pl.DataFrame  # of the source's recordings, if the workspace grows (see `grow.merge_recordings`); else empty
+    # Of the source's recordings, if the workspace grows (see `grow.merge_recordings`); else empty
+    status: pl.DataFrame
     segments: PlacedSegments
 
 
@@ -129,11 +130,17 @@ def _growth_warnings(merge: Merge) -> Iterator[str]:
     """Name what changed under the same id, what is gone from the source, and what is to be done."""
     changed = merge.replaced.filter(~is_("new"))["segment_id"]
     if len(changed):
-        yield f"changed under the same id: {_listed(changed)}; their scores, splits and verdicts no longer hold"
+        yield (
+            f"changed under the same id: {_listed(changed)}; their scores, "
+            "splits and verdicts no longer hold"
+        )
     if len(merge.missing):
         recordings = merge.missing["recording_id"].n_unique()
         removed = _listed(merge.missing["segment_id"])
-        yield f"removed from the source: {removed} of {recordings:,} recordings, listed in problems.parquet; they are kept"
+        yield (
+            f"removed from the source: {removed} of {recordings:,} recordings, "
+            "listed in problems.parquet; they are kept"
+        )
     if len(merge.rows):
         unscored = merge.rows.filter(is_("new", "text", "times", "audio", "hypothesis")).height
         yield f"score and select again: {unscored:,} new or changed segments have no score"
@@ -238,7 +245,8 @@ def _warnings(
     absent = len(recordings) - len(present)
     if workspace.audio_root is None:
         found.append(
-            f"no audio yet: {absent:,} recordings are missing; view, score and sample the segments, and ingest again with --audio"
+            f"no audio yet: {absent:,} recordings are missing; view, "
+            "score and sample the segments, and ingest again with --audio"
         )
     found += first_lines(_other_durations(segments, present), "segments.parquet")
     doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(
@@ -275,7 +283,8 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -
         .sort("len", "sampling_rate", descending=True)
     )
     summary = "; ".join(
-        f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} channel{'s' if channels > 1 else ''}"
+        f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} "
+        f"channel{'s' if channels > 1 else ''}"
         for rate, channels, count in kinds.iter_rows()
     )
     is_broken = (
@@ -290,6 +299,7 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -
     seconds, as_is = amounts.collect(**STREAMED).row(0)
     wav = seconds * _RATE * _BYTES_PER_SAMPLE
     return (
-        f"{summary}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {_RATE:,} Hz mono WAV, "
+        f"{summary}; {duration(seconds)} of segments are {size(as_is)} as they are, "
+        f"{size(wav)} as {_RATE:,} Hz mono WAV, "
         f"about {size(wav * _FLAC_SHARE)} as FLAC"
     )

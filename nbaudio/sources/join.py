@@ -47,7 +47,8 @@ _TWICE, _SEVERAL, _EMPTY = (
 _REASONS = ("", _UNMATCHED, _NO_KEY, _NO_RECORDING, _SEVERAL_RECORDINGS, _TWICE, _SEVERAL, _EMPTY)
 _SECOND = 10**9  # times are compared in nanoseconds
 _NO_TIME = np.iinfo(np.int64).min
-# Matches the keys of some rows: pairs of a row and the number of a segment, and for each row why it has none (of `_REASONS`).
+# Matches the keys of some rows: pairs of a row and the number of a segment, and for each row why it
+# has none (of `_REASONS`).
 _Match = Callable[[Mapping[str, pl.Series]], tuple[IntArray, IntArray, NDArray[np.uint8]]]
 _PROBLEMS = pl.Schema(
     {"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String}
@@ -273,7 +274,8 @@ def _value_column(
         if name in others:
             return name
     raise InputError(
-        f"{source}: which column has the values? name it by from; it has {', '.join(others) or 'no others'}"
+        f"{source}: which column has the values? name it by from; "
+        f"it has {', '.join(others) or 'no others'}"
     )
 
 

@@ -22,7 +22,8 @@ def check_name(workspace: Workspace, kind: str, name: str) -> str:
     """Return the column of a `text`, `hypothesis` or `column` of this name; raise InputError where a step cannot write it."""
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{kind} {name!r}: a name has letters from a to z, digits and underscores, and begins with a letter"
+            f"{kind} {name!r}: a name has letters from a to z, digits and underscores, "
+            "and begins with a letter"
         )
     column, held = _PREFIXES[kind] + name, tables.table_schema(workspace)
     texts, hypotheses = tables.text_names(held), tables.hypothesis_names(held)

@@ -155,7 +155,8 @@ def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
         raise InputError(f"{path}: cannot be read as a table of pairs ({error})") from error
     if not all(columns):
         raise InputError(
-            f"{path}: expected the columns recording and transcript; it has {', '.join(header) or 'none'}"
+            f"{path}: expected the columns recording and transcript; "
+            f"it has {', '.join(header) or 'none'}"
         )
     found = [_find([names[side] for _, names in table], items) for side, items in enumerate(sides)]
     pairs: dict[int, list[int]] = defaultdict(list)

@@ -25,7 +25,8 @@ from nbaudio.core.tables import (
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.storage.workspace import Workspace
 
-_MICRO = 1_000_000  # units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
+# Units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
+_MICRO = 1_000_000
 
 
 def fill_times(
@@ -101,7 +102,8 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
         times.to_samples_column(starts, rate).alias("start_sample"),
         times.to_samples_column(ends, rate).alias("end_sample"),
     )
-    # An end that lies past its recording's by at most half a unit of its last decimal is moved to that.
+    # An end that lies past its recording's by at most half a unit of its last decimal is moved to
+    # that.
     over = pl.col("end_sample") - length
     places = (
         pl.col("source_end")
@@ -289,7 +291,9 @@ class Merge:
 
     workspace: Workspace
     brought: tuple[str, ...]  # the columns of the source
-    rows: pl.DataFrame  # these columns, the row in the table (null for new ones), and a flag for each of `KINDS` (see `is_`)
+    # These columns, the row in the table (null for new ones), and a flag for each of `KINDS` (see
+    # `is_`)
+    rows: pl.DataFrame
     unchanged: int  # segments of the source
     missing: pl.DataFrame  # `segment_id` and `recording_id` of the rows that are not in the source
 
@@ -334,7 +338,8 @@ class Merge:
         old = pl.col(name)
         new = pl.col(f"\0new {name}") if name in self.rows.columns else pl.lit(None)
         moved, replaced = is_("times", "audio"), is_(*_REPLACED)
-        # Corrections of the text hold while nothing is replaced, those of bounds while times and audio are the same.
+        # Corrections of the text hold while nothing is replaced, those of bounds while times and
+        # audio are the same.
         own_text, own_bounds = (
             pl.col(column).is_not_null() & ~other if column in schema else pl.lit(value=False)
             for column, other in (("text_corrected", replaced), ("corrected_by", moved))

@@ -40,7 +40,8 @@ def read_mapping(path: Path) -> dict[str, str]:
         ):
             if mapping.setdefault(name, value) != value:
                 raise InputError(
-                    f"{path}, line {line}: {name!r} is {value!r} here and {mapping[name]!r} before; keep one of them"
+                    f"{path}, line {line}: {name!r} is {value!r} here and "
+                    f"{mapping[name]!r} before; keep one of them"
                 )
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
         raise InputError(
@@ -85,7 +86,8 @@ def redact_names(
     rows, problems = transcripts.rows, transcripts.problems
     names = rows.unique("name")["name"].drop_nulls()
     urls = names.filter(names.str.contains("://", literal=True)).to_list()
-    # URLs that differ only in user and query get a hash; all do if ingest would fetch them, and are rejected with it.
+    # URLs that differ only in user and query get a hash; all do if ingest would fetch them, and are
+    # rejected with it.
     stored = stored_names([*urls, *mapping, *mapping.values()], always=fetches)
 
     def redacted(frame: pl.DataFrame) -> pl.DataFrame:

@@ -100,7 +100,8 @@ class Probes:
                 [tables.conform(before, schema, "recordings").select(schema.names()), known]
             )
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
-        # A frame and a row number for each file: as objects, rows would take several times the memory.
+        # A frame and a row number for each file: as objects, rows would take several times the
+        # memory.
         self._known = known.unique("file", keep="last", maintain_order=True).filter(usable)
         self._numbers = {file: number for number, file in enumerate(self._known["file"])}
 
@@ -141,7 +142,8 @@ def probe_recordings(
     if isinstance(place, LocalPath):
         bundles = list(_bundles(place, paths))
         total = sum(size for _, size in bundles)
-        # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they gain.
+        # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock
+        # than they gain.
         workers = cores if total > _SMALL_GB * len(paths) else 1
         shown = progress("probe recordings", total, "GB", show=total > 1)
     else:

@@ -92,7 +92,8 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
     except OSError as error:
         if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
             raise InputError(
-                f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME"
+                f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, "
+                "libhdfs in HADOOP_HOME"
             ) from error
         raise
 
@@ -116,7 +117,8 @@ def filter_names(
 
 def list_files(fs: Any, folder: str, levels: int) -> Iterator[str]:
     """Yield the files below a folder; FileNotFoundError if it does not exist."""
-    # Folders below the second level take one request each: one for all of them would hold the facts of all files at once.
+    # Folders below the second level take one request each: one for all of them would hold the facts
+    # of all files at once.
     for entry in fs.ls(folder, detail=True):
         name = entry["name"].rstrip("/")
         if entry["type"] != "directory":

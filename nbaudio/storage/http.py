@@ -36,7 +36,8 @@ _HEADERS: Mapping[str, str] = {
     "User-Agent": f"nbaudio/{version.__version__}",
 }
 _CHUNK_BYTES = 1 << 18
-# Connections that are kept open per host: more than threads, as urllib3 warns of each one that it discards.
+# Connections that are kept open per host: more than threads, as urllib3 warns of each one that it
+# discards.
 _CONNECTIONS = 64
 _PROXY_VARIABLES = [
     change(f"{name}_proxy")
@@ -85,7 +86,8 @@ class HttpClient:
                     )
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
                     raise InputError(
-                        f"{scheme}_proxy of the environment cannot be used: {urls.redact_log(str(error))}"
+                        f"{scheme}_proxy of the environment cannot be used: "
+                        f"{urls.redact_log(str(error))}"
                     ) from None
 
     @contextmanager
@@ -255,7 +257,8 @@ class HttpFiles:
                 raise RemoteRefusedError(f"{url}: the server does not support range requests")
             if not is_whole and not range_.startswith(f"bytes {start}-"):
                 raise RemoteRefusedError(
-                    f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received"
+                    f"{url}: bytes from {start:,} were requested, "
+                    f"{range_[:80] or 'no range'} was received"
                 )
             return _body(response, url, end - start, "that were requested")
 

@@ -147,7 +147,8 @@ class HubDataset:
                 additions.append(CommitOperationAdd(name, upload.path))
                 if upload.sha256 not in (None, additions[-1].upload_info.sha256.hex()):
                     raise InputError(
-                        f"{upload.path}: its bytes are not those that were written; run 'nbaudio verify'"
+                        f"{upload.path}: its bytes are not those that were written; "
+                        "run 'nbaudio verify'"
                     )
             deletions = [CommitOperationDelete(name) for name in removed if name in self.files]
             if additions or deletions:

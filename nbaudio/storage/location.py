@@ -108,7 +108,10 @@ class LocalPath:
                         elif is_folder:
                             folders += [] if entry.is_symlink() else [f"{name}/"]
                             if wanted(entry.name):
-                                reason = "a folder with the name of a recording; recordings in it are read"
+                                reason = (
+                                    "a folder with the name of a recording; "
+                                    "recordings in it are read"
+                                )
                         elif escape_surrogates(name) != name:
                             reason = NOT_UNICODE
                         elif not _is(entry.is_file):

@@ -84,7 +84,8 @@ class Network:
         most = self.max_size or MAX_ANNOUNCED
         if num_bytes > most:
             raise InputError(
-                f"{place}: the server announces {num_bytes:,} bytes; at most {most:,} are fetched (--max-size)"
+                f"{place}: the server announces {num_bytes:,} bytes; "
+                f"at most {most:,} are fetched (--max-size)"
             )
 
     def given_up(self, host: str) -> str | None:
@@ -93,7 +94,10 @@ class Network:
         lost = state.spent + state.waited
         if state.spent < 2 * plain and lost < 2 * max(plain, self.max_wait):
             return None
-        return f"skipped for the rest of this run: {host} has only failed for {lost:,.0f} s ({state.reason})"
+        return (
+            f"skipped for the rest of this run: {host} has only failed for {lost:,.0f} s "
+            f"({state.reason})"
+        )
 
     def failed(self, host: str, seconds: float, reason: str, *, now: float) -> None:
         """Record a failed request of so many seconds, with the pause before it, of a broken transfer only the silence."""
@@ -197,8 +201,9 @@ def with_retries(
         except NbaudioError:
             raise
         except Exception as error:
-            # Filesystems may report another failure as a missing file; the cause then says which. A further name would keep
-            # the error, and the connection in its traceback, until the next garbage collection.
+            # Filesystems may report another failure as a missing file; the cause then says which. A
+            # further name would keep the error, and the connection in its traceback, until the next
+            # garbage collection.
             if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
                 error = error.__cause__
             if atomic.disk_full_reason(error) or (

@@ -37,13 +37,15 @@ from nbaudio.storage.urls import ARCHIVES, WEB, check_url, is_url
 
 CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"
 
-# Ranges are read if they are at most this share of the file, with so many bytes per window; smaller files are fetched whole.
+# Ranges are read if they are at most this share of the file, with so many bytes per window; smaller
+# files are fetched whole.
 _MAX_SHARE = 0.25
 _WINDOW_BYTES = 1 << 20
 _MIN_BYTES = 8 << 20
 # A broken transfer is resumed in ranges of this size.
 _PIECE_BYTES = 16 << 20
-# Headers after their first byte of the formats in which a sample is found by computing or by a few reads: WAV and FLAC.
+# Headers after their first byte of the formats in which a sample is found by computing or by a few
+# reads: WAV and FLAC.
 _SEEKABLE = re.compile(rb"(IFF|F64)....WAVE|LaC", re.DOTALL)
 
 # Object stores, with options that keep few parts of an upload in memory.
@@ -196,7 +198,8 @@ class Remote:
         free = shutil.disk_usage(target.parent).free
         if status.num_bytes > free:
             raise AudioError(
-                f"{self}: no space for its {status.num_bytes:,} bytes, {free:,} are free on the disk"
+                f"{self}: no space for its {status.num_bytes:,} bytes, "
+                f"{free:,} are free on the disk"
             )
         with_retries(self, lambda: self._download(target, status), received=lambda: size_of(target))
 
@@ -226,7 +229,8 @@ class Remote:
             return status, None
 
         with suppress(RemoteRefusedError):
-            # Not from byte 0: a server without ranges then refuses instead of sending the whole file.
+            # Not from byte 0: a server without ranges then refuses instead of sending the whole
+            # file.
             if _SEEKABLE.match(self.read(1, 12)):
                 return status, RangeFile(
                     self.read, partial(self._check_unchanged, status), status.num_bytes
@@ -277,7 +281,8 @@ class Remote:
             found = self.status()
         if found.num_bytes != source.stat().st_size:
             raise NbaudioError(
-                f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload"
+                f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are "
+                "there after the upload"
             )
         return found
 

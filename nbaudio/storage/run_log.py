@@ -20,7 +20,8 @@ from nbaudio.core.atomic import atomic_write, lock, parse_lines, raise_disk_full
 from nbaudio.core.errors import DiskFullError, ExistsError
 from nbaudio.storage.urls import redact_log
 
-# Bytes from which on a log begins anew, and bytes that are read of a log, which may come from an untrusted corpus.
+# Bytes from which on a log begins anew, and bytes that are read of a log, which may come from an
+# untrusted corpus.
 _KEPT_BYTES, _MAX_READ_BYTES = 1 << 20, 8 << 20
 _MAX_FAILURES = 1000
 # A progress line is written after this share of the stage and this many seconds.
@@ -133,9 +134,13 @@ def _locked_log(path: Path, of: object, wait_s: float) -> Iterator[BinaryIO]:
     began: dict[str, Any] = next(
         (line for line in reversed(read(path)) if line.get("event") == "began"), {}
     )
-    who = f"process {began.get('pid')} on {began.get('host')}, since {began.get('at')}, {began.get('step')}"
+    who = (
+        f"process {began.get('pid')} on {began.get('host')}, since {began.get('at')}, "
+        f"{began.get('step')}"
+    )
     raise ExistsError(
-        f"{of}: another run is active there ({who}); wait for it, or stop it and run the same command again"
+        f"{of}: another run is active there ({who}); wait for it, "
+        "or stop it and run the same command again"
     )
 
 

@@ -47,12 +47,14 @@ def check_url(address: str) -> str:
         user = part.partition("://")[2].partition("/")[0].rpartition("@")[0]
         if ":" in user or (user and scheme in WEB):
             raise InputError(
-                f"{shown}: a URL must not contain a user or password; put them into ~/.netrc or the environment"
+                f"{shown}: a URL must not contain a user or password; "
+                "put them into ~/.netrc or the environment"
             )
         if scheme in WEB and ("?" in part or "#" in part):
             raise InputError(
                 f"{shown}: queries are refused: they may hold secrets, and URLs are stored; "
-                "fetch such files with 'nbaudio download', which keeps no query, and name their folder"
+                "fetch such files with 'nbaudio download', which keeps no query, "
+                "and name their folder"
             )
     first, *others = parts
     # A local archive: workers have other working directories.

@@ -37,7 +37,8 @@ R = TypeVar("R")
 
 _LOCK_WAIT_S = 10.0  # for a step that writes to the same tables
 _locked: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())  # by this thread
-# Folders of files that get their names together: while they are written, and when they are complete.
+# Folders of files that get their names together: while they are written, and when they are
+# complete.
 _SAVING, _SAVED = "saving", "saved"
 
 

@@ -13,7 +13,8 @@ Pairs = tuple[
 ]  # numbers of words of the transcript and of the hypothesis, of equal length
 
 _NGRAM = 3
-_MOST_PLACES = 16  # of an n-gram, in the transcript times in the hypothesis: a phrase of every speech is no anchor
+# Of an n-gram, in the transcript times in the hypothesis: a phrase of every speech is no anchor
+_MOST_PLACES = 16
 _MOST_GAP = 120  # words of either side between two runs of a chain
 _LOOK_BACK = 64  # runs that may precede a run in its chain
 _GAP_COST = 0.02  # of a word that is between two runs, and

@@ -16,16 +16,19 @@ from rapidfuzz.process import cpdist
 from nbaudio.core.dataframes import Column, as_series
 from nbaudio.core.errors import InputError
 
-# Whitespace of Python, of which U+3000 is the last; that of Rust and polars lacks the four separators from U+001C.
+# Whitespace of Python, of which U+3000 is the last; that of Rust and polars lacks the four
+# separators from U+001C.
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 _ODD_BLANKS = BLANKS.replace(" ", "")
 # A single blank other than the space is part of the word around it.
 _ODD_BLANK = re.compile(f"[{_ODD_BLANKS}]")
 _WORD = re.compile(r"\S+(?:[^\S ]\S+)*")
 
-# Rows per task: enough to outweigh its overhead, few enough for a few MB of split words per processor.
+# Rows per task: enough to outweigh its overhead, few enough for a few MB of split words per
+# processor.
 _BLOCK = 4096
-# Words are compared as code points of an artificial alphabet, above the surrogates, which cannot be decoded.
+# Words are compared as code points of an artificial alphabet, above the surrogates, which cannot be
+# decoded.
 _FIRST, _ALPHABET = 0xE000, 0x110000 - 0xE000
 
 Measure = Literal["similarity", "wer", "cer"]
@@ -225,7 +228,8 @@ def encode_words(
     """Return a number for each word of all texts, split at every space; words per text; and the distinct words, with a space."""
     texts = texts.cast(pl.String)  # a column without values has no type
     full = texts != ""
-    # Each word includes the space after it, so that the buffer of the texts, split at spaces, is the array of words.
+    # Each word includes the space after it, so that the buffer of the texts, split at spaces, is
+    # the array of words.
     _, bounds, data = (
         (texts.filter(full) + " ").to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()
     )

@@ -38,7 +38,8 @@ _MAYBE_UNCOVERED = r"[\d½¼¾⅓⅔]|\p{L}\."  # texts that may have any, searc
 _ABBREVIATION = re.compile(r"[^\W\d_]{1,4}\.")
 _MOST_DIGITS, _MOST_READINGS = 12, 24
 _BETWEEN = 3  # equal words between two differences that are compared together
-# Costs of a word too many and of another word: of alignments with as few edits, the one with more equal words.
+# Costs of a word too many and of another word: of alignments with as few edits, the one with more
+# equal words.
 _EDIT, _OTHER = 1000, 1001
 
 
@@ -115,7 +116,8 @@ class Formatting:
             language, *rest = line.split("\t")
             if len(rest) != 2 or not all(map(str.strip, rest)):
                 raise InputError(
-                    f"{path}: line {number}: expected language, written and spoken, separated by tabs"
+                    f"{path}: line {number}: expected language, written and spoken, "
+                    "separated by tabs"
                 )
             written, spoken = unicodedata.normalize("NFKC", rest[0]).casefold().strip(), rest[1]
             if language not in ("*", self.language):

@@ -50,7 +50,8 @@ def _folded(texts: pl.Series) -> pl.Series:
     plain = texts.alias("text").to_frame().select(text.str.to_lowercase())["text"]
     both = plain.scatter(is_odd.arg_true(), odd) if len(odd) else plain
     words = text.str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
-    # Replacing takes ten times as long as the check whether there is anything but letters and single blanks.
+    # Replacing takes ten times as long as the check whether there is anything but letters and
+    # single blanks.
     marked = both.str.contains(r"[^\p{L}\p{M}\p{N} ]|  |^ | $|^$").fill_null(value=False)
     tidy = (
         both.filter(marked)
@@ -76,10 +77,12 @@ class NearIndex:
         self._number = _counted(pieces)
         length, count = self._lengths[self._sentence], np.repeat(pieces, pieces)
         self._start, sizes = self._number * length // count, length // count
-        # As many edits as its number lie before a piece at most, else an earlier piece is intact too; likewise after it.
+        # As many edits as its number lie before a piece at most, else an earlier piece is intact
+        # too; likewise after it.
         self._rest, self._spare = length - self._start, count - 1 - self._number
         sums, powers = _sums(codes)
-        # By size: hashes of pieces and places, in order; where their pieces begin; the pieces; flags of hashes; lengths of texts.
+        # By size: hashes of pieces and places, in order; where their pieces begin; the pieces;
+        # flags of hashes; lengths of texts.
         self._pieces: dict[int, tuple[Hashes, Integers, Integers, NDArray[np.bool_], int, int]] = {}
         for size in np.unique(sizes).tolist():
             of_size = np.flatnonzero(sizes == size)
@@ -98,7 +101,8 @@ class NearIndex:
             hashes = hashes[some][more] + _place_key(classes[more], first[more] + step)
             order = np.argsort(hashes, kind="stable")
             known, firsts = np.unique(hashes[order], return_index=True)
-            # A Bloom filter: two flags of each hash, of which one in eight at most is set; up to 16 MB.
+            # A Bloom filter: two flags of each hash, of which one in eight at most is set; up to 16
+            # MB.
             flags = np.zeros(1 << min(24, len(known).bit_length() + 4), dtype=np.bool_)
             flags[_flag(known, len(flags))] = flags[_flag(known * _FACTOR, len(flags))] = True
             firsts = np.append(firsts, len(order))
@@ -178,7 +182,8 @@ class NearIndex:
             first, number = firsts[at], firsts[at + 1] - firsts[at]
             text = np.searchsorted(starts, place, side="right") - 1
             before = place - starts[text]
-            # A common phrase is a piece of many sentences, so pairs are made a bounded number at a time.
+            # A common phrase is a piece of many sentences, so pairs are made a bounded number at a
+            # time.
             bounds = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1
             for part in np.split(np.arange(len(place)), bounds):
                 some, step = _expanded(number[part])

@@ -56,7 +56,8 @@ _NO_WORD = re.compile(r"[^\w\s]|_")
 def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     """Return patterns for these few marks (a class of all is ten times slower): inner apostrophes, inner hyphens, others."""
     mark, other = f"[{re.escape(marks)}]", f"[^\\s{re.escape(marks)}]"
-    # The class comes first, so that the search runs from mark to mark; marks to keep are recognized from the position after them.
+    # The class comes first, so that the search runs from mark to mark; marks to keep are recognized
+    # from the position after them.
     kept = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
     apostrophe, hyphen = (
         re.compile(f"{each}(?<={other}.)(?={other})") for each in ("['’＇]", "[-‐‑]")

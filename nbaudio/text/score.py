@@ -117,7 +117,8 @@ def score(
 
     originals = {}
     if tables.table_path(workspace, tables.CORRECTED_TEXTS).exists():
-        # Texts that corrections replaced are scored too, so that a withdrawn correction restores the right scores.
+        # Texts that corrections replaced are scored too, so that a withdrawn correction restores
+        # the right scores.
         before = workspace.table(tables.CORRECTED_TEXTS)
         others = [*tables.text_names(schema).values(), *tables.hypothesis_names(schema).values()]
         hypotheses = tables.read(
@@ -144,7 +145,8 @@ def score(
         reports[tally.pair.suffix] = report = tally.report(tallies[0])
         if others:
             report.warnings.append(
-                f"{', '.join(others)} compared with other normalization steps: do not compare the scores"
+                f"{', '.join(others)} compared with other normalization steps: "
+                "do not compare the scores"
             )
         workspace.save_report(f"score{tally.pair.suffix}", report.to_dict())
     if len(reports) == 1:
@@ -173,18 +175,21 @@ def _pair(
         if name is not None and known.get(name) not in columns:
             there = ", ".join(one for one, column in known.items() if column in columns)
             raise InputError(
-                f"{workspace.path}: no {kind} {name!r}; there are {there}; 'nbaudio join' brings in others"
+                f"{workspace.path}: no {kind} {name!r}; there are {there}; "
+                "'nbaudio join' brings in others"
             )
     own = (f"_{name}" for name in (text, hypothesis) if name not in (None, "text", "asr"))
     pair = Pair(texts[text or "text"], hypotheses[hypothesis or "asr"], "".join(own))
     before = scored.get(pair.suffix)
     if before is None and pair.suffix and f"similarity{pair.suffix}" in columns:
         raise InputError(
-            f"{workspace.path}: the source has a column similarity{pair.suffix}, which stays: choose another name"
+            f"{workspace.path}: the source has a column similarity{pair.suffix}, "
+            "which stays: choose another name"
         )
     if before is not None and before[:2] != pair[:2]:
         raise InputError(
-            f"{workspace.path}: similarity{pair.suffix} compares {before[0]} with {before[1]}: choose other names"
+            f"{workspace.path}: similarity{pair.suffix} compares {before[0]} with "
+            f"{before[1]}: choose other names"
         )
     return pair
 
@@ -378,15 +383,18 @@ class _Tally:
             )
         elif not len(similarity):
             warnings.append(
-                "no segment has both a transcript and a hypothesis: similarity, wer and cer are empty"
+                "no segment has both a transcript and a hypothesis: similarity, "
+                "wer and cer are empty"
             )
         if unread and rules.language is None:
             warnings.append(
-                "digits and abbreviations are compared as they are written: name the language, such as --language hr"
+                "digits and abbreviations are compared as they are written: "
+                "name the language, such as --language hr"
             )
         elif rules.language is not None and not rules.has_numbers:
             warnings.append(
-                f"language {rules.language!r}: no rules for its numbers; a table of formatting can add them"
+                f"language {rules.language!r}: no rules for its numbers; "
+                "a table of formatting can add them"
             )
         return Report("score", facts, warnings=warnings)
 

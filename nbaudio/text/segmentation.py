@@ -23,8 +23,9 @@ _FASTEST, _USUAL = 0.04, 0.08  # seconds per character of such a word
 
 _TOLERANCE = 1e-9  # seconds, of sums of decimals
 
-# Costs of the segmentation, in words that are lost: of a segment; of an edge within a sentence, at an edge without a pause, next
-# to a word that has no pair, and for a probability of 0 of its pair; of each word without a pair inside a segment.
+# Costs of the segmentation, in words that are lost: of a segment; of an edge within a sentence, at
+# an edge without a pause, next to a word that has no pair, and for a probability of 0 of its pair;
+# of each word without a pair inside a segment.
 _SEGMENT, _IN_SENTENCE, _NO_PAUSE, _NEXT_UNPAIRED, _UNSURE, _UNPAIRED = (
     0.2,
     0.8,
@@ -35,8 +36,8 @@ _SEGMENT, _IN_SENTENCE, _NO_PAUSE, _NEXT_UNPAIRED, _UNSURE, _UNPAIRED = (
 )
 _PAUSE = 0.4  # seconds of a pause that costs nothing
 
-# A segment may span so many words without a pair, one more for each digit (numbers are spoken in several words), or any number
-# of words whose characters are as similar as this.
+# A segment may span so many words without a pair, one more for each digit (numbers are spoken in
+# several words), or any number of words whose characters are as similar as this.
 _SPAN_WORDS, _SPAN_SIMILARITY = 3, 0.2
 _SHORTEST_CHARACTER = 0.01  # seconds: what has more characters than a segment can have is in none
 

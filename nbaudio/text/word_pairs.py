@@ -25,8 +25,9 @@ _LOOP, _LONGEST_LOOP = (
 _NEAR = 60  # words at both ends of a larger gap that are aligned
 _LEAST_PROBABILITY = 0.5  # of a pair that is kept
 
-# Odds that two words are the same: equal words (divided by the frequency of the word), similar ones, others; and the odds of a
-# gap in the alignment, of each word in it, and of words of both texts in it.
+# Odds that two words are the same: equal words (divided by the frequency of the word), similar
+# ones, others; and the odds of a gap in the alignment, of each word in it, and of words of both
+# texts in it.
 _EQUAL, _CLOSE, _SIMILAR, _OTHER = 0.8, 60.0, 4.0, 0.05
 _CLOSE_SIMILARITY = 0.75
 _PRIOR_WORDS = 1000  # that frequencies have in addition, as those of a short text say little
@@ -108,7 +109,8 @@ def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, in
         score_cutoff=_LEAST_SIMILARITY,
         dtype=np.float32,
     )
-    # What pairs save, at most, in the first words of both texts, as a share of the cost of two words without a pair.
+    # What pairs save, at most, in the first words of both texts, as a share of the cost of two
+    # words without a pair.
     saved = np.zeros((len(left) + 1, len(right) + 1), np.float32)
     for row in range(len(left)):
         np.maximum.accumulate(

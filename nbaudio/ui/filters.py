@@ -120,7 +120,8 @@ def _masks(
 ) -> Iterator[pl.Series]:
     """Yield which rows meet conditions over the columns `needed` and contain a text, for one part of the rows after the other."""
     columns, whole = visible_columns(frame), None
-    # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten times as long.
+    # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten
+    # times as long.
     pattern = "(?i)" + pl.escape_regex(find)
     texts = [name for name in columns if frame.schema[name] == pl.String]
 
@@ -138,7 +139,8 @@ def _masks(
     if any(map(_OF_ALL_ROWS.search, conditions)):
         if not all(map(frame.is_narrow, needed)):
             raise InputError(
-                "filter: in a table that stays in its file, conditions with avg(), max(), ... are of numbers only"
+                "filter: in a table that stays in its file, conditions with avg(), max(), "
+                "... are of numbers only"
             )
         whole = meet(pl.DataFrame([frame[name] for name in needed]), len(frame))
 

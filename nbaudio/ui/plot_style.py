@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from nbaudio.ui.histogram_bins import equal_width_edges
 
-# Of Okabe and Ito, 3:1 on white and on black: the orange is darker than theirs, the pale one is transparent.
+# Of Okabe and Ito, 3:1 on white and on black: the orange is darker than theirs, the pale one is
+# transparent.
 BLUE, ORANGE, GREEN, RED, GRAY, PALE = (
     "#0072B2",
     "#C08200",
@@ -41,7 +42,8 @@ _NARROWEST_PX = (
 _FONTS = "Verdana, 'DejaVu Sans', system-ui, sans-serif"
 _TOOLTIP_STYLE = ".nbaudio-values rect:hover{fill-opacity:.15}"
 # Class names are none of those of the widgets, whose style sheet holds for the whole page.
-# JupyterLab removes style elements and SVG from notebooks that are not trusted: the PNG is shown there.
+# JupyterLab removes style elements and SVG from notebooks that are not trusted: the PNG is shown
+# there.
 _NOTEBOOK_STYLE = (
     f".nbaudio-plot{{display:block!important}}.nbaudio-plot+img{{display:none}}{_TOOLTIP_STYLE}"
 )
@@ -100,10 +102,14 @@ class Plot(Figure):
         width, height = self.get_size_inches() * 72
         style = f"display:block;width:100%;min-width:{_NARROWEST_PX}px;max-width:{width * 4 / 3:.0f}px;height:auto"
         return (
-            '<div class="nbaudio-scroll" role="group" tabindex="0" aria-label="Plot" style="overflow-x:auto">'
-            f'<svg role="img" aria-label="{escape(self.alt_text)}" viewBox="0 0 {width:g} {height:g}" style="{style}" '
-            f'fill="currentColor" font-family="{_FONTS}" stroke-linejoin="round" stroke-linecap="butt">{drawn}'
-            f'<g class="nbaudio-values" fill-opacity="0">{"".join(self._hover_areas(width, height))}</g></svg></div>'
+            '<div class="nbaudio-scroll" role="group" tabindex="0" aria-label="Plot" '
+            'style="overflow-x:auto">'
+            f'<svg role="img" aria-label="{escape(self.alt_text)}" viewBox="0 0 {width:g} '
+            f'{height:g}" style="{style}" '
+            f'fill="currentColor" font-family="{_FONTS}" stroke-linejoin="round" '
+            f'stroke-linecap="butt">{drawn}'
+            '<g class="nbaudio-values" '
+            f'fill-opacity="0">{"".join(self._hover_areas(width, height))}</g></svg></div>'
         )
 
     def _hover_areas(self, width: float, height: float) -> Iterator[str]:
@@ -119,15 +125,24 @@ class Plot(Figure):
             )
             (x0, y0), (x1, y1) = ((x * width, (1 - y) * height) for x, y in corners)
             if x0 != x1 and y0 != y1:
-                place = f'x="{min(x0, x1):.1f}" y="{min(y0, y1):.1f}" width="{abs(x1 - x0):.1f}" height="{abs(y1 - y0):.1f}"'
+                place = (
+                    f'x="{min(x0, x1):.1f}" y="{min(y0, y1):.1f}" width="{abs(x1 - x0):.1f}" '
+                    f'height="{abs(y1 - y0):.1f}"'
+                )
                 yield f"<rect {place}><title>{escape(text)}</title></rect>"
 
     def img(self) -> str:
         """Return an image element with the PNG."""
-        return f'<img alt="{escape(self.alt_text)}" src="data:image/png;base64,{b64encode(self._repr_png_()).decode()}" />'
+        return (
+            f'<img alt="{escape(self.alt_text)}" '
+            f'src="data:image/png;base64,{b64encode(self._repr_png_()).decode()}" />'
+        )
 
     def _repr_html_(self) -> str:
-        return f'<style>{_NOTEBOOK_STYLE}</style><div class="nbaudio-plot" style="display:none">{self.svg()}</div>{self.img()}'
+        return (
+            f'<style>{_NOTEBOOK_STYLE}</style><div class="nbaudio-plot" '
+            f'style="display:none">{self.svg()}</div>{self.img()}'
+        )
 
     def _repr_png_(self) -> bytes:
         return self._saved(format="png", metadata={"Software": None})

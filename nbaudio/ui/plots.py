@@ -30,7 +30,10 @@ from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.views import Source
 
 _OUT = (style.PALE, "\\\\")
-_BY_VALUE = "Share of right labels, with 95 % intervals, by groups of segments; ticks are the greatest values of groups."
+_BY_VALUE = (
+    "Share of right labels, with 95 % intervals, by groups of segments; "
+    "ticks are the greatest values of groups."
+)
 _MOST_BARS = 24  # of more, a histogram or the longest ones
 
 
@@ -104,7 +107,10 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
     style.draw_histogram(axes, values, bins=40, labels=labels)
     axes.legend(frameon=False, fontsize=style.SMALL)
     length = duration(float(known["duration_s"].sum()))
-    plot.alt_text = f"Histogram of the lengths of {len(table):,} recordings, {length} in all{without}. {'; '.join(labels)}"
+    plot.alt_text = (
+        f"Histogram of the lengths of {len(table):,} recordings, {length} in all{without}. "
+        f"{'; '.join(labels)}"
+    )
     return plot
 
 
@@ -113,7 +119,8 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
     segments, end = views.rows(source, further=bool(hypothesis)), hypothesis and f"_{hypothesis}"
     if f"wer{end}" not in segments.schema:
         raise InputError(
-            f"there are no scores of {hypothesis}: 'nbaudio score W --hypothesis {hypothesis}' writes them"
+            f"there are no scores of {hypothesis}: 'nbaudio score W --hypothesis "
+            f"{hypothesis}' writes them"
         )
     plot = style.new_plot(3.3)
     left, middle, right = plot.subplots(1, 3)
@@ -138,7 +145,8 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
         if len(values):
             least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
             shown.append(
-                f"{title}, {len(values):,} segments: median {median:.3g}, 90 % from {least:.3g} to {most:.3g}"
+                f"{title}, {len(values):,} segments: median {median:.3g}, "
+                f"90 % from {least:.3g} to {most:.3g}"
             )
     plot.alt_text = f"Histograms. {'; '.join(shown) or 'No values'}"
     left.set_ylabel("segments")
@@ -194,8 +202,10 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
         )
     left.legend(frameon=False, fontsize=style.SMALL, loc="upper left")
     plot.alt_text = (
-        f"Histogram of the similarity of {len(similarity):,} segments: {len(out):,} below {value:g}, {len(inside):,} kept. "
-        f"Curve of the hours kept by each threshold: {value:g} keeps {kept_hours}, {kept['hours_share']:.0%} of all"
+        f"Histogram of the similarity of {len(similarity):,} segments: "
+        f"{len(out):,} below {value:g}, {len(inside):,} kept. "
+        f"Curve of the hours kept by each threshold: {value:g} keeps {kept_hours}, "
+        f"{kept['hours_share']:.0%} of all"
     )
     return plot
 
@@ -222,7 +232,10 @@ def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) 
     curve = as_polars(curve, "curve")
     known = curve.filter(pl.col("precision").is_not_null())
     plot = style.new_plot(3.8)
-    title = f"Precision of all segments above each threshold, {max(curve['reviewed'], default=0):,} reviewed"
+    title = (
+        "Precision of all segments above each threshold, "
+        f"{max(curve['reviewed'], default=0):,} reviewed"
+    )
     axes = style.new_axes(
         plot.add_subplot(), title, x="threshold on similarity", y="share of right labels"
     )
@@ -291,12 +304,21 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
         max(curve["reviewed"]),
         min_sample_size(precision=precision, confidence=confidence),
     )
-    needed = f"A proof needs at least {least:,} reviewed segments above a threshold, even if all are right."
+    needed = (
+        f"A proof needs at least {least:,} reviewed segments above a threshold, "
+        "even if all are right."
+    )
     if not reviewed:
         return f"No segment has been reviewed yet: the quality of the labels is unknown.\n{needed}"
     if reviewed >= least:
-        needed = "The report of evidence has the number of further reviews that are expected to prove the selection."
-    return f"{reviewed:,} segments have been reviewed: no threshold is proven to keep {precision:.4g} right.\n{needed}"
+        needed = (
+            "The report of evidence has the number of further reviews that are expected to "
+            "prove the selection."
+        )
+    return (
+        f"{reviewed:,} segments have been reviewed: no threshold is proven to keep "
+        f"{precision:.4g} right.\n{needed}"
+    )
 
 
 def signals(source: Source, *, note: str = "") -> Plot:
@@ -348,7 +370,10 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
     state = ProofState.load(workspace)
     ranked = rank_columns(state).head(most)
     if ranked.is_empty():
-        missing = "Which signal separates right from wrong is not known: it takes verdicts of both kinds on drawn segments."
+        missing = (
+            "Which signal separates right from wrong is not known: "
+            "it takes verdicts of both kinds on drawn segments."
+        )
         return signals(state.workspace, note=missing)
     (plot, panels), shown = _panels(len(ranked), 3, _BY_VALUE), []
     for axes, best in zip(panels, ranked.iter_rows(named=True), strict=True):
@@ -424,7 +449,10 @@ def splits(source: Source) -> Plot:
         plot.show_on_hover(
             right, f"{listed[-1]} segments, {duration(3600 * hours)}", y=(row - 0.5, row + 0.5)
         )
-    plot.alt_text = f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: {', '.join(listed[:5]) or 'none'}"
+    plot.alt_text = (
+        f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: "
+        f"{', '.join(listed[:5]) or 'none'}"
+    )
     right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=style.SMALL)
     style.name_rows(right, why["reason"].to_list())
     right.xaxis.set_major_locator(MaxNLocator(4, integer=True))

@@ -118,7 +118,8 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
     for name, head in read(None, stop=0):
         if "segment_id" not in head:
             raise InputError(
-                f"{folder}/{name}: the key column segment_id is missing; columns are {', '.join(head.columns)}"
+                f"{folder}/{name}: the key column segment_id is missing; "
+                f"columns are {', '.join(head.columns)}"
             )
         chosen = head.select(each for each in columns(head.columns) if each in head)
         heads.append(tables.conform(chosen, tables.SEGMENTS, name).drop("word_times"))

@@ -187,9 +187,12 @@ def run_all(page: Page) -> list[dict[str, Any]]:
     """Run all cells; gives the cells of the model as notebooks store them."""
     page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
     page.wait_for_function(
-        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status "
+        "=== 'idle'"
     )
     cells: list[dict[str, Any]] = page.evaluate(
-        "() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells).map(cell => cell.toJSON())"
+        "() => "
+        "Array.from(window.jupyterapp.shell.currentWidget.content.model.cells).map(cell "
+        "=> cell.toJSON())"
     )
     return cells

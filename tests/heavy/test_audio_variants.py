@@ -17,7 +17,10 @@ VARIANTS = [
 
 def _name(variant: Variant) -> str:
     channels = "mono" if variant.channels == 1 else "stereo"
-    return f"{variant.kind.name}, {variant.rate} Hz, {channels}, {'low' if variant.low else 'usual'}, {variant.seconds:g} s"
+    return (
+        f"{variant.kind.name}, {variant.rate} Hz, {channels}, "
+        f"{'low' if variant.low else 'usual'}, {variant.seconds:g} s"
+    )
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=_name)

@@ -84,11 +84,15 @@ def test_a_researcher_filters_listens_judges_and_writes_a_sheet_by_mouse(lab, wo
         page.locator("[data-column=speaker_id] .nba-pick:has-text('25 of 50')").wait_for()
         page.locator("[data-column=speaker_id] .nba-pick", has_text="none").click()
         shown(page, "50 of 200")
-        condition = "similarity >= 0 and similarity < 0.5 and (speaker_id in ('o''Neil') or speaker_id is null)"
+        condition = (
+            "similarity >= 0 and similarity < 0.5 and (speaker_id in ('o''Neil') or "
+            "speaker_id is null)"
+        )
         assert eval(ask("e.where")) == condition  # noqa: S307 - the repr of a string
         page.get_by_role("button", name="show the condition in force").click()
         page.wait_for_function(
-            f"() => document.querySelector('[aria-label=\"condition of the rule\"]').value === {condition!r}"
+            "() => document.querySelector('[aria-label=\"condition of the "
+            f"rule\"]').value === {condition!r}"
         )
         # A click plays: waveform, words and sound of that row.
         page.locator(".nba-row:not([hidden])").nth(2).click()
@@ -112,7 +116,8 @@ def test_a_researcher_filters_listens_judges_and_writes_a_sheet_by_mouse(lab, wo
         # A box in the scatter, and a point in it.
         page.get_by_text("scatter of two columns").click()
         page.wait_for_function(
-            "() => document.querySelector('.nba-density').getAttribute('aria-label')?.includes('200')"
+            "() => "
+            "document.querySelector('.nba-density').getAttribute('aria-label')?.includes('200')"
         )
         drag(page, page.locator(".nba-cloud"), (0.0, 0.995), (0.999, 0.8))
         page.wait_for_function(
@@ -278,7 +283,8 @@ def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace
         line = page.locator(".nba-player .nba-lines").first
         assert line.locator("code").all_inner_texts() == ["big"]
         assert line.locator(".nba-replace").all_inner_texts() == ["tri"]
-        # A key in the table and one in the player are verdicts on the row under the cursor, and nothing else.
+        # A key in the table and one in the player are verdicts on the row under the cursor, and
+        # nothing else.
         explorer.focus()
         page.keyboard.press("2")
         page.wait_for_selector(".nba-segment-table [role=status]:text-is('s199: wrong words')")

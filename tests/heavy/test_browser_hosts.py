@@ -30,7 +30,10 @@ VIOLATIONS = """async ([within, excluded]) => {
 SHOWN = """() => document.querySelectorAll('.nba-row .nba-cell:not(:empty)').length
     && document.querySelectorAll('.nba-title code').length > 1
     && document.querySelector('.nba-review-panel .nba-title code')"""
-ALARMS = "() => [...document.querySelectorAll('.nba-alarm:not([hidden])')].map(alarm => alarm.textContent)"
+ALARMS = (
+    "() => [...document.querySelectorAll('.nba-alarm:not([hidden])')].map(alarm => "
+    "alarm.textContent)"
+)
 
 
 def violations(page, within=".nba", excluded=()):
@@ -73,7 +76,8 @@ def check_live(page, workspace):  # noqa: F811
     panel.focus()
     panel.press("3")
     page.wait_for_function(
-        "() => document.querySelector('.nba-review-panel .nba-progress').textContent.startsWith('1 of')"
+        "() => document.querySelector('.nba-review-panel "
+        ".nba-progress').textContent.startsWith('1 of')"
     )
     assert verdict_log(workspace)["verdict"].to_list() == ["cut off"]
     assert page.evaluate(ALARMS) == []

@@ -7,7 +7,8 @@ from browser import chromium, copy_notebooks, jupyter_lab, open_notebook, run_al
 
 from nbaudio.corpus.verify import verify
 
-# Live widgets of each notebook (the explorer is five), and what shows that they have what they asked for.
+# Live widgets of each notebook (the explorer is five), and what shows that they have what they
+# asked for.
 LIVE = {
     "02_transcripts": (8, ".nba-row .nba-cell:not(:empty)"),
     "03_listen": (9, ".nba-title code"),
@@ -19,9 +20,18 @@ LIVE = {
 # Notebooks that are opened again without their kernel.
 STORED = ("03_listen", "06_splits")
 WIDGET = "application/vnd.jupyter.widget-view+json"
-OUTPUTS = "() => [...document.querySelectorAll('.jp-OutputArea-output')].map(output => output.innerText).join('\\n')"
-TRUSTED = "() => [...window.jupyterapp.shell.currentWidget.content.model.cells].some(cell => cell.trusted)"
-PLAYABLE = "() => [...document.querySelectorAll('audio[src]')].every(audio => audio.duration > 0.5 && !audio.error)"
+OUTPUTS = (
+    "() => [...document.querySelectorAll('.jp-OutputArea-output')].map(output => "
+    "output.innerText).join('\\n')"
+)
+TRUSTED = (
+    "() => [...window.jupyterapp.shell.currentWidget.content.model.cells].some(cell => "
+    "cell.trusted)"
+)
+PLAYABLE = (
+    "() => [...document.querySelectorAll('audio[src]')].every(audio => audio.duration > "
+    "0.5 && !audio.error)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +74,10 @@ def check_stored(page, address, path):
     shut_down(page)
     open_notebook(page, address, f"notebooks/{path.name}")
     assert page.evaluate(TRUSTED), "other notebooks prefer HTML to widgets"
-    stored = "number => document.querySelectorAll('.jp-OutputArea-output :is(audio, table)').length >= number"
+    stored = (
+        "number => document.querySelectorAll('.jp-OutputArea-output :is(audio, "
+        "table)').length >= number"
+    )
     page.wait_for_function(
         stored, arg=sum(bundle["text/html"].count("<audio") or 1 for bundle in bundles)
     )
@@ -93,7 +106,10 @@ def test_every_notebook_runs_in_order_and_nothing_else_is_contacted(lab):
             assert any(cell["outputs"] for cell in code), name
             stem = name.removesuffix(".ipynb")
             if stem in LIVE:
-                live = "([n, sign]) => document.querySelectorAll('.nba').length === n && document.querySelector(sign)"
+                live = (
+                    "([n, sign]) => document.querySelectorAll('.nba').length === n && "
+                    "document.querySelector(sign)"
+                )
                 page.wait_for_function(live, arg=LIVE[stem])
                 assert page.locator(".nba-alarm:visible").count() == 0, stem
             page.wait_for_function(PLAYABLE)

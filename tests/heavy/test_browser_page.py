@@ -18,7 +18,10 @@ from nbaudio import review
 from nbaudio.review import review_page
 
 WORDS = pl.List(pl.Struct({"start": pl.Float64, "end": pl.Float64}))
-SHOWN = "number => document.querySelector(`[role=row][aria-rowindex='${number + 2}']`)?.getAttribute('aria-selected') === 'true'"
+SHOWN = (
+    "number => document.querySelector(`[role=row][aria-rowindex='${number + "
+    "2}']`)?.getAttribute('aria-selected') === 'true'"
+)
 PLAYS = "since => Number(document.querySelector('.nba-review-panel').dataset.playing) > since"
 NOW = "performance.now()"
 ROWS = ".nba-row:visible"

@@ -62,7 +62,8 @@ def test_zoom_shows_more_of_less_and_sends_no_audio_again(lab, workspace):
         whole = pixels(page, ".nba-canvas")
         box = page.locator(".nba-stage").bounding_box()
         top = page.evaluate(
-            "() => document.querySelector('.jp-WindowedPanel-outer, .jp-NotebookPanel-notebook').scrollTop"
+            "() => document.querySelector('.jp-WindowedPanel-outer, "
+            ".jp-NotebookPanel-notebook').scrollTop"
         )
         page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 40)
         page.keyboard.down("Control")
@@ -74,7 +75,8 @@ def test_zoom_shows_more_of_less_and_sends_no_audio_again(lab, workspace):
         )
         # The time under the pointer, half a second, stays there.
         assert ruler(page).endswith("from 0.45 to 0.64 seconds")
-        # Sharp: neighboring columns of the spectrogram are not repeated, as they are in a stretched picture.
+        # Sharp: neighboring columns of the spectrogram are not repeated, as they are in a stretched
+        # picture.
         page.wait_for_function(SHARP)
         near = pixels(page, ".nba-canvas")
         assert (near[WAVE] != whole[WAVE]).any()
@@ -98,7 +100,8 @@ def test_zoom_shows_more_of_less_and_sends_no_audio_again(lab, workspace):
         page.mouse.wheel(0, 500)
         assert (
             page.evaluate(
-                "() => document.querySelector('.jp-WindowedPanel-outer, .jp-NotebookPanel-notebook').scrollTop"
+                "() => document.querySelector('.jp-WindowedPanel-outer, "
+                ".jp-NotebookPanel-notebook').scrollTop"
             )
             >= top
         )
@@ -196,7 +199,10 @@ def test_bounds_are_dragged_outwards_kept_and_undone(lab, workspace):
                 page,
                 (x, y),
                 (edge + way * 30, y),
-                hold_until=f"() => /{side} .(0.[1-9]|[1-9])/.test(document.querySelector('.nba-shift').innerText)",
+                hold_until=(
+                    f"() => /{side} "
+                    ".(0.[1-9]|[1-9])/.test(document.querySelector('.nba-shift').innerText)"
+                ),
             )
             page.keyboard.press("f")
         # The words are where they were, the context is heard, and playing stays with the segment.
@@ -325,10 +331,16 @@ def test_a_question_mark_shows_all_keys_of_the_widget(lab, workspace, name):
 
 def test_linked_players_show_the_same_segment(lab, workspace):
     page = lab[2]
-    link = "import ipywidgets\nother = widgets.Player(W)\nipywidgets.jslink((player, 'current'), (other, 'current'))\nother"
+    link = (
+        "import ipywidgets\nother = widgets.Player(W)\nipywidgets.jslink((player, 'current'), "
+        "(other, 'current'))\nother"
+    )
     with notebook(lab, workspace, "player = widgets.Player(W)\nplayer", link) as ask:
         page.wait_for_function("() => document.querySelectorAll('.nba-title code').length === 2")
-        shown = "(id) => [...document.querySelectorAll('.nba-title code')].every(each => each.innerText === id)"
+        shown = (
+            "(id) => [...document.querySelectorAll('.nba-title code')].every(each => "
+            "each.innerText === id)"
+        )
         page.locator(".nba").first.focus()
         page.keyboard.press("ArrowDown")
         page.wait_for_function(shown, arg="s1")

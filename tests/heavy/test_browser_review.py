@@ -8,7 +8,10 @@ from nbaudio.review.state import verdict_log, verdicts
 __all__ = ["lab", "workspace"]
 
 SHOWN = "(id) => document.querySelector('.nba-title code')?.innerText === id"
-PRESSED = "() => [...document.querySelectorAll('.nba-verdicts [aria-pressed=true]')].map(each => each.lastChild.textContent).join()"
+PRESSED = (
+    "() => [...document.querySelectorAll('.nba-verdicts [aria-pressed=true]')].map(each "
+    "=> each.lastChild.textContent).join()"
+)
 
 # Keys `[key, code]` before anything else happens in the page; `#` with Shift.
 AT_ONCE = """keys => {

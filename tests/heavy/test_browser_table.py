@@ -180,7 +180,10 @@ def test_plain_frames_keep_the_ends_of_long_ids(lab, workspace):  # noqa: F811
         }
     )
     frame.write_parquet(workspace.path.parent / "f.parquet")
-    read = f"import polars as pl\nframe = pl.read_parquet({str(workspace.path.parent / 'f.parquet')!r})"
+    read = (
+        "import polars as pl\nframe = "
+        f"pl.read_parquet({str(workspace.path.parent / 'f.parquet')!r})"
+    )
     with notebook(lab, workspace, read, "widgets.table(frame)", "widgets.SegmentTable(frame)"):
         long, table = (
             page.locator(".nba-segment-table").nth(0),
@@ -224,9 +227,15 @@ def test_rows_in_a_file_are_found_and_sorted_in_parts(lab, workspace):  # noqa: 
         number=number,
     )
     texts.write_parquet(path, row_group_size=100)
-    slow = "import time\nfrom nbaudio.core import stored_frame\nfrom nbaudio.ui.widgets import table_view\n"
+    slow = (
+        "import time\nfrom nbaudio.core import stored_frame\nfrom nbaudio.ui.widgets import "
+        "table_view\n"
+    )
     slow += "stored_frame._ROWS_AT_ONCE, table_view._PART_S = 100, 0.0\n"
-    slow += "whole = stored_frame.StoredFrame.part\nstored_frame.StoredFrame.part = lambda *a: (time.sleep(0.1), whole(*a))[1]"
+    slow += (
+        "whole = stored_frame.StoredFrame.part\nstored_frame.StoredFrame.part = lambda *a: "
+        "(time.sleep(0.1), whole(*a))[1]"
+    )
     with notebook(
         lab, workspace, slow, f"table = widgets.SegmentTable({str(path)!r})\ntable"
     ) as ask:

@@ -124,7 +124,10 @@ def notebook(lab, workspace, *sources):
     """A notebook with these cells, run; gives a function that runs code in its kernel and reads an expression."""
     _, address, page = lab
     folder = workspace.path.parent
-    setup = f"import nbaudio\nfrom functools import partial\nfrom nbaudio import widgets\nW = {str(workspace.path)!r}"
+    setup = (
+        "import nbaudio\nfrom functools import partial\nfrom nbaudio import widgets\nW = "
+        f"{str(workspace.path)!r}"
+    )
     cells = [
         {
             "cell_type": "code",
@@ -189,7 +192,10 @@ def sound(page):
     )
 
 
-SOUNDS = "() => [...document.querySelectorAll('audio')].some(audio => !audio.paused && audio.currentTime > 0)"
+SOUNDS = (
+    "() => [...document.querySelectorAll('audio')].some(audio => !audio.paused && "
+    "audio.currentTime > 0)"
+)
 
 
 @pytest.mark.parametrize("name", list(WIDGETS))
@@ -217,7 +223,8 @@ def test_no_key_changes_the_notebook_and_hostile_words_only_show(lab, workspace,
         assert page.evaluate("() => window.hurt") is None
         assert (
             page.locator(
-                ".nba script, .nba img, .nba iframe, .nba b, .nba strong, .nba em, .nba a[href^=javascript]"
+                ".nba script, .nba img, .nba iframe, .nba b, .nba strong, .nba em, "
+                ".nba a[href^=javascript]"
             ).count()
             == 0
         )
@@ -303,7 +310,8 @@ def test_player_plays_loops_slows_widens_and_moves_bounds(lab, workspace):
         assert 1.0 <= sound(page)["at"] < 2.0
         page.keyboard.press("c")
         page.wait_for_function(
-            "() => [...document.querySelectorAll('audio')].some(audio => Math.abs(audio.duration - 5) < 0.01)"
+            "() => [...document.querySelectorAll('audio')].some(audio => "
+            "Math.abs(audio.duration - 5) < 0.01)"
         )
         page.wait_for_selector(".nba-veil-after:visible")
         for key in ("q", "q", "w", "p", "k"):
@@ -454,8 +462,12 @@ def test_only_clips_of_the_present_threshold_are_played(lab, workspace):
         page.locator(".nba-threshold-tuner").focus()
         page.keyboard.press("ArrowDown")
         page.wait_for_function(SOUNDS)
-        # The kernel is slow to name the segments at the new threshold; a key that is pressed meanwhile waits for them.
-        slow = "import time\nheld = tuner._calls['tuner.examples']\ndef late(**asked):\n    time.sleep(1)\n    return held(**asked)"
+        # The kernel is slow to name the segments at the new threshold; a key that is pressed
+        # meanwhile waits for them.
+        slow = (
+            "import time\nheld = tuner._calls['tuner.examples']\ndef late(**asked):\n    "
+            "time.sleep(1)\n    return held(**asked)"
+        )
         ask("0", f"{slow}\ntuner._calls['tuner.examples'] = late")
         page.keyboard.press("Shift+ArrowLeft")
         page.keyboard.press("Shift+ArrowLeft")
@@ -464,7 +476,8 @@ def test_only_clips_of_the_present_threshold_are_played(lab, workspace):
         page.wait_for_timeout(300)
         assert not sound(page)["playing"]
         page.wait_for_function(SOUNDS)
-        # 0.2: the nearest that is kept is the third of the nine, at 0.25. Its name comes in a message after its audio.
+        # 0.2: the nearest that is kept is the third of the nine, at 0.25. Its name comes in a
+        # message after its audio.
         page.wait_for_function(
             "() => document.querySelector('.nba-listening code').innerText === 's2'"
         )
@@ -489,7 +502,10 @@ def test_a_tuner_without_audio_shows_texts_and_fits_a_narrow_window(lab, workspa
             page.keyboard.press("ArrowDown")
             page.wait_for_selector(".nba-note:has-text('no')")
             page.wait_for_selector(".nba-listening .nba-pair")
-            inside = "() => { const w = document.querySelector('.nba'); return w.scrollWidth <= w.clientWidth; }"
+            inside = (
+                "() => { const w = document.querySelector('.nba'); "
+                "return w.scrollWidth <= w.clientWidth; }"
+            )
             assert page.evaluate(inside)
     finally:
         page.set_viewport_size({"width": 1280, "height": 1400})
@@ -498,7 +514,8 @@ def test_a_tuner_without_audio_shows_texts_and_fits_a_narrow_window(lab, workspa
 def test_progress_is_a_bar_that_ends_as_a_line(lab, workspace):
     page = lab[2]
     slow = (
-        "import time\nfrom nbaudio.core.progress import progress\nwith progress('verify', 20, 'shards') as advance:\n"
+        "import time\nfrom nbaudio.core.progress import progress\nwith progress('verify', "
+        "20, 'shards') as advance:\n"
         "    for _ in range(20):\n        advance(1)\n        time.sleep(0.15)"
     )
     ended = ".jp-OutputArea-output:has-text('verify: 20 shards in 00:03')"
@@ -589,7 +606,8 @@ def test_what_is_saved_holds_no_state_and_shows_without_a_kernel(lab, workspace)
     page.goto(f"{address}/doc/tree/{path.parent.name}/kept.ipynb?reset")
     page.wait_for_selector(".jp-OutputArea-output audio", state="attached")
     page.wait_for_function(
-        "() => [...document.querySelectorAll('audio')].every(audio => audio.duration > 0.5 && !audio.error)"
+        "() => [...document.querySelectorAll('audio')].every(audio => audio.duration > "
+        "0.5 && !audio.error)"
     )
     assert page.locator(".jp-OutputArea-output table").count() >= 1
     assert page.locator(".jp-OutputArea-output script").count() == 0

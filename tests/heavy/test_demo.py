@@ -135,7 +135,8 @@ def test_plain_papermill_runs_the_notebooks_from_every_folder(tmp_path, where):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(top), str(metadata.parent)])}
     folder = tmp_path / where
     manifest = os.path.relpath(tmp_path / "data_manifests" / "demo.yaml", folder)
-    # Those that write tables from the top; elsewhere, one that writes the workspace and one that reads it.
+    # Those that write tables from the top; elsewhere, one that writes the workspace and one that
+    # reads it.
     for notebook in sorted(
         (tmp_path / "notebooks").glob("0[12]*.ipynb" if where else "0[12567]*.ipynb")
     ):

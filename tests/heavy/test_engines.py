@@ -206,7 +206,8 @@ def test_an_engine_that_is_not_there_is_one_line(workspace, tmp_path, engine, ad
 
 
 def test_beam_with_two_processes_and_options_passed_on(workspace, expected, tmp_path):
-    # Beam wants an older Arrow, which writes its version into tables: they are compared with those of its own environment.
+    # Beam wants an older Arrow, which writes its version into tables: they are compared with those
+    # of its own environment.
     own = made(workspace, tmp_path / "own", "--jobs", "2", python=WORKER)
     options = f"--job_name=corpus --temp_location={tmp_path / 'shared'}"
     (tmp_path / "shared").mkdir()
@@ -267,8 +268,10 @@ def test_errors_come_home_and_tasks_are_taken_as_they_are_wanted(engine):
 
 def test_joblib_config_is_taken_where_no_engine_is_named(workspace, tmp_path):
     code = (
-        "import sys, joblib, nbaudio, ray; from ray.util.joblib import register_ray; register_ray()\n"
-        "with ray.init(num_cpus=2, include_dashboard=False), joblib.parallel_config(backend='ray', n_jobs=2):\n"
+        "import sys, joblib, nbaudio, ray; from ray.util.joblib import register_ray; "
+        "register_ray()\n"
+        "with ray.init(num_cpus=2, include_dashboard=False), "
+        "joblib.parallel_config(backend='ray', n_jobs=2):\n"
         f"    nbaudio.materialize(sys.argv[1], out=sys.argv[2], engine=None, shard_size='{SIZE}')"
     )
     command = [sys.executable, "-c", code, workspace, tmp_path / "c"]

@@ -60,7 +60,8 @@ def test_a_task_that_always_kills_its_worker_ends_the_run_in_one_line(tmp_path):
 def test_a_disk_that_is_full_at_any_point(workspace, tmp_path):
     disk, quiet = tmp_path / "disk", tmp_path / "quiet"
     disk.mkdir()
-    # Whoever may not mount anything, in a namespace of their own, limits the length of files instead.
+    # Whoever may not mount anything, in a namespace of their own, limits the length of files
+    # instead.
     mounted = (
         subprocess.run(
             ["unshare", "-rm", "mount", "-t", "tmpfs", "none", disk],

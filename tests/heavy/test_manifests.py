@@ -21,10 +21,11 @@ from nbaudio.sources.ingest import READERS
 REVIEWED = 1
 
 
-# The notebooks that write tables; the other ones only look at their results, and one manifest runs them too.
+# The notebooks that write tables; the other ones only look at their results, and one manifest runs
+# them too.
 MAIN_JOB = "1,2,5-7"
-# Manifests that differ after ingestion: splits of the source, the clips' encoding. The others run the first two notebooks,
-# as tests/test_layouts.py cuts and verifies a corpus of every layout.
+# Manifests that differ after ingestion: splits of the source, the clips' encoding. The others run
+# the first two notebooks, as tests/test_layouts.py cuts and verifies a corpus of every layout.
 WHOLE_JOB = ("parlaspeech", "librispeech", "commonvoice", "wavenet")
 # Manifests by their name, and the layout of the source that each is given.
 MANIFESTS = {**{name: name for name in sorted(READERS)}, "wavenet": "folder"}
@@ -171,7 +172,8 @@ def test_the_same_manifest_makes_the_next_version_when_the_archive_has_grown(tmp
     monkeypatch.chdir(out)
 
     def rerun():
-        # The notebooks that make a corpus, by papermill; tests/heavy/test_demo.py repeats `nbaudio run`.
+        # The notebooks that make a corpus, by papermill; tests/heavy/test_demo.py repeats `nbaudio
+        # run`.
         for notebook in list_notebooks():
             if notebook.stem[:2] in ("01", "02", "06", "07", "08"):
                 words = [

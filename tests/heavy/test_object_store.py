@@ -105,7 +105,8 @@ def test_corpus_from_a_bucket_has_the_bytes_of_the_local_one(store, archive, job
     made, problems = corpus_of(archive, tmp_path / "s3", "s3://recordings/some where", jobs=jobs)
     assert not problems
     assert made == local
-    # Four windows of a recording of 32 MB: ranges of it, so that only the small ones are in the cache.
+    # Four windows of a recording of 32 MB: ranges of it, so that only the small ones are in the
+    # cache.
     held = sum(path.stat().st_size for path in (tmp_path / "s3/w/fetched").glob("*/*"))
     assert held < (archive / "audio/large [HlauTe_NK6U].wav").stat().st_size
 

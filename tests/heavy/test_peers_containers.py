@@ -250,7 +250,8 @@ def test_lhotse_reads_shar(corpus: Make) -> None:
     compare(rows(), folder)
 
 
-# Its pictures and its language models want torchvision and transformers, which are not there: names are enough to import it.
+# Its pictures and its language models want torchvision and transformers, which are not there: names
+# are enough to import it.
 READ_MDS = """
 import json, sys, types
 class Names(types.ModuleType):

@@ -50,7 +50,8 @@ def test_widgets_say_that_the_kernel_was_restarted(lab, workspace, name):  # noq
         is_gone(page)
         assert errors(run_all(page)) == []
         page.wait_for_function(
-            "() => document.querySelectorAll('.nba').length === 1 && !document.querySelector('.nba-gone')"
+            "() => document.querySelectorAll('.nba').length === 1 && "
+            "!document.querySelector('.nba-gone')"
         )
 
 

@@ -94,7 +94,10 @@ def test_half_a_million_segments_are_read_scored_and_selected_in_bounded_memory(
     with (tmp_path / "asr.json").open("w", encoding="utf8") as file:
         for i in range(447_542):
             start = 20 * (i // 742)
-            where = f'"file": "sjednica {i % 742}.wav", "start": {start}.25, "end": {start + 19.5}, "speaker": "spk{i % 300}"'
+            where = (
+                f'"file": "sjednica {i % 742}.wav", "start": {start}.25, "end": '
+                f'{start + 19.5}, "speaker": "spk{i % 300}"'
+            )
             file.write(f"{{{where}, {said[i % 1000]}\n")
     here = [sys.executable, "-m", "nbaudio"]
     ingest = [
@@ -169,7 +172,8 @@ def test_a_million_segments_are_counted_plotted_and_tuned_in_bounded_memory(tmp_
 
 
 def test_two_million_segments_are_measured_in_bounded_memory(tmp_path: Path) -> None:
-    # Workers that only declare signals are faster than the driver: results that wait would take more, and so would idle workers.
+    # Workers that only declare signals are faster than the driver: results that wait would take
+    # more, and so would idle workers.
     run = [
         sys.executable,
         str(TOP / "benchmarks/scale.py"),

@@ -206,8 +206,14 @@ def test_lists_filters_marks_and_the_hidden_sheet_live_on(exported, tmp_path):
     ]
 
 
-LATIN = "brza smeđa lisica preskače lijenog psa i odlazi u Split po Mirjanine naočale za gledanje na daljinu"
-CYRILLIC = "съешь ещё этих мягких французских булок да выпей чаю широкий щит Председатель Народной скупщины жжение"
+LATIN = (
+    "brza smeđa lisica preskače lijenog psa i odlazi u Split po Mirjanine naočale za "
+    "gledanje na daljinu"
+)
+CYRILLIC = (
+    "съешь ещё этих мягких французских булок да выпей чаю широкий щит Председатель "
+    "Народной скупщины жжение"
+)
 
 
 def sentence(text, count):

@@ -23,7 +23,8 @@ _FORMAT = {
     "version": 2,
     **_COLUMNS,
 }
-# A shard: number of samples; offset of each and of the end (uint32); the columns; samples: sizes of their columns, then these.
+# A shard: number of samples; offset of each and of the end (uint32); the columns; samples: sizes of
+# their columns, then these.
 _SIZES = struct.Struct("<II")
 _MAX_BYTES = 1 << 32  # of a shard: offsets are uint32
 

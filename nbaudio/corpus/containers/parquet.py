@@ -15,8 +15,11 @@ import pyarrow.parquet as pq
 from nbaudio.core.errors import NbaudioError
 from nbaudio.corpus.containers.base import ClipLocation, escape_key, metadata_table
 
-_ROW_GROUP = 100  # `datasets` streams by row group: with few rows it starts soon and reaches one clip without reading many
-_HEAD = 64  # bytes of a clip that are compared to find it in the file: past the checksum in a FLAC header
+# `datasets` streams by row group: with few rows it starts soon and reaches one clip without reading
+# many
+_ROW_GROUP = 100
+# Bytes of a clip that are compared to find it in the file: past the checksum in a FLAC header
+_HEAD = 64
 
 _AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -29,7 +32,8 @@ def write(
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     columns = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
-    # The options take the paths of columns in Parquet, which an empty file has; the audio is stored plain.
+    # The options take the paths of columns in Parquet, which an empty file has; the audio is stored
+    # plain.
     leaves = [columns.column(number).path for number in range(len(columns))]
     described = [name for name in leaves if name != "audio.bytes"]
     heads: list[tuple[int, bytes]] = []
@@ -83,7 +87,8 @@ def _locations(path: Path, heads: list[tuple[int, bytes]]) -> list[ClipLocation]
             found = view.find(struct.pack("<I", length) + head, position)
             if found < 0:
                 raise NbaudioError(
-                    f"{path}: clip {len(places)} is not stored as plain bytes by pyarrow {pa.__version__}"
+                    f"{path}: clip {len(places)} is not stored as plain bytes by pyarrow "
+                    f"{pa.__version__}"
                 )
             places.append(ClipLocation(found + 4, length))
             position = found + 4 + length

@@ -42,13 +42,20 @@ class WriteShard(Protocol):
         """
 
 
-# Yields the path in the corpus of each file beside the shards, and its bytes in parts; a split may have no shards.
+# Yields the path in the corpus of each file beside the shards, and its bytes in parts; a split may
+# have no shards.
 SideFiles = Callable[[Sequence[Shard]], Iterator[tuple[str, Iterable[bytes]]]]
 
 _DATASETS = 'import datasets\n\ncorpus = datasets.load_dataset("path/to/this/folder")'
-_DECODED = f'{_DATASETS}\nsamples = corpus["train"][0]["{{column}}"].get_all_samples().data  # a tensor of one row'
+_DECODED = (
+    f'{_DATASETS}\nsamples = corpus["train"][0]["{{column}}"].get_all_samples().data  # a '
+    "tensor of one row"
+)
 # Without torchcodec, which `datasets` needs for any audio column.
-_ENCODED_ROWS = f'{_DATASETS}.cast_column("{{column}}", datasets.Audio(decode=False))\nencoded = corpus["train"][0]["{{column}}"]["bytes"]'
+_ENCODED_ROWS = (
+    f'{_DATASETS}.cast_column("{{column}}", datasets.Audio(decode=False))\nencoded = '
+    f'corpus["train"][0]["{{column}}"]["bytes"]'
+)
 _ENCODED_MEMBERS = (
     "import datasets\nfrom datasets import Json, Value\n\n"
     'columns = {{"__key__": Value("string"), "{column}": Value("binary"), "json": Json()}}\n'
@@ -57,17 +64,22 @@ _ENCODED_MEMBERS = (
 )
 _TABLE = (
     "import datasets\n\n"
-    'clips = datasets.load_dataset("parquet", data_files="path/to/this/folder/segments.parquet", split="train")\n'
+    'clips = datasets.load_dataset("parquet", '
+    'data_files="path/to/this/folder/segments.parquet", split="train")\n'
     "clip = clips[0]  # its `split` says which it belongs to\n"
     'with open(f"path/to/this/folder/{{clip[\'shard\']}}", "rb") as shard:\n'
     '    shard.seek(clip["offset"])\n'
     '    encoded = shard.read(clip["length"])'
 )
-_TENSORFLOW = 'import tensorflow_datasets as tfds\n\nsplits = tfds.builder_from_directory("path/to/this/folder").as_dataset()'
+_TENSORFLOW = (
+    "import tensorflow_datasets as tfds\n\nsplits = "
+    'tfds.builder_from_directory("path/to/this/folder").as_dataset()'
+)
 _LHOTSE = 'import lhotse\n\ntrain = lhotse.CutSet.from_shar(in_dir="path/to/this/folder/train")'
 _STREAMING = (
     "from streaming import StreamingDataset\n\n"
-    'train = StreamingDataset(local="path/to/this/folder", split="train", batch_size=1, shuffle=True)'
+    'train = StreamingDataset(local="path/to/this/folder", split="train", batch_size=1, '
+    "shuffle=True)"
 )
 
 
@@ -145,6 +157,7 @@ def container_named(name: str, *, encoding: str | None = None) -> Container:
     found = get_by_name(CONTAINERS, name, "container")
     if encoding is not None and found.levels_only and encoding not in QUANTIZATIONS:
         raise InputError(
-            f"container {name} stores levels: encoding must be {' or '.join(QUANTIZATIONS)}, not {encoding}"
+            f"container {name} stores levels: encoding must be "
+            f"{' or '.join(QUANTIZATIONS)}, not {encoding}"
         )
     return found

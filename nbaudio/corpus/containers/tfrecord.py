@@ -34,7 +34,8 @@ class _Kind(NamedTuple):
     tfds: Mapping[str, Any]
 
 
-# Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's example.proto, feature.proto and record_writer.h.
+# Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's example.proto,
+# feature.proto and record_writer.h.
 def _varint(number: int) -> bytes:
     """Encode a number of at most 64 bits; negative ones as two's complement."""
     rest = number & 0xFFFFFFFFFFFFFFFF
@@ -182,7 +183,8 @@ def _splits(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
         for version in sorted({version_of(shard.name) for shard in own}):
             part = [shard for shard in own if version_of(shard.name) == version]
             sizes = {shard.name: shard.segments for shard in part}
-            # A shard all of whose clips were withdrawn is missing, which is none of zero examples to tfds.
+            # A shard all of whose clips were withdrawn is missing, which is none of zero examples
+            # to tfds.
             first, _, count = Path(part[0].name).stem.rpartition("-of-")
             stem = first.rpartition("-")[0]
             names = (

@@ -11,7 +11,8 @@ import polars as pl
 
 from nbaudio.corpus.containers.base import ClipLocation, as_json, escape_key
 
-# Header of ustar (POSIX.1-1988): 100 bytes of name, 12 of size from 124, 8 of checksum from 148, blanks while it is summed.
+# Header of ustar (POSIX.1-1988): 100 bytes of name, 12 of size from 124, 8 of checksum from 148,
+# blanks while it is summed.
 _BLANK = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)  # mode 644, dated 1970-01-01
 _BEFORE, _BETWEEN, _AFTER = _BLANK[100:124], _BLANK[135:148], _BLANK[155:]
 _SUM = sum(_BEFORE + _BETWEEN + _AFTER) + 7 * ord(" ")

@@ -80,7 +80,8 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
     """
     if loader.get("_steps_since_snapshot"):
         raise InputError(
-            "the state is older than the last step: make the StatefulDataLoader with snapshot_every_n_steps=1"
+            "the state is older than the last step: make the StatefulDataLoader with "
+            "snapshot_every_n_steps=1"
         )
     try:
         workers = (

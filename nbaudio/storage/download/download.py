@@ -31,7 +31,10 @@ from nbaudio.storage.network import Network, RemoteRefusedError, with_retries
 
 # Bytes from which on hashing shows progress.
 _LONG_WORK_BYTES = 1_000_000_000
-_LAYOUT = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
+_LAYOUT = (
+    "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, "
+    "{remaining} left, {rate_fmt}{postfix}"
+)
 
 
 def download(
@@ -147,7 +150,8 @@ def _find_missing(
                 rest.append(one)
                 if size:
                     notes.append(
-                        f"{one.name} has changed, or does not match the list any more; it is downloaded again"
+                        f"{one.name} has changed, or does not match the list any more; "
+                        "it is downloaded again"
                     )
             elif row.state == "failed" or row != ledger.row(one):
                 ledger.add(row)

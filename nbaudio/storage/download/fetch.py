@@ -217,7 +217,8 @@ class Fetcher:
             and not wanted.checksum
         ):
             raise RemoteRefusedError(
-                "the server sends a web page instead; open the URL in a browser, and give a checksum if it is right"
+                "the server sends a web page instead; open the URL in a browser, "
+                "and give a checksum if it is right"
             )
         is_chunked = "chunked" in headers.get("Transfer-Encoding", "")
         announced = None if is_chunked else content_length(headers)
@@ -253,7 +254,8 @@ class Fetcher:
     ) -> Row:
         is_over, most = False, begun.bytes
         with partial_path(self.folder, task.wanted).open(mode) as file:
-            # First truncate, then write the row: a kill in between leaves an empty file, never one of another version.
+            # First truncate, then write the row: a kill in between leaves an empty file, never one
+            # of another version.
             self.ledger.add(begun)
             self.bar.expect(task.wanted.name, max((begun.bytes or 0) - file.tell(), 0))
             for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
@@ -304,7 +306,8 @@ class Fetcher:
             checksum=checksum,
             reason=None,
         )
-        # First the row: after a kill in between, the next run finds the complete partial file and only moves it.
+        # First the row: after a kill in between, the next run finds the complete partial file and
+        # only moves it.
         self.ledger.add(done)
         partial.replace(self.folder / wanted.name)
         return done

@@ -44,7 +44,8 @@ class Row:
     url_sha256: str | None = None  # of the whole URL of the list, in hex
     bytes: int | None = None  # of the whole file, once the server has announced it
     sha256: str | None = (
-        None  # of the file that was published under the name, now or before the download began again
+        # Of the file that was published under the name, now or before the download began again
+        None
     )
     checksum: str | None = None  # the expected one, which a file that is done has
     validator: str | None = None  # ETag or date of the version of the partial file
@@ -231,7 +232,8 @@ def check_url(url: str) -> str:
         raise InputError(f"{display_url(url)!r}: only http:// and https:// URLs are allowed")
     if parts.auth is not None:
         raise InputError(
-            f"{parts.host}: a URL with a user or password is refused, since the ledger would store it"
+            f"{parts.host}: a URL with a user or password is refused, "
+            "since the ledger would store it"
         )
     return url
 
@@ -277,7 +279,8 @@ def _add_item(
     before, there = wanted.setdefault(one.name.casefold(), (one, where))
     if one.url != before.url:
         raise InputError(
-            f"its name {one.name!r} is also that of {there}; give each another name in a column name"
+            f"its name {one.name!r} is also that of {there}; "
+            "give each another name in a column name"
         )
     if one != before:
         raise InputError(
@@ -289,7 +292,8 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     kind = path.suffix.lower()
     if kind not in (*_TABLES, *_LINES):
         raise InputError(
-            f"{path}: a list is a .csv, .tsv or .jsonl file, or a name such as {_NAMED}:librispeech:dev-clean"
+            f"{path}: a list is a .csv, .tsv or .jsonl file, "
+            f"or a name such as {_NAMED}:librispeech:dev-clean"
         )
     try:
         text = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig")

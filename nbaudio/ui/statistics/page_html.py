@@ -38,14 +38,16 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f'<meta name="viewport" content="width=device-width">\n<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n'
+        '<meta name="viewport" '
+        f'content="width=device-width">\n<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n'
         f'<body>\n<main>\n<h1 dir="auto">{escape(title)}</h1>\n{parts}</main>\n</body>\n</html>\n'
     )
 
 
 def _findings(sections: Sequence[Section]) -> str:
     links = "".join(
-        f'<li><a href="#s{number}">{escape(section.title)}</a>{": " if section.finding else ""}{escape(section.finding)}</li>'
+        "<li><a "
+        f'href="#s{number}">{escape(section.title)}</a>{": " if section.finding else ""}{escape(section.finding)}</li>'
         for number, section in enumerate(sections[1:], start=1)
     )
     return f'<nav aria-label="Findings">\n<ul>{links}</ul>\n</nav>\n' if links else ""
@@ -53,7 +55,8 @@ def _findings(sections: Sequence[Section]) -> str:
 
 def _section(number: int, section: Section, findings: str) -> str:
     tables = "".join(
-        f'<div role="group" tabindex="0" aria-label="{escape(caption)}">{Table(frame, caption=caption)._repr_html_()}</div>\n'
+        '<div role="group" tabindex="0" '
+        f'aria-label="{escape(caption)}">{Table(frame, caption=caption)._repr_html_()}</div>\n'
         for caption, frame in section.tables.items()
     )
     examples = "".join(
@@ -61,7 +64,8 @@ def _section(number: int, section: Section, findings: str) -> str:
         for title, clips in section.examples.items()
     )
     return (
-        f'<section id="s{number}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.about)}</p>\n'
+        "<section "
+        f'id="s{number}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.about)}</p>\n'
         f"{''.join(_figures(section))}{findings}{section.plot.svg() if section.plot else ''}"
         f'<div class="tables">\n{tables}</div>\n{examples}</section>\n'
     )
@@ -74,5 +78,8 @@ def _figures(section: Section) -> Iterator[str]:
     for what, value, note in section.figures.iter_rows():
         noted = f'<dd class="note">{escape(note)}</dd>' if note else ""
         wide = ' class="wide"' if len(note) > _LONG_NOTE else ""
-        yield f'<div{wide}><dt>{escape(what)}</dt><dd class="figure">{escape(show(value))}</dd>{noted}</div>'
+        yield (
+            f"<div{wide}><dt>{escape(what)}</dt><dd "
+            f'class="figure">{escape(show(value))}</dd>{noted}</div>'
+        )
     yield "</dl>\n"

@@ -230,7 +230,10 @@ def _signals(segments: SegmentRows) -> Iterator[Section]:
         f"{row['signal']}: {row['true']:.1%}"
         for row in found.drop_nulls("true").iter_rows(named=True)
     )
-    about = "What the samples of all segments say, rejected ones included; docs/signals.md has the definitions."
+    about = (
+        "What the samples of all segments say, rejected ones included; "
+        "docs/signals.md has the definitions."
+    )
     plot = plots.signals(segments)
     medians = found.filter(signal="snr_db")["median"].drop_nulls().to_list()
     finding = "; ".join(
@@ -311,7 +314,8 @@ def _reasons(segments: SegmentRows) -> Section:
 def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
     if not leakage:
         return
-    # JSON has the checks in alphabetical order; columns that segments are grouped by come first here.
+    # JSON has the checks in alphabetical order; columns that segments are grouped by come first
+    # here.
     checks = sorted(leakage.items(), key=lambda check: check[0] in CHECK_MEANINGS)
     columns = {"shared values": "shared", "segments of dev and test": "segments"}
     counted = [
@@ -376,8 +380,10 @@ def _model(path: str | Path, segments: SegmentRows) -> Iterator[Section]:
     heard = rates["split"].filter(pl.col("words") > 0).select("group", "hypothesis", "wer")
     yield Section(
         "Model against label",
-        "Errors per word (WER) and character (CER) in held-out splits, or else in all segments, with 95 % intervals clustered by "
-        "speaker; differences are to the first hypothesis. A selection by similarity with a hypothesis makes its rates too low.",
+        "Errors per word (WER) and character (CER) in held-out splits, "
+        "or else in all segments, with 95 % intervals clustered by "
+        "speaker; differences are to the first hypothesis. "
+        "A selection by similarity with a hypothesis makes its rates too low.",
         {
             captions[name]: found.with_columns(percent).rename(lambda name: name.replace("_", " "))
             for name, found in rates.items()

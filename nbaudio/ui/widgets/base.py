@@ -9,7 +9,8 @@ import anywidget
 from nbaudio.core.bundled_files import front_end
 from nbaudio.core.errors import NbaudioError
 
-# Padding: a server on the same machine delays messages smaller than a packet by up to 40 ms (Nagle's algorithm, delayed acks).
+# Padding: a server on the same machine delays messages smaller than a packet by up to 40 ms
+# (Nagle's algorithm, delayed acks).
 _PACKET_BYTES = 1 << 16
 
 Handler = Callable[..., Any]  # returns what JSON can carry, or a `Response`

@@ -27,7 +27,8 @@ spectrogram = partial(
     drawing.spectrogram, rfft=fft.rfft
 )  # NumPy's transform takes three times as long
 
-# Pictures of saved pages have one color, the louder, the less transparent, to be legible on light and on dark pages.
+# Pictures of saved pages have one color, the louder, the less transparent, to be legible on light
+# and on dark pages.
 _WIDTH, _WAVE, _BANDS = 400, 40, 40
 _HIGHEST_HZ = 8000
 _COLOR = (0x2B, 0x86, 0xC4, 0)  # at least 3:1 on white and on the darkest gray

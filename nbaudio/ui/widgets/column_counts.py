@@ -14,7 +14,8 @@ from nbaudio.core.report import show
 from nbaudio.core.stored_frame import Order
 
 MOST_BINS = 40  # bars of a histogram
-_TAIL = 0.005  # share of the rows at either end that go into one bin if they would take most of the axis
+# Share of the rows at either end that go into one bin if they would take most of the axis
+_TAIL = 0.005
 _LONGEST_NAME = 200
 _AT_ONCE = 1 << 20  # rows; more at once would take several times the memory of their codes
 
@@ -39,7 +40,10 @@ class NumberBins:
         if (first, last) == (0, bins - 1):
             return ""
         name, below = quoted(self.column), "<=" if last == bins - 1 else "<"
-        return f"{name} >= {number_text(self.edges[first])} and {name} {below} {number_text(self.edges[last + 1])}"
+        return (
+            f"{name} >= {number_text(self.edges[first])} and {name} {below} "
+            f"{number_text(self.edges[last + 1])}"
+        )
 
 
 @dataclass(frozen=True)

@@ -201,11 +201,13 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             )
         if used := [name for name in _ADDED if name in pl.sql_expr(condition).meta.root_names()]:
             raise InputError(
-                f"a rule cannot use {used[0]}, which is no column of the segments table: clear that filter"
+                f"a rule cannot use {used[0]}, which is no column of the segments table: "
+                "clear that filter"
             )
         if self._rows.arrangement["find"]:
             raise InputError(
-                "a rule cannot hold the search for a text: clear it, or type a condition such as text like '%word%'"
+                "a rule cannot hold the search for a text: clear it, "
+                "or type a condition such as text like '%word%'"
             )
         return condition
 

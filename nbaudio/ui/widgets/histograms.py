@@ -80,7 +80,8 @@ class Histograms(BaseWidget):
         if column not in self._known:
             if column not in self._frame.columns or not _is_countable(self._frame.schema[column]):
                 raise InputError(
-                    f"{column}: there is no histogram; columns with one are {', '.join(self._countable())}"
+                    f"{column}: there is no histogram; columns with one are "
+                    f"{', '.join(self._countable())}"
                 )
             values = self._frame[column]
             self._known[column] = (
@@ -200,7 +201,10 @@ def _picture(item: Mapping[str, Any]) -> str:
         bars.append(f'<path d="{drawn}" fill="{color}"></path>')
     label = f"{sum(item['passing']):,} of {sum(item['all']):,} rows, {edges[0]:g} to {edges[-1]:g}"
     width = 10 * len(item["all"])
-    svg = f'<svg role="img" aria-label="{escape(item["column"])}: {label}" viewBox="0 0 {width} {_SAVED_HEIGHT}"'
+    svg = (
+        f'<svg role="img" aria-label="{escape(item["column"])}: '
+        f'{label}" viewBox="0 0 {width} {_SAVED_HEIGHT}"'
+    )
     style = f"width:100%;max-width:{max(200, width)}px;height:{_SAVED_HEIGHT}px"
     return f'{svg} preserveAspectRatio="none" style="{style}">{"".join(bars)}</svg><p>{label}</p>'
 

@@ -29,7 +29,8 @@ from nbaudio.ui.widgets.table_view import TableView
 PANEL = "panel"
 
 _COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "text")
-# Columns that a blind panel has; others, such as those of a source, may tell of hypothesis or similarity.
+# Columns that a blind panel has; others, such as those of a source, may tell of hypothesis or
+# similarity.
 _BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {
     "asr_text",
     "similarity",
@@ -43,7 +44,8 @@ _SAVED_CLIPS = 3
 _RECENT = 20  # verdicts that the rate is computed from, so that long pauses earlier do not count
 
 
-# The verdicts of a session: the segment's number, what was said, the verdict shown before, and when, in monotonic seconds.
+# The verdicts of a session: the segment's number, what was said, the verdict shown before, and
+# when, in monotonic seconds.
 _Done = tuple[int, Verdict, Verdict | None, float]
 
 

@@ -156,7 +156,8 @@ class SegmentPlayback(Playback):
         if not 0 <= start < end <= row["num_samples"]:
             held = row["num_samples"]
             raise InputError(
-                f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {held}"
+                f"{row['segment_id']}: samples {start} to {end} are not inside the "
+                f"recording of {held}"
             )
         return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
 

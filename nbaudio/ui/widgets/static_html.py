@@ -29,10 +29,15 @@ MOST_ROWS = 50
 _MOST_FAILURES = 5  # an unreachable server fails for each clip, after its timeouts
 _LONGEST_CELL = 300
 _LONGEST_WORD = 40
-# Mixed with the color of the text, they have a contrast of 4.5:1 on light and on dark pages, which no single color has.
-_DELETED = "color:color-mix(in srgb, currentColor 40%, #D55E00);text-decoration:line-through;unicode-bidi:isolate"
+# Mixed with the color of the text, they have a contrast of 4.5:1 on light and on dark pages, which
+# no single color has.
+_DELETED = (
+    "color:color-mix(in srgb, currentColor 40%, "
+    "#D55E00);text-decoration:line-through;unicode-bidi:isolate"
+)
 _INSERTED = (
-    "color:color-mix(in srgb, currentColor 40%, #0072B2);text-decoration:underline;text-decoration-thickness:2px;"
+    "color:color-mix(in srgb, currentColor 40%, "
+    "#0072B2);text-decoration:underline;text-decoration-thickness:2px;"
     "font-weight:bold;unicode-bidi:isolate"
 )
 _FORMATTED = "text-decoration:underline dotted"
@@ -106,7 +111,10 @@ class Table:
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
         body = rows or "<tr><td>no rows</td></tr>"
         # JupyterLab centers a table of a saved widget.
-        return f'<table style="margin-left:0">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}'
+        return (
+            "<table "
+            f'style="margin-left:0">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}'
+        )
 
     def __repr__(self) -> str:
         return repr(self.frame)
@@ -115,7 +123,8 @@ class Table:
 def _cell(value: Any, align: str) -> str:
     shown = show(value)
     shown = shown if len(shown) <= _LONGEST_CELL else f"{shown[:_LONGEST_CELL]} …"
-    # Blanks are shown as they are, since names differ in them. An id stays in one line, though it has hyphens.
+    # Blanks are shown as they are, since names differ in them. An id stays in one line, though it
+    # has hyphens.
     whole = len(shown.split()) == 1 and len(shown) <= _LONGEST_WORD
     wrap = "white-space:pre" if whole else "white-space:pre-wrap;overflow-wrap:anywhere"
     return f'<td dir="auto" style="{align};{wrap}">{escape(shown)}</td>'
@@ -148,9 +157,15 @@ def clip_html(clip: StaticClip) -> str:
         if clip.picture is not None:
             style = "display:block;width:100%;max-width:480px;height:104px;margin-top:4px"
             picture = b64encode(clip.picture).decode()
-            audio = f'<img alt="waveform and spectrogram of {name}" style="{style}" src="data:image/png;base64,{picture}" />'
+            audio = (
+                f'<img alt="waveform and spectrogram of {name}" style="{style}" '
+                f'src="data:image/png;base64,{picture}" />'
+            )
         style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
-        audio += f'<audio controls preload="metadata" aria-label="{name}" style="{style}" src="{data}"></audio>'
+        audio += (
+            f'<audio controls preload="metadata" aria-label="{name}" style="{style}" '
+            f'src="{data}"></audio>'
+        )
     words = (
         escape(_cut(clip.text))
         if clip.asr_text is None
@@ -166,7 +181,8 @@ def clip_html(clip: StaticClip) -> str:
     note = f'<div style="font-style:italic">&#9888; {escape(clip.note)}</div>' if clip.note else ""
     return (
         '<div style="padding:8px 0;border-bottom:1px solid #ccc;text-align:start">'
-        f'<div><code style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}{said}</div>'
+        "<div><code "
+        f'style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}{said}</div>'
     )
 
 

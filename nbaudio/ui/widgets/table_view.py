@@ -123,7 +123,9 @@ class TableView:
         if self._share < 1:
             is_found = self.arrangement["sort"] and self._share >= 1 / 2
             return size | {
-                "progress": f"{'not sorted yet' if is_found else 'so far'}, {100 * self._share:.0f} %"
+                "progress": (
+                    f"{'not sorted yet' if is_found else 'so far'}, {100 * self._share:.0f} %"
+                )
             }
         note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
         return size | ({"note": note} if note else {})

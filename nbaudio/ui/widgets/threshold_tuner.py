@@ -69,7 +69,8 @@ def scale(
     """Return the scale of a column, without 0.5 % of the values at either end; `value` is one more position, clipped to it."""
     if column not in (known := number_columns(frame)):
         raise InputError(
-            f"column {column!r} holds no numbers, or is unknown; columns to choose are {', '.join(known)}"
+            f"column {column!r} holds no numbers, or is unknown; "
+            f"columns to choose are {', '.join(known)}"
         )
     least = _LOWER.fullmatch(column) is None if least is None else least
     if column == "similarity":
@@ -121,7 +122,8 @@ class ThresholdCounts:
         """Count the rows of a frame with `speaker_id`, `duration_s` and the column; see `scale`."""
         self.scale = found = scale(frame, column, value, least=least)
         scores = frame[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        # With the least as threshold a row is kept at the positions before `reached`, else from there on.
+        # With the least as threshold a row is kept at the positions before `reached`, else from
+        # there on.
         reached = np.searchsorted(
             np.array(found.grid), scores, side="right" if found.least else "left"
         ).astype(np.int16)
@@ -313,7 +315,8 @@ class ThresholdTuner(BaseWidget):
         """
         if self.column != "similarity":
             raise InputError(
-                f"only a similarity can be stored; this threshold is select(workspace, where={self.where!r})"
+                "only a similarity can be stored; this threshold is select(workspace, "
+                f"where={self.where!r})"
             )
         self._use(value=self.value)
 
@@ -418,12 +421,19 @@ class ThresholdTuner(BaseWidget):
         used = (
             ""
             if self.used is None
-            else f"<p>select uses similarity {format_threshold(self.used)} unless another is given</p>"
+            else (
+                f"<p>select uses similarity {format_threshold(self.used)} unless another is "
+                "given</p>"
+            )
         )
         if self.column != "similarity":
-            used = f"<p>to apply it: <code>select(workspace, where={escape(repr(self.where))})</code></p>"
+            used = (
+                "<p>to apply it: <code>select(workspace, "
+                f"where={escape(repr(self.where))})</code></p>"
+            )
         return (
-            f"{counts.plot(position).img()}<p>{escape(counts.scale.label)}: {counts.line(position)}</p>{verified}{used}"
+            f"{counts.plot(position).img()}<p>{escape(counts.scale.label)}: "
+            f"{counts.line(position)}</p>{verified}{used}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
         )
 
