@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Write requirements.lock and docs/requirements.txt: exact versions for development and for the documentation site.
+"""Write requirements.lock and docs/requirements.txt.
 
-Usage: `lock.py PYTHON...` with one interpreter per supported version. Each resolves pyproject's dependencies and its `dev`
-extra in a fresh environment; a version that is not the same, or not there, on all of them gets a marker. The group `docs` is
-resolved likewise, with the versions of requirements.lock where both have a package.
+Exact versions for development and for the documentation site.
+
+Usage: `lock.py PYTHON...` with one interpreter per supported version. Each resolves pyproject's
+dependencies and its `dev` extra in a fresh environment; a version that is not the same, or not
+there, on all of them gets a marker. The group `docs` is resolved likewise, with the versions of
+requirements.lock where both have a package.
 """
 
 import subprocess

@@ -2,36 +2,41 @@
 
     python benchmarks/align.py --pairs asr.json [--seeds 5] [--show]
 
-`--pairs` has real transcripts and hypotheses as JSON lines: ``words`` with ``word_start_times`` and ``word_end_times``, ``start``
-and ``end`` of their segment, and ``asr``, as in ParlaSpeech. For each seed the pairs are put in another order and glued to one
-sitting, without pauses, so that the truth is known. Words of the hypothesis have the times of the words of the transcript that
-they are most similar to; those without one are between their neighbors.
+`--pairs` has real transcripts and hypotheses as JSON lines: ``words`` with ``word_start_times`` and
+``word_end_times``, ``start`` and ``end`` of their segment, and ``asr``, as in ParlaSpeech. For each
+seed the pairs are put in another order and glued to one sitting, without pauses, so that the truth
+is known. Words of the hypothesis have the times of the words of the transcript that they are most
+similar to; those without one are between their neighbors.
 
-- cut: 10 % of the pairs are spoken and not in the transcript; text of further pairs, 5 % of all, is in it and was not spoken.
+- cut: 10 % of the pairs are spoken and not in the transcript; text of further pairs, 5 % of all, is
+  in it and was not spoken.
 - moved: as cut, and ten blocks of 13 pairs are somewhere else in the transcript.
 - hard: 30 % are not in the transcript, and 20 % was not spoken.
 
 Entrants:
 
 - known: every pair is cut where it is known to begin and end.
-- naive: one Levenshtein alignment of all words (rapidfuzz) finds each pair of the transcript, whose bounds it is given, from its
-  first to its last word that is found.
+- naive: one Levenshtein alignment of all words (rapidfuzz) finds each pair of the transcript, whose
+  bounds it is given, from its first to its last word that is found.
 - align: nbaudio, which is given no bounds.
 
 Columns:
 
 - accepted: segments with a similarity of 0.8 or more; the other columns are about these.
-- words: of their texts, those that are spoken within the segment, in order, as a share of those of `known`.
-- wrong: the share of edges where the first or the last two words that are spoken in the segment are not those of its text; a
-  word counts as spoken where its middle is.
-- far: the share of edges that are more than half a second from the pause before the first word of the text, or after its last.
+- words: of their texts, those that are spoken within the segment, in order, as a share of those of
+  `known`.
+- wrong: the share of edges where the first or the last two words that are spoken in the segment are
+  not those of its text; a word counts as spoken where its middle is.
+- far: the share of edges that are more than half a second from the pause before the first word of
+  the text, or after its last.
 - seconds: CPU time of the alignment of words and the segmentation, without reading and writing.
 
 The last table has the share of edges that are right, in the sense of `wrong`, by `edge_confidence`.
 
     python benchmarks/align.py --pairs asr.json --hours 10
 
-prints time and memory of the command for one recording of so many hours; pairs are repeated in another order.
+prints time and memory of the command for one recording of so many hours; pairs are repeated in
+another order.
 """
 
 import argparse
@@ -73,7 +78,10 @@ class Sitting(NamedTuple):
 
 
 def heard_times(row: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Return the words of a hypothesis with times: those of the most similar words of the transcript, others between them."""
+    """Return the words of a hypothesis with times.
+
+    Those of the most similar words of the transcript, others between them.
+    """
     words, heard = row["words"], row["asr"]
     time: list[tuple[float, float] | None] = [None] * len(heard)
     for one, other in align_words(words, heard):

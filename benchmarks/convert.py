@@ -2,9 +2,10 @@
 
     python benchmarks/convert.py [--clips 12000] [--seconds 6] [--jobs 2] [--runs 5] [--folder DIR]
 
-The corpus is made of noisy tones in 16 kHz FLAC and packed as WebDataset first. `cp` copies each new corpus and calls `sync` for
-its files, as `convert` does for every file it writes. Both take turns, as a disk's speed changes from one moment to the next:
-medians of several runs. Everything is in the page cache when it is read.
+The corpus is made of noisy tones in 16 kHz FLAC and packed as WebDataset first. `cp` copies each
+new corpus and calls `sync` for its files, as `convert` does for every file it writes. Both take
+turns, as a disk's speed changes from one moment to the next: medians of several runs. Everything is
+in the page cache when it is read.
 """
 
 import argparse

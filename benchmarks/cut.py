@@ -1,18 +1,22 @@
 """How fast `materialize` is, against three ways of doing the same by hand, all in one run on the same recordings.
 
-    python benchmarks/cut.py [--hours 3.5] [--recordings 12] [--formats wav,flac,mp3,m4a,opus] [--jobs 2]
+    python benchmarks/cut.py [--hours 3.5] [--recordings 12] [--formats wav,flac,mp3,m4a,opus]
+    [--jobs 2]
                              [--share 0.1] [--long 4] [--folder DIR]
-    python benchmarks/cut.py --entrants nbaudio,soundfile,ffmpeg [--scale 1] [--jobs 2] [--folder DIR]
+    python benchmarks/cut.py --entrants nbaudio,soundfile,ffmpeg [--scale 1] [--jobs 2] [--folder
+    DIR]
 
-The second form is the published benchmark, which others can enter: see `cutting` and docs/cutting-benchmark.md.
+The second form is the published benchmark, which others can enter: see `cutting` and
+docs/cutting-benchmark.md.
 
 References, each with as many processes as nbaudio has jobs:
-    bare loop   soundfile window read, mean of channels, soxr HQ, FLAC, tar; the fastest that is written in an afternoon
-    pydub       every recording loaded whole, cut and exported clip by clip
+    bare loop   soundfile window read, mean of channels, soxr HQ, FLAC, tar; the fastest that is
+    written in an afternoon pydub       every recording loaded whole, cut and exported clip by clip
     ffmpeg      one call a segment
-pydub and ffmpeg are run on a share of the recordings and scaled up. Every contender runs in separate processes; wall time, CPU
-time and the resident memory of all its processes together are taken from outside. Recordings are the bundled demo speech, laid
-end to end in 48 kHz stereo. Needs ffmpeg, to make the recordings and as a reference; numbers go to standard output as Markdown.
+pydub and ffmpeg are run on a share of the recordings and scaled up. Every contender runs in
+separate processes; wall time, CPU time and the resident memory of all its processes together are
+taken from outside. Recordings are the bundled demo speech, laid end to end in 48 kHz stereo. Needs
+ffmpeg, to make the recordings and as a reference; numbers go to standard output as Markdown.
 """
 
 import argparse
@@ -172,7 +176,10 @@ def compare(
     jobs: int,
     share: float,
 ) -> list[dict[str, object]]:
-    """Every contender on one format; wall times of nbaudio and the bare loop are the better of two, run in turn."""
+    """Every contender on one format.
+
+    Wall times of nbaudio and the bare loop are the better of two, run in turn.
+    """
     workspace = make_workspace(folder / kind, speech, kind, hours=hours, recordings=recordings)
     kept = pl.read_parquet(workspace / "segments.parquet").filter(pl.col("decision") == "accept")
     audio_hours = (
@@ -223,7 +230,10 @@ def compare(
 
 
 def measure(name: str, workspace: Path, out: Path, jobs: int) -> dict[str, float]:
-    """Run one contender from nothing: wall and CPU seconds, and the most resident bytes that its processes held together."""
+    """Run one contender from nothing.
+
+    Wall and CPU seconds, and the most resident bytes that its processes held together.
+    """
     shutil.rmtree(out, ignore_errors=True)
     shutil.rmtree(workspace / "packs", ignore_errors=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

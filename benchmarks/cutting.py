@@ -1,10 +1,12 @@
-"""The benchmark of segment materialization: what cutting clips out of recordings costs, and whether the clips are right.
+"""The benchmark of segment materialization.
 
-    python benchmarks/cut.py --entrants nbaudio,soundfile,ffmpeg,torchaudio,lhotse [--scale 1] [--jobs 2] [--folder DIR]
-    python benchmarks/cut.py --entrants "python my_entrant.py" ...
+What cutting clips out of recordings costs, and whether the clips are right.
 
-An entrant is a program that is called as ``COMMAND MANIFEST OUT JOBS``; docs/cutting-benchmark.md has the rules. It is a name of
-`cutting_entrants` or a command.
+    python benchmarks/cut.py --entrants nbaudio,soundfile,ffmpeg,torchaudio,lhotse [--scale 1]
+    [--jobs 2] [--folder DIR] python benchmarks/cut.py --entrants "python my_entrant.py" ...
+
+An entrant is a program that is called as ``COMMAND MANIFEST OUT JOBS``; docs/cutting-benchmark.md
+has the rules. It is a name of `cutting_entrants` or a command.
 """
 
 import contextlib
@@ -30,7 +32,10 @@ STEP = 1 / 32768  # of 16 bits
 
 
 class Kind(NamedTuple):
-    """Recordings of one kind; `seconds` at scale 1, and how far a clip may be from a full decode, in steps of 16 bits."""
+    """Recordings of one kind.
+
+    `seconds` at scale 1, and how far a clip may be from a full decode, in steps of 16 bits.
+    """
 
     suffix: str
     rate: int
@@ -129,7 +134,10 @@ def digest(manifest: Path) -> str:
 
 
 def run(entrant: str, manifest: Path, out: Path, jobs: int) -> dict[str, float]:
-    """Run an entrant from nothing: wall and CPU seconds, and the most resident bytes of its processes together."""
+    """Run an entrant from nothing.
+
+    Wall and CPU seconds, and the most resident bytes of its processes together.
+    """
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     own = [sys.executable, str(Path(__file__).with_name("cutting_entrants.py")), entrant]
@@ -158,7 +166,10 @@ def run(entrant: str, manifest: Path, out: Path, jobs: int) -> dict[str, float]:
 
 
 def decoded(path: str, channels: int) -> list[NDArray[np.float32]]:
-    """Return full decodes, as the mean of the channels, by the decoders that count: FFmpeg and, where it can, libsndfile."""
+    """Return full decodes, as the mean of the channels, by the decoders that count.
+
+    FFmpeg and, where it can, libsndfile.
+    """
     command = ["ffmpeg", "-v", "error", "-i", path, "-f", "f32le", "-c:a", "pcm_f32le", "-"]
     raw = np.frombuffer(subprocess.run(command, capture_output=True, check=True).stdout, np.float32)
     found = [raw.reshape(-1, channels).mean(axis=1)]

@@ -1,10 +1,11 @@
-"""Reference entrants of the cutting benchmark: ``python cutting_entrants.py NAME MANIFEST OUT JOBS``; see `cutting`.
+"""Reference entrants of the cutting benchmark.
+
+``python cutting_entrants.py NAME MANIFEST OUT JOBS``; see `cutting`.
 
 nbaudio      what `materialize` does with a window
-soundfile    seek, read, mean of the channels, FLAC; soxr where another rate is asked for, which is nowhere here
-ffmpeg       one process per segment
-torchaudio   load with offset and length
-lhotse       a cut of a recording
+soundfile    seek, read, mean of the channels, FLAC; soxr where another rate is asked for, which is
+nowhere here ffmpeg       one process per segment torchaudio   load with offset and length lhotse
+a cut of a recording
 """
 
 import json
@@ -98,7 +99,10 @@ CUT: dict[str, Callable[[Line, Path], None]] = {
 
 
 def main(name: str, manifest: str, out: str, jobs: str) -> None:
-    """Cut each recording in one of `jobs` processes; a format that a library does not have is left out."""
+    """Cut each recording in one of `jobs` processes.
+
+    A format that a library does not have is left out.
+    """
     lines = [json.loads(line) for line in Path(manifest).read_text().splitlines()]
     with multiprocessing.get_context("fork").Pool(int(jobs)) as pool:
         for failed in pool.starmap(_one, [(name, line, Path(out)) for line in lines], chunksize=1):

@@ -1,8 +1,11 @@
-"""A web server at the far end of a slow line: ranges, kept connections, a delay for each answer and a limit for all bytes.
+"""A web server at the far end of a slow line.
+
+Ranges, kept connections, a delay for each answer and a limit for all bytes.
 
     python benchmarks/delayed.py FOLDER [--delay 0.04] [--megabits 200]
 
-A new connection costs the delay once more, as TCP's handshake does. Prints its address and serves until it is killed.
+A new connection costs the delay once more, as TCP's handshake does. Prints its address and serves
+until it is killed.
 """
 
 import argparse

@@ -1,14 +1,20 @@
-"""What each engine adds: seconds to start, overhead of a task, speed-up with more jobs and the serial fraction that explains it.
+"""What each engine adds.
 
-    python benchmarks/engines.py [--engines loky,threading,dask,ray,spark,beam] [--jobs 1,2] [--tasks 400] [--work 0.05]
+Seconds to start, overhead of a task, speed-up with more jobs and the serial fraction that explains
+it.
 
-Every measurement is a separate process. *Start* is until as many empty tasks as there are jobs are back; *a task* the time of
-each of `--tasks` further ones; both with the most jobs. *Speed-up* is of 64 tasks that compute for `--work` seconds each, against
-one job of loky, which runs them in the driver: jobs beyond the cores tell what they cost, not what they could bring. The serial
-fraction f is that of Amdahl's law, speed-up = 1 / (f + (1 - f) / jobs), for jobs up to the number of cores.
+    python benchmarks/engines.py [--engines loky,threading,dask,ray,spark,beam] [--jobs 1,2]
+    [--tasks 400] [--work 0.05]
 
-For comparison the published curve of the field's Spark case: 702, 389 and 196 s on 1, 2 and 4 threads, 3.5 times as fast on 8 and
-no faster beyond: speed-ups of 1.80 and 3.58, f = 0.11, 0.04 and, on 8, 0.18. Numbers go to standard output as Markdown.
+Every measurement is a separate process. *Start* is until as many empty tasks as there are jobs are
+back; *a task* the time of each of `--tasks` further ones; both with the most jobs. *Speed-up* is of
+64 tasks that compute for `--work` seconds each, against one job of loky, which runs them in the
+driver: jobs beyond the cores tell what they cost, not what they could bring. The serial fraction f
+is that of Amdahl's law, speed-up = 1 / (f + (1 - f) / jobs), for jobs up to the number of cores.
+
+For comparison the published curve of the field's Spark case: 702, 389 and 196 s on 1, 2 and 4
+threads, 3.5 times as fast on 8 and no faster beyond: speed-ups of 1.80 and 3.58, f = 0.11, 0.04
+and, on 8, 0.18. Numbers go to standard output as Markdown.
 """
 
 import argparse
@@ -82,7 +88,10 @@ def ask(arguments: list[str]) -> dict[str, float]:
 
 
 def measured(engine: str, jobs: int, tasks: int, work: float) -> dict[str, float]:
-    """Seconds: until the first empty task is back, each of the others, and all that work; with workers that are awake."""
+    """Seconds: until the first empty task is back, each of the others, and all that work.
+
+    With workers that are awake.
+    """
     began = time.perf_counter()
     with worker_pool(EngineLocation(engine, jobs)) as run:
         list(run(time.sleep, [0.0] * jobs))

@@ -1,10 +1,13 @@
-"""Coverage of the intervals of `views.error_rates`, by simulation: few speakers of unequal size who differ much.
+"""Coverage of the intervals of `views.error_rates`, by simulation.
+
+Few speakers of unequal size who differ much.
 
     python benchmarks/error_rates.py [--runs 20000] [--seed 42]
 
-A run draws 8, 20 or 60 speakers. Their words are equal in number, or log-normal with a deviation of 1 or 1.5 of the logarithm.
-Their true rates have the mean 0.15 and are beta (deviation 0.1), or log-normal (deviation 0.14) with a long tail of bad speakers.
-Errors come in bursts (negative binomial, twice the variance of Poisson). An interval covers if it holds 0.15. `taylor` is
+A run draws 8, 20 or 60 speakers. Their words are equal in number, or log-normal with a deviation of
+1 or 1.5 of the logarithm. Their true rates have the mean 0.15 and are beta (deviation 0.1), or
+log-normal (deviation 0.14) with a long tail of bad speakers. Errors come in bursts (negative
+binomial, twice the variance of Poisson). An interval covers if it holds 0.15. `taylor` is
 linearization with Student's t and G - 1 degrees of freedom; `jackknife` is what nbaudio computes.
 """
 

@@ -1,67 +1,83 @@
 """Are claims of `nbaudio evidence` false in more than 5 % of corpora, and how many reviews does a proof take?
 
-    python benchmarks/evidence.py [TRANSCRIPTS.jsonl] [--cases NAME ...] [--corpora 1000] [--segments 20000] [--reviews 2000]
+    python benchmarks/evidence.py [TRANSCRIPTS.jsonl] [--cases NAME ...] [--corpora 1000]
+    [--segments 20000] [--reviews 2000]
         [--jobs 2] [--seed 42]
 
-Corpora are simulated; draws, bets and claims are the package's own. The target is 98 % right with confidence 95 %. Unless a case
-says otherwise, the claim is about all segments with a similarity of 0.8 or more, one more of them is wrong than the target
-allows, a third of the segments below are wrong, and reviews are drawn in two rounds of equal size, the second one with the
-verdicts of the first. Somebody looks after every verdict and stops at the first proof.
+Corpora are simulated; draws, bets and claims are the package's own. The target is 98 % right with
+confidence 95 %. Unless a case says otherwise, the claim is about all segments with a similarity of
+0.8 or more, one more of them is wrong than the target allows, a third of the segments below are
+wrong, and reviews are drawn in two rounds of equal size, the second one with the verdicts of the
+first. Somebody looks after every verdict and stops at the first proof.
 
 - everywhere: the wrong segments are placed at random.
 - top: they are those with the highest similarities.
 - recordings: whole recordings are wrong, just more than is allowed.
-- budget: eight large speakers without faults and 150 small ones with faults. The claim is about a selection that takes one
-  segment of each speaker in turn up to a budget; those that were reviewed do not ship. Draws are from the whole corpus.
-- growth: after the first round, what was found wrong is changed (half of it mended and judged right, half still wrong) or
-  removed, 2 % of the undrawn segments are removed at random, and new segments arrive, all wrong: about 1 %, as many as it takes
-  for just more than is allowed. The second round draws from what is there then. The claim is about what is there at the end, and
-  is looked at before any new draw and after each one.
-- unfinished: of a stratified sheet a tenth is judged, then 300 rows of a random one, then ten rows of each in turns. The wrong
-  segments are those of the domain that the stratified sheet draws most: the least similar ones.
-- rules: 20 rules of selection (thresholds, speakers, budgets), each with slightly more faults than allowed, are tried in turn;
-  the k-th one has 6 / (pi k)^2 of the error, and the first that is proven ships.
+- budget: eight large speakers without faults and 150 small ones with faults. The claim is about a
+  selection that takes one segment of each speaker in turn up to a budget; those that were reviewed
+  do not ship. Draws are from the whole corpus.
+- growth: after the first round, what was found wrong is changed (half of it mended and judged
+  right, half still wrong) or removed, 2 % of the undrawn segments are removed at random, and new
+  segments arrive, all wrong: about 1 %, as many as it takes for just more than is allowed. The
+  second round draws from what is there then. The claim is about what is there at the end, and is
+  looked at before any new draw and after each one.
+- unfinished: of a stratified sheet a tenth is judged, then 300 rows of a random one, then ten rows
+  of each in turns. The wrong segments are those of the domain that the stratified sheet draws most:
+  the least similar ones.
+- rules: 20 rules of selection (thresholds, speakers, budgets), each with slightly more faults than
+  allowed, are tried in turn; the k-th one has 6 / (pi k)^2 of the error, and the first that is
+  proven ships.
 - hours: the longest segments are wrong, and the claim is about hours, with an error of 0.025.
-- misranked: the wrong segments are those with the lowest risk; the second round has a risk that is learned from the first.
-- frozen: the first half of the reviews is random. Segments are in 2,000 groups of no meaning; a model that is overfitted to the
-  verdicts gives groups with a fault a high risk. What ships has a low risk. With `all verdicts` the claim rests
-  on both halves, which is not valid: hence a threshold on risk is frozen. With `after the freeze` it rests on the second half.
+- misranked: the wrong segments are those with the lowest risk; the second round has a risk that is
+  learned from the first.
+- frozen: the first half of the reviews is random. Segments are in 2,000 groups of no meaning; a
+  model that is overfitted to the verdicts gives groups with a fault a high risk. What ships has a
+  low risk. With `all verdicts` the claim rests on both halves, which is not valid: hence a
+  threshold on risk is frozen. With `after the freeze` it rests on the second half.
 
 In other cases than these two, the risk that the strategy `risk` uses is noise.
 
 Columns:
 
-- false: the share of corpora in which a proof is ever seen although less than the target is right. Required: at most 0.05.
-- covered: the share in which the two-sided interval after all reviews holds the truth (of the first rule, in `rules`). Required:
-  at least 0.95.
+- false: the share of corpora in which a proof is ever seen although less than the target is right.
+  Required: at most 0.05.
+- covered: the share in which the two-sided interval after all reviews holds the truth (of the first
+  rule, in `rules`). Required: at least 0.95.
 - seconds: the mean CPU time of a corpus.
 
-A row that does not meet what is required is marked with *; the standard error of a share of 0.05 is 0.007 with 1,000 corpora.
+A row that does not meet what is required is marked with *; the standard error of a share of 0.05 is
+0.007 with 1,000 corpora.
 
-Power is measured on corpora that meet the target. The chance of being wrong depends on the similarity: `flat` is 1 % everywhere;
-of the others, the position is such that 1 % of the segments with a similarity of 0.8 or more are expected to be wrong. One round
-is drawn, of up to twice `--reviews`.
+Power is measured on corpora that meet the target. The chance of being wrong depends on the
+similarity: `flat` is 1 % everywhere; of the others, the position is such that 1 % of the segments
+with a similarity of 0.8 or more are expected to be wrong. One round is drawn, of up to twice
+`--reviews`.
 
-The same with a risk: `auc50` to `auc95` (faults as in `gradual`) have a calibrated one with this area under the ROC curve, for
-normal signals; `oracle` has the truth. In two cases 300 of all segments are drawn at random first, then 300 with the strategy,
-then the others; all count. In `misled`, the risk is useless and claims an area of 0.9. In `learned`, segments have six signals,
-wrong ones are noisy, cut off or of narrow band, and `review.risk` learns a risk before each round. `model alone` reviews the
-segments in the order of risk, most suspicious first: as nothing follows from them about others, a proof needs all but those that
-may be wrong.
+The same with a risk: `auc50` to `auc95` (faults as in `gradual`) have a calibrated one with this
+area under the ROC curve, for normal signals; `oracle` has the truth. In two cases 300 of all
+segments are drawn at random first, then 300 with the strategy, then the others; all count. In
+`misled`, the risk is useless and claims an area of 0.9. In `learned`, segments have six signals,
+wrong ones are noisy, cut off or of narrow band, and `review.risk` learns a risk before each round.
+`model alone` reviews the segments in the order of risk, most suspicious first: as nothing follows
+from them about others, a proof needs all but those that may be wrong.
 
 - proven: the share of corpora in which a proof is seen.
-- median: the number of reviews after which it is first seen, inside and outside of the domain; corpora without one count as more.
-- limit: ln 20 / T, where T is the least value for which the sum over strata of M kl_ub(p, T) reaches the number of wrong segments
-  that is not allowed; M is the number of segments of a stratum in the domain, p the share of them that is wrong, and kl_ub(p, T)
-  the largest q whose Kullback-Leibler divergence from p is at most T. It is what the best allocation to these strata would need
-  with replacement, without a draw outside of the domain. The column has the median. With a risk,
-  strata are 400 quantiles of it with the rates that it gives them (`misled`: 0.01; `learned`: 20 with the true rates).
+- median: the number of reviews after which it is first seen, inside and outside of the domain;
+  corpora without one count as more.
+- limit: ln 20 / T, where T is the least value for which the sum over strata of M kl_ub(p, T)
+  reaches the number of wrong segments that is not allowed; M is the number of segments of a stratum
+  in the domain, p the share of them that is wrong, and kl_ub(p, T) the largest q whose
+  Kullback-Leibler divergence from p is at most T. It is what the best allocation to these strata
+  would need with replacement, without a draw outside of the domain. The column has the median. With
+  a risk, strata are 400 quantiles of it with the rates that it gives them (`misled`: 0.01;
+  `learned`: 20 with the true rates).
 - ratio: median / limit. Wanted: at most 1.3.
 
-Similarities follow a fit to 1,000 segments of ParlaSpeech-HR, transcripts against a recognizer: 6.5 % are exactly 1; of the
-others 1 - similarity is lognormal, 70 % with median 0.0523 and sigma 0.570, 30 % with median 0.0430 and sigma 1.188 (maximum
-likelihood), and at most 2. Quantiles of 1 - similarity below 1, data and fit: 10 % 0.012, 0.012; 50 % 0.047, 0.047; 90 % 0.158,
-0.162; 95 % 0.229, 0.250; 98 % 0.490, 0.415. With a file of transcripts its own similarities are drawn instead.
+Similarities follow a fit to 1,000 segments of ParlaSpeech-HR, transcripts against a recognizer: 6.5
+% are exactly 1; of the others 1 - similarity is lognormal, 70 % with median 0.0523 and sigma 0.570,
+30 % with median 0.0430 and sigma 1.188 (maximum likelihood), and at most 2. Quantiles of 1 -
+similarity below 1, data and fit: 10 % 0.012, 0.012; 50 % 0.047, 0.047; 90 % 0.158, 0.162; 95 %
+0.229, 0.250; 98 % 0.490, 0.415. With a file of transcripts its own similarities are drawn instead.
 """
 
 import argparse
@@ -193,7 +209,10 @@ def pool_of(score: Array, speaker: Ints, recording: Ints) -> pl.DataFrame:
 
 
 def corpus_of(rng: np.random.Generator, task: Task) -> Corpus:
-    """Segments of 60 speakers in 400 recordings of various sizes; nothing is said about which are wrong."""
+    """Segments of 60 speakers in 400 recordings of various sizes.
+
+    Nothing is said about which are wrong.
+    """
     count = task.segments
     score, seconds = (
         similarities(rng, count, task.source),
@@ -323,7 +342,10 @@ def state_of(corpus: Corpus, wrong: Bools, sheets: Sheets) -> Judged:
 
 
 def first_proof(part: Part, what: str = "segments", error: float = ERROR) -> int:
-    """After how many draws somebody who looks after each one sees a proof of the target; -1 for never."""
+    """After how many draws somebody who looks after each one sees a proof of the target.
+
+    -1 for never.
+    """
     null = np.array([part.least_not_allowed(what, TARGET)])
     return int(bet(part.state.draws, part.value(what), null, level=-math.log(error)).crossed[0])
 
@@ -571,7 +593,10 @@ def hours(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tup
 
 
 def by_group(group: Ints, item: Ints, wrong: Bools, rows: float) -> Array:
-    """A risk of each segment: the rate of wrong ones among what was judged of its group, shrunk to 0.02 by so many rows."""
+    """A risk of each segment.
+
+    The rate of wrong ones among what was judged of its group, shrunk to 0.02 by so many rows.
+    """
     judged, faulty = (
         np.bincount(group[each], minlength=group.max() + 1) for each in (item, item[wrong[item]])
     )

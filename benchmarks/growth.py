@@ -1,11 +1,16 @@
-"""What a new version of a corpus costs, against making all of it again, in one run: time, and bytes that are written.
+"""What a new version of a corpus costs, against making all of it again, in one run.
 
-    python benchmarks/growth.py [--hours 120] [--percent 1] [--jobs 2] [--runs 3] [--container webdataset] [--folder DIR]
+Time, and bytes that are written.
 
-Recordings are an hour of noisy tones at 48 kHz in stereo FLAC, under as many names as there are hours. A workspace with all of
-them is made into a corpus (the base) and grows by some percent of its hours. Then `materialize --base` makes a new version of it,
-and `materialize` without packs the whole corpus, in turns. Each time is that of the whole command. Hard links are not written.
-The script fails if the new version takes more than 3 times the percentage of time or bytes of the rebuild.
+    python benchmarks/growth.py [--hours 120] [--percent 1] [--jobs 2] [--runs 3] [--container
+    webdataset] [--folder DIR]
+
+Recordings are an hour of noisy tones at 48 kHz in stereo FLAC, under as many names as there are
+hours. A workspace with all of them is made into a corpus (the base) and grows by some percent of
+its hours. Then `materialize --base` makes a new version of it, and `materialize` without packs the
+whole corpus, in turns. Each time is that of the whole command. Hard links are not written. The
+script fails if the new version takes more than 3 times the percentage of time or bytes of the
+rebuild.
 """
 
 import argparse

@@ -2,10 +2,11 @@
 
     python benchmarks/librispeech.py [--files 300000] [--chapter 100] [--sha256] [--folder FOLDER]
 
-The tree is made up: chapters of hard links to one short flac, each with its transcripts. Measured, each in a separate process:
-the least that any program does (os.scandir all the way down, the first 42 bytes of every flac: its STREAMINFO), the reader, all
-of ingest from the folder, and the transcripts alone from a .tar.gz. Aimed at: 1,000 files a second on two idle cores. Required:
-ingest stays under 1 GB; the exit code is 1 where that fails.
+The tree is made up: chapters of hard links to one short flac, each with its transcripts. Measured,
+each in a separate process: the least that any program does (os.scandir all the way down, the first
+42 bytes of every flac: its STREAMINFO), the reader, all of ingest from the folder, and the
+transcripts alone from a .tar.gz. Aimed at: 1,000 files a second on two idle cores. Required: ingest
+stays under 1 GB; the exit code is 1 where that fails.
 """
 
 import argparse

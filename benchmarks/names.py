@@ -1,9 +1,11 @@
-"""Resolve the names of 447,542 segments: 742 recordings whose spelling differs between transcripts and disk.
+"""Resolve the names of 447,542 segments.
+
+742 recordings whose spelling differs between transcripts and disk.
 
     python benchmarks/names.py [--segments 447542] [--names 742] [--seed 42]
 
-Measured is all that ingest does for it: the distinct names, their files, their recordings' ids joined to the segments.
-Required: under 0.5 s; the exit code is 1 where that fails.
+Measured is all that ingest does for it: the distinct names, their files, their recordings' ids
+joined to the segments. Required: under 0.5 s; the exit code is 1 where that fails.
 """
 
 import argparse
@@ -20,7 +22,10 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def make_up(names: int, rng: random.Random) -> tuple[list[str], list[str]]:
-    """Names as in transcripts, and files on disk: some as they are, some with other blanks, extensions or titles."""
+    """Names as in transcripts, and files on disk.
+
+    Some as they are, some with other blanks, extensions or titles.
+    """
     wanted, available = [], []
     for number in range(names):
         key = "".join(rng.choices(ALPHABET, k=11))

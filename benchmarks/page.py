@@ -1,9 +1,11 @@
-"""How fast a review page answers: 1,000 clips of 2 to 10 s, opened from a file in headless Chromium.
+"""How fast a review page answers.
+
+1,000 clips of 2 to 10 s, opened from a file in headless Chromium.
 
     python benchmarks/page.py [--clips 1000] [--rounds 15] [--work DIR] [--json FILE]
 
-Measured in the page: from the start of its loading to the first clip drawn, and from a verdict's key to the next clip playing;
-with the clips embedded, and in a folder beside the page.
+Measured in the page: from the start of its loading to the first clip drawn, and from a verdict's
+key to the next clip playing; with the clips embedded, and in a folder beside the page.
 """
 
 import argparse

@@ -1,18 +1,27 @@
-"""What a large corpus costs the machine that plans it: 300,000 tiny recordings, materialized with any engine.
+"""What a large corpus costs the machine that plans it.
 
-    python benchmarks/scale.py [--recordings 300000] [--each 1] [--seconds 5] [--sizes 75000,150000,300000]
-                               [--engine loky] [--jobs 2] [--folder DIR] [--required-mb 1000] [--driver-mb 700]
-    python benchmarks/scale.py --plan-only [--segments 1000000] [--each 600] [--seconds 5] [--no-words] [--step measure]
+300,000 tiny recordings, materialized with any engine.
 
-Recordings have `--each` segments of `--seconds` of noise, and are all names of one file: what is planned, opened, cut, packed and
-published is what as many files would be, only the disk has less to hold. For each size one run in a separate process; its peak
-of resident memory and that of all its processes together are taken from outside. Required: all together stay under
-`--required-mb`, the driver under `--driver-mb`; the exit code is 1 where they do not. Numbers go to standard output as Markdown.
+    python benchmarks/scale.py [--recordings 300000] [--each 1] [--seconds 5] [--sizes
+    75000,150000,300000]
+                               [--engine loky] [--jobs 2] [--folder DIR] [--required-mb 1000]
+                               [--driver-mb 700]
+    python benchmarks/scale.py --plan-only [--segments 1000000] [--each 600] [--seconds 5]
+    [--no-words] [--step measure]
 
-With `--plan-only` there is no audio: workers declare clips and shards of the size that FLAC would have. Tables, indexes of packs,
-tasks and everything else are real; of a review, no clip can be cut, and `ingest` reads the segments from a manifest of NeMo.
-Segments have a text of 12 words, and times of 20, eight recordings are held out, and a tenth more segments are rejected.
-*Temporary disk* is the most that is in hidden folders of the corpus and the workspace, as a multiple of the segments table.
+Recordings have `--each` segments of `--seconds` of noise, and are all names of one file: what is
+planned, opened, cut, packed and published is what as many files would be, only the disk has less to
+hold. For each size one run in a separate process; its peak of resident memory and that of all its
+processes together are taken from outside. Required: all together stay under `--required-mb`, the
+driver under `--driver-mb`; the exit code is 1 where they do not. Numbers go to standard output as
+Markdown.
+
+With `--plan-only` there is no audio: workers declare clips and shards of the size that FLAC would
+have. Tables, indexes of packs, tasks and everything else are real; of a review, no clip can be cut,
+and `ingest` reads the segments from a manifest of NeMo. Segments have a text of 12 words, and times
+of 20, eight recordings are held out, and a tenth more segments are rejected. *Temporary disk* is
+the most that is in hidden folders of the corpus and the workspace, as a multiple of the segments
+table.
 """
 
 import argparse
@@ -232,7 +241,10 @@ def plan_only(asked: argparse.Namespace) -> int:
 
 
 def made_segments(folder: Path, segments: int, each: int, seconds: float, *, words: bool) -> Path:
-    """A workspace of so many accepted segments, and a tenth more that are rejected; written in parts."""
+    """A workspace of so many accepted segments, and a tenth more that are rejected.
+
+    Written in parts.
+    """
     total, length = segments + segments // 10, round(seconds * RATE)
     number = pl.int_range(-(-total // each), eager=True)
     table = pl.select(
@@ -452,7 +464,10 @@ def measure(command: list[str], *, work: Path | None = None) -> dict[str, float]
 
 
 def temporary_bytes(folder: Path) -> int:
-    """Bytes of temporary files: in hidden folders, and with hidden names; hard links to the segments table do not count."""
+    """Bytes of temporary files: in hidden folders, and with hidden names.
+
+    Hard links to the segments table do not count.
+    """
     found = 0
     for path in folder.glob("*/.*"):
         for file in (path, *path.rglob("*")):

@@ -2,15 +2,18 @@
 
     python benchmarks/score.py [TRANSCRIPTS.jsonl] [--segments 447542] [--runs 3] [--seed 42]
 
-Reference: polars.read_ndjson, list.join of both word lists, rapidfuzz.process.cpdist(scorer=Levenshtein.distance): distances
-alone; `reference*` lets cpdist use all processors. Ours: the same work, which is the pairs (ingest's reader with word_times=no)
-and their similarity, each block scored while the next is read; `ours*` is all that ingest and score do one after the other, word
-times, WER and CER included. The sides take turns, each in a separate process; the best of its runs counts, and the highest of
-its peaks of resident memory. Required: ours at most 0.8 of the reference's time, all under 1 GB; the exit code is 1 where that
-fails. Other work on the machine hits the sides unequally: the seconds of all processors tell how much there was.
+Reference: polars.read_ndjson, list.join of both word lists,
+rapidfuzz.process.cpdist(scorer=Levenshtein.distance): distances alone; `reference*` lets cpdist use
+all processors. Ours: the same work, which is the pairs (ingest's reader with word_times=no) and
+their similarity, each block scored while the next is read; `ours*` is all that ingest and score do
+one after the other, word times, WER and CER included. The sides take turns, each in a separate
+process; the best of its runs counts, and the highest of its peaks of resident memory. Required:
+ours at most 0.8 of the reference's time, all under 1 GB; the exit code is 1 where that fails. Other
+work on the machine hits the sides unequally: the seconds of all processors tell how much there was.
 
-Without a file the transcripts are made up: words of a seeded generator as frequent as in a natural language, 35 a segment on
-average as in ParlaSpeech, one in thirty misheard, lost or split. With a file its lines are repeated.
+Without a file the transcripts are made up: words of a seeded generator as frequent as in a natural
+language, 35 a segment on average as in ParlaSpeech, one in thirty misheard, lost or split. With a
+file its lines are repeated.
 """
 
 import argparse
@@ -70,7 +73,10 @@ def make_up(path: Path, segments: int, seed: int) -> None:
 
 
 def misheard(words: list[str], errors: list[int]) -> list[str]:
-    """What a recognizer might make of words: 0 leaves one as it is, 1 changes its end, 2 loses it, 3 splits it."""
+    """What a recognizer might make of words.
+
+    0 leaves one as it is, 1 changes its end, 2 loses it, 3 splits it.
+    """
     heard = []
     for word, error in zip(words, errors, strict=True):
         heard += ([word], [word[:-1] + "o"], [], [word[:2], word[2:] or "a"])[error]
@@ -99,7 +105,10 @@ def reference(path: Path, workers: int = 1) -> tuple[float, float]:
 
 
 def ours(path: Path) -> tuple[float, float]:
-    """Load and score the pairs with nbaudio, scoring what has been read while more is read: seconds until read, and after."""
+    """Load and score the pairs with nbaudio, scoring what has been read while more is read.
+
+    Seconds until read, and after.
+    """
     from nbaudio.formats import parlaspeech
     from nbaudio.text import similarity_column
 
@@ -136,7 +145,10 @@ SIDES = {
 
 
 class Run(NamedTuple):
-    """What a run of one side took: seconds to load and to score, of all processors, and peak resident bytes."""
+    """What a run of one side took.
+
+    Seconds to load and to score, of all processors, and peak resident bytes.
+    """
 
     load: float
     score: float

@@ -1,10 +1,13 @@
-"""Windows out of hours-long recordings against decoding them whole: how long one takes, and whether it is the same.
+"""Windows out of hours-long recordings against decoding them whole.
+
+How long one takes, and whether it is the same.
 
     python benchmarks/seek.py [--hours 2] [--work DIR] [--only TEXT]
 
-Recordings are a minute of gliding tones over and over: encoded once, its packets repeated. Windows of 10 s are asked for out of
-order; a window's time includes its run-up, the first one's the index where there is one. torchcodec, where it is installed, reads
-the same windows near the end with one open decoder.
+Recordings are a minute of gliding tones over and over: encoded once, its packets repeated. Windows
+of 10 s are asked for out of order; a window's time includes its run-up, the first one's the index
+where there is one. torchcodec, where it is installed, reads the same windows near the end with one
+open decoder.
 """
 
 import argparse
@@ -117,7 +120,10 @@ def whole(recording: Recording, path: Path) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def measure(path: Path) -> tuple[float, float, float, float, float, float]:
-    """Seconds to probe, for the first window, for one at the start, for one near the end, for all; and the largest difference."""
+    """Seconds to probe, for the first window, for one at the start, for one near the end, for all.
+
+    And the largest difference.
+    """
     began = time.perf_counter()
     length = probe(path).num_samples
     probed = time.perf_counter() - began

@@ -1,15 +1,18 @@
 """How fast a corpus is read back, against a bare prototype on the same machine and against other libraries, all in one run.
 
-    python benchmarks/stream.py [--clips 3120] [--seconds 6] [--runs 5] [--only READER ...] [--lines local,40ms,200Mbit]
+    python benchmarks/stream.py [--clips 3120] [--seconds 6] [--runs 5] [--only READER ...] [--lines
+    local,40ms,200Mbit]
         [--folder DIR]
 
-Each reader gives every clip of a split once, shuffled where it can, in a separate process (benchmarks/stream_readers.py). Clips
-per second count from when its libraries are imported, so with what it takes to open; so does the first batch of 16 clips. Memory
-is the most that the process and its children held at once. `40ms` goes through benchmarks/delayed.py at 1 Gbit/s, `200Mbit`
-through the same line with that limit. The floor is a prototype without a library: ranges of 1 MB, eight in flight, decoded by
-dr_flac in two threads, without the hashes that nbaudio checks; of clips by key, 64 plain requests at once. nbaudio and the floor
-take turns, as a machine's speed changes from one moment to the next; ratios are of neighboring runs. What does not install is
-named. Exit code 1 where a required ratio is not reached.
+Each reader gives every clip of a split once, shuffled where it can, in a separate process
+(benchmarks/stream_readers.py). Clips per second count from when its libraries are imported, so with
+what it takes to open; so does the first batch of 16 clips. Memory is the most that the process and
+its children held at once. `40ms` goes through benchmarks/delayed.py at 1 Gbit/s, `200Mbit` through
+the same line with that limit. The floor is a prototype without a library: ranges of 1 MB, eight in
+flight, decoded by dr_flac in two threads, without the hashes that nbaudio checks; of clips by key,
+64 plain requests at once. nbaudio and the floor take turns, as a machine's speed changes from one
+moment to the next; ratios are of neighboring runs. What does not install is named. Exit code 1
+where a required ratio is not reached.
 """
 
 import argparse

@@ -1,10 +1,13 @@
-"""Readers that benchmarks/stream.py compares: the prototypes that are its floors, nbaudio, and other libraries.
+"""Readers that benchmarks/stream.py compares.
+
+The prototypes that are its floors, nbaudio, and other libraries.
 
     python benchmarks/stream_readers.py READER FOLDER-OR-ADDRESS FOLDER WORKERS
 
-Reads all clips once and prints a line of JSON: clips, seconds and seconds to the first batch of 16 clips, both from when the
-libraries are imported, seconds of these imports, the most memory that the process itself held, and its seconds of CPU. Every
-reader imports what it uses itself, so that nobody's memory includes the libraries of another.
+Reads all clips once and prints a line of JSON: clips, seconds and seconds to the first batch of 16
+clips, both from when the libraries are imported, seconds of these imports, the most memory that the
+process itself held, and its seconds of CPU. Every reader imports what it uses itself, so that
+nobody's memory includes the libraries of another.
 """
 
 import http.client
@@ -69,7 +72,10 @@ class Source(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """A reader: the libraries that it imports, the container that it reads, and how; None starts the clock anew."""
+    """A reader: the libraries that it imports, the container that it reads, and how.
+
+    None starts the clock anew.
+    """
 
     libraries: tuple[str, ...]
     container: str
@@ -88,7 +94,10 @@ def decoded(data: bytes) -> Any:
 
 
 def prototype(source: Source, *, check: bool = False) -> Iterator[Any]:
-    """No library: ranges of 1 MB, eight in flight, decoded by dr_flac in threads; the places of all clips are known."""
+    """No library: ranges of 1 MB, eight in flight, decoded by dr_flac in threads.
+
+    The places of all clips are known.
+    """
     import hashlib
 
     import miniaudio

@@ -1,11 +1,16 @@
-"""How fast the widgets answer at real size: 450,000 segments over 750 recordings of an hour, in JupyterLab and headless Chromium.
+"""How fast the widgets answer at real size.
 
-    python benchmarks/ui.py [--segments 450000] [--rounds 15] [--parts table,explorer,...] [--work DIR] [--json FILE]
+450,000 segments over 750 recordings of an hour, in JupyterLab and headless Chromium.
 
-`--segments 10000000 --parts table` measures a table whose rows stay in their file, and the most memory that its kernel held.
+    python benchmarks/ui.py [--segments 450000] [--rounds 15] [--parts table,explorer,...] [--work
+    DIR] [--json FILE]
 
-Times are from the key, click or call to the frame that shows the answer, measured in the page. The recordings are one FLAC and
-one WAV of an hour at 48 kHz in stereo, under 750 names; segments are 2 to 20 s, the player is asked for those of 20 s.
+`--segments 10000000 --parts table` measures a table whose rows stay in their file, and the most
+memory that its kernel held.
+
+Times are from the key, click or call to the frame that shows the answer, measured in the page. The
+recordings are one FLAC and one WAV of an hour at 48 kHz in stereo, under 750 names; segments are 2
+to 20 s, the player is asked for those of 20 s.
 """
 
 import argparse

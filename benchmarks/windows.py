@@ -1,10 +1,12 @@
 """What windows of 10 consecutive clips take to read, also sliding by one, against every clip once, all in one run.
 
-    python benchmarks/windows.py [--clips 3000] [--seconds 6] [--tries 2] [--lines local,40ms] [--folder DIR]
+    python benchmarks/windows.py [--clips 3000] [--seconds 6] [--tries 2] [--lines local,40ms]
+    [--folder DIR]
 
-Two corpora of the same clips: as materialized, and with `--window 10`, where windows are stored together. Each is read
-shuffled, by two threads, in turns; the least of the tries counts. Exit code 1 if sliding windows of local clips take more than
-2.5 times the CPU time of the clips, though they have each of them 10 times.
+Two corpora of the same clips: as materialized, and with `--window 10`, where windows are stored
+together. Each is read shuffled, by two threads, in turns; the least of the tries counts. Exit code
+1 if sliding windows of local clips take more than 2.5 times the CPU time of the clips, though they
+have each of them 10 times.
 """
 
 import argparse

@@ -2,11 +2,12 @@
 
     python benchmarks/words.py [--segments 450000] [--sample 20000] [--runs 3] [--seed 42]
 
-Reference: what NeMo's Speech Data Explorer does for its vocabulary, in plain Python: each pair of texts is split, aligned by
-difflib.SequenceMatcher, and the words of matching blocks are counted; without normalization and without examples. It runs on the
-first `--sample` segments, and its time is scaled to all. Both run in turns in one process; the best run counts, in seconds of
-wall time and of all processors, as other work on the machine hits them unequally. One word in thirty is misheard; words are as
-frequent as in a natural language.
+Reference: what NeMo's Speech Data Explorer does for its vocabulary, in plain Python: each pair of
+texts is split, aligned by difflib.SequenceMatcher, and the words of matching blocks are counted;
+without normalization and without examples. It runs on the first `--sample` segments, and its time
+is scaled to all. Both run in turns in one process; the best run counts, in seconds of wall time and
+of all processors, as other work on the machine hits them unequally. One word in thirty is misheard;
+words are as frequent as in a natural language.
 """
 
 import argparse

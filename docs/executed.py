@@ -1,12 +1,16 @@
-"""Makes `docs/notebooks`: the notebooks as the demo ran them, small enough to be read on GitHub and nbviewer.
+"""Makes `docs/notebooks`.
+
+The notebooks as the demo ran them, small enough to be read on GitHub and nbviewer.
 
 The notebooks in `docs/examples` are run as well, and have their outputs in place.
 
     nbaudio demo --out demo-output
     python docs/executed.py demo-output            write the copies
-    python docs/executed.py demo-output --compare  exit with 1 where the copies are not what the demo shows
+    python docs/executed.py demo-output --compare  exit with 1 where the copies are not what the
+    demo shows
 
-What differs from run to run (times, durations, paths, pictures) is masked before copies are compared.
+What differs from run to run (times, durations, paths, pictures) is masked before copies are
+compared.
 """
 
 import argparse
@@ -43,7 +47,10 @@ _VARYING = re.compile(
 
 
 def copy(notebook: Path, out: Path, *, tags: bool) -> dict[str, Any]:
-    """An executed notebook without the traces of its run: paths below `out` become relative, clips are compressed."""
+    """An executed notebook without the traces of its run.
+
+    Paths below `out` become relative, clips are compressed.
+    """
     text = notebook.read_text(encoding="utf8").replace(
         json.dumps(str(out.resolve()))[1:-1], "demo-output"
     )

@@ -1,8 +1,11 @@
-"""Takes the pictures of README and docs: the notebooks in JupyterLab on the demo corpus, and the review sheet in LibreOffice.
+"""Takes the pictures of README and docs.
+
+The notebooks in JupyterLab on the demo corpus, and the review sheet in LibreOffice.
 
     .venv/bin/python docs/screenshots.py
 
-It needs chromium, LibreOffice and pypdfium2, runs every notebook from nothing in a temporary folder, and takes a minute.
+It needs chromium, LibreOffice and pypdfium2, runs every notebook from nothing in a temporary
+folder, and takes a minute.
 """
 
 import sys

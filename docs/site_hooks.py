@@ -1,8 +1,11 @@
-"""What mkdocs.yml cannot say: notebooks as pages, files outside of docs/, and reference pages that are generated.
+"""What mkdocs.yml cannot say.
 
-Pages are written for GitHub and for the site alike. At the comments named in `GENERATED` the site adds what is generated from the
-package: the options of every command, the types of columns, the docstrings of public names. Links to files that the site has
-under another name, such as notebooks, are rewritten; links to source code lose their target.
+Notebooks as pages, files outside of docs/, and reference pages that are generated.
+
+Pages are written for GitHub and for the site alike. At the comments named in `GENERATED` the site
+adds what is generated from the package: the options of every command, the types of columns, the
+docstrings of public names. Links to files that the site has under another name, such as notebooks,
+are rewritten; links to source code lose their target.
 """
 
 import ast
@@ -73,7 +76,10 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
 
 
 def on_page_content(content: str, page: Page, **_: Any) -> str:
-    """Put the outputs of notebooks where `notebook_page` left a placeholder; they are HTML, which Markdown might change."""
+    """Put the outputs of notebooks where `notebook_page` left a placeholder.
+
+    They are HTML, which Markdown might change.
+    """
     notebook = TOP / "docs" / Path(page.file.src_uri).with_suffix(".ipynb")
     if not notebook.exists():
         return content
@@ -242,7 +248,10 @@ def directive(name: str) -> str:
 
 @cache
 def exports() -> dict[str, str]:
-    """Where the names that `nbaudio` exports really are; mkdocstrings reads the source, where lazy names are only text."""
+    """Where the names that `nbaudio` exports really are.
+
+    Mkdocstrings reads the source, where lazy names are only text.
+    """
     tree = ast.parse((TOP / "nbaudio/__init__.py").read_text(encoding="utf8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = {

@@ -1,4 +1,7 @@
-"""Run tasks in threads, processes, on Dask, Ray, Spark or Beam (docs/engines.md); a task whose worker is killed may run twice."""
+"""Run tasks in threads, processes, on Dask, Ray, Spark or Beam (docs/engines.md).
+
+A task whose worker is killed may run twice.
+"""
 
 import base64
 import os
@@ -67,7 +70,10 @@ _MAX_LOG_BYTES = 1 << 20
 
 
 class RunTasks(Protocol):
-    """Call a module-level function on every task; tasks are taken as workers become free, results come in any order."""
+    """Call a module-level function on every task.
+
+    Tasks are taken as workers become free, results come in any order.
+    """
 
     def __call__(
         self, function: Callable[[Task], Result], tasks: Iterable[Task], /
@@ -77,7 +83,11 @@ class RunTasks(Protocol):
 
 @dataclass(frozen=True)
 class EngineLocation:
-    """Where workers run: on a running cluster, with all its workers, or on this machine, with one job per core by default."""
+    """Where workers run.
+
+    On a running cluster, with all its workers, or on this machine, with one job per core by
+    default.
+    """
 
     engine: str | None  # a key of `ENGINES`; None takes the backend of ``joblib.parallel_config``
     jobs: int | None = None
@@ -164,7 +174,10 @@ def _ray(site: EngineLocation) -> Iterator[RunTasks]:
 
 @contextmanager
 def _spark(site: EngineLocation) -> Iterator[RunTasks]:
-    """Use the active Spark session, or start one and stop it afterwards; report the cause that Java logs, in one line."""
+    """Use the active Spark session, or start one and stop it afterwards.
+
+    Report the cause that Java logs, in one line.
+    """
     master = site.address or f"local[{site.local_jobs}]"
     os.environ.setdefault(
         "PYSPARK_PYTHON", sys.executable
@@ -280,7 +293,10 @@ def _run(
 
 @contextmanager
 def _engine_errors(engine: str | None, own: Collection[Exception] = ()) -> Iterator[None]:
-    """Convert errors of an engine to an `EngineError` of one line; raise nbaudio's errors, and those in `own`, unchanged."""
+    """Convert errors of an engine to an `EngineError` of one line.
+
+    Raise nbaudio's errors, and those in `own`, unchanged.
+    """
     try:
         yield
     except Exception as error:
@@ -406,7 +422,10 @@ def _spark_job(
 def _run_beam(
     options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Iterator[Result]:
-    """Run tasks, the lines of a file, in a pipeline that writes a file per result; after a lost worker, the rest in another."""
+    """Run tasks, the lines of a file, in a pipeline that writes a file per result.
+
+    After a lost worker, the rest in another.
+    """
     import apache_beam as beam
     from apache_beam.io.filesystems import FileSystems
 
@@ -472,7 +491,10 @@ def _files(folder: str, kind: str) -> set[str]:
 def _call_on_line(
     function: Callable[[Any], Any], folder: str, skipped: set[str], line: bytes
 ) -> None:
-    """Run the task of a line, unless it is to be skipped; write when it begins, and its result. Runs in a worker."""
+    """Run the task of a line, unless it is to be skipped; write when it begins, and its result.
+
+    Runs in a worker.
+    """
     from apache_beam.io.filesystems import FileSystems
 
     number, task = _load_line(line)

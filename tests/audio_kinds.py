@@ -1,4 +1,5 @@
-"""Recordings of every kind that nbaudio reads, made with its own requirements; and the tolerances of their windows."""
+"""Recordings of every kind that nbaudio reads, made with its own requirements; and the tolerances
+of their windows."""
 
 import subprocess
 from collections.abc import Callable
@@ -238,7 +239,8 @@ KINDS = (
 
 
 def variants(kind: Kind) -> list[Variant]:
-    """A kind at each of its rates with one and with two channels; bit rates and lengths alternate so that each pair occurs."""
+    """A kind at each of its rates with one and with two channels; bit rates and lengths alternate
+    so that each pair occurs."""
     made = []
     for number, rate in enumerate(kind.rates):
         for channels in (
@@ -326,14 +328,16 @@ def make_variant(variant: Variant, folder: Path) -> Path:
 
 
 def padded(data: bytes) -> av.Packet:
-    """A packet with zeros behind its end, which decoders read; a packet that is made of bytes has what happens to be there."""
+    """A packet with zeros behind its end, which decoders read; a packet that is made of bytes has
+    what happens to be there."""
     packet = av.Packet(len(data))
     packet.update(data)
     return packet
 
 
 def decoded(path: Path) -> np.ndarray:
-    """All samples as another program would decode them in one pass: FFmpeg, or libsndfile where FFmpeg is wrong about the end."""
+    """All samples as another program would decode them in one pass: FFmpeg, or libsndfile where
+    FFmpeg is wrong about the end."""
     if path.suffix in (".ogg", ".caf"):
         return sf.read(path, dtype="float32", always_2d=True)[0]
     to_packed = AudioResampler(format="flt")
@@ -360,10 +364,12 @@ def full_scale(samples: np.ndarray) -> np.ndarray:
 
 
 def largest_difference(path: Path, num_samples: int, *, windows: int, seed: int) -> float:
-    """How far windows are from a read of the whole recording: in random, rising and falling order, and each from a fresh open.
+    """How far windows are from a read of the whole recording: in random, rising and falling order,
+    and each from a fresh open.
 
     Raises:
-        AssertionError: a window is not as long as was asked for, or depends on what was read before.
+        AssertionError: a window is not as long as was asked for, or depends on what was read
+            before.
     """
     rng = np.random.default_rng(seed)
     starts = rng.integers(0, num_samples - 100, windows).tolist()

@@ -1,4 +1,5 @@
-"""Small, real audio for tests: made with the package's requirements, not with programs of the machine."""
+"""Small, real audio for tests: made with the package's requirements, not with programs of the
+machine."""
 
 import gc
 import os
@@ -50,7 +51,8 @@ WriteAudio = Callable[[Path, np.ndarray, int], None]
 
 
 def sweeps(seconds: float, rate: int, *, channels: int = 2, seed: int = 0) -> np.ndarray:
-    """Something like speech for a codec: gliding tones under a changing loudness, and noise; shape (samples, channels)."""
+    """Something like speech for a codec: gliding tones under a changing loudness, and noise; shape
+    (samples, channels)."""
     rng = np.random.default_rng(seed)
     t = np.arange(int(seconds * rate)) / rate
     parts = []
@@ -118,16 +120,19 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture
 def nothing_left_open() -> Iterator[None]:
-    """What another library leaves open is closed while the test allows it; later, anywhere, it would be an error."""
+    """What another library leaves open is closed while the test allows it; later, anywhere, it
+    would be an error."""
     yield
     gc.collect()
 
 
 @pytest.fixture
 def make_workspace(tmp_path: Path, recorded: Callable[..., Path]) -> Callable[..., Workspace]:
-    """A workspace over real recordings: `make_workspace({"a.wav": (seconds, rate)}, every=3.0)`, all segments accepted.
+    """A workspace over real recordings: `make_workspace({"a.wav": (seconds, rate)}, every=3.0)`,
+    all segments accepted.
 
-    Segments of `length` seconds begin every `every` seconds; every fifth goes to dev, every seventh to test.
+    Segments of `length` seconds begin every `every` seconds; every fifth goes to dev, every seventh
+    to test.
     """
 
     def make(

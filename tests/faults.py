@@ -1,4 +1,5 @@
-"""Fault injection: runs killed at seeded random points, full disks; all remaining files must be complete."""
+"""Fault injection: runs killed at seeded random points, full disks; all remaining files must be
+complete."""
 
 import hashlib
 import os
@@ -68,7 +69,8 @@ def workers_of(run: subprocess.Popen, engine: str) -> list[psutil.Process]:
 
 
 def kill(run: subprocess.Popen, victim: str, chance: random.Random, engine: str = "loky") -> bool:
-    """Kill the driver of a run, one of its workers, or all of its processes; whether there was something to kill."""
+    """Kill the driver of a run, one of its workers, or all of its processes; whether there was
+    something to kill."""
     try:
         if victim == "worker":
             chance.choice(workers_of(run, engine)).kill()

@@ -2,8 +2,9 @@
 
     python fuzzing.py SPECIMENS SCRATCH MUTATIONS SEED
 
-The last line on standard output names the case at hand, so that a crash or a hang can be told and done again. Each case may take
-a few seconds and the process 3 GB of addresses; AudioError is the only way out of an unusable file.
+The last line on standard output names the case at hand, so that a crash or a hang can be told and
+done again. Each case may take a few seconds and the process 3 GB of addresses; AudioError is the
+only way out of an unusable file.
 """
 
 import resource
@@ -41,7 +42,8 @@ FIELDS = [
 
 
 def mutated(data: bytes, rng: np.random.Generator, within: int) -> bytes:
-    """The file with some of its first bytes changed, a field made extreme, a part removed, doubled or cut off."""
+    """The file with some of its first bytes changed, a field made extreme, a part removed, doubled
+    or cut off."""
     out = bytearray(data)
     for _ in range(rng.integers(1, 4)):
         at = int(rng.integers(0, min(within, len(out))))

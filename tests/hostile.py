@@ -1,6 +1,8 @@
-"""Hostile inputs: names, texts, archives, manifests and bombs, for every reader, writer, sheet, page and widget.
+"""Hostile inputs: names, texts, archives, manifests and bombs, for every reader, writer, sheet,
+page and widget.
 
-Wherever something comes of one of them that must not, a file or a word appears that is called after `PWNED`.
+Wherever something comes of one of them that must not, a file or a word appears that is called after
+`PWNED`.
 """
 
 import gzip
@@ -167,7 +169,8 @@ def zip_of(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def tar_of(path: Path, members: dict[str, bytes], *, links: str = "PWNED") -> Path:
-    """A tar, compressed as its name says, with members of any names; and links and devices that are called as recordings are.
+    """A tar, compressed as its name says, with members of any names; and links and devices that are
+    called as recordings are.
 
     Args:
         path: of the archive.

@@ -1,6 +1,8 @@
-"""A stand-in for the Hugging Face Hub: the part of its HTTP interface that publishes and reads datasets, failing as a test says.
+"""A stand-in for the Hugging Face Hub: the part of its HTTP interface that publishes and reads
+datasets, failing as a test says.
 
-Large files go to a storage of another host name (localhost) by signed URLs, as on the Hub; a token must not get there.
+Large files go to a storage of another host name (localhost) by signed URLs, as on the Hub; a token
+must not get there.
 """
 
 import base64
@@ -58,7 +60,8 @@ class Hub:
         says: what a part says instead.
         lost: how often a part still hangs up after it has done what it was asked.
         hangs: parts that never answer.
-        hold_after: PUTs after which the next one is read in half and never answered; `held` is set then.
+        hold_after: PUTs after which the next one is read in half and never answered; `held` is set
+            then.
         asked: requests to each part.
         received: bytes of each large file that came, by SHA-256.
         leaked: requests to the storage that had the token.

@@ -7,7 +7,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs/recognize.md"
 
 
 def write_recipe(folder: Path, name: str, **constants: str) -> None:
-    """Write the code block that begins with the name of the file; a constant such as MODEL gets another value."""
+    """Write the code block that begins with the name of the file; a constant such as MODEL gets
+    another value."""
     (code,) = re.findall(
         rf"^```python\n(# {re.escape(name)}\n.*?)^```",
         PAGE.read_text("utf8"),

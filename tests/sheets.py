@@ -23,7 +23,8 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.l
 
 
 def typed_text():
-    """What a person can type into a cell, which is neither blank nor of characters that XML has no place for."""
+    """What a person can type into a cell, which is neither blank nor of characters that XML has no
+    place for."""
     return any_text.map(
         lambda text: re.sub(
             "[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]|x005F_|_x[0-9A-Fa-f]{4}_", "", text
@@ -34,7 +35,8 @@ def typed_text():
 def make_workspace(
     folder, texts=("prvi", "drugi", "treći", "četvrti"), heard=None, *, ids=None, audio=None
 ):
-    """A workspace of one recording with segments of a second, s0, s1 and so on; `audio` is a folder for the recording."""
+    """A workspace of one recording with segments of a second, s0, s1 and so on; `audio` is a folder
+    for the recording."""
     workspace = Workspace.create(folder, audio=audio and str(audio))
     count = len(texts)
     segments = pl.DataFrame(

@@ -7,7 +7,8 @@ import numpy as np
 
 @dataclass
 class Sitting:
-    """What was spoken and heard, in order, and the lines of the transcript, some of which nobody spoke."""
+    """What was spoken and heard, in order, and the lines of the transcript, some of which nobody
+    spoke."""
 
     words: list[str]  # that were spoken
     times: np.ndarray  # n x 2 seconds
@@ -67,7 +68,8 @@ def make_sitting(
     errors: float = 0.08,
     pauses: bool = True,
 ) -> Sitting:
-    """Make up a sitting; `errors` is the share of words that the recognizer misses, misspells, doubles or joins with the next."""
+    """Make up a sitting; `errors` is the share of words that the recognizer misses, misspells,
+    doubles or joins with the next."""
     rng = np.random.default_rng(seed)
     words, frequency = lexicon(rng)
 

@@ -1,4 +1,5 @@
-"""Small sources of every layout that `ingest` reads, for all tests; a test whose point is one line writes that line itself.
+"""Small sources of every layout that `ingest` reads, for all tests; a test whose point is one line
+writes that line itself.
 
 By format there are
 
@@ -62,7 +63,8 @@ CALLS: dict[str, Make] = {}
 
 
 def layout(make: Make) -> Make:
-    """Register a builder under the name of its format, or that and ``_`` and which of its forms it is."""
+    """Register a builder under the name of its format, or that and ``_`` and which of its forms it
+    is."""
     LAYOUTS[make.__name__] = make
     return make
 
@@ -74,7 +76,8 @@ def from_rows(make):
 
 
 def call_layout(make: Make) -> Make:
-    """Register a builder of two speakers on two channels: segments `ana`, `ivo` and `both`, and others that are of no use."""
+    """Register a builder of two speakers on two channels: segments `ana`, `ivo` and `both`, and
+    others that are of no use."""
     CALLS[make.__name__] = make
     return make
 
@@ -498,7 +501,8 @@ def librispeech_rows(folder, rows):
 def librispeech_tree(
     root: Path, texts: dict[str, str], *, seconds: float = 0.5, rate: int = RATE
 ) -> Path:
-    """Recordings and transcripts of utterances by their ids, ``SPEAKER-CHAPTER-NUMBER``, below a part such as dev-clean."""
+    """Recordings and transcripts of utterances by their ids, ``SPEAKER-CHAPTER-NUMBER``, below a
+    part such as dev-clean."""
     chapters = defaultdict(list)
     for seed, (key, text) in enumerate(texts.items()):
         speaker, chapter, _ = key.split("-")

@@ -1,6 +1,8 @@
-"""Object stores for tests: local folders behind fsspec, under the schemes of stores that tests cannot reach.
+"""Object stores for tests: local folders behind fsspec, under the schemes of stores that tests
+cannot reach.
 
-`Bucket` shows an object when all of it has come, as object stores do; `Cluster` shows what is being written, as HDFS does.
+`Bucket` shows an object when all of it has come, as object stores do; `Cluster` shows what is being
+written, as HDFS does.
 """
 
 import hashlib
@@ -19,7 +21,8 @@ class Bucket(AbstractFileSystem):
 
     Attributes:
         root: of all.
-        deadly: what kills this process: part of a name, and ``half`` of that file or all of it (``done``) that was put.
+        deadly: what kills this process: part of a name, and ``half`` of that file or all of it
+            (``done``) that was put.
         broken: how many further puts break off in the middle.
         sent: names of what was put; fetched: of what was read.
     """

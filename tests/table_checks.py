@@ -1,4 +1,5 @@
-"""Checks of workspace tables: every rule of `nbaudio.core.tables`, and those that ingest guarantees."""
+"""Checks of workspace tables: every rule of `nbaudio.core.tables`, and those that ingest
+guarantees."""
 
 import polars as pl
 
@@ -12,7 +13,8 @@ FAILURES = pl.Schema(
 
 
 def check_tables(recordings, segments):
-    """Every row of these tables, of pandas or polars, that breaks a rule, once per rule: table, row, key, rule and its values."""
+    """Every row of these tables, of pandas or polars, that breaks a rule, once per rule: table,
+    row, key, rule and its values."""
     recordings, segments = as_polars(recordings, "recordings"), as_polars(segments, "segments")
     for name, frame, key in (
         ("recordings", recordings, "recording_id"),

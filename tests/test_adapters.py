@@ -1,4 +1,5 @@
-"""Adapters without their frameworks: padded batches of NumPy arrays, and the error if a framework is missing."""
+"""Adapters without their frameworks: padded batches of NumPy arrays, and the error if a framework
+is missing."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Align finds uncut transcripts in timed words: what it cuts is right, and what it leaves out is listed."""
+"""Align finds uncut transcripts in timed words: what it cuts is right, and what it leaves out is
+listed."""
 
 import json
 from itertools import pairwise
@@ -55,7 +56,8 @@ def check_spans(text: str, *tables: pl.DataFrame) -> None:
 
 
 def judge(sitting: Sitting, segments: pl.DataFrame) -> tuple[float, float]:
-    """Share of typed and spoken words that are in segments where they were spoken, and share of wrong edges."""
+    """Share of typed and spoken words that are in segments where they were spoken, and share of
+    wrong edges."""
     middle = sitting.times.mean(axis=1)
     found = wrong = 0
     for text, (start, end) in zip(segments["text"], seconds(segments), strict=True):

@@ -1,4 +1,5 @@
-"""Hard input of align: odd texts, odd times, partial truths; nothing is forced, nothing is lost, nothing takes long."""
+"""Hard input of align: odd texts, odd times, partial truths; nothing is forced, nothing is lost,
+nothing takes long."""
 
 import json
 import re
@@ -62,7 +63,8 @@ def check(
     shortest: float,
     longest: float,
 ) -> None:
-    """Check what holds of all results: words are in one place each, boundaries in silence, characters those of the document."""
+    """Check what holds of all results: words are in one place each, boundaries in silence,
+    characters those of the document."""
     segments = rows.filter(kind="segment")
     times = sorted(map(tuple, seconds(segments).tolist()))
     assert all(end <= start for (_, end), (start, _) in pairwise(times))

@@ -1,4 +1,5 @@
-"""Windows are exact, clips equal the conversion of the whole recording, and headers are not trusted."""
+"""Windows are exact, clips equal the conversion of the whole recording, and headers are not
+trusted."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Broken recordings are in the ledger with a readable reason; damaged headers cause no crash, hang or large allocation."""
+"""Broken recordings are in the ledger with a readable reason; damaged headers cause no crash, hang
+or large allocation."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Every kind of recording is probed, read in windows within the bounds of docs/audio.md, cut and verified."""
+"""Every kind of recording is probed, read in windows within the bounds of docs/audio.md, cut and
+verified."""
 
 import re
 import shutil
@@ -95,7 +96,8 @@ def test_a_kind_is_what_was_written_and_its_windows_keep_the_stated_bound(
 
 
 def check_kind(path: Path, kind: Kind) -> None:
-    """A specimen is what was written; windows of it keep the bound and do not depend on what was read before."""
+    """A specimen is what was written; windows of it keep the bound and do not depend on what was
+    read before."""
     found = probe(path)
     assert (found.sampling_rate, found.num_channels, found.warning) == (
         kind.rate,
@@ -109,7 +111,8 @@ def check_kind(path: Path, kind: Kind) -> None:
 
 
 def check_variant(path: Path, variant: Variant, *, windows: int) -> None:
-    """Windows keep the bound, and the whole is what another decoder makes of the file: no sample more, none moved."""
+    """Windows keep the bound, and the whole is what another decoder makes of the file: no sample
+    more, none moved."""
     found = probe(path)
     assert (found.num_channels, found.warning is None or "declares" in found.warning) == (
         variant.channels,
@@ -206,7 +209,8 @@ def test_windows_of_loud_noise_are_those_of_the_whole(tmp_path: Path, name: str)
 def test_the_delay_of_opus_is_that_of_its_own_header(
     specimens: dict[str, Path], tmp_path: Path
 ) -> None:
-    """FFmpeg before 7 wrote Matroska's CodecDelay at the rate of the source: 104 samples of 16 kHz as if they were of 48 kHz."""
+    """FFmpeg before 7 wrote Matroska's CodecDelay at the rate of the source: 104 samples of 16 kHz
+    as if they were of 48 kHz."""
     kind = next(kind for kind in KINDS if kind.name == "Opus in WebM")
     path = make(kind._replace(rate=16000, channels=1), tmp_path, 3.0)
     data = path.read_bytes()
@@ -228,7 +232,8 @@ def test_the_delay_of_opus_is_that_of_its_own_header(
 def test_the_delay_of_opus_in_mp4_is_that_of_its_header_whatever_the_clock(
     tmp_path: Path, rate: int
 ) -> None:
-    """FFmpeg gives MP4 a clock at the rate of the source, and takes the delay in its ticks for samples of 48 kHz."""
+    """FFmpeg gives MP4 a clock at the rate of the source, and takes the delay in its ticks for
+    samples of 48 kHz."""
     found = {}
     for name in ("Opus in Ogg", "Opus in MP4"):
         kind = next(kind for kind in KINDS if kind.name == name)
@@ -360,7 +365,8 @@ def test_an_index_by_counting_equals_an_index_by_decoding(
 
 
 def _with_a_gap(source: Path, target: Path) -> Path:
-    """The same packets, half a second later from the middle on, as a browser records when it falters."""
+    """The same packets, half a second later from the middle on, as a browser records when it
+    falters."""
     with av.open(str(source)) as read, av.open(str(target), "w") as write:
         stream = write.add_stream_from_template(read.streams.audio[0])
         for number, packet in enumerate(read.demux(audio=0)):
@@ -390,7 +396,8 @@ def test_a_gap_in_the_clock_and_a_clock_that_stands_still_move_no_sample(
 
 
 def _moved(source: Path, target: Path, samples: int) -> Path:
-    """The same packets, all so much later, or earlier: then MP4's edit list says how much is to be dropped."""
+    """The same packets, all so much later, or earlier: then MP4's edit list says how much is to be
+    dropped."""
     with av.open(str(source)) as read, av.open(str(target), "w") as write:
         stream = write.add_stream_from_template(read.streams.audio[0])
         for packet in read.demux(audio=0):
@@ -473,7 +480,8 @@ def test_opus_packets_of_several_frames_are_counted() -> None:
 
 
 def _repaged(data: bytes, segments: int) -> bytes:
-    """An Ogg file of Opus packets of 20 ms in pages of a few segments each, so that packets go on behind headers of pages."""
+    """An Ogg file of Opus packets of 20 ms in pages of a few segments each, so that packets go on
+    behind headers of pages."""
     table = [0] * 256
     for byte in range(256):
         value = byte << 24

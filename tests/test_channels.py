@@ -1,4 +1,5 @@
-"""Two speakers on two channels of one recording: both are segments, each is cut, played and exported from its channel."""
+"""Two speakers on two channels of one recording: both are segments, each is cut, played and
+exported from its channel."""
 
 import hashlib
 
@@ -23,7 +24,8 @@ from nbaudio.ui.widgets.segments import load_segments
 
 @pytest.fixture(scope="module", params=CALLS)
 def ingested(request, tmp_path_factory):
-    """What was made, and its workspace, selected: `ana` is on the first channel, `ivo` on the second, `both` on both."""
+    """What was made, and its workspace, selected: `ana` is on the first channel, `ivo` on the
+    second, `both` on both."""
     place = tmp_path_factory.mktemp(request.param)
     made = CALLS[request.param](place / "source")
     nbaudio.ingest(

@@ -1,4 +1,5 @@
-"""A corpus holds the selected segments, with the same bytes however it was made, and `verify` finds every fault."""
+"""A corpus holds the selected segments, with the same bytes however it was made, and `verify` finds
+every fault."""
 
 import hashlib
 import io

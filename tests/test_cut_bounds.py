@@ -1,4 +1,5 @@
-"""Boundaries that are proposed for cut segments: outward into silence, never into a neighbor, applied only when accepted."""
+"""Boundaries that are proposed for cut segments: outward into silence, never into a neighbor,
+applied only when accepted."""
 
 import json
 

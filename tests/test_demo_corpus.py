@@ -1,4 +1,5 @@
-"""The demo corpus has the problems that its README lists, and each is caught by the rule named there."""
+"""The demo corpus has the problems that its README lists, and each is caught by the rule named
+there."""
 
 import re
 from collections import Counter
@@ -49,7 +50,8 @@ def workspace(reports_and_workspace):
 
 
 def out_of(workspace, recording, reason):
-    """Sentences of a recording, from 1, that are out for that reason; a duplicate has the number of its first."""
+    """Sentences of a recording, from 1, that are out for that reason; a duplicate has the number of
+    its first."""
     segments = workspace.segments.filter(pl.col("recording_id") == IDS[recording])
     times = segments["source_start"].unique(maintain_order=True).to_list()
     return [

@@ -13,7 +13,8 @@ from nbaudio.corpus.withdraw import withdraw
 
 
 def history(tmp_path):
-    """Two versions: a recording added, one replaced, a speaker withdrawn, a text, bounds and a split changed, one rejected."""
+    """Two versions: a recording added, one replaced, a speaker withdrawn, a text, bounds and a
+    split changed, one rejected."""
     workspace, recordings, segments = start(tmp_path, 6)
     segments = [
         row | ({"speaker_id": "ana"} if row["segment_id"] == "r5-07" else {}) for row in segments

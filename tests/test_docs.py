@@ -1,4 +1,5 @@
-"""README and docs: links, pictures, the index, commands, options and names that exist, and code blocks that run."""
+"""README and docs: links, pictures, the index, commands, options and names that exist, and code
+blocks that run."""
 
 import ast
 import importlib
@@ -134,7 +135,8 @@ PREFIXES = ("adapters", "audio", "leakage", "plots", "review", "text", "views", 
 
 
 def public_names(page):
-    """Dotted names of nbaudio in code spans and Python blocks, such as `widgets.Player`, with `nbaudio.` before them."""
+    """Dotted names of nbaudio in code spans and Python blocks, such as `widgets.Player`, with
+    `nbaudio.` before them."""
     code = "\n".join(body for language, body in FENCED.findall(text(page)) if language == "python")
     spans = "\n".join(re.findall(r"`([^`\n]+)`", FENCED.sub("", text(page))))
     found = re.findall(
@@ -214,7 +216,8 @@ def test_python_code_is_python(page):
 
 
 class Block(NamedTuple):
-    """Code of a page: ``python``, or ``shell`` where each line is a command of nbaudio; and why it is not run, if so."""
+    """Code of a page: ``python``, or ``shell`` where each line is a command of nbaudio; and why it
+    is not run, if so."""
 
     kind: str
     code: str
@@ -225,7 +228,8 @@ NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 
 def blocks(page):
-    """The blocks of a page, in order. Indented lines are a block of commands if all of them are commands of nbaudio."""
+    """The blocks of a page, in order. Indented lines are a block of commands if all of them are
+    commands of nbaudio."""
     reason, body, inside = "", [], None
     for line in [*text(page).splitlines(), ""]:
         if inside is not None:
@@ -274,7 +278,8 @@ def call(words, monkeypatch):
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """A folder with what the pages assume: the demo corpus as `W` and `CORPUS`, and a small source of each layout."""
+    """A folder with what the pages assume: the demo corpus as `W` and `CORPUS`, and a small source
+    of each layout."""
     folder = tmp_path_factory.mktemp("prepared")
     for file in ("transcripts.jsonl", "wav.scp"):
         shutil.copy(DEMO / file, folder)

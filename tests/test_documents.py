@@ -1,4 +1,5 @@
-"""Readers of transcripts that are not cut: texts are as typed, utterances lie where they say, each bad file has one reason."""
+"""Readers of transcripts that are not cut: texts are as typed, utterances lie where they say, each
+bad file has one reason."""
 
 import io
 import json
@@ -21,7 +22,8 @@ PARAGRAPHS = [
 
 
 def documents(folder: Path, content: object) -> list[Document]:
-    """Read bytes, text (as UTF-8), or an object (as JSON); every utterance is checked against the text."""
+    """Read bytes, text (as UTF-8), or an object (as JSON); every utterance is checked against the
+    text."""
     path = folder / "transcript"
     if not isinstance(content, bytes):
         content = (content if isinstance(content, str) else json.dumps(content)).encode()

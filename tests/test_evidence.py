@@ -339,7 +339,8 @@ def test_shares_that_are_none_are_refused(options, workspace):
 
 @pytest.fixture
 def workspace(tmp_path):
-    """2,000 segments without audio, wrong where their number is a multiple of three and the similarity is below 0.6."""
+    """2,000 segments without audio, wrong where their number is a multiple of three and the
+    similarity is below 0.6."""
     rng = np.random.default_rng(1)
     scores = np.where(rng.random(2000) < 0.1, rng.uniform(0, 0.6, 2000), rng.uniform(0.6, 1, 2000))
     made = Workspace.create(tmp_path / "w", audio=None)
@@ -847,7 +848,8 @@ def test_a_claim_is_about_what_ships_and_of_the_verdicts_there_are_now(workspace
 
 
 def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_path):
-    """Eight large clean speakers, 150 small ones with 30 % wrong; 1,000 random reviews; four hours, spread over speakers."""
+    """Eight large clean speakers, 150 small ones with 30 % wrong; 1,000 random reviews; four hours,
+    spread over speakers."""
     rng = np.random.default_rng(0)
     names = [f"B{n}" for n in range(8) for _ in range(1500)] + [
         f"S{n}" for n in range(150) for _ in range(20)

@@ -1,4 +1,5 @@
-"""Exports read back sample-exact, name real files, execute nothing and have the same bytes each time."""
+"""Exports read back sample-exact, name real files, execute nothing and have the same bytes each
+time."""
 
 import gzip
 import json

@@ -1,4 +1,5 @@
-"""Faults during a run: losses are in the ledger, finished work is kept, the bytes equal those of an undisturbed run."""
+"""Faults during a run: losses are in the ledger, finished work is kept, the bytes equal those of an
+undisturbed run."""
 
 import errno
 import hashlib

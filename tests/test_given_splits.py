@@ -36,7 +36,8 @@ from nbaudio.storage.workspace import Workspace
 
 @pytest.fixture
 def workspace(tmp_path):
-    """Twenty speakers with a recording each and six segments in it; of every segment a sentence of its own."""
+    """Twenty speakers with a recording each and six segments in it; of every segment a sentence of
+    its own."""
     workspace = Workspace.create(tmp_path / "w", source="asr.json", audio=None)
     words = [
         " ".join(np.random.default_rng(n).choice([*"abcdefghijklmnopqrst"], 30)) for n in range(120)

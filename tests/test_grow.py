@@ -1,4 +1,5 @@
-"""`ingest --add`: the same source grown or changed, or a further one, into a workspace that keeps what it has."""
+"""`ingest --add`: the same source grown or changed, or a further one, into a workspace that keeps
+what it has."""
 
 import json
 import os
@@ -678,7 +679,8 @@ def test_decisions_and_the_threshold_stay(sittings, chosen, bring):
 
 @pytest.fixture
 def reviewed(tmp_path):
-    """Two hundred segments without audio, of which a review has drawn and judged eighty: all are right."""
+    """Two hundred segments without audio, of which a review has drawn and judged eighty: all are
+    right."""
     rows = [seg("a.wav", n, n + 1, f"rečenica {n}") for n in range(200)]
     write(tmp_path / "asr.json", rows)
     ingest("parlaspeech", tmp_path / "asr.json", out=tmp_path / "W", add=True)

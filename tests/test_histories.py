@@ -1,4 +1,5 @@
-"""Random histories of a source, its workspace and the versions of its corpus: what is promised holds after each version."""
+"""Random histories of a source, its workspace and the versions of its corpus: what is promised
+holds after each version."""
 
 import hashlib
 import json
@@ -62,7 +63,8 @@ def killed_at(number: int) -> Iterator[None]:
 
 
 class Archive:
-    """A table of segments and the audio that it names, which change; and what a workspace of it has to hold."""
+    """A table of segments and the audio that it names, which change; and what a workspace of it has
+    to hold."""
 
     def __init__(
         self,
@@ -544,7 +546,8 @@ class History:
         assert facts["shards"]["equal"] == len(base.shards.items() & version.shards.items())
 
     def check_held_out(self, earlier: Version, version: Version) -> None:
-        """Guarantee 10: what an earlier version held out is not in train, and nothing new of train shares with it."""
+        """Guarantee 10: what an earlier version held out is not in train, and nothing new of train
+        shares with it."""
         held = {
             key: row
             for key, row in earlier.rows.items()
@@ -637,9 +640,11 @@ def tables(workspace: Workspace) -> dict[str, pl.DataFrame]:
 def grow_and_withdraw(
     folder: Path, random: Random, *, way: str, further: bool, again: bool
 ) -> None:
-    """Make a corpus, grow the workspace, make a version, withdraw what came; all is then as it was before.
+    """Make a corpus, grow the workspace, make a version, withdraw what came; all is then as it was
+    before.
 
-    `again` selects after the withdrawal; only then may segments without a given split be divided among the others.
+    `again` selects after the withdrawal; only then may segments without a given split be divided
+    among the others.
     """
     splits = ("train", "train", "train", "dev", "test", *((None,) if again else ()))
     archive = Archive(folder, splits=splits)

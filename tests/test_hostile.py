@@ -1,4 +1,5 @@
-"""Hostile input through every reader, container, export, sheet, page and widget: text stays text, in its folder."""
+"""Hostile input through every reader, container, export, sheet, page and widget: text stays text,
+in its folder."""
 
 import ast
 import csv
@@ -88,7 +89,8 @@ WATCH = Watch()
 
 @contextmanager
 def kept_inside(place, *roots):
-    """Nothing is run meanwhile, and nothing of `place` is opened but what is in these folders or is one of these files."""
+    """Nothing is run meanwhile, and nothing of `place` is opened but what is in these folders or is
+    one of these files."""
     WATCH.opened, WATCH.ran, WATCH.on = [], [], True
     try:
         yield
@@ -136,7 +138,8 @@ HELD = {
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder with recordings all around it, which nobody may open: below `inside` are audio, source and workspace."""
+    """A folder with recordings all around it, which nobody may open: below `inside` are audio,
+    source and workspace."""
     inside = tmp_path / "a/b/inside"
     for folder in (tmp_path, tmp_path / "a", tmp_path / "a/b", inside):
         tone(folder / f"{PWNED}.wav", 0.1)
@@ -319,7 +322,8 @@ def test_a_snapshot_of_hugging_faces_cache_is_read(place):
 
 @pytest.mark.parametrize("format", ["nemo", "lhotse", "kaldi", "table"])
 def test_a_list_may_name_recordings_anywhere(place, format):
-    """Whoever writes the list chooses its recordings; they are looked at as audio, and nothing else."""
+    """Whoever writes the list chooses its recordings; they are looked at as audio, and nothing
+    else."""
     (place.parent / "secret.txt").write_text(PWNED)
     source = SOURCES[format](
         place / "source",
@@ -682,7 +686,8 @@ def test_reports_steer_no_terminal():
 
 
 def test_no_module_unpickles_runs_or_evaluates():
-    """But for the engine, which hands its own tasks to workers, and the command of a recognizer, which the caller names."""
+    """But for the engine, which hands its own tasks to workers, and the command of a recognizer,
+    which the caller names."""
     modules, names = (
         {"pickle", "marshal", "shelve", "subprocess"},
         {"eval", "exec", "compile", "__import__"},

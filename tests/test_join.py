@@ -1,4 +1,5 @@
-"""join: further texts, hypotheses and columns; what does not match exactly one segment is listed, never guessed."""
+"""join: further texts, hypotheses and columns; what does not match exactly one segment is listed,
+never guessed."""
 
 import json
 from decimal import Decimal

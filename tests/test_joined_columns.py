@@ -1,4 +1,5 @@
-"""Columns that steps add: which names are allowed, what a second writing changes, and that a source's column stays."""
+"""Columns that steps add: which names are allowed, what a second writing changes, and that a
+source's column stays."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,5 @@
-"""Killed at any moment, a run leaves only complete files under final names; the next run finishes with the same bytes."""
+"""Killed at any moment, a run leaves only complete files under final names; the next run finishes
+with the same bytes."""
 
 import hashlib
 import os
@@ -50,7 +51,8 @@ WANTED: dict[str, str] = {}
 
 
 def wanted_of(workspace: Workspace, out: Path) -> dict[str, str]:
-    """The files of a run that was not killed, made once: workspaces of different names give equal corpora."""
+    """The files of a run that was not killed, made once: workspaces of different names give equal
+    corpora."""
     if not WANTED:
         materialize(workspace, out=out, jobs=1, shard_size="150kB", show_progress=False)
         WANTED.update(contents(out))

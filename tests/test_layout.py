@@ -47,7 +47,8 @@ def _imports(module: str) -> list[str]:
 
 
 def _each_import(module: str) -> Iterator[str]:
-    """Full names of what a module imports, anywhere in it; of `from package import name`, the submodule where it is one."""
+    """Full names of what a module imports, anywhere in it; of `from package import name`, the
+    submodule where it is one."""
     for node in ast.walk(ast.parse(MODULES[module].read_text("utf8"))):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
@@ -130,7 +131,8 @@ def test_only_the_top_and_review_export_commands() -> None:
 
 
 def _shadowed(package: str) -> Iterator[str]:
-    """Names of other things that a package binds or exports although it has a submodule of that name."""
+    """Names of other things that a package binds or exports although it has a submodule of that
+    name."""
     path, module = MODULES[package], import_module(package)
     inner = {each.stem for each in path.parent.glob("*.py")} | {
         each.parent.name for each in path.parent.glob("*/__init__.py")

@@ -704,7 +704,8 @@ def test_what_datasets_writes_is_read(tmp_path):
 
 
 def saved(folder):
-    """A `DatasetDict` on disk: three recordings in two files of train, one in test, and what a cache leaves beside them."""
+    """A `DatasetDict` on disk: three recordings in two files of train, one in test, and what a
+    cache leaves beside them."""
     for number in range(4):
         tone(folder / f"{number}.wav", 1, seed=number)
     parts = {

@@ -87,7 +87,8 @@ def near(a, b):
 
 
 def slow(segments):
-    """By check, which held-out segments share something with another split, and what: each with each."""
+    """By check, which held-out segments share something with another split, and what: each with
+    each."""
     found = defaultdict(dict)
     everything = [
         row | {"sentence": folded(row["text"])}

@@ -1,4 +1,5 @@
-"""The command `measure`: equal values whatever the jobs, kills and growth; sources keep their columns; failures are listed."""
+"""The command `measure`: equal values whatever the jobs, kills and growth; sources keep their
+columns; failures are listed."""
 
 import json
 import shutil

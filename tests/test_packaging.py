@@ -40,7 +40,8 @@ def same(lines):
 
 
 def environment():
-    """Python and pip, the libraries of conda-forge, those of PyPI, and the project, as environment.yml lists them."""
+    """Python and pip, the libraries of conda-forge, those of PyPI, and the project, as
+    environment.yml lists them."""
     (python, pip, *conda, further) = yaml.safe_load(
         (TOP / "environment.yml").read_text(encoding="utf8")
     )["dependencies"]
@@ -408,7 +409,8 @@ OPTIONAL |= {"py4j"}  # of pyspark
 
 
 def imports(tree):
-    """The top names that a syntax tree imports, anywhere in it, with line numbers; relative imports are its own."""
+    """The top names that a syntax tree imports, anywhere in it, with line numbers; relative imports
+    are its own."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)

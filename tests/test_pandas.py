@@ -1,4 +1,5 @@
-"""Tables, columns and ids of pandas, of unusual types too, give the same results as those of polars."""
+"""Tables, columns and ids of pandas, of unusual types too, give the same results as those of
+polars."""
 
 import numpy as np
 import pandas as pd

@@ -425,7 +425,8 @@ def test_a_workspace_without_segments_or_scores(workspace_of):
 
 @pytest.mark.slow
 def test_a_plot_shows_itself_once_with_and_without_the_inline_backend(workspace_of):
-    """Without any backend by its own method; and where `%matplotlib inline` has its formatter, nothing is shown twice or kept."""
+    """Without any backend by its own method; and where `%matplotlib inline` has its formatter,
+    nothing is shown twice or kept."""
     workspace = workspace_of([segment(0, similarity=0.9)])
     code = f"""
 import sys

@@ -1,4 +1,5 @@
-"""Segments in batches: what is drawn and what is proven do not depend on how many are in memory at once."""
+"""Segments in batches: what is drawn and what is proven do not depend on how many are in memory at
+once."""
 
 import hashlib
 import json
@@ -21,7 +22,8 @@ from nbaudio.review.state import ReviewState, Verdict, append_verdicts, frame_ta
 
 @pytest.fixture
 def workspace(tmp_path, monkeypatch):
-    """150 segments of three speakers with scores, some of them absent; paths in reports are relative."""
+    """150 segments of three speakers with scores, some of them absent; paths in reports are
+    relative."""
     monkeypatch.chdir(tmp_path)
     count, rng = 150, np.random.default_rng(4)
     made = make_workspace(
@@ -56,7 +58,8 @@ def say(workspace, name, rows):
 
 
 def reviewed(workspace, strategies):
-    """The records, frames and reports of rounds, one after the other, and of the changes of the segments after them."""
+    """The records, frames and reports of rounds, one after the other, and of the changes of the
+    segments after them."""
     found = {}
     for strategy in strategies:
         review.export(workspace, out=f"{strategy}.csv", n=30, strategy=strategy, threshold=0.85)

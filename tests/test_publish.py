@@ -1,4 +1,5 @@
-"""Publication on the Hugging Face Hub, on a stand-in of it: what is sent, in which order, what stops it, and reading it back."""
+"""Publication on the Hugging Face Hub, on a stand-in of it: what is sent, in which order, what
+stops it, and reading it back."""
 
 import hashlib
 import json

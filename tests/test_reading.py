@@ -1,4 +1,5 @@
-"""Reading a corpus: any clip of any container, local and remote; streams that give each clip once and resume."""
+"""Reading a corpus: any clip of any container, local and remote; streams that give each clip once
+and resume."""
 
 import json
 import multiprocessing

@@ -1,4 +1,5 @@
-"""Recognizing: what a recognizer gets, what is kept, what fails, and that a second run does only the rest."""
+"""Recognizing: what a recognizer gets, what is kept, what fails, and that a second run does only
+the rest."""
 
 import json
 import os

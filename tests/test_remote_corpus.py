@@ -1,4 +1,5 @@
-"""Corpora in object stores: the bytes of the local corpus, no partial objects, and no work done twice."""
+"""Corpora in object stores: the bytes of the local corpus, no partial objects, and no work done
+twice."""
 
 import json
 import signal

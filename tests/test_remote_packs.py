@@ -1,4 +1,5 @@
-"""Packs in an object store, for workers without a shared disk: the same corpus, nothing cut twice, damage found."""
+"""Packs in an object store, for workers without a shared disk: the same corpus, nothing cut twice,
+damage found."""
 
 import shutil
 import threading

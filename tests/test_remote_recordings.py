@@ -1,4 +1,5 @@
-"""Remote recordings: the same corpora as from a local folder, whatever the servers do, or the reason in the ledger."""
+"""Remote recordings: the same corpora as from a local folder, whatever the servers do, or the
+reason in the ledger."""
 
 import importlib
 import json
@@ -72,7 +73,8 @@ def web(archive, tmp_path):
 
 
 def make(archive, out, audio, **options):
-    """A corpus from recordings at an address: what ingest reported, what materialize reported, and the bytes of all its files."""
+    """A corpus from recordings at an address: what ingest reported, what materialize reported, and
+    the bytes of all its files."""
     first = ingest("parlaspeech", archive / "asr.json", audio=audio, out=out / "w", **options)
     select(out / "w", dev=2, test=2, group_by=())
     report = materialize(out / "w", out=out / "c", jobs=1, show_progress=False)

@@ -83,7 +83,8 @@ def cells_of(path, name="review"):
 
 
 def strings_of(path):
-    """The text of each cell of the first sheet as the format defines it: `_xHHHH_` stands for a character."""
+    """The text of each cell of the first sheet as the format defines it: `_xHHHH_` stands for a
+    character."""
     with zipfile.ZipFile(path) as book:
         shared = ET.fromstring(book.read("xl/sharedStrings.xml"))  # noqa: S314
         table = ET.fromstring(book.read("xl/worksheets/sheet1.xml"))  # noqa: S314

@@ -1,4 +1,5 @@
-"""Annotator agreement against its definition and published figures, and the coverage of its intervals."""
+"""Annotator agreement against its definition and published figures, and the coverage of its
+intervals."""
 
 from itertools import permutations
 
@@ -22,7 +23,8 @@ PUBLISHED = [
 
 
 def slow_alpha(ratings):
-    """1 less observed over expected disagreement: of pairs within segments, each by 1 / (m - 1) of m verdicts, and of all."""
+    """1 less observed over expected disagreement: of pairs within segments, each by 1 / (m - 1) of
+    m verdicts, and of all."""
     judged = [[word for word in row if word >= 0] for row in ratings]
     judged = [row for row in judged if len(row) > 1]
     every = [word for row in judged for word in row]
@@ -76,7 +78,8 @@ def test_intervals_are_those_of_the_published_formulas():
 
 
 def judged(segments, rng):
-    """Two reviewers who say of each segment what is right in four of five cases, and else any of three words."""
+    """Two reviewers who say of each segment what is right in four of five cases, and else any of
+    three words."""
     right = rng.choice(3, p=[0.6, 0.3, 0.1], size=(segments, 1))
     return np.where(rng.random((segments, 2)) < 0.8, right, rng.integers(0, 3, (segments, 2)))
 

@@ -1,4 +1,5 @@
-"""Returned sheets: every verdict is matched whatever was done to the sheet, and unusable rows are reported."""
+"""Returned sheets: every verdict is matched whatever was done to the sheet, and unusable rows are
+reported."""
 
 import csv
 import io

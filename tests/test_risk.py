@@ -158,7 +158,8 @@ def test_where_nothing_tells_wrong_from_right_the_risk_stays_near_the_base_rate(
 
 
 def test_verdicts_on_a_recording_have_no_part_in_the_risk_of_its_segments(tmp_path):
-    """A column that names the recording predicts perfectly within recordings, and nothing across them."""
+    """A column that names the recording predicts perfectly within recordings, and nothing across
+    them."""
     bad = np.isin(
         np.arange(COUNT) % RECORDINGS, np.random.default_rng(4).permutation(RECORDINGS)[:10]
     )

@@ -84,7 +84,8 @@ def test_every_layout_gives_the_same_tables_in_parts(tmp_path, small_parts, name
 
 
 def source(path, numbers, **extra):
-    """Segments with repeated ids and windows that are far apart in the file, and lines that cannot be read."""
+    """Segments with repeated ids and windows that are far apart in the file, and lines that cannot
+    be read."""
     lines = []
     for n in numbers:
         row = {

@@ -1,4 +1,5 @@
-"""Runs of the notebooks: parameters, the notebooks themselves, outputs of a run, and errors of a cell."""
+"""Runs of the notebooks: parameters, the notebooks themselves, outputs of a run, and errors of a
+cell."""
 
 import ast
 import json
@@ -487,7 +488,8 @@ WHERE = ("", "notebooks", "elsewhere")
 
 @pytest.fixture
 def papermill(monkeypatch):
-    """What papermill writes for a notebook and a manifest without executing it: the parameters that it injects."""
+    """What papermill writes for a notebook and a manifest without executing it: the parameters that
+    it injects."""
     assert papermill_manifests.handler.read  # registered
     monkeypatch.setattr("papermill.cli.INPUT_PIPED", False)
 

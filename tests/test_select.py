@@ -40,7 +40,8 @@ def recordings_table(ids, *, seconds=DAY, rate=RATE):
 
 
 def segments_table(rows):
-    """Rows of segment_id, recording_id, speaker_id, start, end (seconds) and further columns by name."""
+    """Rows of segment_id, recording_id, speaker_id, start, end (seconds) and further columns by
+    name."""
     columns = []
     for row in rows:
         start, end = row["start"], row["end"]

@@ -1,4 +1,5 @@
-"""Which columns separate right from wrong: the AUC and the precision by value, from verdicts on drawn segments."""
+"""Which columns separate right from wrong: the AUC and the precision by value, from verdicts on
+drawn segments."""
 
 import numpy as np
 import polars as pl
@@ -36,7 +37,8 @@ def missed(population, weights, count, corpora, *, naive=False):
 
 
 def two_sided(rng, size=1500):
-    """Faults at either end of the values, none between: no values have a greater variance. The rarer end is rarely drawn."""
+    """Faults at either end of the values, none between: no values have a greater variance. The
+    rarer end is rarely drawn."""
     wrong = rng.random(size) < 0.1
     values = np.where(wrong, np.where(rng.random(size) < 0.8, -10.0, 10.0), rng.normal(size=size))
     return values, wrong, (values > -1.3).astype(np.int64), np.arange(size)
@@ -87,7 +89,8 @@ def test_draws_stand_for_the_population_also_if_a_stratum_is_used_up():
 
 @pytest.fixture
 def workspace(tmp_path):
-    """3,000 segments; of those below 10 dB half are wrong, of others none. `rms_dbfs` says nothing; half have no correlation."""
+    """3,000 segments; of those below 10 dB half are wrong, of others none. `rms_dbfs` says nothing;
+    half have no correlation."""
     rng, n = np.random.default_rng(2), 3000
     snr = rng.uniform(0, 50, n).round(2)
     ids = [f"s{number}" for number in range(n)]

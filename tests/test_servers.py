@@ -1,4 +1,5 @@
-"""Servers that send wrong lengths, endless bodies, nothing, or secrets: for downloads and for recordings of ingest."""
+"""Servers that send wrong lengths, endless bodies, nothing, or secrets: for downloads and for
+recordings of ingest."""
 
 import gzip
 import hashlib
@@ -269,7 +270,8 @@ def test_pages_without_end_are_no_list_of_files(web, tmp_path):
 
 
 def test_defaults_keep_to_the_budget_by_arithmetic():
-    """One item at a time, on a clock of its own: what a host costs that is silent, refuses, or asks for pauses."""
+    """One item at a time, on a clock of its own: what a host costs that is silent, refuses, or asks
+    for pauses."""
     for each, asked in ((15.0, None), (0.01, None), (0.01, 10.0), (0.01, 40.0), (15.0, 20.0)):
         network, now, costs = Network(), 1000.0, []
         for _ in range(10_000):
@@ -574,7 +576,8 @@ def holding(folder, *secrets):
 
 
 def test_no_secret_of_a_signed_address_is_written_anywhere(web, tmp_path, capfd):
-    """List, downloads, ingest from the downloads, select, materialize, and errors on the way: none has the signature."""
+    """List, downloads, ingest from the downloads, select, materialize, and errors on the way: none
+    has the signature."""
     query = f"X-Amz-Signature={SECRET}&X-Amz-Expires=60"
     web.says["gone.wav"] = 403
     web.acts["cut.wav"] = answers(500, SECRET.encode(), Content_Length=len(SECRET))

@@ -1,4 +1,5 @@
-"""Signals of segments: faults of known size on speech of several levels and rates, and what must not change a signal."""
+"""Signals of segments: faults of known size on speech of several levels and rates, and what must
+not change a signal."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -28,7 +29,8 @@ VOICES = {"spk01": "17 1 2024", "spk07": "12 3 2024"}
 
 @cache
 def speech(rate: int = 22050, voice: str = "spk07") -> Samples:
-    """A sentence of the demo, with a noise floor of about -75 dBFS, half a second before it and a second after it; peak 1."""
+    """A sentence of the demo, with a noise floor of about -75 dBFS, half a second before it and a
+    second after it; peak 1."""
     path = next(
         path
         for path in sorted(bundled("data_manifests/demo/audio").iterdir())
@@ -55,7 +57,8 @@ def of(
 
 
 def cuts(x: Samples, rate: int, start: int = 0, stop: int | None = None) -> tuple[bool, bool]:
-    """`cut_start` and `cut_end` of samples [start, stop) of a recording of 16 bits, without its other signals."""
+    """`cut_start` and `cut_end` of samples [start, stop) of a recording of 16 bits, without its
+    other signals."""
     speech = SIGNALS["speech"]
     found = dict(
         zip(

@@ -1,4 +1,5 @@
-"""Sliding windows: every window once whoever shares, resumed anywhere, each clip decoded once per block; notes of `--window`."""
+"""Sliding windows: every window once whoever shares, resumed anywhere, each clip decoded once per
+block; notes of `--window`."""
 
 import hashlib
 import json
@@ -166,7 +167,8 @@ def test_orders_of_earlier_versions_stay():
 
 @pytest.fixture
 def make(make_workspace, tmp_path):
-    """Clips of 0.3 s from recordings of 2, 14 and 23 s at three rates, of which one is read at its own."""
+    """Clips of 0.3 s from recordings of 2, 14 and 23 s at three rates, of which one is read at its
+    own."""
 
     def made(**options):
         workspace = make_workspace(

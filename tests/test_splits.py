@@ -253,7 +253,8 @@ def test_keys_are_checked_by_name():
 
 
 def parliament(segments, speakers, recordings, *, seed=0, turn=6, exponent=1.0):
-    """Sittings at which the same people speak again and again, few of them often: runs of segments of one speaker."""
+    """Sittings at which the same people speak again and again, few of them often: runs of segments
+    of one speaker."""
     rng = np.random.default_rng(seed)
     often = 1 / np.arange(1, speakers + 1) ** exponent
     lengths = rng.geometric(1 / turn, segments)

@@ -1,4 +1,5 @@
-"""The statistics page: self-contained, markup and formulas escaped, the same for workspace and corpus."""
+"""The statistics page: self-contained, markup and formulas escaped, the same for workspace and
+corpus."""
 
 import json
 from base64 import b64decode

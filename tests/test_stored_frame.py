@@ -1,4 +1,5 @@
-"""Rows that stay in a Parquet file: equal to the same rows in memory, for conditions, orders, pages and players."""
+"""Rows that stay in a Parquet file: equal to the same rows in memory, for conditions, orders, pages
+and players."""
 
 import numpy as np
 import polars as pl

@@ -164,7 +164,8 @@ def test_what_is_no_workspace_is_named_with_the_way_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 40_000])
 def test_columns_are_replaced_as_if_the_whole_table_was_saved(tmp_path: Path, rows: int) -> None:
-    """Tables of earlier versions lack columns or hold them in other types; a source has further columns."""
+    """Tables of earlier versions lack columns or hold them in other types; a source has further
+    columns."""
     stored = pl.DataFrame(
         {
             "segment_id": [f"s{i}" for i in range(rows)],

@@ -1,4 +1,5 @@
-"""Readers of timed words: every layout gives the same words and times, and each unusable file one reason."""
+"""Readers of timed words: every layout gives the same words and times, and each unusable file one
+reason."""
 
 import json
 import os
@@ -19,7 +20,8 @@ WORDS = [("Dobar", 0.5, 0.75), ("dan,", 0.75, 1.25), ("šest", 2.0, 2.5), ("kuć
 def read(
     folder: Path, content: object, name: str = "file"
 ) -> dict[str, list[tuple[str, float, float]]]:
-    """Words of each recording with starts and ends in milliseconds' precision; what is not text is written as JSON."""
+    """Words of each recording with starts and ends in milliseconds' precision; what is not text is
+    written as JSON."""
     path = folder / "hypotheses"
     if not isinstance(content, bytes):
         content = (content if isinstance(content, str) else json.dumps(content)).encode()

@@ -1,4 +1,5 @@
-"""Seconds become samples by exact arithmetic, half up, and the fast column equals the slow function."""
+"""Seconds become samples by exact arithmetic, half up, and the fast column equals the slow
+function."""
 
 from decimal import ROUND_FLOOR, Decimal
 

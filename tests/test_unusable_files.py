@@ -1,6 +1,8 @@
-"""Damaged inputs and irregular files for every command: one line that names the file, and exit code 2.
+"""Damaged inputs and irregular files for every command: one line that names the file, and exit code
+2.
 
-What is no regular file may block whoever opens it, or never end; symbolic links to regular files are files.
+What is no regular file may block whoever opens it, or never end; symbolic links to regular files
+are files.
 """
 
 import json

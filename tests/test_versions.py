@@ -1,4 +1,5 @@
-"""Versions of a corpus: what `materialize` keeps of its base, what it writes anew, and what it refuses."""
+"""Versions of a corpus: what `materialize` keeps of its base, what it writes anew, and what it
+refuses."""
 
 import hashlib
 import json

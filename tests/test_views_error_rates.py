@@ -45,7 +45,8 @@ def table(speakers, errors, size=10, **columns):
 
 
 def jackknife(errors, words):
-    """Ratio, standard error and degrees of freedom by their definitions, with matrices, as the docs state them."""
+    """Ratio, standard error and degrees of freedom by their definitions, with matrices, as the docs
+    state them."""
     errors, words = np.array(errors, float), np.array(words, float)
     ratio, count = errors.sum() / words.sum(), len(errors)
     without = (errors.sum() - errors) / (words.sum() - words)
@@ -205,7 +206,8 @@ def test_a_workspace_and_its_corpus_give_the_same(make_workspace, tmp_path):
 
 
 def simulated(count, sizes, rng):
-    """Sums of speakers: rates of speakers from a beta distribution of mean 0.15 and deviation 0.1, errors that come in bursts."""
+    """Sums of speakers: rates of speakers from a beta distribution of mean 0.15 and deviation 0.1,
+    errors that come in bursts."""
     words = 2000 * np.exp(rng.normal(0, sizes, count)) if sizes else np.full(count, 2000.0)
     words = np.maximum(words.round(), 20)
     rates = rng.beta(1.7625, 9.9875, count)

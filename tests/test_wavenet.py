@@ -37,7 +37,8 @@ def command(*words: str | Path) -> dict[str, object]:
 def levels_of(
     source: Path, place: Path, law: str, *options: str
 ) -> list[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
-    """The job of docs/audio.md: of each clip its row, its levels, and the samples of all of its song at once."""
+    """The job of docs/audio.md: of each clip its row, its levels, and the samples of all of its
+    song at once."""
     command("ingest", "folder", source, "--out", place / "W", *options)
     split = ("--group-by", "recording_id", "--dev", "0", "--test", "0")
     command("select", place / "W", "--max-duration", "600", *split)

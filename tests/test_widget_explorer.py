@@ -1,4 +1,5 @@
-"""Explorer without a browser: distributions of inconvenient columns, filters that combine, actions, and the saved form."""
+"""Explorer without a browser: distributions of inconvenient columns, filters that combine, actions,
+and the saved form."""
 
 import json
 
@@ -51,7 +52,8 @@ def workspace(make_workspace):
 
 @pytest.fixture
 def many(tmp_path, monkeypatch, request):
-    """300 segments without audio; a third of those of speaker o'x is wrong. They stay in their file where that is asked for."""
+    """300 segments without audio; a third of those of speaker o'x is wrong. They stay in their file
+    where that is asked for."""
     monkeypatch.setattr(segments, "_MOST_IN_MEMORY", getattr(request, "param", 1000))
     n = 300
     workspace = Workspace.create(tmp_path / "w")
@@ -382,7 +384,8 @@ def test_a_sheet_has_exactly_the_picked_segments(workspace, tmp_path):
 
 
 def test_picked_segments_are_no_evidence_and_can_be_drawn_later(many, tmp_path):
-    """Half of the segments are wrong; only right ones are picked, and judged on a sheet and by the explorer."""
+    """Half of the segments are wrong; only right ones are picked, and judged on a sheet and by the
+    explorer."""
     right = [f"s{i}" for i in range(150, 300)]
     review.export(many, out=tmp_path / "best.xlsx", segment_ids=right)
     record = ReviewState.load(many).records["best"]

@@ -1,4 +1,5 @@
-"""ReviewPanel without a browser: verdicts are on disk at once, undone, continued, by several reviewers."""
+"""ReviewPanel without a browser: verdicts are on disk at once, undone, continued, by several
+reviewers."""
 
 import json
 from zipfile import ZipFile

@@ -1,4 +1,5 @@
-"""SegmentTable without a browser: rows, orders, filters, requests of the front end, and the saved form."""
+"""SegmentTable without a browser: rows, orders, filters, requests of the front end, and the saved
+form."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Saved forms of clips and tables: what they show and play, and that texts and names are never markup."""
+"""Saved forms of clips and tables: what they show and play, and that texts and names are never
+markup."""
 
 from base64 import b64decode
 from html.parser import HTMLParser

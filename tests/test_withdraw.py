@@ -1,4 +1,5 @@
-"""Withdrawal: nothing of what is withdrawn stays in a workspace, comes back, or enters a later version."""
+"""Withdrawal: nothing of what is withdrawn stays in a workspace, comes back, or enters a later
+version."""
 
 import json
 import shutil
@@ -278,7 +279,8 @@ def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(
         return workspace
 
     def state(workspace):
-        """What a workspace holds: its tables, its reports but for this one's, and the clips of its packs."""
+        """What a workspace holds: its tables, its reports but for this one's, and the clips of its
+        packs."""
         tables = {
             path.name: pl.read_parquet(path).write_ndjson()
             for path in workspace.path.glob("*.parquet")

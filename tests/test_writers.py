@@ -1,4 +1,5 @@
-"""Two writers at the same time, threads or processes: one wins, others lose with one line or wait, and all files are whole."""
+"""Two writers at the same time, threads or processes: one wins, others lose with one line or wait,
+and all files are whole."""
 
 import json
 import subprocess

@@ -26,7 +26,8 @@ class Web:
         gone: names that it says 404 to.
         says: what else it says to a name, whatever is asked.
         hangs: names that it never answers, as long as it serves.
-        acts: what it does instead of serving a name (GET) or ``HEAD name``, as a function of its handler.
+        acts: what it does instead of serving a name (GET) or ``HEAD name``, as a function of its
+            handler.
         asked: (method, name) of every request, counted.
         sent: bytes of every body.
         ports: the client's port of every request, in order.

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Speak the sentences beside this script into a small corpus that has the troubles of a real archive on purpose.
 
-Usage: `make_demo.py [FOLDER]`; writes transcripts.jsonl, wav.scp and audio/ there (default: beside the script).
-Needs espeak-ng and ffmpeg, which nbaudio itself does not need. README.md says which trouble is where.
+Usage: `make_demo.py [FOLDER]`; writes transcripts.jsonl, wav.scp and audio/ there (default: beside
+the script). Needs espeak-ng and ffmpeg, which nbaudio itself does not need. README.md says which
+trouble is where.
 
-Conventions: times are seconds, waveforms are mono float32 at espeak-ng's own 22,050 Hz until a recording is written.
-Nothing depends on the clock or on chance: every choice comes from a position or from a generator with a fixed seed.
+Conventions: times are seconds, waveforms are mono float32 at espeak-ng's own 22,050 Hz until a
+recording is written. Nothing depends on the clock or on chance: every choice comes from a position
+or from a generator with a fixed seed.
 """
 
 import io
@@ -149,14 +151,20 @@ def speak(speaker: str, text: str) -> np.ndarray:
 
 
 def written(sentence: str | dict[str, str]) -> list[str]:
-    """A sentence's words as a stenographer of this corpus writes them: lower case, no punctuation unless spelled out."""
+    """A sentence's words as a stenographer of this corpus writes them.
+
+    Lower case, no punctuation unless spelled out.
+    """
     if isinstance(sentence, dict):
         return sentence["write"].split()
     return [word.strip(string.punctuation) for word in sentence.lower().split()]
 
 
 def misheard_word(word: str, chance: float) -> str:
-    """One word as a recogniser hears it: most chances leave it, the others cost a mark, an ending, a vowel or a short word."""
+    """One word as a recogniser hears it.
+
+    Most chances leave it, the others cost a mark, an ending, a vowel or a short word.
+    """
     if chance < 0.06:
         return unicodedata.normalize("NFD", word).encode("ascii", "ignore").decode()
     if chance < 0.10 and len(word) > 4:
@@ -173,7 +181,10 @@ def misheard(words: list[str], rng: random.Random) -> list[str]:
 
 
 def word_times(words: list[str], duration: float) -> tuple[list[float], list[float]]:
-    """Starts and ends in seconds from the segment's start: shares by length, since espeak-ng's command tells no times."""
+    """Starts and ends in seconds from the segment's start.
+
+    Shares by length, since espeak-ng's command tells no times.
+    """
     borders = np.cumsum([0] + [len(word) + 1 for word in words])
     seconds = [
         round(float(border), SECONDS_DIGITS) for border in borders / max(1, borders[-1]) * duration
@@ -238,7 +249,10 @@ def lay_out(recording: Recording, sentences: list, seed: int) -> tuple[np.ndarra
 
 
 def write_audio(recording: Recording, mono: np.ndarray, folder: Path) -> None:
-    """Every file of one recording; the right channel of a stereo one is weaker or silent, as from a second microphone."""
+    """Every file of one recording.
+
+    The right channel of a stereo one is weaker or silent, as from a second microphone.
+    """
     sound = soxr.resample(mono, ESPEAK_RATE, recording.rate)
     if recording.right is not None:
         sound = np.stack([sound, recording.right * sound], axis=1)
@@ -260,7 +274,10 @@ def write_audio(recording: Recording, mono: np.ndarray, folder: Path) -> None:
 
 
 def cut_off(wav: Path, seconds: float, rate: int) -> None:
-    """Drop the end of a mono 16-bit WAV as a full disk would: the header goes on declaring all of it."""
+    """Drop the end of a mono 16-bit WAV as a full disk would.
+
+    The header goes on declaring all of it.
+    """
     header = 44
     with wav.open("r+b") as file:
         file.truncate(header + 2 * round(seconds * rate))

@@ -1,7 +1,8 @@
 """Read and write audio: probe recordings, read exact windows, cut, encode and decode clips.
 
-Positions are samples per channel at the recording's own rate, half open. A window is an array of shape (samples, channels), int16
-where the source has at most 16 bits, else float32 in [-1, 1]. A clip is one channel, shape (samples,), int16.
+Positions are samples per channel at the recording's own rate, half open. A window is an array of
+shape (samples, channels), int16 where the source has at most 16 bits, else float32 in [-1, 1]. A
+clip is one channel, shape (samples,), int16.
 """
 
 from typing import TYPE_CHECKING

@@ -12,7 +12,10 @@ _QUIETEST_DB, _LOUDEST_DB = -100.0, -25.0
 
 
 def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:
-    """Return least and greatest sample of each of `columns` equal parts: int8 of shape (columns, 2), full scale is 127."""
+    """Return least and greatest sample of each of `columns` equal parts.
+
+    Int8 of shape (columns, 2), full scale is 127.
+    """
     # With fewer samples than columns, some samples are in several columns.
     starts = np.arange(columns) * len(samples) // columns
     both = np.stack(
@@ -29,7 +32,10 @@ def spectrogram(
     *,
     rfft: Callable[..., Any] = np.fft.rfft,
 ) -> NDArray[np.uint8]:
-    """Return levels of bands, lowest first, from -100 dBFS (0) to -25 (255), from `begin` to `end`: uint8 (columns, `BANDS`)."""
+    """Return levels of bands, lowest first, from -100 dBFS (0) to -25 (255), from `begin` to `end`.
+
+    Uint8 (columns, `BANDS`).
+    """
     padded = np.pad(samples, (_FRAME // 2, _FRAME // 2 + 1))
     centers = (
         (begin + (end - begin) * (np.arange(columns) + 0.5) / columns) * len(samples)

@@ -1,4 +1,7 @@
-"""Encode clips of one channel to complete small files and decode them; lossy files declare their encoder delay."""
+"""Encode clips of one channel to complete small files and decode them.
+
+Lossy files declare their encoder delay.
+"""
 
 import io
 from collections.abc import Callable, Mapping
@@ -21,7 +24,10 @@ _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 
 
 class Encoding(NamedTuple):
-    """An encoding of clips; `rates` are those supported, in Hz, any where empty; `decode` returns None for an undeclared one."""
+    """An encoding of clips; `rates` are those supported, in Hz, any where empty.
+
+    `decode` returns None for an undeclared one.
+    """
 
     extension: str
     encode: Callable[[NDArray[np.int16], int], bytes]
@@ -62,7 +68,10 @@ def _decode_pcm(data: bytes | memoryview) -> tuple[NDArray[np.int16], int | None
 
 
 def _decode_flac(data: bytes | memoryview) -> tuple[NDArray[np.int16], int] | None:
-    """Decode FLAC of one channel and 16 bits by dr_flac, twice as fast as libsndfile; None for any other, and for damaged."""
+    """Decode FLAC of one channel and 16 bits by dr_flac, twice as fast as libsndfile.
+
+    None for any other, and for damaged.
+    """
     ffi, lib = _dr_flac()
     flac = lib.ma_dr_flac_open_memory(ffi.from_buffer(data), len(data), ffi.NULL)
     if not flac:
@@ -114,7 +123,10 @@ def _encode_levels(samples: NDArray[np.int16], _rate: int, *, law: str) -> bytes
 
 
 def decode_levels(data: bytes | memoryview) -> NDArray[np.uint8]:
-    """Return the levels of a quantized clip: uint8, shape (samples,); raise AudioError for anything else."""
+    """Return the levels of a quantized clip: uint8, shape (samples,).
+
+    Raise AudioError for anything else.
+    """
     try:
         levels: NDArray[np.uint8] = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
@@ -157,7 +169,9 @@ def encoder(name: str) -> Encoding:
 
 
 def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -> bytes:
-    """Encode a clip, shape (samples,), at `rate` Hz as a complete file by a key of `ENCODERS`; equal samples give equal bytes.
+    """Encode a clip, shape (samples,), at `rate` Hz as a complete file by a key of `ENCODERS`.
+
+    Equal samples give equal bytes.
 
     Examples:
         >>> clip = np.arange(-500, 500, dtype=np.int16)
@@ -172,13 +186,17 @@ def decode_clip(
 ) -> tuple[NDArray[np.int16], int | None]:
     """Return samples, shape (samples,), and rate (Hz; None where the file does not declare it) of bytes from `encode_clip`.
 
-    `encoding` is a key of `ENCODERS`; ``flac`` reads ``wav`` too. Raises AudioError where the bytes are not a complete clip.
+    `encoding` is a key of `ENCODERS`; ``flac`` reads ``wav`` too. Raises AudioError where the bytes
+    are not a complete clip.
     """
     return encoder(encoding).decode(data)
 
 
 def codec_versions() -> dict[str, str]:
-    """Return the versions of the libraries that decode, resample and encode; other versions may give other bytes."""
+    """Return the versions of the libraries that decode, resample and encode.
+
+    Other versions may give other bytes.
+    """
     import av
     import soundfile as sf
     import soxr

@@ -1,4 +1,7 @@
-"""Recordings read by FFmpeg (PyAV): formats that libsndfile cannot read, or reads slowly or inexactly; see `recordings`."""
+"""Recordings read by FFmpeg (PyAV).
+
+Formats that libsndfile cannot read, or reads slowly or inexactly; see `recordings`.
+"""
 
 import sys
 import zlib
@@ -84,7 +87,10 @@ class _Decoded(NamedTuple):
 
 
 class AvRecording:
-    """Recording that FFmpeg reads; the samples of a window do not depend on earlier reads (docs/audio.md)."""
+    """Recording that FFmpeg reads.
+
+    The samples of a window do not depend on earlier reads (docs/audio.md).
+    """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         """Take an open file, which `close` closes; raise AudioError unless FFmpeg can decode it."""
@@ -199,7 +205,10 @@ class AvRecording:
         self._file.close()
 
     def _find_run_up(self) -> int:
-        """Return the samples to decode before a window; `sys.maxsize`, for all, where no smaller number is known to suffice."""
+        """Return the samples to decode before a window.
+
+        `sys.maxsize`, for all, where no smaller number is known to suffice.
+        """
         if self.codec == "mp3" and self.sampling_rate < 32000:
             return int(_LOW_MP3_RUN_UP_S * self.sampling_rate)
         if self.codec.startswith("pcm_"):
@@ -274,7 +283,10 @@ class AvRecording:
             yield from self._container.demux(self._stream)
 
     def _packets_from(self, target: int) -> Iterator[tuple[AudioPacket, int | None]]:
-        """Yield packets from the one with a position on, each with its end position; None where the clock tells the position."""
+        """Yield packets from the one with a position on, each with its end position.
+
+        None where the clock tells the position.
+        """
         if self._ogg:
             self._stream.codec_context.flush_buffers()
             for number in range(first_packet(self._ogg.ends, target), len(self._ogg.ends)):
@@ -305,7 +317,10 @@ class AvRecording:
                 yield packet, int(index.ends[number])
 
     def _jump_to(self, number: int) -> Iterator[AudioPacket] | None:
-        """Seek and yield packets from one of the index on; None if its time and bytes show that the seek found another packet."""
+        """Seek and yield packets from one of the index on.
+
+        None if its time and bytes show that the seek found another packet.
+        """
         index = self._index
         if (
             not index.rising
@@ -357,7 +372,10 @@ class AvRecording:
     def _decode(
         self, packets: Iterator[tuple[AudioPacket, int | None]], position: int | None = None
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Decode packets, given with their end positions, from `position` on; None where the packets tell it."""
+        """Decode packets, given with their end positions, from `position` on.
+
+        None where the packets tell it.
+        """
         to_packed = AudioResampler(format="flt")
         decoder: AudioCodecContext | None = None
         while True:
@@ -410,7 +428,10 @@ class AvRecording:
         ]
 
     def _decoder(self) -> AudioCodecContext:
-        """Return a decoder for packets after a seek: the stream's, or a new one where a flush does not reset it."""
+        """Return a decoder for packets after a seek.
+
+        The stream's, or a new one where a flush does not reset it.
+        """
         decoder = self._stream.codec_context
         if self.codec == "opus":
             # Without the flag, the pre-skip is dropped from the first packet that is decoded,

@@ -1,4 +1,7 @@
-"""Read the pages of Ogg files (RFC 3533): detect damage, and index the packets and samples of Opus and Vorbis."""
+"""Read the pages of Ogg files (RFC 3533).
+
+Detect damage, and index the packets and samples of Opus and Vorbis.
+"""
 
 import os
 import struct
@@ -58,7 +61,10 @@ class OggIndex:
 
 
 def first_packet(ends: NDArray[np.int64], position: int) -> int:
-    """Return the number of the first packet that ends after a position; the first for 0, the last where none does."""
+    """Return the number of the first packet that ends after a position.
+
+    The first for 0, the last where none does.
+    """
     return (
         0
         if position <= 0
@@ -86,7 +92,10 @@ def scan_pages(path: Path) -> tuple[str | None, int | None]:
 
 
 def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
-    """Index the first ``opus`` or ``vorbis`` stream by file offset; None without one, or where pages contradict the packets."""
+    """Index the first ``opus`` or ``vorbis`` stream by file offset.
+
+    None without one, or where pages contradict the packets.
+    """
     magic, headers = _HEADERS[codec]
     pages: list[_Page] = []
     begin = b""
@@ -155,7 +164,10 @@ def packet_samples(codec: str, header: bytes, heads: NDArray[np.uint8]) -> NDArr
 
 
 def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
-    """Yield all pages, with `checked` after verifying their checksums; raise _DamagedError at a problem or another recording."""
+    """Yield all pages, with `checked` after verifying their checksums.
+
+    Raise _DamagedError at a problem or another recording.
+    """
     numbers: dict[int, int] = {}
     at, ended, in_data, size = 0, False, False, os.fstat(file.fileno()).st_size
     while at < size:

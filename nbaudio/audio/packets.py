@@ -46,7 +46,10 @@ def packet_time(packet: AudioPacket) -> int | None:
 
 
 def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
-    """Index a stream, which `begin` restarts, of `ticks` samples per tick; `skipped` is the pre-skip of Opus, if known better."""
+    """Index a stream, which `begin` restarts, of `ticks` samples per tick.
+
+    `skipped` is the pre-skip of Opus, if known better.
+    """
     packets, decoder = begin()
     opus = decoder.name.removeprefix("lib") == "opus"
     lead, size = (
@@ -100,7 +103,10 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
 
 
 def _counted(context: AudioCodecContext, size: int, heads: list[bytes]) -> NDArray[np.int64] | None:
-    """Return the samples of packets by their first bytes, or the number that all have; None if neither is known."""
+    """Return the samples of packets by their first bytes, or the number that all have.
+
+    None if neither is known.
+    """
     name, header = context.name.removeprefix("lib"), context.extradata or b""
     at = header.find(b"\x01vorbis")
     if name == "opus" or (name == "vorbis" and 0 <= at < len(header) - 28):
@@ -111,7 +117,10 @@ def _counted(context: AudioCodecContext, size: int, heads: list[bytes]) -> NDArr
 
 
 def _head(packet: bytes | memoryview) -> bytes:
-    """Return the first two bytes of a packet; those that are missing declare an Opus packet of no frames."""
+    """Return the first two bytes of a packet.
+
+    Those that are missing declare an Opus packet of no frames.
+    """
     data = bytes(packet[:2])
     return data + b"\3\0"[len(data) :]
 

@@ -37,7 +37,8 @@ class Probe:
 
     Attributes:
         sampling_rate: Hz.
-        num_samples: samples per channel that can be decoded, which may be fewer than the header declares.
+        num_samples: samples per channel that can be decoded, which may be fewer than the header
+            declares.
         codec: such as ``pcm_16``, ``flac``, ``mp3``, ``aac``, ``opus``.
         warning: what is wrong with the file although it is usable; None when nothing is.
     """
@@ -52,8 +53,9 @@ class Probe:
 def probe(path: LocationLike) -> Probe:
     """Read a recording's header and verify that its samples can be decoded.
 
-    Only a file without its declared end is decoded as a whole, to find where it ends. The encoder delay that an MP3's or MP4's
-    header declares is not counted: sample 0 is the first recorded sample.
+    Only a file without its declared end is decoded as a whole, to find where it ends. The encoder
+    delay that an MP3's or MP4's header declares is not counted: sample 0 is the first recorded
+    sample.
 
     Raises:
         AudioError: it cannot be decoded at all, or has no sample; names the file and the reason.
@@ -92,7 +94,10 @@ def probe(path: LocationLike) -> Probe:
 def _check_beginning(
     recording: Recording, path: Path, num_samples: int, warning: str | None
 ) -> tuple[int, str | None]:
-    """Decode the beginning at once and in windows, where damage to a header shows; return the usable samples and the warning."""
+    """Decode the beginning at once and in windows, where damage to a header shows.
+
+    Return the usable samples and the warning.
+    """
     rate, codec = recording.sampling_rate, recording.codec
     # In CAF, libsndfile finds each packet of ALAC by a table, any entry of which may be damaged.
     alac = codec.startswith("alac_")
@@ -169,7 +174,10 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
 
 
 def _promised(recording: SoundfileRecording, path: Path) -> int:
-    """Return the samples that the header declares; libsndfile replaces their number by the actual one and at best logs it."""
+    """Return the samples that the header declares.
+
+    Libsndfile replaces their number by the actual one and at best logs it.
+    """
     log, declared = recording.log, recording.declared_samples
     if size := re.search(r"(?:data|SSND|Data Size|BODY|riff) *: (\d+) \(should be (\d+)\)", log):
         return int(declared * int(size[1]) / max(1, int(size[2])))
@@ -183,7 +191,10 @@ def _promised(recording: SoundfileRecording, path: Path) -> int:
 
 
 def _count(path: Path, channels: int) -> int:
-    """Count the samples that decode from the start; after a failed block, smaller ones find the last sample before the break."""
+    """Count the samples that decode from the start.
+
+    After a failed block, smaller ones find the last sample before the break.
+    """
     held, block = 0, _COUNT_BLOCK // channels
     while block:
         try:

@@ -1,4 +1,7 @@
-"""Convert clips to pydub, and normalize their loudness (RMS, dBFS), for listening only; imported on demand."""
+"""Convert clips to pydub, and normalize their loudness (RMS, dBFS), for listening only.
+
+Imported on demand.
+"""
 
 import warnings
 from base64 import b64encode

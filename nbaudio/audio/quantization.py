@@ -13,7 +13,9 @@ _FULL = 32768
 
 
 def quantize(samples: NDArray[np.int16], law: str = "mulaw") -> NDArray[np.uint8]:
-    """Return the levels of samples of any shape by ``mulaw`` or ``linear``; raise InputError for another law.
+    """Return the levels of samples of any shape by ``mulaw`` or ``linear``.
+
+    Raise InputError for another law.
 
     Examples:
         >>> quantize(np.array([-32768, -100, 0, 100, 32767], dtype=np.int16)).tolist()
@@ -23,7 +25,9 @@ def quantize(samples: NDArray[np.int16], law: str = "mulaw") -> NDArray[np.uint8
 
 
 def dequantize(levels: NDArray[np.uint8], law: str = "mulaw") -> NDArray[np.int16]:
-    """Return the samples of levels of any shape, the inverse of `quantize` up to rounding; raise InputError for an unknown law.
+    """Return the samples of levels of any shape, the inverse of `quantize` up to rounding.
+
+    Raise InputError for an unknown law.
 
     Examples:
         >>> dequantize(np.array([0, 114, 128, 141, 255], dtype=np.uint8)).tolist()

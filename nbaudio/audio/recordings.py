@@ -1,4 +1,7 @@
-"""Read exact windows of recordings without decoding them from the start, and cut clips: one channel, one rate, 16 bits."""
+"""Read exact windows of recordings without decoding them from the start, and cut clips.
+
+One channel, one rate, 16 bits.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -59,10 +62,12 @@ class Recording(Protocol):
 def open_recording(
     path: LocationLike, *, windows: int | None = None, share: float = 1.0
 ) -> Iterator["OpenRecording"]:
-    """Open a recording for reading windows; raise AudioError with file and reason where it is missing, not readable or not audio.
+    """Open a recording for reading windows.
 
-    The number of `windows` and the `share` of the recording that they cover decide whether range reads of a remote file are
-    cheaper than fetching it.
+    Raise AudioError with file and reason where it is missing, not readable or not audio.
+
+    The number of `windows` and the `share` of the recording that they cover decide whether range
+    reads of a remote file are cheaper than fetching it.
     """
     place = location(path)
     with ExitStack() as stack:
@@ -77,7 +82,10 @@ def open_recording(
 
 
 def _open_ranges(place: Location, file: RangeFile) -> "OpenRecording | None":
-    """Open a recording for range reads; None where the whole file is better, also to report what is wrong with it."""
+    """Open a recording for range reads.
+
+    None where the whole file is better, also to report what is wrong with it.
+    """
     try:
         recording = SoundfileRecording(place, file)
         file.settle()
@@ -119,10 +127,16 @@ def _open(path: Path) -> "OpenRecording":
 
 
 class SoundfileRecording:
-    """A recording read by libsndfile: any window equals the same window of a full decode, bit for bit."""
+    """A recording read by libsndfile.
+
+    Any window equals the same window of a full decode, bit for bit.
+    """
 
     def __init__(self, path: LocationLike, file: BinaryIO | RangeFile) -> None:
-        """Take an open file, which `close` closes; raise AudioError for an implausible header, else errors of libsndfile."""
+        """Take an open file, which `close` closes.
+
+        Raise AudioError for an implausible header, else errors of libsndfile.
+        """
         self.path = path
         self._descriptor = file
         self._file, self._has_failed = self._opened(), False
@@ -148,7 +162,10 @@ class SoundfileRecording:
 
     @property
     def is_exact(self) -> bool:
-        """Whether length and windows are reliable; of MP3s, only those of two channels, 32 kHz or more, with a consistent tag."""
+        """Whether length and windows are reliable.
+
+        Of MP3s, only those of two channels, 32 kHz or more, with a consistent tag.
+        """
         # libsndfile makes an absurd length negative, and an open one longer than the bound. In GSM
         # and some ADPCM it cannot seek.
         bounded = 0 <= self.declared_samples < _OPEN_LENGTH
@@ -211,7 +228,9 @@ def read_clip(
     rate: int | None = 16000,
     channel: str = "mix",
 ) -> NDArray[np.int16]:
-    """Cut one clip of a recording file; see `resample_window`, which cuts many clips of an open recording.
+    """Cut one clip of a recording file.
+
+    See `resample_window`, which cuts many clips of an open recording.
 
     Examples:
         >>> import tempfile, soundfile
@@ -240,11 +259,13 @@ def resample_window(
 ) -> NDArray[np.int16]:
     """Return samples [start, stop) of an open recording, at its own rate, as one channel at `rate`, shape (samples,).
 
-    Each bound is converted to the new rate on its own, rounded half up; None keeps the recording's. Nothing is read beyond
-    `num_samples`, the recording's length where it is known, as that may be a trailer. `channel` is as in `nbaudio.core.channels`.
+    Each bound is converted to the new rate on its own, rounded half up; None keeps the recording's.
+    Nothing is read beyond `num_samples`, the recording's length where it is known, as that may be a
+    trailer. `channel` is as in `nbaudio.core.channels`.
 
     Raises:
-        AudioError: the window cannot be decoded or has no sample at `rate`, or the channel does not exist.
+        AudioError: the window cannot be decoded or has no sample at `rate`, or the channel does not
+            exist.
         InputError: an unknown channel.
     """
     own, new = recording.sampling_rate, rate or recording.sampling_rate
@@ -290,7 +311,10 @@ def read_around(recording: Recording, start: int, stop: int, begin: int, end: in
 
 
 def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
-    """Return one channel and its factor to int16 full scale: exact, and without a copy where none is needed."""
+    """Return one channel and its factor to int16 full scale.
+
+    Exact, and without a copy where none is needed.
+    """
     scale = 1.0 if window.dtype == np.int16 else 32768.0
     first, *others = channel_numbers(channel, window.shape[1])
     if not others:

@@ -1,4 +1,7 @@
-"""A segment with the audio around it, and facts from its samples, such as where it is speech; docs/signals.md has the method."""
+"""A segment with the audio around it, and facts from its samples, such as where it is speech.
+
+docs/signals.md has the method.
+"""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -45,7 +48,10 @@ class _Hops(NamedTuple):
 
 
 class SegmentAudio:
-    """A segment with its context, and the facts that signals take, the costly ones computed once; full scale is 1."""
+    """A segment with its context, and the facts that signals take, the costly ones computed once.
+
+    Full scale is 1.
+    """
 
     def __init__(
         self, window: AnySamples, channel: str, rate: int, num_samples: int, before: int
@@ -164,7 +170,10 @@ class SegmentAudio:
 
     @cached_property
     def silent_runs(self) -> Ints:
-        """Digital silence, runs of equal samples of 20 ms or more: first and one past the last position, shape (runs, 2)."""
+        """Digital silence, runs of equal samples of 20 ms or more.
+
+        First and one past the last position, shape (runs, 2).
+        """
         if not self.is_constant[self.inside].any():  # such a run holds a whole hop
             return np.zeros((0, 2), dtype=np.int64)
         runs = runs_of(np.abs(np.diff(self.samples, append=self.samples[-1])) <= EQUAL)
@@ -238,7 +247,10 @@ class SegmentAudio:
 
     @cached_property
     def speech(self) -> Bools:
-        """Which hops, with context, are speech: by themselves; and without bursts and short gaps; shape (2, hops)."""
+        """Which hops, with context, are speech: by themselves; and without bursts and short gaps.
+
+        Shape (2, hops).
+        """
         within, factor, size = (
             np.flatnonzero(self.is_live[self.inside]) + self.inside.start,
             self.decimation,
@@ -276,7 +288,10 @@ class SegmentAudio:
 
     @cached_property
     def spectrum(self) -> tuple[Numbers, Numbers] | None:
-        """Frequencies in Hz, and mean power spectrum of up to 16 of the loud frames, spread evenly; None in digital silence."""
+        """Frequencies in Hz, and mean power spectrum of up to 16 of the loud frames, spread evenly.
+
+        None in digital silence.
+        """
         if not len(self.frame_power):
             return None
         size = 1 << max(5, round(np.log2(self.rate * _SPECTRUM_S)))
@@ -298,7 +313,10 @@ class SegmentAudio:
 
 
 def _by_channel(window: AnySamples, held: Samples | None = None) -> Samples:
-    """Return samples as float32 in the same units, shape (channels, samples); written into `held` if it is given."""
+    """Return samples as float32 in the same units, shape (channels, samples).
+
+    Written into `held` if it is given.
+    """
     found = (
         np.empty(window.shape[::-1], dtype=np.float32) if held is None else held[:, : len(window)]
     )

@@ -1,4 +1,7 @@
-"""Signals: what the samples of a segment say about it, such as noise, clipping and speech; docs/signals.md has the formulas."""
+"""Signals: what the samples of a segment say about it, such as noise, clipping and speech.
+
+docs/signals.md has the formulas.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -65,7 +68,10 @@ def _clipping(audio: SegmentAudio) -> tuple[Value, ...]:
 
 
 def _at_rail(x: Samples) -> int:
-    """Count samples in runs at the maximum, without round peaks that quantization makes flat: they fall off slowly."""
+    """Count samples in runs at the maximum, without round peaks that quantization makes flat.
+
+    They fall off slowly.
+    """
     rail = float(x.max())
     if rail <= 0:
         return 0
@@ -122,7 +128,10 @@ def _bandwidth(audio: SegmentAudio) -> tuple[Value, ...]:
 
 
 def _correlation(audio: SegmentAudio) -> tuple[Value, ...]:
-    """Return the mean of Pearson's correlation over all pairs of channels; None where one is below -80 dBFS."""
+    """Return the mean of Pearson's correlation over all pairs of channels.
+
+    None where one is below -80 dBFS.
+    """
     covariance = audio.covariance
     powers = [covariance[a, a] for a in range(audio.num_channels)] if covariance else [0.0]
     if min(powers) < _DEAD_POWER:

@@ -1,4 +1,7 @@
-"""Command line: functions of the same names; exit codes are 0 done, 1 done with problems, 2 wrong use or unusable input."""
+"""Command line: functions of the same names.
+
+Exit codes are 0 done, 1 done with problems, 2 wrong use or unusable input.
+"""
 
 from nbaudio.cli import commands  # noqa: F401  # they add themselves to the app
 from nbaudio.cli.common import app, main

@@ -116,7 +116,10 @@ def align(
         bool, Option("--add", help="keep what W has, and bring in these recordings")
     ] = False,
 ) -> None:
-    """Find uncut transcripts in a recognizer's timed words, and cut segments at pauses; no model is needed."""
+    """Find uncut transcripts in a recognizer's timed words, and cut segments at pauses.
+
+    No model is needed.
+    """
 
 
 @common.command(
@@ -196,7 +199,10 @@ def join(
     ] = None,
     tolerance: Annotated[float, Option(min=0, help="most seconds by which times may differ")] = 0.0,
 ) -> None:
-    """Bring a further transcript, hypothesis or column from a table into a workspace; list what matches no single segment."""
+    """Bring a further transcript, hypothesis or column from a table into a workspace.
+
+    List what matches no single segment.
+    """
 
 
 @common.command(
@@ -217,7 +223,10 @@ def recognize(
         int, Option(min=1, help="tasks in parallel, each process with a recognizer of its own")
     ] = 1,
 ) -> None:
-    """Recognize all segments, as a further hypothesis; run it again after a kill or growth to do the rest."""
+    """Recognize all segments, as a further hypothesis.
+
+    Run it again after a kill or growth to do the rest.
+    """
 
 
 @common.command("score W --text verbatim --hypothesis large --language hr")
@@ -240,7 +249,10 @@ def score(
         Option(metavar="FILE.tsv", help="further alternatives: language, written, spoken"),
     ] = None,
 ) -> None:
-    """Compare transcripts with hypotheses: similarity, WER, CER, also without formatting; agreement of several hypotheses."""
+    """Compare transcripts with hypotheses: similarity, WER, CER, also without formatting.
+
+    Agreement of several hypotheses.
+    """
 
 
 @common.command("measure W --jobs 2", fetches=True, engines=True)
@@ -250,7 +262,10 @@ def measure(
         str, Option(help="mix, left, right or a number from 0, as materialize will cut")
     ] = "mix",
 ) -> None:
-    """Measure levels, noise, clipping, bandwidth, silence and speech of every segment; run it again after growth for the rest."""
+    """Measure levels, noise, clipping, bandwidth, silence and speech of every segment.
+
+    Run it again after growth for the rest.
+    """
 
 
 @common.command(
@@ -296,7 +311,10 @@ def export_(
         Option("--blind/--no-blind", help="hide hypothesis and similarity; default: blind"),
     ] = None,
 ) -> None:
-    """Draw a sample for review into spreadsheets or pages with clips; drawn segments stay out of training."""
+    """Draw a sample for review into spreadsheets or pages with clips.
+
+    Drawn segments stay out of training.
+    """
 
 
 @common.command("review import W sheet-ana.xlsx page-ben-verdicts.json", group=review_app)
@@ -313,7 +331,10 @@ def import_(
         str | None, Option(help="reviewer who has the last word where others disagree")
     ] = None,
 ) -> None:
-    """Import verdicts and corrected texts from sheets and pages; list unusable rows and report annotator agreement."""
+    """Import verdicts and corrected texts from sheets and pages.
+
+    List unusable rows and report annotator agreement.
+    """
 
 
 @common.command("review correct-bounds W", group=review_app)
@@ -455,7 +476,10 @@ def withdraw(
         str | None, Option(metavar="FILE", help="an id in each line, or a table with segment_id")
     ] = None,
 ) -> None:
-    """Remove speakers, recordings or segments from a workspace for good; materialize --base removes them from the corpus."""
+    """Remove speakers, recordings or segments from a workspace for good.
+
+    Materialize --base removes them from the corpus.
+    """
 
 
 @common.command("diff CORPUS-1 CORPUS-2", fetches=True)
@@ -463,7 +487,10 @@ def diff(
     a: Annotated[str, Argument(metavar="A", help="the earlier corpus or workspace, folder or URL")],
     b: Annotated[str, Argument(metavar="B", help="the later one")],
 ) -> None:
-    """Compare two versions: segments, hours and speakers added, removed, moved or changed; shards; claims."""
+    """Compare two versions: segments, hours and speakers added, removed, moved or changed; shards.
+
+    Claims.
+    """
 
 
 @common.command("status CORPUS", fetches=True)
@@ -473,7 +500,10 @@ def status(
         str | None, Option(metavar="W", help="its workspace, for a corpus at a URL")
     ] = None,
 ) -> None:
-    """Show the progress of a corpus: stage, rate, time left, failures, whether a run is active, and what to do next."""
+    """Show the progress of a corpus.
+
+    Stage, rate, time left, failures, whether a run is active, and what to do next.
+    """
 
 
 @common.command("convert CORPUS --container tfrecord --out OTHER --shard-count 64")
@@ -526,7 +556,10 @@ def publish(
         bool, Option("--dry-run", help="report what would be uploaded and removed")
     ] = False,
 ) -> None:
-    """Upload a corpus, only what changed, to the Hugging Face Hub; run it again after a kill to resume."""
+    """Upload a corpus, only what changed, to the Hugging Face Hub.
+
+    Run it again after a kill to resume.
+    """
 
 
 @common.command("stats W --out report.html", fetches=True)

@@ -96,8 +96,9 @@ def command(
 ) -> Callable[[_Command], object]:
     """Add a command that prints the report of nbaudio's function of the same name, with ``--json``.
 
-    What is decorated has the options, and may return them converted; what is not given is left to the defaults of nbaudio's
-    function. With `fetches` there are also the limits of requests, with `engines` those of engines (none to convert).
+    What is decorated has the options, and may return them converted; what is not given is left to
+    the defaults of nbaudio's function. With `fetches` there are also the limits of requests, with
+    `engines` those of engines (none to convert).
     """
     shared = (_ENGINE if engines else {}) | (_NETWORK if fetches else {}) | {"as_json": AsJson}
 
@@ -175,7 +176,10 @@ def main() -> None:
 
 
 def _ensure_utf8() -> None:
-    """Restart Python in UTF-8 mode, which workers inherit, if the locale has another encoding; escape what cannot be printed."""
+    """Restart Python in UTF-8 mode, which workers inherit, if the locale has another encoding.
+
+    Escape what cannot be printed.
+    """
     arguments = sys.orig_argv[1:]
     if not is_utf8() and sys.executable and arguments[:2] != ["-X", "utf8"]:
         os.environ["PYTHONUTF8"] = "1"

@@ -16,7 +16,10 @@ def reuse_memory() -> None:
 
 @cache
 def share_arenas() -> None:
-    """Let all threads allocate from one arena: each arena keeps what is freed in it, and short threads use ever new ones."""
+    """Let all threads allocate from one arena.
+
+    Each arena keeps what is freed in it, and short threads use ever new ones.
+    """
     _set({_M_ARENA_MAX: 1})
 
 

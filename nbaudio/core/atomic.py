@@ -30,7 +30,10 @@ _SYNC_THREADS = 16
 def lock(
     file: BinaryIO | int, *, shared: bool = False, wait: bool = True, required: bool = True
 ) -> bool:
-    """Lock a file until it is closed; False if it is locked and not `wait`; without locks True, or OSError if `required`."""
+    """Lock a file until it is closed; False if it is locked and not `wait`.
+
+    Without locks True, or OSError if `required`.
+    """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
@@ -69,7 +72,10 @@ def raise_disk_full(target: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
-    """Yield a path beside `target` for a file or folder, moved onto it on success; `sync` first waits until it is on the disk."""
+    """Yield a path beside `target` for a file or folder, moved onto it on success.
+
+    `sync` first waits until it is on the disk.
+    """
     partial = target.with_name(
         f".{target.name}.{os.urandom(4).hex()}.partial"
     )  # threads and hosts may write at the same time
@@ -114,7 +120,10 @@ def remove_partials(folder: Path) -> None:
 
 
 class JsonRows(list[dict[str, Any]]):
-    """The rows of a frame, made one by one while `write_json` writes them: a list of dicts takes several times the memory."""
+    """The rows of a frame, made one by one while `write_json` writes them.
+
+    A list of dicts takes several times the memory.
+    """
 
     def __init__(self, frame: "pl.DataFrame") -> None:
         super().__init__()
@@ -134,7 +143,10 @@ def write_bytes(target: Path, data: bytes, *, sync: bool = True) -> None:
 
 
 def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
-    """Write indented JSON with sorted keys atomically (see `atomic_write`); equal values give equal bytes."""
+    """Write indented JSON with sorted keys atomically (see `atomic_write`).
+
+    Equal values give equal bytes.
+    """
     with atomic_write(target, sync=sync) as partial, partial.open("w", encoding="utf8") as file:
         json.dump(
             value, file, ensure_ascii=False, indent=2, sort_keys=True
@@ -143,7 +155,10 @@ def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
 
 
 def append_lines(target: Path, lines: Iterable[bytes]) -> None:
-    """Append lines, given without line ends, to a log and sync it; several processes may append at the same time."""
+    """Append lines, given without line ends, to a log and sync it.
+
+    Several processes may append at the same time.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         input_guards.check_regular(target)
@@ -154,7 +169,10 @@ def append_lines(target: Path, lines: Iterable[bytes]) -> None:
 
 
 def write_lines(file: BinaryIO, lines: Iterable[bytes], *, sync: bool = True) -> None:
-    """Append lines, given without line ends, to a log that is open unbuffered in mode ``a+b``; `sync` waits for the disk."""
+    """Append lines, given without line ends, to a log that is open unbuffered in mode ``a+b``.
+
+    `sync` waits for the disk.
+    """
     file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
     if file.read() not in (b"", b"\n"):
         # A process that was killed while writing, or a full disk, left half a line, which nobody
@@ -169,7 +187,10 @@ def write_lines(file: BinaryIO, lines: Iterable[bytes], *, sync: bool = True) ->
 
 
 def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> list[_Line]:
-    """Return the decoded lines of a log, if any, without half a line at its end; raise InputError for one that is not `what`."""
+    """Return the decoded lines of a log, if any, without half a line at its end.
+
+    Raise InputError for one that is not `what`.
+    """
     found: list[_Line] = []
     with suppress(FileNotFoundError):
         input_guards.check_regular(target)
@@ -205,7 +226,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def trusted_root(folder: Path) -> Path:
-    """Return the folder that links below a folder may point to: itself, or the repository of a Hugging Face snapshot."""
+    """Return the folder that links below a folder may point to.
+
+    Itself, or the repository of a Hugging Face snapshot.
+    """
     whole = Path(os.path.realpath(folder))
     above = (part.parent for part in (whole, *whole.parents) if part.parent.name == "snapshots")
     return next((held.parent for held in above if (held.parent / "blobs").is_dir()), whole)

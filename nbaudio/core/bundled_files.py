@@ -1,4 +1,7 @@
-"""Notebooks and manifests that ship with nbaudio, located in a wheel or a checkout; and the front end of widgets and pages."""
+"""Notebooks and manifests that ship with nbaudio, located in a wheel or a checkout.
+
+And the front end of widgets and pages.
+"""
 
 from pathlib import Path
 
@@ -10,7 +13,10 @@ _PLAYER = ("diff", "player_drawing", "player_timeline", "player_bounds", "player
 
 
 def bundled(name: str) -> Path:
-    """Return the path of a bundled file or folder, such as ``notebooks/01_ingest.ipynb``; raise InputError with known names."""
+    """Return the path of a bundled file or folder, such as ``notebooks/01_ingest.ipynb``.
+
+    Raise InputError with known names.
+    """
     folder = name.split("/", 1)[0]
     if folder not in FOLDERS or ".." in name.split("/"):
         raise InputError(
@@ -35,7 +41,10 @@ def bundled(name: str) -> Path:
 
 
 def front_end(*names: str, kind: str = "js") -> str:
-    """Concatenate files of the widgets, JavaScript unless `kind` is another ending; ``player`` stands for all of the player's."""
+    """Concatenate files of the widgets, JavaScript unless `kind` is another ending.
+
+    ``player`` stands for all of the player's.
+    """
     files = dict.fromkeys(
         file for name in names for file in (_PLAYER if name == "player" else (name,))
     )

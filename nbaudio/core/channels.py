@@ -20,7 +20,10 @@ def check_channel(channel: str) -> None:
 
 
 def channel_numbers(channel: str, num_channels: int) -> list[int]:
-    """Return the channel numbers, from 0, that a notation selects; raise AudioError where the recording lacks one."""
+    """Return the channel numbers, from 0, that a notation selects.
+
+    Raise AudioError where the recording lacks one.
+    """
     if channel == "mix":
         return list(range(num_channels))
     check_channel(channel)
@@ -38,7 +41,10 @@ def channel_numbers(channel: str, num_channels: int) -> list[int]:
 
 
 def source_channel(segments: pl.DataFrame) -> pl.Expr:
-    """Return the column `source_channel` as text; null where a segment, or the whole table, has none."""
+    """Return the column `source_channel` as text.
+
+    Null where a segment, or the whole table, has none.
+    """
     held = pl.col("source_channel") if "source_channel" in segments.columns else pl.lit(None)
     return held.cast(pl.String).alias("source_channel")
 

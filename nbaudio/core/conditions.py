@@ -1,4 +1,7 @@
-"""SQL conditions such as ``similarity < 0.5``, from fields that anybody can type into: bounded before polars parses them."""
+"""SQL conditions such as ``similarity < 0.5``, from fields that anybody can type into.
+
+Bounded before polars parses them.
+"""
 
 import re
 from collections.abc import Sequence
@@ -96,7 +99,10 @@ _LONGEST_SHOWN = 200
 
 
 def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl.Expr:
-    """Parse a condition over a schema; InputError, naming `columns`, if it is invalid, not true or false, or over a limit."""
+    """Parse a condition over a schema.
+
+    InputError, naming `columns`, if it is invalid, not true or false, or over a limit.
+    """
     if problem := _problem(where):
         raise InputError(f"filter {_short(where)}: {problem}")
     try:
@@ -120,7 +126,10 @@ def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl
 
 
 def condition_mask(frame: pl.DataFrame, where: str, columns: Sequence[str]) -> pl.Series:
-    """Return for each row of a frame whether a condition is true, false for null; raise InputError as `parse_condition` does."""
+    """Return for each row of a frame whether a condition is true, false for null.
+
+    Raise InputError as `parse_condition` does.
+    """
     try:
         mask = frame.select(
             parse_condition(where, frame.schema, columns).fill_null(value=False)
@@ -133,7 +142,10 @@ def condition_mask(frame: pl.DataFrame, where: str, columns: Sequence[str]) -> p
 def condition_error(
     where: str, error: pl.exceptions.PolarsError, columns: Sequence[str]
 ) -> InputError:
-    """Return the error of a condition; messages of polars name columns and types that the user did not write."""
+    """Return the error of a condition.
+
+    Messages of polars name columns and types that the user did not write.
+    """
     return InputError(f"filter {_short(where)}: {_reason(error, columns)}")
 
 

@@ -1,4 +1,7 @@
-"""Convert tables, columns and ids of pandas or polars, which all public functions take, to polars; pandas is imported late."""
+"""Convert tables, columns and ids of pandas or polars, which all public functions take, to polars.
+
+Pandas is imported late.
+"""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -30,7 +33,8 @@ IN_ORDER: Any = {"maintain_order": True, "optimizations": _ORDERED}
 """The same for `collect_batches` and `sink_parquet`."""
 
 Ids = Iterable[str] | Frame
-"""Segment ids: strings, a pandas or polars Series of them, or a table with a column `segment_id`."""
+"""Segment ids: strings, a pandas or polars Series of them, or a table with a column `segment_id`.
+"""
 
 
 def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:
@@ -76,7 +80,10 @@ def as_series(values: Any) -> pl.Series:
 
 
 def as_ids(ids: Any, what: str = "segment_ids") -> list[str]:
-    """Return segment ids as a list, in order, from one id or any kind of `Ids`; raise InputError with `what` otherwise."""
+    """Return segment ids as a list, in order, from one id or any kind of `Ids`.
+
+    Raise InputError with `what` otherwise.
+    """
     if isinstance(ids, str):
         return [ids]
     if hasattr(ids, "columns"):

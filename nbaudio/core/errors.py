@@ -19,7 +19,10 @@ def strip_queries(text: str) -> str:
 
 
 class NbaudioError(Exception):
-    """Base class of all errors that a user can fix; the command line prints the message as one line and exits with 2."""
+    """Base class of all errors that a user can fix.
+
+    The command line prints the message as one line and exits with 2.
+    """
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(strip_queries(arg) if isinstance(arg, str) else arg for arg in args))
@@ -42,7 +45,10 @@ class DiskFullError(NbaudioError):
 
 
 class WorkerLostError(NbaudioError):
-    """Worker processes died while they ran `tasks`; finished work is kept and the same call resumes."""
+    """Worker processes died while they ran `tasks`.
+
+    Finished work is kept and the same call resumes.
+    """
 
     def __init__(self, message: str, tasks: Iterable[object] = ()) -> None:
         super().__init__(message)
@@ -50,7 +56,10 @@ class WorkerLostError(NbaudioError):
 
 
 class EngineError(NbaudioError):
-    """The engine failed, not a task: the cluster is unreachable or gave up; the message has the cause."""
+    """The engine failed, not a task: the cluster is unreachable or gave up.
+
+    The message has the cause.
+    """
 
 
 class MissingExtraError(NbaudioError):

@@ -15,7 +15,10 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,119}")
 
 
 def hash_column(keys: pl.Series, salt: str) -> pl.Series:
-    """Return a 64-bit hash of each key (BLAKE2b of its UTF-8, keyed by `salt`) as u64; null counts as an empty key."""
+    """Return a 64-bit hash of each key (BLAKE2b of its UTF-8, keyed by `salt`) as u64.
+
+    Null counts as an empty key.
+    """
     start = hashlib.blake2b(digest_size=8, key=hashlib.sha256(salt.encode()).digest())
     hashes = bytearray()
     for key in keys.fill_null(""):
@@ -31,7 +34,10 @@ def json_hash(value: object) -> str:
 
 
 def clip_file_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
-    """Return a safe file name per segment: its id if that is plain and unique in any case, else with ``_`` and a hash."""
+    """Return a safe file name per segment.
+
+    Its id if that is plain and unique in any case, else with ``_`` and a hash.
+    """
     folded = Counter(segment_id.casefold() for segment_id in segment_ids)
 
     def name(segment_id: str) -> str:

@@ -1,4 +1,7 @@
-"""Limits on what is read into memory, checked before decoders run; packed files may expand as far as real data does."""
+"""Limits on what is read into memory, checked before decoders run.
+
+Packed files may expand as far as real data does.
+"""
 
 import errno
 import os
@@ -47,12 +50,18 @@ NOT_UNICODE = "its name is not Unicode; rename it"
 
 
 def is_utf8() -> bool:
-    """Return whether this process encodes file names as UTF-8; the locale decides that when Python starts."""
+    """Return whether this process encodes file names as UTF-8.
+
+    The locale decides that when Python starts.
+    """
     return sys.getfilesystemencoding().replace("-", "") == "utf8"
 
 
 def escape_surrogates(name: str) -> str:
-    """Escape undecodable bytes in a file name; InputError for one that is not ASCII where names are not read as UTF-8."""
+    """Escape undecodable bytes in a file name.
+
+    InputError for one that is not ASCII where names are not read as UTF-8.
+    """
     if not is_utf8() and not name.isascii():
         raise InputError(
             f"{name!a}: names of files are read as {sys.getfilesystemencoding()} here, "
@@ -62,7 +71,10 @@ def escape_surrogates(name: str) -> str:
 
 
 def parse_size(text: str | int) -> int:
-    """Return the bytes of a size such as ``"500MB"``, ``"1.5 TB"``, ``"2GiB"`` or 42; raise InputError for anything else."""
+    """Return the bytes of a size such as ``"500MB"``, ``"1.5 TB"``, ``"2GiB"`` or 42.
+
+    Raise InputError for anything else.
+    """
     allowed = "a size is a number and a unit, such as 500MB, 1.5TB or 2GiB"
     if isinstance(text, int) and not isinstance(text, bool):
         size = text
@@ -78,7 +90,10 @@ def parse_size(text: str | int) -> int:
 
 
 def check_regular(path: str | Path) -> os.stat_result:
-    """Return the status of a regular file or a link to one; raise InputError otherwise, as reading may block or never end."""
+    """Return the status of a regular file or a link to one.
+
+    Raise InputError otherwise, as reading may block or never end.
+    """
     try:
         status = os.stat(path)  # noqa: PTH116 - of texts too, without a path
     except OSError as error:
@@ -102,7 +117,10 @@ def read_all(path: Path, *, most: int = MAX_TEXT_BYTES) -> bytes:
 
 
 def lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
-    """Yield the lines of an open file with their ends; raise InputError for one longer than `MAX_TEXT_BYTES`."""
+    """Yield the lines of an open file with their ends.
+
+    Raise InputError for one longer than `MAX_TEXT_BYTES`.
+    """
     while line := file.readline(MAX_TEXT_BYTES + 1):
         check_line(line, path)
         yield line
@@ -127,7 +145,10 @@ def check_expansion(what: object, packed: int, unpacked: int) -> None:
 
 
 def check_workbook(path: Path) -> None:
-    """Raise InputError for a workbook that is too large, a zip bomb, or spans many absent cells; other damage is its reader's."""
+    """Raise InputError for a workbook that is too large, a zip bomb, or spans many absent cells.
+
+    Other damage is its reader's.
+    """
     size = check_regular(path).st_size
     if size > MOST_WORKBOOK_BYTES:
         raise InputError(

@@ -13,7 +13,10 @@ from typing import Any
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__`, `__all__` of a package: its submodules and ``from module import name as name``."""
+    """Return `__getattr__`, `__dir__`, `__all__` of a package.
+
+    Its submodules and ``from module import name as name``.
+    """
     tree = ast.parse(inspect.getsource(sys.modules[package]))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     exports = {
@@ -37,7 +40,10 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
 
 
 def alias(package: str, modules: Mapping[str, str]) -> None:
-    """Make ``import package.name`` return a module from elsewhere, with its submodules; `modules` maps names to full names."""
+    """Make ``import package.name`` return a module from elsewhere, with its submodules.
+
+    `modules` maps names to full names.
+    """
     sys.meta_path.insert(
         0, _AliasImporter({f"{package}.{name}": module for name, module in modules.items()})
     )

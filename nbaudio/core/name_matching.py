@@ -51,7 +51,10 @@ def youtube_id(name: str) -> str | None:
 
 
 def recording_id(name: str) -> str:
-    """Return the id of a recording: the `youtube_id` in its name, else its relative path without extension, blanks collapsed."""
+    """Return the id of a recording.
+
+    The `youtube_id` in its name, else its relative path without extension, blanks collapsed.
+    """
     return youtube_id(name) or "/".join(
         (*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0]))
     )
@@ -63,7 +66,10 @@ def resolve(
     *,
     mapping: Mapping[str, str] | None = None,
 ) -> pl.DataFrame:
-    """Find the file that each name means: a byte-exact match, else the only one by a looser comparison; return an `AUDIT`."""
+    """Find the file that each name means.
+
+    A byte-exact match, else the only one by a looser comparison; return an `AUDIT`.
+    """
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain
     find = _finder(available)
@@ -128,7 +134,10 @@ NUMBERED = "#[0-9]+$"
 
 
 def segment_ids(keys: pl.Series) -> pl.Series:
-    """Make `segment_keys` unique: repeated ones get #2, #3. Keys that differ and end in no `NUMBERED` have no influence."""
+    """Make `segment_keys` unique: repeated ones get #2, #3.
+
+    Keys that differ and end in no `NUMBERED` have no influence.
+    """
     count = pl.col("segment_id").cum_count().over("segment_id")
     numbered = (
         pl.when(count == 1).then("segment_id").otherwise(pl.format("{}#{}", "segment_id", count))
@@ -207,7 +216,10 @@ def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
 
 
 def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) -> dict[str, str]:
-    """Return ids by name, one for each file; they come from the names, so that they stay the same when the audio arrives."""
+    """Return ids by name, one for each file.
+
+    They come from the names, so that they stay the same when the audio arrives.
+    """
     targets = {name: mapping.get(name, name) for name in paths}
     groups = defaultdict(list)
     for name, path in paths.items():
@@ -244,7 +256,10 @@ def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) 
 
 
 def _split_extension(name: str) -> tuple[str, str]:
-    """Return stem and audio extension as spelled; a dot before any other ending belongs to the stem."""
+    """Return stem and audio extension as spelled.
+
+    A dot before any other ending belongs to the stem.
+    """
     stem, dot, extension = name.rpartition(".")
     return (
         (stem, extension) if dot and extension.strip().lower() in AUDIO_EXTENSIONS else (name, "")

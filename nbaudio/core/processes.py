@@ -13,7 +13,10 @@ _DRIVER_CHECK_S = 0.2  # between checks that the driver is alive
 
 @contextmanager
 def stderr_to(log: IO[bytes]) -> Iterator[None]:
-    """Redirect the standard error of processes that start meanwhile to a file: the JVM prints tracebacks there."""
+    """Redirect the standard error of processes that start meanwhile to a file.
+
+    The JVM prints tracebacks there.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -25,7 +28,10 @@ def stderr_to(log: IO[bytes]) -> Iterator[None]:
 
 
 def exit_with_driver(driver: int) -> None:
-    """Exit this process when its parent has ended: workers of a killed run would write at the same time as the next run."""
+    """Exit this process when its parent has ended.
+
+    Workers of a killed run would write at the same time as the next run.
+    """
 
     def watch() -> None:
         while os.getppid() == driver:

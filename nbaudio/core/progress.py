@@ -1,4 +1,7 @@
-"""Progress of long work: text on standard error in a terminal, in a notebook a bar that becomes a line of text when it ends."""
+"""Progress of long work.
+
+Text on standard error in a terminal, in a notebook a bar that becomes a line of text when it ends.
+"""
 
 import sys
 import threading
@@ -19,10 +22,12 @@ _watchers: ContextVar[tuple[Any, ...]] = ContextVar("watchers", default=())
 
 @contextmanager
 def listen_to_progress(watcher: Any) -> Iterator[None]:
-    """Notify a watcher of the work that this thread does inside the context, in this thread; several may watch at once.
+    """Notify a watcher of the work that this thread does inside the context, in this thread.
 
-    Its methods: `stage(what, total, unit)` when a stage begins, `advance(amount)` of the stage, and `note(line)` of an item
-    that could not be used.
+    Several may watch at once.
+
+    Its methods: `stage(what, total, unit)` when a stage begins, `advance(amount)` of the stage, and
+    `note(line)` of an item that could not be used.
     """
     token = _watchers.set((*_watchers.get(), watcher))
     try:
@@ -126,7 +131,10 @@ waiting, on_message, naming_hosts = (
 def progress(
     what: str, total: float, unit: str, *, show: bool = True
 ) -> Iterator[Callable[[float], object]]:
-    """Show how much of `total`, in `unit`, is done, unless `show` is False; yield the function that adds a finished amount."""
+    """Show how much of `total`, in `unit`, is done, unless `show` is False.
+
+    Yield the function that adds a finished amount.
+    """
     watchers = _watchers.get()
     for watcher in watchers:
         watcher.stage(what.strip(), total, unit)
@@ -155,7 +163,10 @@ def kernel_shell() -> Any:
 
 
 def open_bar(*, of: str = "", **options: Any) -> Any:
-    """Open a `tqdm` bar for a terminal or a notebook; `of` is the unit in a notebook's final line, unless that of `options`."""
+    """Open a `tqdm` bar for a terminal or a notebook.
+
+    `of` is the unit in a notebook's final line, unless that of `options`.
+    """
     from tqdm import tqdm
 
     shell = kernel_shell()

@@ -15,10 +15,12 @@ class Report:
 
     Attributes:
         step: the command that made it, such as ``ingest``.
-        facts: counts and decisions, in the order to show; JSON values only, keys in snake_case. A list of mappings with equal
-            keys is a table; so are counts by untrusted names, which cannot be keys of facts.
+        facts: counts and decisions, in the order to show; JSON values only, keys in snake_case. A
+            list of mappings with equal keys is a table; so are counts by untrusted names, which
+            cannot be keys of facts.
         warnings: worth knowing, though nothing failed.
-        problems: items that could not be used, one line each; the command line exits with 1 when there are any.
+        problems: items that could not be used, one line each; the command line exits with 1 when
+            there are any.
         hidden: facts that are only for machines, as others show the same.
 
     Examples:
@@ -40,7 +42,9 @@ class Report:
         return {name: value for name, value in asdict(self).items() if name != "hidden"}
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return the facts as a pandas table: `fact`, with dots between the names of nested ones, and `value`.
+        """Return the facts as a pandas table.
+
+        `fact`, with dots between the names of nested ones, and `value`.
 
         Examples:
             >>> Report("select", {"kept": 3, "train": {"hours": 1.5}}).to_pandas().values.tolist()
@@ -71,7 +75,10 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Format as an HTML table for notebooks; every value is escaped, since transcripts and names are untrusted."""
+        """Format as an HTML table for notebooks.
+
+        Every value is escaped, since transcripts and names are untrusted.
+        """
         left = "style='text-align:left'"
         rows = ""
         for name, value in self.facts.items():
@@ -123,12 +130,18 @@ _LABELS["above_0_8_without_formatting"] = "above 0.8 without formatting"
 
 
 def fact_label(name: str) -> str:
-    """Return the name of a fact for people: ``mean similarity`` for `mean_similarity`, ``audio`` for `hours`."""
+    """Return the name of a fact for people.
+
+    ``mean similarity`` for `mean_similarity`, ``audio`` for `hours`.
+    """
     return _LABELS.get(name, name.replace("_", " "))
 
 
 def show(value: Any, name: str = "") -> str:
-    """Format a fact for people, by the units of its `name`: thousands separated, three decimals, nested facts as a sentence."""
+    """Format a fact for people, by the units of its `name`.
+
+    Thousands separated, three decimals, nested facts as a sentence.
+    """
     match value:
         case bool() | None:
             return {True: "yes", False: "no", None: "-"}[value]
@@ -168,7 +181,10 @@ def _cells(value: Any) -> list[list[str]]:
 
 
 def fact_key(text: str) -> str:
-    """Return a text as the key of a fact: ``near_identical_sentence`` for ``near-identical sentence``."""
+    """Return a text as the key of a fact.
+
+    ``near_identical_sentence`` for ``near-identical sentence``.
+    """
     return text.replace(" ", "_").replace("-", "_")
 
 

@@ -1,4 +1,7 @@
-"""Read some rows of a Parquet file: each row group by itself, so that the rows beside them are not kept in memory."""
+"""Read some rows of a Parquet file.
+
+Each row group by itself, so that the rows beside them are not kept in memory.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate

@@ -19,11 +19,15 @@ ROW = "\0row"
 """Column with the row number, from 0, of a streamed table."""
 
 RowHashes = Callable[[pl.Series, str], pl.Series]
-"""Returns `hash_column` of the ids of some rows of a table, by their ascending numbers, and a salt."""
+"""Returns `hash_column` of the ids of some rows of a table, by their ascending numbers, and a salt.
+"""
 
 
 def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyFrame:
-    """Return a table with columns that are in memory; polars' own concat may read far ahead on one side."""
+    """Return a table with columns that are in memory.
+
+    Polars' own concat may read far ahead on one side.
+    """
 
     def at(held: pl.Series) -> pl.Expr:
         return (
@@ -36,7 +40,10 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
 
 
 def with_rows(workspace: tables.WorkspacePath, new: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the segments table, batch by batch; rows whose numbers are in the column `ROW` of `new` get its values."""
+    """Yield the segments table, batch by batch.
+
+    Rows whose numbers are in the column `ROW` of `new` get its values.
+    """
     for start, batch in with_starts(tables.read_batches(workspace)):
         rows = tables.conform(
             batch, tables.SEGMENTS, str(tables.table_path(workspace))
@@ -54,13 +61,19 @@ def with_rows(workspace: tables.WorkspacePath, new: pl.DataFrame) -> Iterator[pl
 
 
 def repeated(values: pl.Series) -> pl.Series:
-    """Return the numbers that occur several times, each once, in ascending order; nulls are left out."""
+    """Return the numbers that occur several times, each once, in ascending order.
+
+    Nulls are left out.
+    """
     ordered = np.sort(values.drop_nulls().to_numpy())
     return pl.Series(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
 
 
 def sorted_values(column: pl.LazyFrame) -> Iterator[str | None]:
-    """Yield the texts of a column in ascending order, null first; about a million of them are in memory at a time."""
+    """Yield the texts of a column in ascending order, null first.
+
+    About a million of them are in memory at a time.
+    """
     value = pl.first()
     some = column.gather_every(_SAMPLED).collect(**STREAMED).to_series().drop_nulls().sort()
     for low, high in pairwise([None, *some[_PIECE::_PIECE].unique(maintain_order=True), None]):

@@ -1,4 +1,7 @@
-"""Rows of a table in order, read batch by batch; where they are many, they are kept in temporary files."""
+"""Rows of a table in order, read batch by batch.
+
+Where they are many, they are kept in temporary files.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
@@ -39,7 +42,10 @@ def with_starts(batches: Iterable[_Batch]) -> Iterator[tuple[int, _Batch]]:
 
 @contextmanager
 def rows_on_disk(folder: Path) -> Iterator[None]:
-    """Keep `Rows` that are collected meanwhile below `folder` where they are many; remove them in the end."""
+    """Keep `Rows` that are collected meanwhile below `folder` where they are many.
+
+    Remove them in the end.
+    """
     temporary, is_new = folder / _FOLDER, not folder.exists()
     atomic.remove(temporary)  # of a killed run
     token = _folder.set(temporary)
@@ -91,7 +97,10 @@ class Rows:
 
     @classmethod
     def ordered(cls, frames: Iterable[pl.DataFrame], key: str) -> "Rows":
-        """Collect frames in the ascending order of `key`, a column of whole numbers from 0; of equal ones, the earlier first."""
+        """Collect frames in the ascending order of `key`, a column of whole numbers from 0.
+
+        Of equal ones, the earlier first.
+        """
         unordered, folder = cls.collect(frames), _folder.get()
         if len(unordered.parts) < 2 or folder is None:
             return unordered.map(lambda frame: frame.sort(key, maintain_order=True))
@@ -112,7 +121,10 @@ class Rows:
         return replace(self, functions=(*self.functions, function))
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[pl.DataFrame]:
-        """Yield the rows in order, at least one batch; of those collected only some `columns`, as far as they are there."""
+        """Yield the rows in order, at least one batch.
+
+        Of those collected only some `columns`, as far as they are there.
+        """
         schema = {
             name: dtype for name, dtype in self.schema.items() if columns is None or name in columns
         }

@@ -1,4 +1,7 @@
-"""Roles of splits by the words of their names; held-out words win: ``train_dev`` is held out, ``train_no_dev`` is not."""
+"""Roles of splits by the words of their names.
+
+Held-out words win: ``train_dev`` is held out, ``train_no_dev`` is not.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -39,7 +42,10 @@ def split_role(name: str) -> Role | None:
 
 @lru_cache(maxsize=4096)
 def split_in(path: str) -> str | None:
-    """Return the outermost part of a path that names a split; the path has only folders, or a file without its extension."""
+    """Return the outermost part of a path that names a split.
+
+    The path has only folders, or a file without its extension.
+    """
     return next(filter(split_role, PurePosixPath(path).parts), None)
 
 
@@ -54,12 +60,18 @@ def in_training(splits: pl.Series) -> pl.Series:
 
 
 def is_split_name(name: str) -> bool:
-    """Return whether a corpus can have a split of that name: letters, digits and ``_``, at most 64, no number alone."""
+    """Return whether a corpus can have a split of that name.
+
+    Letters, digits and ``_``, at most 64, no number alone.
+    """
     return _NAME.fullmatch(name) is not None
 
 
 def ordered_splits(names: Iterable[str | None]) -> list[str]:
-    """Return the names of splits, each once, in the order in which they are listed: for training, dev, test, others."""
+    """Return the names of splits, each once, in the order in which they are listed.
+
+    For training, dev, test, others.
+    """
     return sorted(
         {name for name in names if name},
         key=lambda name: ((*_ROLES, None).index(split_role(name)), name),
@@ -67,7 +79,10 @@ def ordered_splits(names: Iterable[str | None]) -> list[str]:
 
 
 def listed_splits(names: Iterable[str | None]) -> list[str]:
-    """Return the splits to list in reports: the names in order; all of train, dev and test where there are no others."""
+    """Return the splits to list in reports: the names in order.
+
+    All of train, dev and test where there are no others.
+    """
     found = ordered_splits(names)
     return found if set(found) - {*_ROLES} else list(_ROLES)
 

@@ -1,4 +1,7 @@
-"""Rows of a large Parquet file that stay there: a column is read when it is needed, a page by the row groups of its rows."""
+"""Rows of a large Parquet file that stay there.
+
+A column is read when it is needed, a page by the row groups of its rows.
+"""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -25,7 +28,10 @@ Order = NDArray[np.uint32]  # numbers of rows
 
 
 class StoredFrame:
-    """What tables use of a `polars.DataFrame`, of a file that may be replaced meanwhile; `recordings` are joined to segments."""
+    """What tables use of a `polars.DataFrame`, of a file that may be replaced meanwhile.
+
+    `recordings` are joined to segments.
+    """
 
     def __init__(
         self,
@@ -67,7 +73,10 @@ class StoredFrame:
         return int(self._starts[-1])
 
     def with_further(self, rows: pl.DataFrame) -> "StoredFrame":
-        """Return the same rows with further columns, of `rows` by their number, the column `place`; others have null."""
+        """Return the same rows with further columns, of `rows` by their number, the column `place`.
+
+        Others have null.
+        """
         other = copy.copy(self)
         other._further, other._kept = rows.cast({"place": pl.UInt32}), {}
         further = rows.drop("place").schema
@@ -129,7 +138,10 @@ class StoredFrame:
         return frame
 
     def contains(self, groups: range, names: Sequence[str], pattern: str) -> pl.Series:
-        """Return whether one of the texts of each row of row groups contains a pattern; repeated texts are searched once."""
+        """Return whether one of the texts of each row of row groups contains a pattern.
+
+        Repeated texts are searched once.
+        """
         own = self.bounds(groups)
         found = np.zeros(own.stop - own.start, bool)
         held = [name for name in names if name in self._held]
@@ -152,7 +164,9 @@ class StoredFrame:
         return pl.Series(found)
 
     def order(self, name: str, numbers: Order, *, descending: bool) -> Iterator[float | Order]:
-        """Sort rows by a column, stably, nulls last: yield the share of the work that is done, and at the end the sorted rows.
+        """Sort rows by a column, stably, nulls last.
+
+        Yield the share of the work that is done, and at the end the sorted rows.
 
         Texts are ordered by their first bytes.
         """
@@ -202,7 +216,10 @@ class StoredFrame:
         divided = np.empty(len(first), np.uint32)
 
         def divide(start: int) -> NDArray[np.intp]:
-            """Sort the rows of a block, and their keys, by the number of their range; return where each range begins."""
+            """Sort the rows of a block, and their keys, by the number of their range.
+
+            Return where each range begins.
+            """
             block = slice(start, start + 2 * _SORTED_AT_ONCE)
             ranges = np.searchsorted(edges, first[block], side="right").astype(np.uint16)
             ranges[missing[block]] = nulls

@@ -87,7 +87,10 @@ EARLIER_SPLITS = "earlier_splits"
 """Name of the workspace table with the splits, sentences and grouping columns of the selection before the workspace last grew."""
 
 GROWTH = "growth"
-"""Name of the workspace table of segments that `ingest --add` added or changed, as `GROWN`; docs/tables.md has its columns."""
+"""Name of the workspace table of segments that `ingest --add` added or changed, as `GROWN`.
+
+docs/tables.md has its columns.
+"""
 
 _LINES = dict.fromkeys(("verdicts", "corrections"), pl.Int64)
 GROWN = pl.Schema(
@@ -96,7 +99,10 @@ GROWN = pl.Schema(
 
 
 def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
-    """Return a frame with the columns of `schema` first, cast; absent ones null, further ones behind; else raise InputError."""
+    """Return a frame with the columns of `schema` first, cast.
+
+    Absent ones null, further ones behind; else raise InputError.
+    """
     columns = []
     for column, dtype in schema.items():
         if column not in frame.columns:
@@ -116,7 +122,10 @@ def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
 
 @contextmanager
 def reading_parquet(path: Path, *, checked: bool = False) -> Iterator[None]:
-    """Raise all errors of reading a Parquet file as one InputError that names it; `checked` skips the check of the footer."""
+    """Raise all errors of reading a Parquet file as one InputError that names it.
+
+    `checked` skips the check of the footer.
+    """
     try:
         check_regular(path)
         if not checked:
@@ -138,7 +147,10 @@ def reading_parquet(path: Path, *, checked: bool = False) -> Iterator[None]:
 
 
 def _check_footer(path: Path) -> None:
-    """Raise for what makes polars panic, which prints further lines: a damaged footer, or columns outside of the file."""
+    """Raise for what makes polars panic, which prints further lines.
+
+    A damaged footer, or columns outside of the file.
+    """
     size = path.stat().st_size
     footer = pq.read_metadata(path)
     for group in map(footer.row_group, range(footer.num_row_groups)):
@@ -157,7 +169,10 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
 
 
 def open_parquet(path: Path) -> Callable[..., Any]:
-    """Open a Parquet file; return what makes a `pyarrow.parquet.ParquetFile` for one thread; InputError if it is unusable."""
+    """Open a Parquet file; return what makes a `pyarrow.parquet.ParquetFile` for one thread.
+
+    InputError if it is unusable.
+    """
     with reading_parquet(path):
         file = pa.OSFile(str(path))
         return partial(pq.ParquetFile, file, metadata=pq.ParquetFile(file).metadata)
@@ -204,7 +219,10 @@ def table_path(workspace: WorkspacePath, table: str = "segments") -> Path:
 
 
 def table_schema(workspace: WorkspacePath, table: str = "segments") -> pl.Schema:
-    """Return the columns and types that the file of a table has; raise InputError where it is not usable or has no key."""
+    """Return the columns and types that the file of a table has.
+
+    Raise InputError where it is not usable or has no key.
+    """
     path = table_path(workspace, table)
     with reading_parquet(path):
         held = pl.scan_parquet(path, glob=False).collect_schema()
@@ -217,7 +235,10 @@ def table_schema(workspace: WorkspacePath, table: str = "segments") -> pl.Schema
 def scan(
     workspace: WorkspacePath, columns: Iterable[str] | None = None, *, table: str = "segments"
 ) -> pl.LazyFrame:
-    """Scan columns of a table, or all, with the types of its schema, null where absent; names that nothing has are left out."""
+    """Scan columns of a table, or all, with the types of its schema, null where absent.
+
+    Names that nothing has are left out.
+    """
     held = table_schema(workspace, table)
     expected = _expected(held, columns, table)
     absent = [
@@ -242,7 +263,10 @@ def read(
     table: str = "segments",
     row: str | None = None,
 ) -> pl.DataFrame:
-    """Read a table into memory, with the columns of `scan`, and row numbers as `row`; `where` filters by columns of the file."""
+    """Read a table into memory, with the columns of `scan`, and row numbers as `row`.
+
+    `where` filters by columns of the file.
+    """
     held, path, number = (
         table_schema(workspace, table),
         table_path(workspace, table),
@@ -309,7 +333,10 @@ def write(
 
 
 def _stream(batches: Iterator[pl.DataFrame], failed: list[Exception]) -> pl.LazyFrame:
-    """Return frames as one lazy frame; an exception of the iterator, which polars wraps, is added to `failed`."""
+    """Return frames as one lazy frame.
+
+    An exception of the iterator, which polars wraps, is added to `failed`.
+    """
     first = next(batches, pl.DataFrame())
 
     def source(*_: object) -> Iterator[pl.DataFrame]:
@@ -323,7 +350,10 @@ def _stream(batches: Iterator[pl.DataFrame], failed: list[Exception]) -> pl.Lazy
 
 
 def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
-    """Replace columns of the segments table by those of a frame with as many rows; the table is rewritten in batches."""
+    """Replace columns of the segments table by those of a frame with as many rows.
+
+    The table is rewritten in batches.
+    """
     held = table_schema(workspace)
     order = dict.fromkeys((*SEGMENTS, *held, *columns.columns))
     parts = with_starts(
@@ -336,7 +366,10 @@ def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
 def read_batches(
     workspace: WorkspacePath, table: str = "segments", columns: Iterable[str] | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a table as the file has them, `ROWS_A_GROUP` at a time; raise InputError where it is not usable."""
+    """Yield the rows of a table as the file has them, `ROWS_A_GROUP` at a time.
+
+    Raise InputError where it is not usable.
+    """
     return parquet_slices(table_path(workspace, table), columns)
 
 
@@ -395,7 +428,10 @@ def text_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def hypothesis_names(columns: Iterable[str]) -> dict[str, str]:
-    """Return the columns of hypotheses by name, in order: the source's `asr_text` as `asr`, then `asr_text_NAME` as NAME."""
+    """Return the columns of hypotheses by name, in order.
+
+    The source's `asr_text` as `asr`, then `asr_text_NAME` as NAME.
+    """
     columns = list(columns)
     own = {"asr": "asr_text"} if "asr_text" in columns else {}
     return own | {
@@ -415,7 +451,10 @@ def text_column(frame: pl.DataFrame, name: str) -> pl.Series:
 
 
 def seconds_column() -> pl.Expr:
-    """Return the duration in seconds, from samples or else from the source's decimals; to show and sum, not to cut by."""
+    """Return the duration in seconds, from samples or else from the source's decimals.
+
+    To show and sum, not to cut by.
+    """
     by_samples = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
     by_source = pl.col("source_end").cast(pl.Float64, strict=False) - pl.col("source_start").cast(
         pl.Float64, strict=False
@@ -484,7 +523,10 @@ def window() -> pl.Expr:
 
 
 def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
-    """Return the rules that a segment can fail, most specific first: expressions over `with_recordings`, true for a failure."""
+    """Return the rules that a segment can fail, most specific first.
+
+    Expressions over `with_recordings`, true for a failure.
+    """
     start = pl.col("source_start").cast(pl.Float64, strict=False)
     end = pl.col("source_end").cast(pl.Float64, strict=False)
     known = pl.Series(recordings["recording_id"]).implode()

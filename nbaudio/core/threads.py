@@ -13,7 +13,10 @@ Result = TypeVar("Result")
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int, ahead: int = 4
 ) -> Generator[Result, None, None]:
-    """Yield results in the order of the items, at most `ahead` times `jobs` of them in memory; no thread runs on afterwards."""
+    """Yield results in the order of the items, at most `ahead` times `jobs` of them in memory.
+
+    No thread runs on afterwards.
+    """
     waiting, taken = deque[Future[Result]](), 0
     with ThreadPoolExecutor(jobs) as pool:
         try:

@@ -1,4 +1,7 @@
-"""Seconds to samples, the only place where times are rounded: ``floor(seconds * rate + 1/2)`` of exact decimals, rate in Hz."""
+"""Seconds to samples, the only place where times are rounded.
+
+``floor(seconds * rate + 1/2)`` of exact decimals, rate in Hz.
+"""
 
 from datetime import UTC, datetime
 from decimal import Context, Decimal, InvalidOperation
@@ -18,7 +21,10 @@ _PLACES = 12
 
 
 def to_samples(seconds: str | int | Decimal, rate: int) -> int | None:
-    """Return the sample index of a time in decimal seconds, exponents and signs allowed; None where it is not a finite number."""
+    """Return the sample index of a time in decimal seconds, exponents and signs allowed.
+
+    None where it is not a finite number.
+    """
     try:
         value = Decimal(seconds)
     except InvalidOperation:
@@ -38,7 +44,10 @@ def rescale(position: int, from_rate: int, to_rate: int) -> int:
 
 
 def to_samples_column(seconds: pl.Series, rate: pl.Series) -> pl.Series:
-    """Return `to_samples` of two columns: str seconds and integer Hz -> i64, null where either is null or not usable."""
+    """Return `to_samples` of two columns.
+
+    Str seconds and integer Hz -> i64, null where either is null or not usable.
+    """
     million = 1_000_000
     frame = pl.DataFrame({"seconds": seconds, "rate": rate.cast(pl.Int64)}).with_columns(
         plain=pl.col("seconds").str.contains(_PLAIN_DECIMAL),
@@ -60,7 +69,10 @@ def to_samples_column(seconds: pl.Series, rate: pl.Series) -> pl.Series:
 
 
 def decimal_seconds(samples: int, rate: int) -> Decimal:
-    """Return seconds that `to_samples` inverts; a 12th place is rounded up, as readers may truncate ``seconds * rate``."""
+    """Return seconds that `to_samples` inverts.
+
+    A 12th place is rounded up, as readers may truncate ``seconds * rate``.
+    """
     places = next(
         (places for places in range(_PLACES) if samples * 10**places % rate == 0), _PLACES
     )

@@ -8,7 +8,10 @@ WITHDRAWN = "withdrawn"
 """Name of the workspace table of withdrawn speakers, recordings and segments: `TOMBSTONES`."""
 
 TOMBSTONES = pl.Schema({"kind": pl.String, "sha256": pl.String, "reason": pl.String})
-"""What was withdrawn, not by name: `kind` (``speaker``, ``recording`` or ``segment``), `tombstone` of its id, and the reason."""
+"""What was withdrawn, not by name.
+
+`kind` (``speaker``, ``recording`` or ``segment``), `tombstone` of its id, and the reason.
+"""
 
 
 def tombstone(kind: str, key: str) -> str:
@@ -31,7 +34,10 @@ def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
 
 
 def withdrawal_reasons(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
-    """Return why each row (`segment_id`, `recording_id`, `speaker_id`) was withdrawn; null if it was not."""
+    """Return why each row (`segment_id`, `recording_id`, `speaker_id`) was withdrawn.
+
+    Null if it was not.
+    """
     kinds = ("segment", "recording", "speaker")
     return pl.select(
         pl.coalesce(reasons(kind, rows[f"{kind}_id"], withdrawn) for kind in kinds)

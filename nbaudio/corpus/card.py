@@ -57,7 +57,10 @@ _FIELDS = {
 
 
 def about_of(given: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return `title`, `language` and `license` as given, else as in `held` of a base; raise InputError for other than text."""
+    """Return `title`, `language` and `license` as given, else as in `held` of a base.
+
+    Raise InputError for other than text.
+    """
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
             raise InputError(f"{name} {value!r}: must be text; in YAML, quote it")
@@ -77,7 +80,10 @@ def _languages(codes: str | None) -> list[str]:
 
 
 def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
-    """Return the card of a corpus, Markdown with a YAML header; `transcribed` is whether any segment has a text."""
+    """Return the card of a corpus, Markdown with a YAML header.
+
+    `transcribed` is whether any segment has a text.
+    """
     about = info.get("about") or {}
     splits = {
         name: info["splits"][name]
@@ -148,7 +154,10 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
 
 
 def signal_ranges(rows: pl.LazyFrame) -> pl.DataFrame:
-    """Return the distribution of each signal that has values: see `views.signals`; one column at a time is in memory."""
+    """Return the distribution of each signal that has values: see `views.signals`.
+
+    One column at a time is in memory.
+    """
     held, found = rows.collect_schema(), list[pl.DataFrame]()
     for name in SIGNALS:
         kind, value = held.get(name, pl.Null()), pl.col(name)
@@ -210,7 +219,10 @@ def _version(info: Mapping[str, Any]) -> list[str]:
 
 
 def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:
-    """Write the card, and its hash in `info`; return False if the card was edited since the one with the hash `before`."""
+    """Write the card, and its hash in `info`.
+
+    Return False if the card was edited since the one with the hash `before`.
+    """
     # With the keys in the order of corpus.json, so that a corpus that is converted from it has the
     # same card.
     ordered = json.dumps(

@@ -1,4 +1,7 @@
-"""Convert a corpus to another container: copy the bytes of every clip, decode nothing, need no workspace."""
+"""Convert a corpus to another container.
+
+Copy the bytes of every clip, decode nothing, need no workspace.
+"""
 
 import shutil
 import time
@@ -36,7 +39,8 @@ def convert(
 ) -> Report:
     """Write a corpus in another container, or in shards of another size, with the same bytes as `materialize` would.
 
-    Every clip is verified by its hash while it is copied. After an interruption, the same call resumes.
+    Every clip is verified by its hash while it is copied. After an interruption, the same call
+    resumes.
 
     Args:
         corpus: the folder of a complete corpus.
@@ -46,7 +50,8 @@ def convert(
         shard_count: number of shards of each split instead.
         window: how many consecutive segments stay together.
         jobs: number of parallel shards; None means one per core.
-        engine: as for `materialize`, on this machine; threads start at once and are enough to copy and to hash.
+        engine: as for `materialize`, on this machine; threads start at once and are enough to copy
+            and to hash.
         show_progress: show progress on standard error.
 
     Raises:

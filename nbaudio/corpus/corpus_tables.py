@@ -1,4 +1,7 @@
-"""Tables of a corpus, none whole in memory: the frozen copy of the workspace's segments, side files, facts of corpus.json."""
+"""Tables of a corpus, none whole in memory.
+
+The frozen copy of the workspace's segments, side files, facts of corpus.json.
+"""
 
 import os
 import shutil
@@ -59,7 +62,10 @@ def segment_parts(table: Path) -> Iterator[pl.DataFrame]:
 
 
 def check_accepted(workspace: Workspace) -> Counter[str]:
-    """Return the number of accepted segments of each split; raise `InputError` if there are none or some cannot be cut."""
+    """Return the number of accepted segments of each split.
+
+    Raise `InputError` if there are none or some cannot be cut.
+    """
     where, table = workspace.path, tables.table_path(workspace)
     for name, dtype in tables.table_schema(workspace).items():
         if name in tables.RESERVED:
@@ -194,7 +200,10 @@ def publish(
     recordings: pl.DataFrame,
     selection: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the tables of the corpus; return corpus.json without parameters. `lost` was not cut; rows `inside` are in a shard."""
+    """Write the tables of the corpus; return corpus.json without parameters.
+
+    `lost` was not cut; rows `inside` are in a shard.
+    """
     info: dict[str, Any] = {
         "format": "nbaudio corpus 1",
         "nbaudio": __version__,
@@ -259,7 +268,10 @@ def publish(
 
 @contextmanager
 def side_file(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]:
-    """Yield a path to write to, published as `name` when the context succeeds; add its SHA-256 and bytes to `info`."""
+    """Yield a path to write to, published as `name` when the context succeeds.
+
+    Add its SHA-256 and bytes to `info`.
+    """
     with folder.new(name) as path:
         yield path
         info["tables"][name], info["table_bytes"][name] = sha256_file(path), path.stat().st_size

@@ -1,4 +1,7 @@
-"""The command `diff`: what differs between two versions of a corpus, or of a workspace; segments are compared by their ids."""
+"""The command `diff`: what differs between two versions of a corpus, or of a workspace.
+
+Segments are compared by their ids.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,9 +83,10 @@ def diff(a: str | Path, b: str | Path) -> Report:
         b: the later one.
 
     Returns:
-        Segments, hours and speakers that were `added`, `removed` or `moved` between splits or that `changed` in text, bounds or
-        audio, with reasons; shards that are equal or new; the claims of both. Of a workspace, the selected segments count, or
-        all that are not rejected if nothing is selected.
+        Segments, hours and speakers that were `added`, `removed` or `moved` between splits or that
+        `changed` in text, bounds or audio, with reasons; shards that are equal or new; the claims
+        of both. Of a workspace, the selected segments count, or all that are not rejected if
+        nothing is selected.
 
     Raises:
         InputError: one is neither a corpus nor a workspace.
@@ -250,7 +254,10 @@ def _workspace(workspace: Workspace) -> _Side:
 
 
 def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
-    """Return whether text, bounds and audio differ: audio by the recordings' hashes, else by clips of equal format and bounds."""
+    """Return whether text, bounds and audio differ.
+
+    Audio by the recordings' hashes, else by clips of equal format and bounds.
+    """
 
     def differ(name: str) -> pl.Expr:
         return pl.col(name).ne_missing(pl.col(f"{name}_after"))

@@ -32,7 +32,10 @@ SHARD_NAME = re.compile(
 
 @dataclass(frozen=True)
 class Layout:
-    """A corpus that is being written: its folder, the local folder of an unfinished run, and where a finished run's log goes."""
+    """A corpus that is being written.
+
+    Its folder, the local folder of an unfinished run, and where a finished run's log goes.
+    """
 
     folder: Folder
     work: Path
@@ -65,7 +68,10 @@ class Layout:
     def claimed(
         self, identity: dict[str, Any], step: str, logged: Mapping[str, Any]
     ) -> Iterator[bool]:
-        """Lock the folder for a corpus with this identity (parameters and selection); yield whether it is already complete."""
+        """Lock the folder for a corpus with this identity (parameters and selection).
+
+        Yield whether it is already complete.
+        """
         self._claimed_by(identity)  # before anything is written there
         with run_log(self.log, step, logged, of=self, keep=self.finished_log):
             held = self._claimed_by(identity)
@@ -107,7 +113,10 @@ class Layout:
         return held
 
     def _claim_address(self, identity: dict[str, Any]) -> None:
-        """Claim an address, which has no locks, for this workspace, whose next run goes on; else raise ExistsError."""
+        """Claim an address, which has no locks, for this workspace, whose next run goes on.
+
+        Else raise ExistsError.
+        """
         mine = self.work / "claim.json"
         if not mine.exists():
             write_json(mine, {"identity": identity, "workspace": os.urandom(8).hex()})
@@ -181,7 +190,10 @@ _CorpusInfo = _object(
 
 
 def read_corpus_info(folder: Folder) -> dict[str, Any]:
-    """Read corpus.json, which may come from anywhere, and validate the types of what nbaudio uses; keep further keys."""
+    """Read corpus.json, which may come from anywhere, and validate the types of what nbaudio uses.
+
+    Keep further keys.
+    """
     info = read_object(folder, CORPUS_JSON)
     try:
         tables = msgspec.convert(info, _CorpusInfo).tables

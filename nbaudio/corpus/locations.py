@@ -1,4 +1,7 @@
-"""Places of clips in the shards of a corpus, and the check of a clip's bytes; without polars, as every stream imports it."""
+"""Places of clips in the shards of a corpus, and the check of a clip's bytes.
+
+Without polars, as every stream imports it.
+"""
 
 import hashlib
 import io
@@ -16,7 +19,10 @@ _MAX_OFFSET, _MAX_CLIP_BYTES = 1 << 50, 1 << 32
 
 
 def verified_clip(data: bytes | memoryview, sha256: str) -> bytes | memoryview | None:
-    """Return the clip with these bytes, or with these levels if a container stores levels alone; None if its hash differs."""
+    """Return the clip with these bytes, or with these levels if a container stores levels alone.
+
+    None if its hash differs.
+    """
     if hashlib.sha256(data).hexdigest() == sha256:
         return data
     header = io.BytesIO()
@@ -59,7 +65,10 @@ def check_locations(folder: Folder, segments: pa.Table) -> None:
 
 
 def values(column: pa.Array) -> NDArray[Any]:
-    """Return numbers (NaN for null) or objects as an array; pyarrow's own conversion would import pandas."""
+    """Return numbers (NaN for null) or objects as an array.
+
+    Pyarrow's own conversion would import pandas.
+    """
     is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     if is_number and not column.null_count:
         return np.from_dlpack(column)

@@ -101,35 +101,47 @@ def materialize(
 ) -> Report:
     """Cut every accepted segment and write the corpus.
 
-    The same workspace and parameters give the same bytes, whatever `jobs` and `engine`. If it is killed, the same call resumes.
+    The same workspace and parameters give the same bytes, whatever `jobs` and `engine`. If it is
+    killed, the same call resumes.
 
     Args:
         workspace: with a selection (`select`).
-        out: the corpus folder: new, or one of an unfinished run with the same parameters. Or its URL, such as
-            ``s3://bucket/corpus``: then each shard is written in the workspace, uploaded and removed.
-        base: an earlier version of the corpus, a folder or URL. Its shards whose clips are unchanged are kept, by a hard link if
-            possible; new and changed clips are in shards of their own, such as ``train/train-v2-00000-of-00001.tar``. Columns and
-            the parameters up to `window` are those of the base, and may be left out; any other value is an error.
-        container: a key of `nbaudio.corpus.containers.registry.CONTAINERS`; ``webdataset`` by default.
-        text: name of a further transcript to ship as `text`, such as ``normalized`` for `text_normalized`, which `score` writes;
-            the source's own text then is `text_source`.
+        out: the corpus folder: new, or one of an unfinished run with the same parameters. Or its
+            URL, such as ``s3://bucket/corpus``: then each shard is written in the workspace,
+            uploaded and removed.
+        base: an earlier version of the corpus, a folder or URL. Its shards whose clips are
+            unchanged are kept, by a hard link if possible; new and changed clips are in shards of
+            their own, such as ``train/train-v2-00000-of-00001.tar``. Columns and the parameters up
+            to `window` are those of the base, and may be left out; any other value is an error.
+        container: a key of `nbaudio.corpus.containers.registry.CONTAINERS`; ``webdataset`` by
+            default.
+        text: name of a further transcript to ship as `text`, such as ``normalized`` for
+            `text_normalized`, which `score` writes; the source's own text then is `text_source`.
         rate: Hz of the clips, by default 16000; None keeps each recording's own.
-        channel: ``mix`` (mean of all, the default), ``left``, ``right`` or a number from 0; segments may name one of their own.
-        encoding: ``flac`` (the default), ``wav``, ``opus``, ``mp3``, or 256 levels (`audio.quantize`): ``mulaw``, ``linear``.
+        channel: ``mix`` (mean of all, the default), ``left``, ``right`` or a number from 0;
+            segments may name one of their own.
+        encoding: ``flac`` (the default), ``wav``, ``opus``, ``mp3``, or 256 levels
+            (`audio.quantize`): ``mulaw``, ``linear``.
         shard_size: target size of a shard, by default ``"500MB"``.
         shard_count: number of shards of each split instead.
-        window: how many consecutive segments of a recording stay together, in order; ``tfrecord`` then holds SequenceExamples.
-        signals: measure the segments in the same pass, as `measure` does, for columns of the corpus and the workspace.
+        window: how many consecutive segments of a recording stay together, in order; ``tfrecord``
+            then holds SequenceExamples.
+        signals: measure the segments in the same pass, as `measure` does, for columns of the corpus
+            and the workspace.
         title: the corpus's name, for its data card, README.md.
         language: codes such as ``hr``, separated by commas, for the data card.
         license: for the data card, such as ``cc-by-4.0``; other words are kept as given.
         jobs: number of parallel tasks; None means one per core.
-        engine: ``loky`` (processes), ``threading``, ``dask``, ``ray``, ``spark``, ``beam``; None: as ``joblib.parallel_config``.
-        address: of a running cluster, such as ``tcp://host:8786`` for Dask; by default workers are started here.
-        beam_options: as on a command line, such as ``--runner=FlinkRunner --temp_location=hdfs://host/tmp``.
-        packs: where clips are kept between cutting and packing; by default in the workspace. Workers without a shared disk need
-            a URL here, such as ``s3://bucket/packs``, and recordings at a URL. They pack, too, if `out` is at a URL, as is
-            `base`; otherwise this machine packs.
+        engine: ``loky`` (processes), ``threading``, ``dask``, ``ray``, ``spark``, ``beam``; None:
+            as ``joblib.parallel_config``.
+        address: of a running cluster, such as ``tcp://host:8786`` for Dask; by default workers are
+            started here.
+        beam_options: as on a command line, such as ``--runner=FlinkRunner
+            --temp_location=hdfs://host/tmp``.
+        packs: where clips are kept between cutting and packing; by default in the workspace.
+            Workers without a shared disk need a URL here, such as ``s3://bucket/packs``, and
+            recordings at a URL. They pack, too, if `out` is at a URL, as is `base`; otherwise this
+            machine packs.
         show_progress: show progress with rate and time left on standard error.
 
     Returns:
@@ -293,7 +305,10 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
 
 
 def _check_clips(run: _Run, judged: Set[str]) -> tuple[list[str], list[str]]:
-    """Raise InputError if text or rates cannot ship; return notes on reviewed clips of train, and on short windows."""
+    """Raise InputError if text or rates cannot ship.
+
+    Return notes on reviewed clips of train, and on short windows.
+    """
     columns = ("segment_id", "recording_id", "split", "decision")
     accepted = tables.scan(run.workspace, columns).filter(pl.col("decision") == "accept")
     check_text(run.workspace, run.parameters.get("text"), judged=bool(judged))
@@ -313,7 +328,10 @@ def _check_clips(run: _Run, judged: Set[str]) -> tuple[list[str], list[str]]:
 
 
 def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]) -> list[str]:
-    """Raise InputError if train is not separate from what the base holds out; return a note if given splits say so."""
+    """Raise InputError if train is not separate from what the base holds out.
+
+    Return a note if given splits say so.
+    """
     if run.base is None:
         return []
     moved, shared = run.base.shared_with_train(tables.table_path(run.workspace), withdrawn)
@@ -331,7 +349,10 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
 
 @locks_workspace("materialize")
 def _keep_splits(workspace: Workspace, base: Base) -> None:
-    """Count the base as an earlier version of the workspace: later selections keep what it holds out."""
+    """Count the base as an earlier version of the workspace.
+
+    Later selections keep what it holds out.
+    """
     held = base.earlier_splits().join(
         tables.read(workspace, ["segment_id"]), on="segment_id", how="semi", maintain_order="left"
     )
@@ -405,7 +426,10 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location
 
 
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
-    """Cut what neither packs nor the base hold, and divide the clips into shards. Rows are on disk, by a hash of their key."""
+    """Cut what neither packs nor the base hold, and divide the clips into shards.
+
+    Rows are on disk, by a hash of their key.
+    """
     clip_format, limits, base = run.format, run.limits, run.base
     version, taken = (
         (base.version + 1, [shard["name"] for shard in base.info["shards"]]) if base else (1, [])

@@ -1,4 +1,7 @@
-"""The command `measure`: write what the samples of each segment say about it as columns, such as `snr_db` and `cut_end`."""
+"""The command `measure`.
+
+Write what the samples of each segment say about it as columns, such as `snr_db` and `cut_end`.
+"""
 
 import shlex
 import time
@@ -53,12 +56,14 @@ def measure(
 ) -> Report:
     """Measure the audio of all segments, selected or not, and write the columns of `nbaudio.core.tables.SIGNALS`.
 
-    Each recording is read once, in order, at its own rate. Values are the same for any number of jobs and any engine. They
-    are kept by recording, window and channel: after a kill or growth, the same call does the rest. Formulas: docs/signals.md.
+    Each recording is read once, in order, at its own rate. Values are the same for any number of
+    jobs and any engine. They are kept by recording, window and channel: after a kill or growth, the
+    same call does the rest. Formulas: docs/signals.md.
 
     Args:
         workspace: the workspace or its folder; with audio.
-        channel: as in `materialize`, which should cut the same; a channel that a segment names takes precedence.
+        channel: as in `materialize`, which should cut the same; a channel that a segment names
+            takes precedence.
         jobs: number of parallel tasks; None means one per core.
         engine: as in `materialize`.
         address: as in `materialize`.
@@ -66,7 +71,8 @@ def measure(
         show_progress: show progress with rate and time left on standard error.
 
     Returns:
-        Counts of segments, how fast they were measured, and how many are cut off or clipped; problems name those that failed.
+        Counts of segments, how fast they were measured, and how many are cut off or clipped;
+        problems name those that failed.
 
     Raises:
         InputError: no audio, the source has a column of such a name, or no segment can be measured.
@@ -118,7 +124,10 @@ def measure_segments(
     show: bool,
     accepted: bool = False,
 ) -> tuple[dict[str, Any], pl.DataFrame]:
-    """Measure all segments, or all accepted ones, and write the columns; return counts, and why segments failed."""
+    """Measure all segments, or all accepted ones, and write the columns.
+
+    Return counts, and why segments failed.
+    """
     channels.check_channel(channel)
     if (audio := workspace.audio) is None:
         raise InputError(
@@ -252,7 +261,10 @@ def _write_columns(workspace: Workspace, by_row: Buckets, channel: str) -> None:
 
 
 def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFrame]:
-    """Yield the segments with their signals as columns; `speech_rate` is in characters of `text` per second of speech."""
+    """Yield the segments with their signals as columns.
+
+    `speech_rate` is in characters of `text` per second of speech.
+    """
     rates = workspace.recordings.select("recording_id", "sampling_rate")
     seconds = (
         pl.col("speech_share")

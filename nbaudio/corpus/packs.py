@@ -1,4 +1,7 @@
-"""Packs: encoded clips end to end, then their index. It is verified when it is read, every clip when it is copied."""
+"""Packs: encoded clips end to end, then their index.
+
+It is verified when it is read, every clip when it is copied.
+"""
 
 import hashlib
 import json
@@ -38,7 +41,10 @@ Window = tuple[str, int, int, str]  # of `Source.windows`
 
 
 class CutResult(NamedTuple):
-    """The outcome of a cut task: seconds of audio, and by clip key why clips failed, and texts or signals of others."""
+    """The outcome of a cut task.
+
+    Seconds of audio, and by clip key why clips failed, and texts or signals of others.
+    """
 
     seconds: float
     failures: dict[str, str]
@@ -54,7 +60,10 @@ def cut_all(
     *,
     show: bool,
 ) -> Iterator[CutResult]:
-    """Call a function, such as `cut`, on the tasks of windows, which are then removed; note failures, and show the progress."""
+    """Call a function, such as `cut`, on the tasks of windows, which are then removed.
+
+    Note failures, and show the progress.
+    """
     if windows.segments:
         with progress(what, windows.seconds / 3600, "h of audio", show=show) as advance:
             for result in _results(run_tasks, tasks, function):
@@ -68,7 +77,10 @@ def cut_all(
 def _results(
     run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult]
 ) -> Iterator[CutResult]:
-    """Yield the results of tasks; a recording that kills its worker fails, as any other bad recording."""
+    """Yield the results of tasks.
+
+    A recording that kills its worker fails, as any other bad recording.
+    """
     waiting = iter(tasks)
     while True:
         try:
@@ -106,7 +118,10 @@ def clip_of(
 
 
 def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
-    """Cut a task's windows, in order, into its pack, and measure them; report what fails. Runs in a worker."""
+    """Cut a task's windows, in order, into its pack, and measure them; report what fails.
+
+    Runs in a worker.
+    """
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -141,7 +156,10 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
 
 
 def measure_windows(task: CutTask) -> CutResult:
-    """Measure a task's windows, in order; report recordings and windows that fail. Runs in a worker."""
+    """Measure a task's windows, in order; report recordings and windows that fail.
+
+    Runs in a worker.
+    """
     failures: dict[str, str] = {}
     values = dict(task_windows(task, _signals_of, failures))
     return CutResult(
@@ -162,7 +180,10 @@ def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
 def task_windows(
     task: CutTask, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str]
 ) -> Iterator[tuple[str, Result]]:
-    """Yield clip keys of a task with what `use` returns; add why others fail, also those of a file that changed meanwhile."""
+    """Yield clip keys of a task with what `use` returns.
+
+    Add why others fail, also those of a file that changed meanwhile.
+    """
     for source in task.sources:
         yield from _source_windows(source, use, failures)
 
@@ -195,7 +216,10 @@ def _source_windows(
 
 
 def _check_unchanged(source: Source) -> None:
-    """Raise `AudioError` if a file is not the one that was ingested: its windows would be of something else."""
+    """Raise `AudioError` if a file is not the one that was ingested.
+
+    Its windows would be of something else.
+    """
     file = source.path
     try:
         found = file.status()
@@ -234,7 +258,10 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
 
 
 def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
-    """Yield the index of each pack in a folder, after an empty one; skip packs that are incomplete or damaged."""
+    """Yield the index of each pack in a folder, after an empty one.
+
+    Skip packs that are incomplete or damaged.
+    """
     folder = location(packs)
     yield pl.DataFrame(schema=_INDEX)
     places = (folder / name for name in folder.files() if name.endswith(".pack"))
@@ -244,7 +271,10 @@ def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
 
 
 def short_keys(keys: pl.Series) -> NDArray[np.uint64]:
-    """Return the first 64 bits of clip keys, which tell them apart in 8 bytes each; 0 for other texts."""
+    """Return the first 64 bits of clip keys, which tell them apart in 8 bytes each.
+
+    0 for other texts.
+    """
     return (
         keys.str.head(16)
         .str.to_integer(base=16, dtype=pl.UInt64, strict=False)
@@ -260,7 +290,10 @@ def is_among(keys: pl.Series, known: NDArray[np.uint64]) -> pl.Series:
 
 
 def keep_clips(packs: Location, known: NDArray[np.uint64]) -> int:
-    """Remove all clips but known ones (see `is_among`), and damaged packs, from a folder; return how many clips were removed."""
+    """Remove all clips but known ones (see `is_among`), and damaged packs, from a folder.
+
+    Return how many clips were removed.
+    """
     removed = 0
     for place in [packs / name for name in packs.files() if name.endswith(".pack")]:
         index = read_index(place)
@@ -291,11 +324,17 @@ def _rewrite(pack: Location, kept: pl.DataFrame) -> None:
 
 
 class PackDamagedError(NbaudioError):
-    """A clip's bytes are not those that were written; the pack, whose path is the argument, must be cut again."""
+    """A clip's bytes are not those that were written.
+
+    The pack, whose path is the argument, must be cut again.
+    """
 
 
 def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
-    """Yield the encoded bytes of each row's clip, verified by hash; raise `PackDamagedError` at the first that differs."""
+    """Yield the encoded bytes of each row's clip, verified by hash.
+
+    Raise `PackDamagedError` at the first that differs.
+    """
     places = clips.select("pack", "offset", "length").rows()
     # Remote packs are read several at once, to hide latency.
     found = (

@@ -1,4 +1,7 @@
-"""Tables larger than memory, on disk: rows by bucket, frames one after the other, and Parquet files that come in parts."""
+"""Tables larger than memory, on disk.
+
+Rows by bucket, frames one after the other, and Parquet files that come in parts.
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -18,7 +21,10 @@ _NUMBER = "\0bucket"
 
 
 class Buckets:
-    """Rows in files by number of their bucket; within one they keep their order. Columns are of plain types."""
+    """Rows in files by number of their bucket; within one they keep their order.
+
+    Columns are of plain types.
+    """
 
     def __init__(self, folder: Path, rows: int) -> None:
         """Divide about so many `rows` into `count` buckets, as files in a new `folder`."""
@@ -40,7 +46,10 @@ class Buckets:
             self._flush()
 
     def add_by_key(self, rows: pl.DataFrame) -> None:
-        """Add rows by their `clip_key`: those with equal keys are in one bucket, of any two tables for equally many rows."""
+        """Add rows by their `clip_key`.
+
+        Those with equal keys are in one bucket, of any two tables for equally many rows.
+        """
         place = (
             pl.col("clip_key")
             .str.head(8)
@@ -120,7 +129,10 @@ def amounts_by_split(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_parts(target: Path, parts: Iterable[pl.DataFrame]) -> None:
-    """Write a table that comes in parts with the same columns, each a row group; empty parts only declare the columns."""
+    """Write a table that comes in parts with the same columns, each a row group.
+
+    Empty parts only declare the columns.
+    """
     tables = (part.to_arrow(compat_level=pl.CompatLevel.oldest()) for part in parts)
     first = next(tables)
     with pq.ParquetWriter(target, first.schema, compression="ZSTD") as writer:

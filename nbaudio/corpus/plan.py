@@ -71,7 +71,10 @@ _CLIP_OVERHEAD_BYTES = 2048  # metadata and headers of a clip in a shard, for si
 
 @dataclass(frozen=True)
 class ClipFormat:
-    """Format of the clips: rate in Hz (None keeps the recording's), channel of segments that name none, encoding."""
+    """Format of the clips.
+
+    Rate in Hz (None keeps the recording's), channel of segments that name none, encoding.
+    """
 
     rate: int | None
     channel: str
@@ -136,7 +139,10 @@ def with_audio_parts(workspace: Workspace) -> Iterator[pl.DataFrame]:
 
 
 def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
-    """Hash source, window, channel and format of every segment; path, size and time or version stand for an unhashed source."""
+    """Hash source, window, channel and format of every segment.
+
+    Path, size and time or version stand for an unhashed source.
+    """
     source = pl.coalesce(
         pl.col("sha256"),
         pl.format("{}|{}|{}", "path", "num_bytes", "version"),
@@ -169,7 +175,10 @@ def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipForm
 
 
 class Windows:
-    """What to cut, each clip once, by recording and position: frames on disk, and how many `segments` and `seconds` they are."""
+    """What to cut, each clip once, by recording and position.
+
+    Frames on disk, and how many `segments` and `seconds` they are.
+    """
 
     def __init__(
         self,
@@ -225,7 +234,10 @@ def cut_tasks(
     *,
     used: Callable[[pl.DataFrame], object] = lambda _: None,
 ) -> Iterator[CutTask]:
-    """Make the cut tasks of windows, the longest of a frame first so that workers end together; `used` gets those of each."""
+    """Make the cut tasks of windows, the longest of a frame first so that workers end together.
+
+    `used` gets those of each.
+    """
     archived = facts.clear()
     if is_in_archive(audio_root):
         archived = facts.filter(~pl.col("path").str.contains("://", literal=True))
@@ -396,7 +408,10 @@ class ShardPlan:
         )  # by row of the segments table; or `KEPT`
 
     def add(self, clips: pl.DataFrame, name: str = "") -> None:
-        """Add a shard with these clips, in order; `row` is the number of each row in the segments table."""
+        """Add a shard with these clips, in order.
+
+        `row` is the number of each row in the segments table.
+        """
         self.shard_of[clips["row"].to_numpy()] = len(self.shards)
         append_stream(self._path, clips.select(*_CLIP[1:], "^window$"))
         self.shards.append((name, len(clips)))
@@ -412,7 +427,10 @@ class ShardPlan:
         limits: ShardLimits,
         name_of: Callable[[str, int, int], str],
     ) -> None:
-        """Add shards of windows or clips in the order of a hash, divided at equal bytes; `expected` is the most of each split."""
+        """Add shards of windows or clips in the order of a hash, divided at equal bytes.
+
+        `expected` is the most of each split.
+        """
         splits = sorted(expected)
         counts = [-(-expected[split] // BUCKET_ROWS) for split in splits]
         starts = [0, *accumulate(counts)]
@@ -478,7 +496,10 @@ class ShardPlan:
 
 
 def digest(parts: Iterable[pl.DataFrame]) -> str:
-    """Hash a table that comes in parts: hex SHA-256 of its column names and its rows in order as JSON lines."""
+    """Hash a table that comes in parts.
+
+    Hex SHA-256 of its column names and its rows in order as JSON lines.
+    """
     state = hashlib.sha256()
     for number, part in enumerate(parts):
         state.update(b"" if number else ",".join(part.columns).encode())

@@ -1,4 +1,7 @@
-"""Publish a corpus as a dataset on the Hugging Face Hub: changed files only, and a new version in one commit."""
+"""Publish a corpus as a dataset on the Hugging Face Hub.
+
+Changed files only, and a new version in one commit.
+"""
 
 import re
 from collections.abc import Collection, Iterator
@@ -36,23 +39,27 @@ def publish(
 ) -> Report:
     """Upload a finished corpus to a dataset on the Hugging Face Hub, which is created if it does not exist.
 
-    Files that the dataset already has are not sent; those of an earlier version that the corpus no longer has are removed. The
-    token is the one that huggingface_hub finds: HF_TOKEN, or that of ``hf auth login``. If it is killed, the same call resumes.
+    Files that the dataset already has are not sent; those of an earlier version that the corpus no
+    longer has are removed. The token is the one that huggingface_hub finds: HF_TOKEN, or that of
+    ``hf auth login``. If it is killed, the same call resumes.
 
     Args:
         corpus: the folder, with a license (`materialize(license=...)`).
         url: such as ``hf://datasets/OWNER/NAME``.
-        consent: on which basis the recordings of these people may be published, such as ``"signed consent forms"``; it is stored
-            in the description of the commits. A private dataset needs it too.
+        consent: on which basis the recordings of these people may be published, such as ``"signed
+            consent forms"``; it is stored in the description of the commits. A private dataset
+            needs it too.
         private: create a dataset that others cannot read; a public one is refused.
-        dry_run: report what would be uploaded and removed, change nothing; needs neither license nor consent.
+        dry_run: report what would be uploaded and removed, change nothing; needs neither license
+            nor consent.
         show_progress: show progress on standard error.
 
     Returns:
         What was uploaded.
 
     Raises:
-        InputError: the corpus is unfinished or damaged, license or consent are missing, or the URL is invalid.
+        InputError: the corpus is unfinished or damaged, license or consent are missing, or the URL
+            is invalid.
         ExistsError: the dataset holds something else, or is public.
         NbaudioError: the Hub refuses, or does not respond after retries.
     """
@@ -128,7 +135,10 @@ def publish(
 
 
 def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
-    """Return the files of a corpus; raise InputError if one is missing, has another size, or is a link out of the folder."""
+    """Return the files of a corpus.
+
+    Raise InputError if one is missing, has another size, or is a link out of the folder.
+    """
     sizes = info.get("table_bytes", {})
     listed = [(CORPUS_JSON, None, None), (CARD, None, None)]
     listed += [(name, sizes.get(name), sha256) for name, sha256 in info["tables"].items()]
@@ -173,7 +183,10 @@ def _look(dataset: HubDataset, *, dry_run: bool) -> list[str]:
 def _earlier_files(
     dataset: HubDataset, url: str, info: dict[str, Any], notes: list[str], *, replaces_card: bool
 ) -> set[str]:
-    """Return what the dataset has of a corpus; raise ExistsError if it holds no corpus but other files."""
+    """Return what the dataset has of a corpus.
+
+    Raise ExistsError if it holds no corpus but other files.
+    """
     if CORPUS_JSON not in dataset.files:
         own = _own_files(dataset.files, info)
         if strangers := dataset.files.keys() - own - _INITIAL:
@@ -205,7 +218,10 @@ def _own_files(names: Collection[str], info: dict[str, Any]) -> set[str]:
 def _batches(
     changed: dict[str, Upload], *, is_new: bool
 ) -> Iterator[tuple[dict[str, Upload], bool]]:
-    """Yield the files of each commit, and whether it is the last: the first version's shards come in several, tables last."""
+    """Yield the files of each commit, and whether it is the last.
+
+    The first version's shards come in several, tables last.
+    """
     early = {name: each for name, each in changed.items() if is_new and SHARD_NAME.fullmatch(name)}
     names = list(early)
     for start in range(0, len(names), _COMMIT_FILES):

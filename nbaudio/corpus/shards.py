@@ -61,7 +61,10 @@ _READERS = (1, 2, 4, 8, 16, 32, 64)
 def pack(
     layout: Layout, container: str, clip_format: ClipFormat, task: tuple[str, pl.DataFrame]
 ) -> Shard:
-    """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker."""
+    """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right.
+
+    Runs in a worker.
+    """
     name, clips = (
         task  # in their order: `segment_id`, `split`, facts, and the location of each in a pack
     )
@@ -117,7 +120,10 @@ def pack_remotely(
     records: Location,
     task: tuple[str, pl.DataFrame],
 ) -> Shard:
-    """Do the same as `pack` in a worker that shares no disk: the rows and the record of the shard are files in `records`."""
+    """Do the same as `pack` in a worker that shares no disk.
+
+    The rows and the record of the shard are files in `records`.
+    """
     name, _ = task
     with TemporaryDirectory(prefix="nbaudio-") as scratch:
         own = replace(layout, work=Path(scratch), folder=replace(layout.folder, desk=Path(scratch)))
@@ -170,7 +176,10 @@ def write_shards(
     conformed: Rows | None = None,
     records: Location | None = None,
 ) -> list[Shard]:
-    """Write the shards of a plan, or keep whole ones; return them in any order. Workers without a shared disk use `records`."""
+    """Write the shards of a plan, or keep whole ones; return them in any order.
+
+    Workers without a shared disk use `records`.
+    """
     groups = _partition_rows(
         table, plan, conformed or (lambda part: conform(part, SEGMENTS, "segments"))
     )
@@ -226,7 +235,10 @@ def _tasks(
 
 
 def restore_records(layout: Layout) -> str:
-    """Rebuild the shard records of a complete corpus, so that only damaged shards are rewritten; return the hash of its card."""
+    """Rebuild the shard records of a complete corpus, so that only damaged shards are rewritten.
+
+    Return the hash of its card.
+    """
     info = read_corpus_info(layout.folder)
     if layout.folder.holds("segments.parquet", info["tables"]["segments.parquet"]):
         with layout.folder.local("segments.parquet") as table:

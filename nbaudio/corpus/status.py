@@ -23,16 +23,20 @@ _RESUME = "run the same command again: finished work is kept"
 
 
 def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report:
-    """Report the progress of a corpus, whether a run is active, and what to do next; nothing is changed.
+    """Report the progress of a corpus, whether a run is active, and what to do next.
+
+    Nothing is changed.
 
     Args:
         corpus: the folder that `materialize` or `convert` writes to, or its URL.
-        workspace: that it is made from; it holds the log of a corpus at a URL, and of a finished run.
+        workspace: that it is made from; it holds the log of a corpus at a URL, and of a finished
+            run.
 
     Returns:
-        `state` is ``running``, ``stopped``, ``failed``, ``killed`` or ``finished``. Unless it is finished: its stage; `done` of
-        `total`, in `unit`; `rate` in units per second, and the time left at that rate; how many segments failed so far; when it
-        began and last wrote to its log (UTC). Problems are what failed, and a run that needs to be run again.
+        `state` is ``running``, ``stopped``, ``failed``, ``killed`` or ``finished``. Unless it is
+        finished: its stage; `done` of `total`, in `unit`; `rate` in units per second, and the time
+        left at that rate; how many segments failed so far; when it began and last wrote to its log
+        (UTC). Problems are what failed, and a run that needs to be run again.
 
     Raises:
         InputError: there is no corpus, and no run has started one.

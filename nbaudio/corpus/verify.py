@@ -1,4 +1,7 @@
-"""Verify a corpus from its bytes up: every file, every clip, every number, and that the splits share nothing."""
+"""Verify a corpus from its bytes up.
+
+Every file, every clip, every number, and that the splits share nothing.
+"""
 
 import hashlib
 from collections import Counter
@@ -64,7 +67,9 @@ def verify(
     workspace: str | Path | Workspace | None = None,
     show_progress: bool = True,
 ) -> Report:
-    """Check a corpus from its bytes up: shards and tables by hash, every clip by decoding it, counts, hours, ids and splits.
+    """Check a corpus from its bytes up.
+
+    Shards and tables by hash, every clip by decoding it, counts, hours, ids and splits.
 
     Args:
         corpus: the folder, or its URL: then each shard is downloaded, checked and removed.
@@ -244,7 +249,10 @@ def _check_shards(
     *,
     show: bool,
 ) -> tuple[list[str], int]:
-    """Decode every clip; return problems, and how many were `decoded`, by row: a hash of the samples as `_DECODED`."""
+    """Decode every clip.
+
+    Return problems, and how many were `decoded`, by row: a hash of the samples as `_DECODED`.
+    """
     check = partial(_check_shard, folder, info["parameters"]["encoding"])
     path, places = table
     problems, count = list[str](), 0

@@ -1,4 +1,8 @@
-"""Versions of a corpus: what a new one keeps of its base, and folders of versions beside each other (CORPUS, CORPUS-v2, ...)."""
+"""Versions of a corpus.
+
+What a new one keeps of its base, and folders of versions beside each other (CORPUS, CORPUS-v2,
+...).
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -71,7 +75,10 @@ _DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
 
 
 class Unchanged(NamedTuple):
-    """Clips of a base whose rows are unchanged in a segments table; rows are counted from 0, -1 is none."""
+    """Clips of a base whose rows are unchanged in a segments table.
+
+    Rows are counted from 0, -1 is none.
+    """
 
     rows: NDArray[np.int32]  # in the segments table, by row of the base
     base_rows: NDArray[np.int32]  # in the base, by row of the segments table
@@ -109,7 +116,10 @@ class Base:
     @classmethod
     @contextmanager
     def opened(cls, where: str | Path) -> Iterator["Base"]:
-        """Yield the corpus at a path or URL; raise InputError if it is incomplete or its table is not as it was written."""
+        """Yield the corpus at a path or URL.
+
+        Raise InputError if it is incomplete or its table is not as it was written.
+        """
         folder = folder_at(where)
         info = read_corpus_info(folder)
         with folder.local(CORPUS_JSON) as path:
@@ -145,7 +155,10 @@ class Base:
         return pl.scan_parquet(self.table, glob=False)
 
     def clips(self, start: int = 0, stop: int | None = None) -> Iterator[pl.DataFrame]:
-        """Yield clips in order: `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of the shard."""
+        """Yield clips in order.
+
+        `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of the shard.
+        """
         listed = [shard["name"] for shard in self.info["shards"]]
         for clips in parquet_slices(self.table, (*_NAMES, "window"), start=start, stop=stop):
             check_locations(self.folder, clips.to_arrow())
@@ -237,7 +250,10 @@ class Base:
         return [name for name in others if counts[name].item()]
 
     def keep_shards(self, layout: Layout, shards: ShardPlan, same: Unchanged) -> list[Shard]:
-        """Copy the shards all of whose clips `same` keeps, by links if possible, with records; add other clips to `shards`."""
+        """Copy the shards all of whose clips `same` keeps, by links if possible, with records.
+
+        Add other clips to `shards`.
+        """
         row, is_in = pl.col("row"), pl.col("kept").sum()
         rows = np.where(same.kept, same.rows, -1)  # in the segments table
         parts = []
@@ -390,7 +406,9 @@ def find_base(folder: Folder) -> str | None:
 
 
 def latest_version(corpus: str | Path) -> str:
-    """Return the latest complete version of a corpus, a folder or URL; the corpus itself if there is no later one.
+    """Return the latest complete version of a corpus, a folder or URL.
+
+    The corpus itself if there is no later one.
 
     ``CORPUS-v3`` counts if its corpus.json says that it is version 3.
     """
@@ -410,8 +428,9 @@ def latest_version(corpus: str | Path) -> str:
 def next_version(workspace: str | Path | Workspace, corpus: str | Path) -> tuple[str, str | None]:
     """Return `out` and `base` for the call of `materialize` that brings a corpus up to date with its workspace.
 
-    Without a complete version, `out` is the corpus itself. If the latest version has what is selected now, it is that version
-    with its own base, and nothing changes. Otherwise it is the next version, such as ``CORPUS-v2``, based on the latest.
+    Without a complete version, `out` is the corpus itself. If the latest version has what is
+    selected now, it is that version with its own base, and nothing changes. Otherwise it is the
+    next version, such as ``CORPUS-v2``, based on the latest.
     """
     latest = latest_version(corpus)
     if not folder_at(latest).exists(CORPUS_JSON):

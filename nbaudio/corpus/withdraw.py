@@ -1,4 +1,7 @@
-"""The command `withdraw`: remove speakers, recordings or segments from a workspace for good; hashes of their ids are kept."""
+"""The command `withdraw`: remove speakers, recordings or segments from a workspace for good.
+
+Hashes of their ids are kept.
+"""
 
 import re
 import shlex
@@ -66,8 +69,9 @@ def withdraw(
 ) -> Report:
     """Remove speakers, recordings or segments from all tables, logs, packs, caches and review clips of a workspace.
 
-    `ingest` does not bring them back. Corpora keep them until their next version: ``materialize --base`` needs no new `select`,
-    and rewrites only the shards that held them. Records of reviews keep the ids of the segments that were drawn.
+    `ingest` does not bring them back. Corpora keep them until their next version: ``materialize
+    --base`` needs no new `select`, and rewrites only the shards that held them. Records of reviews
+    keep the ids of the segments that were drawn.
 
     Args:
         workspace: the workspace or its folder.
@@ -77,10 +81,12 @@ def withdraw(
         why: the reason, in a few words without personal data: later versions of corpora state it.
 
     Returns:
-        What was removed, the corpora that still hold it, and what to do next; problems are sheets and pages that hold clips.
+        What was removed, the corpora that still hold it, and what to do next; problems are sheets
+        and pages that hold clips.
 
     Raises:
-        InputError: nothing was named, an id is unknown, or there is no reason; then nothing is removed.
+        InputError: nothing was named, an id is unknown, or there is no reason; then nothing is
+            removed.
 
     Examples:
         >>> import tempfile
@@ -292,7 +298,10 @@ def _without_rows(workspace: Workspace, table: str, is_out: pl.Expr) -> Iterator
 
 
 def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
-    """Empty the lines about segments in the logs of verdicts and corrections; lines keep their numbers."""
+    """Empty the lines about segments in the logs of verdicts and corrections.
+
+    Lines keep their numbers.
+    """
     for name, empty in _EMPTY_LINES.items():
         path = workspace.path / name
         if path.exists():
@@ -304,7 +313,10 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
 
 
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
-    """Replace segments by their tombstones where reviews could draw them: how likely others were drawn stays known."""
+    """Replace segments by their tombstones where reviews could draw them.
+
+    How likely others were drawn stays known.
+    """
     gone, hashes = (
         pl.col("segment_id").is_in(list(ids)),
         {key: tombstone("segment", key) for key in ids},
@@ -348,7 +360,10 @@ def _without(value: Any, names: Set[str]) -> Any:
 
 
 def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
-    """Remove the clips beside exported sheets; return a line for each sheet, page or archive that still holds segments."""
+    """Remove the clips beside exported sheets.
+
+    Return a line for each sheet, page or archive that still holds segments.
+    """
     path = workspace.path / EXPORTS
     lines = []
     for review, files in read_json(path).items() if path.exists() else ():
@@ -370,7 +385,10 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
 
 
 def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
-    """Remove recordings that the workspace holds itself: fetched ones, embedded ones, and transcripts that are fetched anew."""
+    """Remove recordings that the workspace holds itself.
+
+    Fetched ones, embedded ones, and transcripts that are fetched anew.
+    """
     if root := workspace.audio:
         for row in lost.drop_nulls("path").iter_rows(named=True):
             place = root / row["path"]
@@ -389,9 +407,12 @@ def _forget_clips(
     facts: pl.DataFrame,
     formats: Iterable[tuple[ClipFormat, str]],
 ) -> tuple[int, list[str]]:
-    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs; return how many are removed.
+    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs.
 
-    What recognizers heard in other clips, and rows about withdrawn segments where they failed, are removed too.
+    Return how many are removed.
+
+    What recognizers heard in other clips, and rows about withdrawn segments where they failed, are
+    removed too.
     """
     keys = {
         str(workspace.path / "packs"): [np.zeros(0, np.uint64)],

@@ -44,7 +44,10 @@ BATCH_ROWS = 10_000  # that are Python objects at once; as columns they take a t
 
 
 class Problem(NamedTuple):
-    """An unusable item of a source: its file, line (from 1; None where lines do not apply) and the reason."""
+    """An unusable item of a source.
+
+    Its file, line (from 1; None where lines do not apply) and the reason.
+    """
 
     file: str
     line: int | None
@@ -116,7 +119,10 @@ def collect_rows(
     further: Sequence[str] = (),
     expected: str,
 ) -> Transcripts:
-    """Collect rows and problems; raise InputError with what is `expected` without a row; empty `further` columns are dropped."""
+    """Collect rows and problems; raise InputError with what is `expected` without a row.
+
+    Empty `further` columns are dropped.
+    """
     schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
     problems: list[Problem] = []
 
@@ -199,7 +205,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def decode_text(data: bytes, encoding: str | None = None, *, errors: str = "strict") -> str:
-    """Decode a text file, by default UTF-8 or marked UTF-16: no byte order mark, line feeds end lines; or UnicodeDecodeError."""
+    """Decode a text file, by default UTF-8 or marked UTF-16.
+
+    No byte order mark, line feeds end lines; or UnicodeDecodeError.
+    """
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = data.decode(encoding or ("utf-16" if utf16 else "utf-8"), errors).removeprefix("\ufeff")
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -211,7 +220,10 @@ def unescape(text: str) -> str:
 
 
 def json_values(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield values with their places: of JSON lines, else of a whole file, lists item by item; numbers are text, as written."""
+    """Yield values with their places: of JSON lines, else of a whole file, lists item by item.
+
+    Numbers are text, as written.
+    """
     lines = numbered_lines(path.resolve())
     try:
         first = next(lines)
@@ -262,7 +274,10 @@ def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
 
 
 def with_audio_root(found: Transcripts, folder: Path) -> Transcripts:
-    """Set `audio_root` to the innermost folder that holds all existing recordings; names are absolute or relative to `folder`."""
+    """Set `audio_root` to the innermost folder that holds all existing recordings.
+
+    Names are absolute or relative to `folder`.
+    """
     paths = (os.path.normpath(folder / name) for name in found.rows.unique("name")["name"])
     folders = {os.path.dirname(path) for path in paths if os.path.isfile(path)}  # noqa: PTH113, PTH120  # accepts any name
     root = Path(os.path.commonpath(folders)) if folders else None
@@ -277,7 +292,10 @@ def read_sidecars(
     encoding: str | None,
     expected: str,
 ) -> Transcripts:
-    """Read text files beside recordings of the same name, or one file; `parse` yields rows without `name`, or line and reason."""
+    """Read text files beside recordings of the same name, or one file.
+
+    `parse` yields rows without `name`, or line and reason.
+    """
     try:
         "".encode(encoding or "utf8")  # some known codecs are not for text
     except LookupError as error:

@@ -1,4 +1,7 @@
-"""Read Common Voice: the folder of a language, with tables separated by tabs without quotes; ``validated.tsv`` has all splits."""
+"""Read Common Voice: the folder of a language, with tables separated by tabs without quotes.
+
+``validated.tsv`` has all splits.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Read transcripts as people have them, not cut: plain text, TEI, Word documents, web pages, JSON lines."""
+"""Read transcripts as people have them, not cut.
+
+Plain text, TEI, Word documents, web pages, JSON lines.
+"""
 
 import codecs
 import re
@@ -17,7 +20,10 @@ from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, une
 
 
 class Utterance(NamedTuple):
-    """A paragraph or turn of a document: its characters in the text (half open), and what the source says about it."""
+    """A paragraph or turn of a document.
+
+    Its characters in the text (half open), and what the source says about it.
+    """
 
     start: int
     end: int
@@ -94,11 +100,13 @@ _MARKUP = re.compile(
 def read_documents(path: Path) -> Iterator[Document]:
     r"""Read the transcripts of a file, whose format is recognized by its content.
 
-    Known are plain text (UTF-8 or marked UTF-16; blank lines separate paragraphs), TEI as ParlaMint has it, .docx, HTML, and
-    JSON lines. Only JSON names recordings; its objects are grouped by recording, in order of first appearance.
+    Known are plain text (UTF-8 or marked UTF-16; blank lines separate paragraphs), TEI as ParlaMint
+    has it, .docx, HTML, and JSON lines. Only JSON names recordings; its objects are grouped by
+    recording, in order of first appearance.
 
     Raises:
-        InputError: The file has no words, is too large, or cannot be read; the message has the file and the reason.
+        InputError: The file has no words, is too large, or cannot be read; the message has the file
+            and the reason.
 
     Example:
         >>> import tempfile
@@ -210,7 +218,10 @@ def _read_html(text: str) -> Iterator[_Said]:
 
 
 def _unpack(path: Path, data: bytes) -> bytes:
-    """Return the XML of a Word document's text; zipfile unpacks no more than the header says, which is checked."""
+    """Return the XML of a Word document's text.
+
+    Zipfile unpacks no more than the header says, which is checked.
+    """
     with zipfile.ZipFile(BytesIO(data)) as book:
         if "word/document.xml" not in book.namelist():
             raise InputError(f"{path}: a zip file without word/document.xml, so no .docx; {_SAVE}")
@@ -226,7 +237,10 @@ def _unpack(path: Path, data: bytes) -> bytes:
 
 
 def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
-    """Yield the paragraphs of TEI or Word, in TEI with speaker and id; what is read is removed from the tree."""
+    """Yield the paragraphs of TEI or Word, in TEI with speaker and id.
+
+    What is read is removed from the tree.
+    """
     if b"<!DOCTYPE" in data.replace(b"\0", b""):  # in UTF-16 as well
         raise InputError(
             f"{path}: XML with a document type or entities, which are not read; "

@@ -46,7 +46,8 @@ def export(
         workspace: the folder that `ingest` made; its recordings must be there.
         format: one of `WRITERS`.
         out: the folder to write: new, empty, or an earlier export, which is replaced.
-        paths: of the recordings: ``absolute``, or ``relative`` to `out`; remote recordings keep their URLs.
+        paths: of the recordings: ``absolute``, or ``relative`` to `out`; remote recordings keep
+            their URLs.
 
     Returns:
         Counts, hours and the files; problems are recordings whose segments are left out.

@@ -124,7 +124,10 @@ def _visible(source: Path, pattern: str) -> list[Path]:
 
 
 def _saved(state: Path) -> list[tuple[Path, str | None]]:
-    """List the files of one saved dataset; others are left over from its cache. In a `DatasetDict` its folder is its split."""
+    """List the files of one saved dataset; others are left over from its cache.
+
+    In a `DatasetDict` its folder is its split.
+    """
     content = atomic.read_json(state)
     if content.get("_indices_data_files"):
         raise InputError(

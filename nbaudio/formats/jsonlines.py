@@ -42,7 +42,10 @@ class Kind(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some lines of a file: `line` (from 1) and fields of readable ones, others with reasons; `composed`: all text is in NFC."""
+    """Some lines of a file: `line` (from 1) and fields of readable ones, others with reasons.
+
+    `composed`: all text is in NFC.
+    """
 
     values: pl.DataFrame
     problems: list[tuple[int, str]]
@@ -60,7 +63,10 @@ def _slow_number(raw: bytes) -> str:
 
 
 def _fast_number(name: str, values: pa.Array, lines: pl.Series) -> pl.Series:
-    """Extract the characters of each number from its line; comparing values proves that they belong to this field."""
+    """Extract the characters of each number from its line.
+
+    Comparing values proves that they belong to this field.
+    """
     if (
         values.null_count and lines.str.contains(f'"{name}"', literal=True).any()
     ):  # null is told apart from absent
@@ -116,7 +122,10 @@ def struct_fields(*names: str) -> Kind:
 
 
 def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
-    """Read the lines of a file in blocks, in order; blank lines and fields that are not in `kinds` are skipped."""
+    """Read the lines of a file in blocks, in order.
+
+    Blank lines and fields that are not in `kinds` are skipped.
+    """
     input_guards.check_regular(source)
     with source.open("rb") as file:
 
@@ -150,7 +159,10 @@ def _block(first: int, text: bytes, kinds: Mapping[str, Kind]) -> Block:
 def _plain(
     first: int, text: bytes, edges: NDArray[np.int64], kinds: Mapping[str, Kind]
 ) -> pl.DataFrame:
-    """Parse plain lines with Arrow; raise `pa.ArrowInvalid` or `_OddError` where any line is blank, broken or of an odd type."""
+    """Parse plain lines with Arrow.
+
+    Raise `pa.ArrowInvalid` or `_OddError` where any line is blank, broken or of an odd type.
+    """
     count = len(edges) - 1
     texts = pa.LargeStringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text))
     texts.validate(full=True)  # Arrow does not validate the strings that it skips

@@ -1,4 +1,7 @@
-"""Read and write Kaldi data folders: ``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and others."""
+"""Read and write Kaldi data folders.
+
+``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and others.
+"""
 
 import heapq
 import re
@@ -114,7 +117,10 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
 
 
 def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
-    """Split numbered lines into key and rest; blanks are spaces and tabs, others belong to names and texts."""
+    """Split numbered lines into key and rest.
+
+    Blanks are spaces and tabs, others belong to names and texts.
+    """
     for number, line in lines:
         if found := _LINE.fullmatch(line):
             yield number, found[1], found[2] or ""
@@ -140,7 +146,10 @@ def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None]
 
 
 def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
-    """Return the channels of recordings that share a file; of others the side only says what the file was made from."""
+    """Return the channels of recordings that share a file.
+
+    Of others the side only says what the file was made from.
+    """
     if not path.is_file():
         return {}
     files = Counter(paths.values())
@@ -264,7 +273,10 @@ def _write(
 
 
 def _sorted(lines: Iterator[bytes], folder: Path) -> Iterator[bytes]:
-    """Sort lines by their bytes, as LC_ALL=C does; runs are merged from unnamed files in a folder. Blanks sort before keys."""
+    """Sort lines by their bytes, as LC_ALL=C does; runs are merged from unnamed files in a folder.
+
+    Blanks sort before keys.
+    """
     with ExitStack() as stack, atomic.raise_disk_full(folder):
         runs: list[IO[bytes]] = []
         while run := sorted(islice(lines, _RUN)):

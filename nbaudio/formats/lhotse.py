@@ -1,4 +1,7 @@
-"""Read and write Lhotse manifests: recordings with supervisions, or cuts, as JSON lines, plain or gzipped."""
+"""Read and write Lhotse manifests.
+
+Recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
+"""
 
 import gzip
 import re
@@ -238,7 +241,10 @@ def _number(raw: msgspec.Raw, key: str) -> str:
 def _read(
     file: Path, shape: type[_Shape], take: Callable[[_Shape], Iterable[dict[str, Any]]]
 ) -> Iterator[dict[str, Any] | Problem]:
-    """Decode each line and pass it to `take`; yield its rows, or what is wrong with the line. Blank lines are skipped."""
+    """Decode each line and pass it to `take`; yield its rows, or what is wrong with the line.
+
+    Blank lines are skipped.
+    """
     decode = msgspec.json.Decoder(shape).decode
     number = 0
     try:

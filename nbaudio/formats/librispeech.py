@@ -27,7 +27,10 @@ _File = tuple[str, bytes | None] | Problem
 
 
 def read(source: LocationLike) -> Transcripts:
-    """Read LibriSpeech from a tar file, or a folder or URL: of the splits, of one of them, or around ``LibriSpeech``."""
+    """Read LibriSpeech from a tar file, or a folder or URL.
+
+    Of the splits, of one of them, or around ``LibriSpeech``.
+    """
     place = location(source)
     path = place.local
     roots: list[Path | str] = []
@@ -61,7 +64,10 @@ def read(source: LocationLike) -> Transcripts:
 def _items(
     files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str, str]]
 ) -> Iterator[dict[str, Any] | Problem]:
-    """Yield rows and problems of a tree; add gender and name of speakers to `speakers`, as these may come last in an archive."""
+    """Yield rows and problems of a tree.
+
+    Add gender and name of speakers to `speakers`, as these may come last in an archive.
+    """
     # Recordings and lines cancel each other out, so that this holds little more than one chapter.
     single: dict[str, str] = {}
 
@@ -164,7 +170,10 @@ def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
 
 
 def _in_archive(source: Path, roots: list[Path | str]) -> Iterator[_File]:
-    """Yield the files of a tar, named by the last four parts of their paths; add the URL of its folder of splits to `roots`."""
+    """Yield the files of a tar, named by the last four parts of their paths.
+
+    Add the URL of its folder of splits to `roots`.
+    """
     try:
         for member in archives.members(source):
             if member.name.endswith(".flac") and not roots:

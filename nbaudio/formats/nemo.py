@@ -1,4 +1,7 @@
-"""Read and write NeMo manifests: JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text."""
+"""Read and write NeMo manifests.
+
+JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +21,10 @@ _KINDS |= {"offset": NUMBER, "duration": NUMBER}
 
 
 def read(source: Path) -> Transcripts:
-    """Read a NeMo manifest, or a folder of them, named after splits; a line without a duration is the whole recording."""
+    """Read a NeMo manifest, or a folder of them, named after splits.
+
+    A line without a duration is the whole recording.
+    """
     files = list_manifests(source, (".json", ".jsonl"))
     found = collect_rows(
         source,

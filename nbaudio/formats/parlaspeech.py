@@ -42,7 +42,10 @@ _HOPELESS_LINES = 1000  # before any readable one: give up the file
 
 
 def read(source: Path, *, word_times: str = "yes") -> Transcripts:
-    """Read ParlaSpeech JSON lines; memory is bounded by the transcripts, not by the JSON around them."""
+    """Read ParlaSpeech JSON lines.
+
+    Memory is bounded by the transcripts, not by the JSON around them.
+    """
     problems: list[tuple[int, str]] = []
 
     def frames() -> Iterator[pl.DataFrame]:
@@ -100,7 +103,10 @@ def blocks(
 
 
 def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
-    """Convert one block's values to transcripts; `composed` says that all its text is in NFC already."""
+    """Convert one block's values to transcripts.
+
+    `composed` says that all its text is in NFC already.
+    """
     texts = values.select(text=pl.coalesce("norm_words", "words"), asr_text="asr")
     if not composed:
         texts = texts.select(pl.all().str.normalize("NFC"))
@@ -128,7 +134,10 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
 
 
 def _word_times(values: pl.DataFrame) -> pl.Series:
-    """Zip lists of starts and lists of ends; null where there are no starts or where the two differ in length."""
+    """Zip lists of starts and lists of ends.
+
+    Null where there are no starts or where the two differ in length.
+    """
     if "word_start_times" not in values.columns:
         return pl.Series("word_times", [None] * len(values), dtype=WORD_TIMES)
     normal = pl.col("norm_words").is_not_null()

@@ -1,4 +1,8 @@
-"""Columns of tables: find them by their names, and read them (``audio.path``: one field) from Parquet files and Arrow streams."""
+"""Columns of tables.
+
+Find them by their names, and read them (``audio.path``: one field) from Parquet files and Arrow
+streams.
+"""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +41,10 @@ def schema_of(path: Path) -> pa.Schema:
 
 
 def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator[pa.RecordBatch]:
-    """Read columns of a file (None: all, of Parquet) in batches of at most `rows`; an InputError for a decompression bomb."""
+    """Read columns of a file (None: all, of Parquet) in batches of at most `rows`.
+
+    An InputError for a decompression bomb.
+    """
     if path.suffix != ARROW:
         yield from _parquet(path, columns, rows)
         return
@@ -55,7 +62,10 @@ def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator
 
 
 def has_any_value(path: Path, leaf: str) -> bool:
-    """Whether any value of a struct's field is not null; without statistics in Parquet, assume that one is."""
+    """Whether any value of a struct's field is not null.
+
+    Without statistics in Parquet, assume that one is.
+    """
     if path.suffix == ARROW:
         column, _, field = leaf.rpartition(".")
         with _stream(path) as (_, stored):
@@ -161,7 +171,10 @@ def _batch(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Whether a message holds a compressed batch; parses its flatbuffer as Arrow's Message.fbs defines it."""
+    """Whether a message holds a compressed batch.
+
+    Parses its flatbuffer as Arrow's Message.fbs defines it.
+    """
 
     def pointed(position: int) -> int:
         return position + int(struct.unpack_from("<I", metadata, position)[0])
@@ -188,7 +201,10 @@ def choose(
     chosen: Mapping[str, str | None],
     names: Mapping[str, Sequence[str]] = USUAL_NAMES,
 ) -> tuple[dict[str, str], list[str]]:
-    """Find columns by field, with a note on each guess; `chosen` has a name, ``none``, or None for the first of `names`."""
+    """Find columns by field, with a note on each guess.
+
+    `chosen` has a name, ``none``, or None for the first of `names`.
+    """
     columns: dict[str, str] = {}
     notes = []
     for key, column in chosen.items():

@@ -16,7 +16,10 @@ _NO_CUES = ("WEBVTT", "NOTE", "STYLE", "REGION")
 
 
 def read(source: Path, *, language: str | None = None, encoding: str | None = None) -> Transcripts:
-    """Read a folder of recordings with subtitles, or one file; with the language ``hr``, ``a.hr.srt`` is that of ``a.wav``."""
+    """Read a folder of recordings with subtitles, or one file.
+
+    With the language ``hr``, ``a.hr.srt`` is that of ``a.wav``.
+    """
     middle = f".{language.lower()}" if language else ""
     endings = (f"{middle}.srt", f"{middle}.vtt")
     return read_sidecars(
@@ -29,7 +32,10 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
 
 
 def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
-    """Yield cues as rows, also with their first `line` and all `lines` with markup; or line and reason if one cannot be read."""
+    """Yield cues as rows, also with their first `line` and all `lines` with markup.
+
+    Or line and reason if one cannot be read.
+    """
     is_vtt = text.startswith("WEBVTT")
     lines = text.split("\n")
     # A line of blanks right after the times belongs to the cue, as YouTube writes them.

@@ -1,4 +1,7 @@
-"""Tables in any file format: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which."""
+"""Tables in any file format.
+
+CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
+"""
 
 import csv
 from array import array
@@ -83,7 +86,10 @@ def read(
     quotes: str | None = None,
     sheet: str | None = None,
 ) -> Transcripts:
-    """Read a table of segments, or of whole recordings; options up to `source_channel` are names of columns, or ``none``."""
+    """Read a table of segments, or of whole recordings.
+
+    Options up to `source_channel` are names of columns, or ``none``.
+    """
     chosen: dict[str, str | None] = {
         name: column for name, column in locals().items() if name not in _NOT_COLUMNS
     }
@@ -196,7 +202,10 @@ def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
 
 
 def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
-    """Rename columns as in `Transcripts`; compute the end from a duration, or make it the duration of whole recordings."""
+    """Rename columns as in `Transcripts`.
+
+    Compute the end from a duration, or make it the duration of whole recordings.
+    """
     names = {"start": "source_start", "end": "source_end", "split": "source_split"}
     given |= {
         key: given[key].str.strip_chars() for key in ("start", "end", "duration") if key in given
@@ -225,7 +234,10 @@ def read_cells(
     quotes: bool | None = None,
     sheet: str | None = None,
 ) -> Cells:
-    """Read a table as it is written, by its `ending` (the file's own unless given); raise InputError where there are no rows."""
+    """Read a table as it is written, by its `ending` (the file's own unless given).
+
+    Raise InputError where there are no rows.
+    """
     ending = source.suffix.lower() if ending is None else ending
     try:
         input_guards.check_regular(source)

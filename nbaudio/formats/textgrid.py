@@ -1,4 +1,7 @@
-"""Read Praat's TextGrids, long or short, beside their recordings: the intervals of one tier that have text are segments."""
+"""Read Praat's TextGrids, long or short, beside their recordings.
+
+The intervals of one tier that have text are segments.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -21,7 +24,10 @@ _TOKEN = re.compile(
 
 
 def read(source: Path, *, tier: str | None = None, encoding: str | None = None) -> Transcripts:
-    """Read a folder of recordings with TextGrids, or one file; `tier` may be omitted where a file has one of intervals."""
+    """Read a folder of recordings with TextGrids, or one file.
+
+    `tier` may be omitted where a file has one of intervals.
+    """
     parse = partial(_intervals, tier=tier)
     return read_sidecars(
         source,
@@ -74,7 +80,10 @@ def _intervals(text: str, *, tier: str | None) -> Iterator[dict[str, Any] | tupl
 
 
 def _tiers(take: Callable[[str], str]) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return names and rows of all tiers of intervals; `take` returns the next token, which must be of the given kind."""
+    """Return names and rows of all tiers of intervals.
+
+    `take` returns the next token, which must be of the given kind.
+    """
 
     def count() -> range:
         number = take("number")

@@ -1,4 +1,7 @@
-"""Read recognizers' hypotheses with a time for every word: CTM, Whisper-style JSON, subtitles, ParlaSpeech JSON lines."""
+"""Read recognizers' hypotheses with a time for every word.
+
+CTM, Whisper-style JSON, subtitles, ParlaSpeech JSON lines.
+"""
 
 import math
 import re
@@ -73,11 +76,13 @@ def stem(path: str) -> str:
 def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
     r"""Read CTM, JSON of Whisper and its relatives, SRT or WebVTT with word times, or ParlaSpeech JSON lines.
 
-    Words whose times are missing or unusable get times between those of their neighbors; a token with blanks is several words.
-    Recordings come in order of first appearance; `name` is that of words for which the file names none.
+    Words whose times are missing or unusable get times between those of their neighbors; a token
+    with blanks is several words. Recordings come in order of first appearance; `name` is that of
+    words for which the file names none.
 
     Raises:
-        InputError: The file has no timed words, or cannot be read; the message has the file, the item and the reason.
+        InputError: The file has no timed words, or cannot be read; the message has the file, the
+            item and the reason.
 
     Example:
         >>> import tempfile
@@ -133,7 +138,10 @@ def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArra
 
 
 def _split(where: str, tokens: list[_Token]) -> tuple[list[str], list[float]]:
-    """Return words and their edges; where tokens begin with a blank, one that does not continues a word."""
+    """Return words and their edges.
+
+    Where tokens begin with a blank, one that does not continues a word.
+    """
     words: list[str] = []
     edges: list[float] = []
     is_cut = any(str(text)[:1].isspace() for text, _, _ in tokens[1:])
@@ -254,7 +262,10 @@ def _parlaspeech(where: str, row: dict[str, Any]) -> tuple[list[_Token], Any, An
 
 
 def _read_subtitles(path: Path) -> Iterator[_Group]:
-    """Yield the words of cues; those that several cues show, as they are underlined in turn or lines roll up, come once."""
+    """Yield the words of cues.
+
+    Those that several cues show, as they are underlined in turn or lines roll up, come once.
+    """
     text = decode_text(input_guards.read_all(path))
     has_clocks, shown = bool(_CLOCK.search(text)), ""
     cues: list[Any] = list(subtitles.cues(text))

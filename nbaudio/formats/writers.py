@@ -1,4 +1,7 @@
-"""What writers of manifests for other toolkits share: the type `Writer`, segments with exact times, and JSON lines."""
+"""What writers of manifests for other toolkits share.
+
+The type `Writer`, segments with exact times, and JSON lines.
+"""
 
 import gzip
 from collections.abc import Callable, Iterable, Iterator
@@ -71,7 +74,10 @@ def drop_none(**values: Any) -> dict[str, Any]:
 
 
 def write_json_lines(target: Path, values: Iterable[dict[str, Any]]) -> Path:
-    """Write JSON lines atomically, gzipped if the name ends in .gz; decimals become numbers with all their digits."""
+    """Write JSON lines atomically, gzipped if the name ends in .gz.
+
+    Decimals become numbers with all their digits.
+    """
     lines = (_encode(value) + b"\n" for value in values)
     with atomic_write(target) as partial, partial.open("wb") as file:
         if target.suffix == ".gz":

@@ -1,1 +1,4 @@
-"""Proof: the precision of labels against the threshold on similarity, from reviewers' verdicts; see docs/evidence.md."""
+"""Proof: the precision of labels against the threshold on similarity, from reviewers' verdicts.
+
+See docs/evidence.md.
+"""

@@ -1,9 +1,12 @@
-"""Bounds of the number of wrong segments, by betting on verdicts in drawn order; docs/evidence.md has the method and its sources.
+"""Bounds of the number of wrong segments, by betting on verdicts in drawn order.
 
-A draw multiplies the capital of the null "m or more are wrong" by ``1 + mu A (c - e)``: e is 1 if it is wrong, else 0; A is its
-value (segments, hours or words) over the probability of drawing it next; c is what the null expects in its bin (one or several
-strata). mu and c may depend on earlier draws alone. What no draw could reach, and what is unsure, counts as wrong in upper
-bounds and as right in lower ones.
+docs/evidence.md has the method and its sources.
+
+A draw multiplies the capital of the null "m or more are wrong" by ``1 + mu A (c - e)``: e is 1 if
+it is wrong, else 0; A is its value (segments, hours or words) over the probability of drawing it
+next; c is what the null expects in its bin (one or several strata). mu and c may depend on earlier
+draws alone. What no draw could reach, and what is unsure, counts as wrong in upper bounds and as
+right in lower ones.
 """
 
 import math
@@ -39,7 +42,10 @@ _ITEMS = 1 << 20  # taken at once, to save memory
 
 @dataclass(frozen=True)
 class Values:
-    """The value of each item of a population, computed block by block; an array of all values would take 8 bytes an item."""
+    """The value of each item of a population, computed block by block.
+
+    An array of all values would take 8 bytes an item.
+    """
 
     amounts: NDArray[Any]  # of each segment
     inside: Bools  # which segments count; the others are worth 0
@@ -145,7 +151,10 @@ class Draws:
 
     @cached_property
     def inverse(self) -> Array:
-        """One over the probability of each draw, given all before it; a round passes over items that others have reached."""
+        """One over the probability of each draw, given all before it.
+
+        A round passes over items that others have reached.
+        """
         found = np.ones(len(self.item))
         for number, frame in enumerate(self.frames):
             undrawn, unseen = frame.sizes.copy(), frame.sizes.copy()
@@ -222,7 +231,10 @@ class Path:
 
 
 def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0) -> float:
-    """Return what the wrong value is below, or else the total, at any time with error `alpha`; `also` is one of the nulls."""
+    """Return what the wrong value is below, or else the total, at any time with error `alpha`.
+
+    `also` is one of the nulls.
+    """
     value = Values.of(value)
     total, found = value.total, draws.found(value, upper=True)
     level, grid = -np.log(alpha), np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
@@ -237,7 +249,10 @@ def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0
 
 
 def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
-    """Return a lower bound of the value that is wrong; it is too high at any time with error `alpha`."""
+    """Return a lower bound of the value that is wrong.
+
+    It is too high at any time with error `alpha`.
+    """
     value = Values.of(value)
     total, wrong = value.total, draws.found(value, upper=False)
     level, nulls = -np.log(alpha), np.geomspace(_FIRST_NULL, 1.0, _GRID) * total

@@ -1,4 +1,7 @@
-"""Claims about the clips that ship, and about all segments above a threshold; docs/evidence.md has the method and its sources."""
+"""Claims about the clips that ship, and about all segments above a threshold.
+
+docs/evidence.md has the method and its sources.
+"""
 
 import json
 import math
@@ -36,7 +39,10 @@ def check_target(precision: float, confidence: float) -> None:
 
 
 class Part:
-    """What ships of a part of the corpus, with what was left out of it: bounds of the share of it that is right."""
+    """What ships of a part of the corpus, with what was left out of it.
+
+    Bounds of the share of it that is right.
+    """
 
     def __init__(self, state: ProofState, ships: Bools, left_out: Bools | None = None) -> None:
         self.state, self.ships = state, ships
@@ -111,7 +117,10 @@ class Part:
         )
 
     def _found(self, what: str) -> float:
-        """Return the part of an upper bound that is no fault of what ships: faults left out or gone, and those mended since."""
+        """Return the part of an upper bound that is no fault of what ships.
+
+        Faults left out or gone, and those mended since.
+        """
         state, size, replaced = self.state, len(self.ships), self.state.draws.is_replaced
         if not len(replaced):
             return self._sum(what, self.out & state.labelled("wrong"))
@@ -130,7 +139,10 @@ class Part:
         return bet(self.state.draws, self.value("segments"), null, level=-math.log(error))
 
     def further_reviews(self, strata: Strata, *, target: float, error: float) -> int | None:
-        """Predict how many more reviews the target takes if strata with rates are drawn from; None if out of reach."""
+        """Predict how many more reviews the target takes if strata with rates are drawn from.
+
+        None if out of reach.
+        """
         state, number = self.state, strata.number[self.inside & (strata.number >= 0)]
         sizes = np.bincount(number, minlength=len(strata.names)).astype(float)
         if strata.rates is None or not sizes.any():
@@ -176,7 +188,10 @@ def selected(state: ProofState, threshold: float, ships: Bools) -> Part:
 
 
 def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
-    """Return what is `selected` as `selection`, and what ships of each split; `without` do not ship."""
+    """Return what is `selected` as `selection`, and what ships of each split.
+
+    `without` do not ship.
+    """
     ships = state.accepted & ~state.population.mask(pl.Series(list(without), dtype=pl.String))
     found = {"selection": selected(state, threshold, ships)}
     if not ships.any():
@@ -241,8 +256,8 @@ def curve(
 ) -> pl.DataFrame:
     """Compute the claim about all segments at or above each threshold (ascending), by default those without a similarity too.
 
-    `low` and `high` hold for each threshold by itself, `proven` for all at once (docs/evidence.md). Of more than 24 thresholds,
-    the bounds of some serve those between them, which is cautious.
+    `low` and `high` hold for each threshold by itself, `proven` for all at once (docs/evidence.md).
+    Of more than 24 thresholds, the bounds of some serve those between them, which is cautious.
     """
     check_target(precision, confidence)
     grid, side = sorted(thresholds), (1 - confidence) / 2

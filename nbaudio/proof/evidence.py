@@ -1,4 +1,7 @@
-"""The command `evidence`: report how right the labels of what ships are, as far as verdicts prove it, and what to review next."""
+"""The command `evidence`.
+
+Report how right the labels of what ships are, as far as verdicts prove it, and what to review next.
+"""
 
 import math
 import shlex
@@ -49,8 +52,9 @@ def evidence(
 ) -> Report:
     """Report how right the labels of the clips that ship are, as far as the reviews prove it.
 
-    Claims hold however often one looks, and whenever one stops. The selection is that of the last `select`; without one, it is
-    all segments with a similarity of 0.8 or more. Selections with other parameters are counted: see `nbaudio.proof.claims`.
+    Claims hold however often one looks, and whenever one stops. The selection is that of the last
+    `select`; without one, it is all segments with a similarity of 0.8 or more. Selections with
+    other parameters are counted: see `nbaudio.proof.claims`.
 
     Args:
         workspace: the workspace or its folder.
@@ -58,9 +62,10 @@ def evidence(
         confidence: of the proof, in (0, 1).
 
     Returns:
-        Answers in this order: how right what ships is; whether the target is proven, and since when; how many more reviews are
-        expected, and the least possible; where most is wrong. Then the claims, as in ``corpus.json``: `selection`, each split,
-        and `curve` over thresholds on similarity. Its warnings say if the reviews prove nothing.
+        Answers in this order: how right what ships is; whether the target is proven, and since
+        when; how many more reviews are expected, and the least possible; where most is wrong. Then
+        the claims, as in ``corpus.json``: `selection`, each split, and `curve` over thresholds on
+        similarity. Its warnings say if the reviews prove nothing.
 
     Raises:
         InputError: there is no workspace, or a parameter is not usable.
@@ -189,7 +194,10 @@ def selection_claim(
     without: Sequence[str] = (),
     asked: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Return claims as in ``corpus.json``; `asked` has the parameters of `evidence`, by default of its last call."""
+    """Return claims as in ``corpus.json``.
+
+    `asked` has the parameters of `evidence`, by default of its last call.
+    """
     state = ProofState.load(workspace)
     asked = dict(state.workspace.report("evidence").get("asked", {}) if asked is None else asked)
     target, confidence = asked.get("precision", 0.98), asked.get("confidence", 0.95)
@@ -238,7 +246,10 @@ def selection_claim(
 
 
 def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the claim about a selection under readable names, the answers first; empty if there is none."""
+    """Return the claim about a selection under readable names, the answers first.
+
+    Empty if there is none.
+    """
     if not claim:
         return {}
     names = {
@@ -254,7 +265,10 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a row for the selection and each split, by segments, hours and words; lower bounds are rounded down."""
+    """Return a row for the selection and each split, by segments, hours and words.
+
+    Lower bounds are rounded down.
+    """
     names = {
         "segments": "clips",
         "reviewed": "reviewed",
@@ -308,7 +322,10 @@ def describe_progress(claim: Mapping[str, Any]) -> str:
 
 
 def weakest(part: Part) -> list[dict[str, Any]]:
-    """Return where most of what was judged is wrong: bands of similarity, and the speakers and recordings with most faults."""
+    """Return where most of what was judged is wrong.
+
+    Bands of similarity, and the speakers and recordings with most faults.
+    """
     state = part.state
     places = np.flatnonzero(part.inside & (state.label >= 0))
     judged = state.population.read(state.population.ids(pl.Series(places)))

@@ -28,7 +28,10 @@ _Stored = tuple[Frame, dict[int, int]]
 
 @dataclass(frozen=True)
 class ProofState(ReviewState):
-    """Review state with the segments and the draws, computed once; arrays are aligned with the population."""
+    """Review state with the segments and the draws, computed once.
+
+    Arrays are aligned with the population.
+    """
 
     @cached_property
     def population(self) -> Population:
@@ -37,7 +40,10 @@ class ProofState(ReviewState):
 
     @cached_property
     def label(self) -> NDArray[np.int8]:
-        """The verdict on what each segment is now: its place among right, wrong, unsure; -1 without one."""
+        """The verdict on what each segment is now: its place among right, wrong, unsure.
+
+        -1 without one.
+        """
         judged = self.verdicts["segment_id"]
         held = tables.read(
             self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode())
@@ -61,7 +67,10 @@ class ProofState(ReviewState):
         return rounds(self, self.population.read(self.drawn["segment_id"]))
 
     def amounts(self, what: str, where: Bools) -> Values:
-        """Return what each segment counts for by `segments`, `hours` or `words`: 0 outside of a part."""
+        """Return what each segment counts for by `segments`, `hours` or `words`.
+
+        0 outside of a part.
+        """
         if what == "segments":
             return Values(np.broadcast_to(1.0, len(where)), where)
         numbers = self.population.numbers
@@ -95,7 +104,10 @@ class ProofState(ReviewState):
 
     @cached_property
     def usable(self) -> list[Round]:
-        """The rounds whose draws count: those with a stored frame, after a frozen `risk` if there is one."""
+        """The rounds whose draws count.
+
+        Those with a stored frame, after a frozen `risk` if there is one.
+        """
         known = frozen(self.workspace).get("reviews", [])
         return [one for one in self.rounds if one.name in self._frames and one.name not in known]
 
@@ -209,7 +221,10 @@ class ProofState(ReviewState):
         return found
 
     def value(self, what: str, where: Bools, *, upper: bool) -> Values:
-        """Return `amounts` of all items of the draws; in upper bounds, replaced items that are gone are average, else 0."""
+        """Return `amounts` of all items of the draws.
+
+        In upper bounds, replaced items that are gone are average, else 0.
+        """
         found, replaced = self.amounts(what, where), self.draws.is_replaced[len(where) :]
         average = found.total / where.sum() if upper and where.any() else 0.0
         return replace(found, further=replaced * average)
@@ -220,7 +235,10 @@ class ProofState(ReviewState):
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:
-        """The rows of all rounds that were reached, in that order; a segment of several rounds is in each of them."""
+        """The rows of all rounds that were reached, in that order.
+
+        A segment of several rounds is in each of them.
+        """
         schema = {
             "line": pl.Int64,
             "round": pl.Int32,

@@ -1,8 +1,11 @@
-"""Error rates of groups of segments with intervals clustered by speaker: the formula is that of `views.error_rates`.
+"""Error rates of groups of segments with intervals clustered by speaker.
 
-With N instead of N - N_c it is Taylor linearization (Cochran, Sampling Techniques, 3rd ed. 1977, section 6.4), whose intervals
-are too short for few and unequal clusters. The degrees of freedom are those of Bell and McCaffrey (Survey Methodology
-28, 2002): trace(M) ** 2 / trace(M ** 2) with the covariance M of the terms of the sum if all speakers' rates vary alike.
+The formula is that of `views.error_rates`.
+
+With N instead of N - N_c it is Taylor linearization (Cochran, Sampling Techniques, 3rd ed. 1977,
+section 6.4), whose intervals are too short for few and unequal clusters. The degrees of freedom are
+those of Bell and McCaffrey (Survey Methodology 28, 2002): trace(M) ** 2 / trace(M ** 2) with the
+covariance M of the terms of the sum if all speakers' rates vary alike.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,7 @@
-"""Which columns separate right from wrong labels: precision by value, and the AUC, from the verdicts on drawn segments."""
+"""Which columns separate right from wrong labels.
+
+Precision by value, and the AUC, from the verdicts on drawn segments.
+"""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -44,7 +47,10 @@ def ranked_columns(workspace: Workspace) -> list[str]:
 def column_values(
     state: ProofState, columns: Collection[str], ids: pl.Series | None = None
 ) -> pl.DataFrame:
-    """Return columns as numbers, null for NaN, as they were before corrections: of all segments, or of some with `segment_id`."""
+    """Return columns as numbers, null for NaN, as they were before corrections.
+
+    Of all segments, or of some with `segment_id`.
+    """
     usable = {*tables.number_columns(table_schema(state.workspace)), "duration_s"}
     for name in columns:
         if name not in usable:
@@ -68,13 +74,14 @@ def column_values(
 def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataFrame:
     """Rank scores, signals, agreement, risk and duration by how well they separate right from wrong labels in this corpus.
 
-    Verdicts count as far as they are on drawn segments, weighted by the inverse of the probability of each draw; unsure ones
-    do not. The interval of each column holds by itself; `auc` has its method and sources.
+    Verdicts count as far as they are on drawn segments, weighted by the inverse of the probability
+    of each draw; unsure ones do not. The interval of each column holds by itself; `auc` has its
+    method and sources.
 
     Returns:
-        `column`, `auc` (the chance that a right segment has the greater value than a wrong one), `low`, `high`, `direction`
-        (``higher is right`` or ``lower is right``), `verdicts`, `wrong` (of them); first those that surely separate most. No
-        rows without verdicts of both kinds.
+        `column`, `auc` (the chance that a right segment has the greater value than a wrong one),
+        `low`, `high`, `direction` (``higher is right`` or ``lower is right``), `verdicts`, `wrong`
+        (of them); first those that surely separate most. No rows without verdicts of both kinds.
 
     Raises:
         InputError: there is no workspace, or the confidence is not between 0 and 1.
@@ -112,7 +119,10 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
 
 
 def draw_weights(draws: Draws) -> Array:
-    """Return how many items each draw stands for: the mean, over all draws, of 1 / P for itself and 1 for those before it."""
+    """Return how many items each draw stands for.
+
+    The mean, over all draws, of 1 / P for itself and 1 for those before it.
+    """
     later = draws.first.sum() - np.cumsum(draws.first)
     return np.asarray((draws.inverse + later) / max(1, draws.first.sum()))
 
@@ -122,10 +132,12 @@ def auc(
 ) -> tuple[float, float, float]:
     """Return the weighted AUC, the chance that a right segment has the greater value than a wrong one, and its interval.
 
-    The interval is that of Clopper and Pearson (1934) with an effective number of verdicts, as Korn and Graubard (Survey
-    Methodology 24, 1998) use it for shares. The number is that of the rarer label, as no distribution of values has a greater
-    variance than auc * (1 - auc) / min(m, n) (van Dantzig, 1951; Birnbaum and Klose, 1957), counted in draws of the greatest
-    weight, since a fault that such a draw would find may be missing. It is less if recordings vary more (linearized variance).
+    The interval is that of Clopper and Pearson (1934) with an effective number of verdicts, as Korn
+    and Graubard (Survey Methodology 24, 1998) use it for shares. The number is that of the rarer
+    label, as no distribution of values has a greater variance than auc * (1 - auc) / min(m, n) (van
+    Dantzig, 1951; Birnbaum and Klose, 1957), counted in draws of the greatest weight, since a fault
+    that such a draw would find may be missing. It is less if recordings vary more (linearized
+    variance).
     """
     from scipy.special import betaincinv
 
@@ -142,9 +154,10 @@ def auc(
 def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) -> pl.DataFrame:
     """Return the share of right labels by the value of a column, in groups of about equally many segments.
 
-    There is one group for every 15 verdicts, at most ten. A value that many segments share is a group, and so is the lack of one.
-    `precision`, `low` and `high` are those of `evidence`: bets on the draws in order, which hold for weighted draws, without a
-    fault, and whenever one looks (Waudby-Smith and Ramdas, 2024), for each group by itself.
+    There is one group for every 15 verdicts, at most ten. A value that many segments share is a
+    group, and so is the lack of one. `precision`, `low` and `high` are those of `evidence`: bets on
+    the draws in order, which hold for weighted draws, without a fault, and whenever one looks
+    (Waudby-Smith and Ramdas, 2024), for each group by itself.
 
     Args:
         workspace: the workspace or its folder.
@@ -152,7 +165,8 @@ def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) ->
         confidence: confidence level of the intervals, above 0 and below 1.
 
     Returns:
-        `least`, `most` (values in the group, null for none), `segments`, `reviewed`, `wrong`, `precision`, `low`, `high`.
+        `least`, `most` (values in the group, null for none), `segments`, `reviewed`, `wrong`,
+        `precision`, `low`, `high`.
 
     Raises:
         InputError: there is no such column, or the confidence is not between 0 and 1.
@@ -178,7 +192,10 @@ def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) ->
 
 
 def _groups(state: ProofState, known: pl.Series) -> Sequence[int] | Ints:
-    """Return a group of each value, about equally many segments in each; a value that many share has one for itself."""
+    """Return a group of each value, about equally many segments in each.
+
+    A value that many share has one for itself.
+    """
     reviewed = int((known.is_not_null().to_numpy() & state.judged).sum())
     values = known.filter(pl.Series(state.population.reviewable)).drop_nulls().to_numpy()
     if not len(values):

@@ -1,4 +1,7 @@
-"""Clips of a corpus: where their bytes are, how they are requested and decoded; and one clip cut from a workspace."""
+"""Clips of a corpus: where their bytes are, how they are requested and decoded.
+
+And one clip cut from a workspace.
+"""
 
 import os
 import threading
@@ -78,16 +81,22 @@ class Clip:
         return self.sampling_rate
 
     def to_pydub(self) -> "PlayableSegment":
-        """Return a `pydub.AudioSegment` that plays in a notebook without ffmpeg; raise InputError for levels or encoded bytes."""
+        """Return a `pydub.AudioSegment` that plays in a notebook without ffmpeg.
+
+        Raise InputError for levels or encoded bytes.
+        """
         from nbaudio.audio.pydub_bridge import to_audiosegment
 
         return to_audiosegment(self._pcm(), self.sampling_rate)
 
     def save(self, path: str | Path) -> Path:
-        """Write the clip atomically to a .wav or .flac (exact), .mp3, .ogg or .opus (Opus) file; return its path.
+        """Write the clip atomically to a .wav or .flac (exact), .mp3, .ogg or .opus (Opus) file.
+
+        Return its path.
 
         Raises:
-            InputError: another suffix, a rate that the format does not support, or the clip was read as levels or encoded bytes.
+            InputError: another suffix, a rate that the format does not support, or the clip was
+                read as levels or encoded bytes.
         """
         from nbaudio.audio import encoder
 
@@ -124,7 +133,10 @@ class Request:
 
 @dataclass(frozen=True)
 class ClipReader:
-    """Reader of the clips in `rows`; on this machine, threads that decode read the files of `folder` themselves."""
+    """Reader of the clips in `rows`.
+
+    On this machine, threads that decode read the files of `folder` themselves.
+    """
 
     rows: SplitRows
     folder: Folder
@@ -157,7 +169,10 @@ class ClipReader:
         return sorted(found, key=lambda request: min(needed[clip] for clip, _, _ in request.clips))
 
     def decoded(self, number: int, data: bytes | memoryview) -> Clip:
-        """Decode a clip from its bytes, which are read again where their checksum is wrong; raise AudioError if it still is."""
+        """Decode a clip from its bytes, which are read again where their checksum is wrong.
+
+        Raise AudioError if it still is.
+        """
         place = self.rows.numbers[number]
         segment_id, sha256, rate = self.rows.table.facts(place)
         if (encoded := verified_clip(data, sha256)) is None:
@@ -196,7 +211,10 @@ class ClipRequests(ExitStack):
         ]()  # of the last call, where each clip has a request of its own
 
     def parts(self, clips: IntArray) -> dict[int, Callable[[], bytes | memoryview]]:
-        """Request clips in the order of need; return for each what waits for its bytes, which the same thread may overwrite."""
+        """Request clips in the order of need.
+
+        Return for each what waits for its bytes, which the same thread may overwrite.
+        """
         found: dict[int, Callable[[], bytes | memoryview]] = {}
         requests = self._reader.requests(clips)
         self.small, shards = [], self._shards
@@ -227,7 +245,10 @@ def _part(future: Future[bytes], start: int, end: int) -> memoryview:
 
 
 class _LocalShards(threading.local):
-    """Shards on this machine; each thread has a buffer and few open files of its own, which are closed with `owner`."""
+    """Shards on this machine.
+
+    Each thread has a buffer and few open files of its own, which are closed with `owner`.
+    """
 
     def __init__(self, folder: Folder, owner: ExitStack) -> None:
         self._folder, self._buffer = folder, bytearray()
@@ -280,14 +301,17 @@ def clip(
         workspace: the workspace or its folder.
         segment_id: which segment.
         rate: Hz; None keeps the recording's own.
-        channel: ``mix``, ``left``, ``right`` or numbers such as ``0,1``, where the segment has no `source_channel` of its own.
+        channel: ``mix``, ``left``, ``right`` or numbers such as ``0,1``, where the segment has no
+            `source_channel` of its own.
 
     Returns:
-        A clip with `samples` (int16, shape (samples,)), `rate`, `text`, `metadata`, `save(path)` and `to_pydub()`.
+        A clip with `samples` (int16, shape (samples,)), `rate`, `text`, `metadata`, `save(path)`
+        and `to_pydub()`.
 
     Raises:
         InputError: there is no such segment, or the rate or channel is invalid.
-        AudioError: its recording is missing or cannot be decoded, or its times are not inside the recording.
+        AudioError: its recording is missing or cannot be decoded, or its times are not inside the
+            recording.
 
     Examples:
         >>> import numpy as np, polars as pl, soundfile, tempfile

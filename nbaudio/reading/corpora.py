@@ -45,11 +45,14 @@ _PIECE_BYTES = 1 << 20  # size of a file in the cache
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """An open corpus, as returned by `open_corpus`; it can be pickled, and used after a fork, as it keeps no files open.
+    """An open corpus, as returned by `open_corpus`.
+
+    It can be pickled, and used after a fork, as it keeps no files open.
 
     Attributes:
         table: the places of all clips; further columns are read when they are needed.
-        info: the content of its corpus.json, with the parameters with which it was made, such as ``encoding`` and ``rate``.
+        info: the content of its corpus.json, with the parameters with which it was made, such as
+            ``encoding`` and ``rate``.
         cache: of fetched parts of its shards; None for no cache.
     """
 
@@ -106,8 +109,10 @@ class Corpus:
         """Read clips by their ids, in that order, with concurrent requests.
 
         Args:
-            segment_ids: the ids, also as a pandas or polars Series, or a table with a column `segment_id`.
-            give: ``samples`` (int16), ``levels`` (uint8, of a quantized corpus) or ``encoded`` (the bytes alone).
+            segment_ids: the ids, also as a pandas or polars Series, or a table with a column
+                `segment_id`.
+            give: ``samples`` (int16), ``levels`` (uint8, of a quantized corpus) or ``encoded`` (the
+                bytes alone).
 
         Raises:
             InputError: one is not in the corpus.
@@ -164,10 +169,13 @@ class Corpus:
         give: Give = "samples",
         threads: int | None = None,
     ) -> Stream:
-        """Stream one epoch of a split, or a consumer's part of it: clips, or lists of them, read ahead and decoded by threads.
+        """Stream one epoch of a split, or a consumer's part of it.
 
-        Every step comes exactly once per epoch over all ranks and workers, whatever their numbers, and so does every clip, unless
-        windows overlap; ranks differ by at most one step, and with `pad` by none. Equal arguments give equal orders anywhere.
+        Clips, or lists of them, read ahead and decoded by threads.
+
+        Every step comes exactly once per epoch over all ranks and workers, whatever their numbers,
+        and so does every clip, unless windows overlap; ranks differ by at most one step, and with
+        `pad` by none. Equal arguments give equal orders anywhere.
 
         Args:
             split: such as ``train``.
@@ -178,13 +186,17 @@ class Corpus:
             world_size: processes that share an epoch.
             worker: of this rank, from 0 to `num_workers` - 1.
             num_workers: processes that share the part of a rank.
-            consecutive: steps are windows: lists of so many consecutive clips of a recording; its last may be shorter.
-            step: clips from the beginning of a window to that of the next, at most `consecutive`, which is the default; with
-                less, windows overlap (sliding windows), and the arrays of samples that they share are read-only.
-            batch_s: steps are lists of clips of similar durations, at most so many seconds with padding; see `Stream.padding`.
+            consecutive: steps are windows: lists of so many consecutive clips of a recording; its
+                last may be shorter.
+            step: clips from the beginning of a window to that of the next, at most `consecutive`,
+                which is the default; with less, windows overlap (sliding windows), and the arrays
+                of samples that they share are read-only.
+            batch_s: steps are lists of clips of similar durations, at most so many seconds with
+                padding; see `Stream.padding`.
             pad: ranks with one step fewer than others also get the first one of the next rank.
             buffer: bytes of audio that are shuffled at once; memory is about four times as much.
-            run: neighbors in a shard, or windows that overlap, that are drawn together, so that they are read together.
+            run: neighbors in a shard, or windows that overlap, that are drawn together, so that
+                they are read together.
             give: as for `read_many`.
             threads: that decode; by default one per core, at most 4.
 
@@ -295,8 +307,10 @@ def open_corpus(
 
     Args:
         where: the corpus folder or its URL (see `nbaudio.storage.urls`).
-        cache: a local folder that keeps what is fetched from a URL, for further epochs and other processes.
-        cache_limit: its size in bytes, or a text such as ``"20GB"``; the least recently used files are evicted.
+        cache: a local folder that keeps what is fetched from a URL, for further epochs and other
+            processes.
+        cache_limit: its size in bytes, or a text such as ``"20GB"``; the least recently used files
+            are evicted.
 
     Raises:
         InputError: there is no corpus, or its tables are implausible.

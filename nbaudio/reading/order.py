@@ -1,10 +1,12 @@
 """Order of clips in an epoch: a pure function of the index, a seed and an epoch, without audio.
 
-Clips are in their shards in the order of a hash, so that neighbors are unrelated. An epoch draws *runs* of neighbors, which one
-request reads, groups them to *steps*, and shuffles these; a consumer (a rank, or a worker of a rank) takes an equal part of that
-order, and shuffles its steps by the *block*, as much as fits its memory. What is left can be divided among others at any time.
+Clips are in their shards in the order of a hash, so that neighbors are unrelated. An epoch draws
+*runs* of neighbors, which one request reads, groups them to *steps*, and shuffles these; a consumer
+(a rank, or a worker of a rank) takes an equal part of that order, and shuffles its steps by the
+*block*, as much as fits its memory. What is left can be divided among others at any time.
 
-Clips are numbered by their position in the corpus. A *step* is one clip, a window of consecutive ones, or a batch.
+Clips are numbered by their position in the corpus. A *step* is one clip, a window of consecutive
+ones, or a batch.
 """
 
 import hashlib
@@ -30,7 +32,10 @@ _HASHED_ROWS = 1 << 16  # rows whose texts are in memory at once
 
 
 class Partition(NamedTuple):
-    """The part of an epoch that a consumer takes: its rank of `world_size`, and its worker of `num_workers` in that rank."""
+    """The part of an epoch that a consumer takes.
+
+    Its rank of `world_size`, and its worker of `num_workers` in that rank.
+    """
 
     rank: int = 0
     world_size: int = 1
@@ -61,7 +66,10 @@ class Partition(NamedTuple):
         return self._replace(worker=worker, num_workers=num_workers)
 
     def of(self, size: int, *, pad: bool = False) -> slice:
-        """Return its slice of so many steps; with `pad`, a rank with one fewer than others gets the next rank's first too."""
+        """Return its slice of so many steps.
+
+        With `pad`, a rank with one fewer than others gets the next rank's first too.
+        """
         first, last = (size * edge // self.world_size for edge in (self.rank, self.rank + 1))
         if pad:
             last = first + -(-size // self.world_size)
@@ -74,7 +82,10 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of consecutive `clips`, each from one of `starts` to one of `ends`; groups may overlap, none is empty."""
+    """Groups of consecutive `clips`, each from one of `starts` to one of `ends`.
+
+    Groups may overlap, none is empty.
+    """
 
     clips: IntArray
     starts: IntArray
@@ -131,7 +142,10 @@ class Epoch:
     pad: bool = False
 
     def parameters(self) -> dict[str, Any]:
-        """Return what a state must agree on; `step` only where windows overlap, as states of older versions have none."""
+        """Return what a state must agree on.
+
+        `step` only where windows overlap, as states of older versions have none.
+        """
         names = [
             "corpus",
             "seed",
@@ -205,7 +219,10 @@ class Epoch:
         return own, np.array(edges)
 
     def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:
-        """Return the steps that are left when consumers have taken so many each; one level per change of their number."""
+        """Return the steps that are left when consumers have taken so many each.
+
+        One level per change of their number.
+        """
         left = self.whole
         for level in done:
             is_gone = np.zeros(len(self.index), bool)
@@ -235,7 +252,10 @@ class Epoch:
         return pools
 
     def _batches(self, clips: IntArray, most: float) -> tuple[IntArray, IntArray]:
-        """Return the clips by duration, and the first of each batch: clips times the longest is at most `most`, or one clip."""
+        """Return the clips by duration, and the first of each batch.
+
+        Clips times the longest is at most `most`, or one clip.
+        """
         durations = self._column("duration_s")[clips]
         by_length = np.argsort(durations, kind="stable")
         firsts, count = [0], 0
@@ -250,7 +270,10 @@ class Epoch:
         return np.asarray(self.index[name])
 
     def _order(self, numbers: IntArray, purpose: str) -> IntArray:
-        """Return the order of numbers by their hashes: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+        """Return the order of numbers by their hashes.
+
+        The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+        """
         key = f"{purpose} {self.seed} {self.epoch}".encode()
         salt = np.uint64(int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little"))
         with np.errstate(over="ignore"):
@@ -280,7 +303,10 @@ def _windows(index: Any, size: int, step: int) -> Groups:
 
 
 def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
-    """Return where blocks end: each as long as possible below its bound and in one pool, but never empty."""
+    """Return where blocks end.
+
+    Each as long as possible below its bound and in one pool, but never empty.
+    """
     ends, total, start = [], np.cumsum(num_bytes), 0
     changes = np.append(np.flatnonzero(np.diff(pools)) + 1, len(pools))
     bound = min(_FIRST_BLOCK, most)

@@ -1,4 +1,7 @@
-"""Stream clips, read one block ahead and decoded by threads of this process; two blocks and a few clips bound the memory."""
+"""Stream clips, read one block ahead and decoded by threads of this process.
+
+Two blocks and a few clips bound the memory.
+"""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +29,9 @@ _Task = list[tuple[int, Callable[[], bytes | memoryview]]]
 class Stream:
     """One epoch of a split, or a consumer's part of it, as returned by `Corpus.stream`.
 
-    Iteration continues from its state: a `state_dict` taken between two steps determines exactly which come next. To continue
-    with another number of ranks or workers, pass the states of all of them to `load_state_dict`.
+    Iteration continues from its state: a `state_dict` taken between two steps determines exactly
+    which come next. To continue with another number of ranks or workers, pass the states of all of
+    them to `load_state_dict`.
     """
 
     def __init__(self, clips: ClipReader, epoch: Epoch, share: Partition, *, threads: int) -> None:
@@ -62,7 +66,10 @@ class Stream:
                     yield step
 
     def of(self, share: Partition, *, epoch: int | None = None, worker: Any = None) -> "Stream":
-        """Return the same stream for another consumer or epoch, from its beginning; a DataLoader's `worker` takes its part."""
+        """Return the same stream for another consumer or epoch, from its beginning.
+
+        A DataLoader's `worker` takes its part.
+        """
         order = (
             self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
         )
@@ -83,7 +90,10 @@ class Stream:
         }
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
-        """Resume from a state of the same share, or from those of all shares, of any number; raise InputError for others."""
+        """Resume from a state of the same share, or from those of all shares, of any number.
+
+        Raise InputError for others.
+        """
         try:
             states = [state] if isinstance(state, dict) else list(state)
             known = [(one["version"], dict(one["epoch"]), one["done"]) for one in states]
@@ -119,7 +129,10 @@ class Stream:
         self._start_over([*done, level], 0)
 
     def check_fresh(self) -> "Stream":
-        """Return itself, for adapters that start at the beginning; raise InputError for a stream that has begun."""
+        """Return itself, for adapters that start at the beginning.
+
+        Raise InputError for a stream that has begun.
+        """
         if len(self) and (self._done or self._taken):
             raise InputError(
                 "the stream has started, adapters start at the beginning: "
@@ -134,7 +147,10 @@ class Stream:
 
     @property
     def padding(self) -> float:
-        """Share of padding in all batches, each padded to its longest clip: 0 to 1, known before anything is read."""
+        """Share of padding in all batches, each padded to its longest clip.
+
+        0 to 1, known before anything is read.
+        """
         durations = np.asarray(self.epoch.index["duration_s"])
         real = padded = 0.0
         for step in self._steps:
@@ -154,7 +170,10 @@ class Stream:
         return [self._steps[start:end] for start, end in pairwise(edges) if end > start]
 
     def _tasks(self, requests: ClipRequests) -> Iterator[_Task]:
-        """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
+        """Yield decoding tasks in order without keeping them, as each holds its bytes.
+
+        Requests are made one block ahead.
+        """
         tasks: deque[_Task] = deque()
         for number, block in enumerate(self._blocks()):
             if (
@@ -187,7 +206,10 @@ class Stream:
 
 
 def _windows(block: Groups, ahead: Iterator[Clip]) -> Iterator[list[Clip]]:
-    """Yield windows that overlap: a clip comes once per block, and is kept until the last step that has it."""
+    """Yield windows that overlap.
+
+    A clip comes once per block, and is kept until the last step that has it.
+    """
     uses, kept = Counter(block.members.tolist()), dict[int, Clip]()
     for step in block:
         clips = []

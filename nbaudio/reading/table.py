@@ -1,4 +1,7 @@
-"""The table of a corpus: the places of all clips are in memory; further columns and rows are read when they are needed."""
+"""The table of a corpus: the places of all clips are in memory.
+
+Further columns and rows are read when they are needed.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -30,10 +33,16 @@ _GROUPS = 32
 
 
 class ClipTable:
-    """The rows of a corpus, sorted by `shard` and `offset`; can be used after a fork, and by several threads."""
+    """The rows of a corpus, sorted by `shard` and `offset`.
+
+    Can be used after a fork, and by several threads.
+    """
 
     def __init__(self, folder: Folder) -> None:
-        """Read the places of all clips; raise InputError where there is no such table, or one is implausible."""
+        """Read the places of all clips.
+
+        Raise InputError where there is no such table, or one is implausible.
+        """
         self.folder = folder
         self._order: NDArray[np.int64] | None = None
         with self._reading():
@@ -110,7 +119,10 @@ class ClipTable:
 
     @cached_property
     def _hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """The 64-bit hashes of the ids in ascending order, and the positions of their clips: 12 bytes a clip."""
+        """The 64-bit hashes of the ids in ascending order, and the positions of their clips.
+
+        12 bytes a clip.
+        """
         groups = (
             self._read(group, ["segment_id"])["segment_id"]
             for group in range(len(self._starts) - 1)
@@ -141,7 +153,10 @@ class ClipTable:
         return group, row - self._starts[group]
 
     def _columns_of(self, names: Sequence[str], *, check: bool = False) -> dict[str, NDArray[Any]]:
-        """Read columns group by group, so that little more than these arrays is in memory; those of the ids are only checked."""
+        """Read columns group by group, so that little more than these arrays is in memory.
+
+        Those of the ids are only checked.
+        """
         columns, known, file = dict[str, NDArray[Any]](), dict[str, str](), self._file()
         for group, start in enumerate(
             self._starts[:-1] or [0]

@@ -1,4 +1,7 @@
-"""The command `recognize`: run a recognizer over the segments of a workspace, and keep what it heard as a column."""
+"""The command `recognize`.
+
+Run a recognizer over the segments of a workspace, and keep what it heard as a column.
+"""
 
 import json
 import shlex
@@ -37,18 +40,23 @@ def recognize(
     beam_options: str = "",
     show_progress: bool = True,
 ) -> Report:
-    """Recognize all segments, selected or not, and write the column `asr_text_NAME`; other columns stay.
+    """Recognize all segments, selected or not, and write the column `asr_text_NAME`.
 
-    Recognizers get the clips that `materialize` cuts by default, each once. Texts are kept in ``W/recognized/NAME.jsonl`` as they
-    come, by clip and version of the recognizer: after a kill or growth, the same call does the rest; failures are tried again.
+    Other columns stay.
+
+    Recognizers get the clips that `materialize` cuts by default, each once. Texts are kept in
+    ``W/recognized/NAME.jsonl`` as they come, by clip and version of the recognizer: after a kill or
+    growth, the same call does the rest; failures are tried again.
 
     Args:
         workspace: the workspace or its folder; with audio.
-        with_: a callable, or ``package.module:function``, that takes a list of float32 arrays of shape (samples,) at 16 kHz in
-            [-1, 1] and returns a list of as many texts. Any other text is a command, run without a shell, once for each task: it
-            reads lines ``{"id": ..., "audio": "/tmp/0.wav", "duration_s": 3.2}`` and writes lines ``{"id": ..., "text": ...}``.
-            The version is the attribute `version` of the function, `__version__` of its module, or else the hash of its source;
-            of a command, its words and the hashes of small files among them.
+        with_: a callable, or ``package.module:function``, that takes a list of float32 arrays of
+            shape (samples,) at 16 kHz in [-1, 1] and returns a list of as many texts. Any other
+            text is a command, run without a shell, once for each task: it reads lines ``{"id": ...,
+            "audio": "/tmp/0.wav", "duration_s": 3.2}`` and writes lines ``{"id": ..., "text":
+            ...}``. The version is the attribute `version` of the function, `__version__` of its
+            module, or else the hash of its source; of a command, its words and the hashes of small
+            files among them.
         as_: NAME of the column; by default that of the module or of the callable.
         batch: most clips in one call of a callable.
         jobs: number of parallel tasks; each process has a recognizer of its own.
@@ -58,10 +66,12 @@ def recognize(
         show_progress: show progress with rate and time left on standard error.
 
     Returns:
-        Counts of segments, and how fast they were recognized; problems name those that failed, with the reason.
+        Counts of segments, and how fast they were recognized; problems name those that failed, with
+        the reason.
 
     Raises:
-        InputError: no audio, no such recognizer, a name that is taken, or none of the clips can be recognized.
+        InputError: no audio, no such recognizer, a name that is taken, or none of the clips can be
+            recognized.
 
     Examples:
         >>> import numpy as np, soundfile, tempfile
@@ -188,7 +198,10 @@ def _lines(version: str, texts: Iterable[tuple[str, str]]) -> Iterator[bytes]:
 
 
 def _recognize_task(recognizer: Recognizer, batch: int, task: plan.CutTask) -> CutResult:
-    """Recognize the clips of a task, a batch at a time, or all at once by a command. Runs in a worker."""
+    """Recognize the clips of a task, a batch at a time, or all at once by a command.
+
+    Runs in a worker.
+    """
     failures, texts = dict[str, str](), dict[str, str]()
     files = {key: source.path.name for source in task.sources for key, *_ in source.windows}
     waiting = task_windows(task, partial(clip_of, rate=plan.RECOGNIZED.rate), failures)

@@ -1,4 +1,7 @@
-"""Recognizers: a Python callable, or a command that reads and writes JSON lines. Clips are int16 samples at 16 kHz by key."""
+"""Recognizers: a Python callable, or a command that reads and writes JSON lines.
+
+Clips are int16 samples at 16 kHz by key.
+"""
 
 import hashlib
 import inspect
@@ -77,7 +80,10 @@ class Recognizer:
         return cls("", _sha256([*words, *map(sha256_file, files)]), tuple(words), folder)
 
     def __call__(self, clips: Clips, runs: Iterator[int] | None = None) -> dict[str, str | Failure]:
-        """Return the text of each clip; those of a failed batch are tried again, each by itself or, by a command, in halves."""
+        """Return the text of each clip.
+
+        Those of a failed batch are tried again, each by itself or, by a command, in halves.
+        """
         is_command = isinstance(self.given, tuple)
         runs = runs or (iter(range(_RUNS)) if is_command else count())
         answers = (
@@ -135,7 +141,10 @@ def _imported(dotted: str, folder: str) -> tuple[Function, str]:
 
 
 def _version(function: Any) -> str:
-    """Return the version that a callable or its module states, else the hash of its source; raise InputError without any."""
+    """Return the version that a callable or its module states, else the hash of its source.
+
+    Raise InputError without any.
+    """
     if not callable(function):
         raise InputError(
             f"{function!r}: not callable; give a function, package.module:function or a command"

@@ -30,7 +30,10 @@ def least_divergence(sizes: Array, rate: Array, wrong: float) -> float:
 
 
 def best_allocation(sizes: Array, rate: Array) -> Array:
-    """Return the shares of a sample with which the null that is hardest to refute loses fastest; see docs/evidence.md."""
+    """Return the shares of a sample with which the null that is hardest to refute loses fastest.
+
+    See docs/evidence.md.
+    """
     wrong = max((1 - _TARGET) * sizes.sum() + 1, _LEAST_ROOM * float(sizes @ rate))
     q = largest_rates(rate, least_divergence(sizes, rate, wrong))
     weight = sizes * q * (1 - q) / np.maximum(q - rate, 1e-12)

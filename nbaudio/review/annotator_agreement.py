@@ -1,4 +1,7 @@
-"""Annotator agreement: share, Cohen's kappa and Krippendorff's alpha on segments judged by several; and what is left to judge."""
+"""Annotator agreement: share, Cohen's kappa and Krippendorff's alpha on segments judged by several.
+
+And what is left to judge.
+"""
 
 import shlex
 from collections.abc import Iterator
@@ -34,7 +37,9 @@ Estimate = tuple[float, float, float]
 def agreement(
     workspace: Workspace | str | Path | ReviewState, *, confidence: float = 0.95, seed: int = 42
 ) -> pl.DataFrame:
-    """Compute the annotator agreement of the verdicts that hold: over all words, and over ``ok`` or not without ``unsure``.
+    """Compute the annotator agreement of the verdicts that hold.
+
+    Over all words, and over ``ok`` or not without ``unsure``.
 
     Verdicts of several faults agree over all words only if they are the same.
 
@@ -44,9 +49,10 @@ def agreement(
         seed: of the bootstrap.
 
     Returns:
-        `of` (``words`` or ``ok or not``), `measure` (``agreement``, the share of segments; ``kappa``, Cohen's;
-        ``alpha``, Krippendorff's), `reviewers`, `segments` (judged by two or more of them), `value`, `low` and `high`, null if
-        not defined. `agreement` and `kappa` are for every pair, `alpha` for all together; empty if no segment was judged twice.
+        `of` (``words`` or ``ok or not``), `measure` (``agreement``, the share of segments;
+        ``kappa``, Cohen's; ``alpha``, Krippendorff's), `reviewers`, `segments` (judged by two or
+        more of them), `value`, `low` and `high`, null if not defined. `agreement` and `kappa` are
+        for every pair, `alpha` for all together; empty if no segment was judged twice.
 
     Raises:
         InputError: the confidence is not in (0, 1).
@@ -81,7 +87,9 @@ def agreement(
 
 
 def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
-    """Return the segments on which reviewers disagree: `segment_id`, `verdicts` (such as ``ana: ok; ben: noise``).
+    """Return the segments on which reviewers disagree.
+
+    `segment_id`, `verdicts` (such as ``ana: ok; ben: noise``).
 
     Segments that an adjudicator has judged are left out.
     """
@@ -193,7 +201,10 @@ def _measures(
 
 
 def left_to_judge(state: ReviewState, record: ReviewRecord) -> dict[str, int]:
-    """Return how many segments of a review have no verdict yet, by reviewer; an empty name if it has no reviewers."""
+    """Return how many segments of a review have no verdict yet, by reviewer.
+
+    An empty name if it has no reviewers.
+    """
     shown = (pl.col("review") == record.name) | pl.col("content").is_in(record.contents)
     said = state.verdicts.filter(shown).select("reviewer", "segment_id")
     left = {}
@@ -204,7 +215,10 @@ def left_to_judge(state: ReviewState, record: ReviewRecord) -> dict[str, int]:
 
 
 def next_step(state: ReviewState, review: str) -> str:
-    """Return one line about what comes next after a review; for verdicts without one, `review` is no name of a record."""
+    """Return one line about what comes next after a review.
+
+    For verdicts without one, `review` is no name of a record.
+    """
     record = state.records.get(review)
     apart = disagreements(state)
     lines = []

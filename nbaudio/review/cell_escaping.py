@@ -1,4 +1,7 @@
-"""Text in spreadsheet cells and in CSV and TSV files: escaped so that no program interprets it, and restored when read."""
+"""Text in spreadsheet cells and in CSV and TSV files.
+
+Escaped so that no program interprets it, and restored when read.
+"""
 
 import csv
 import datetime as dt
@@ -52,7 +55,10 @@ def new_workbook(out: BinaryIO, title: str) -> Any:
 
 
 def cell_text(text: str) -> str:
-    """Return a text that a cell can hold: control characters as pictures, truncated with a mark if it is too long."""
+    """Return a text that a cell can hold.
+
+    Control characters as pictures, truncated with a mark if it is too long.
+    """
     text = text.translate(_PICTURES)
     encoded = text.encode("utf-16-le")
     if len(encoded) <= 2 * MAX_CELL:
@@ -78,7 +84,10 @@ def normalize_cell(text: str) -> str:
 def diff_fragments(
     reference: str, hypothesis: str, **compared: Any
 ) -> tuple[list[Fragment], list[Fragment]]:
-    """Split texts into fragments, marked where `word_diff` with these options finds errors; joined, they are the texts again."""
+    """Split texts into fragments, marked where `word_diff` with these options finds errors.
+
+    Joined, they are the texts again.
+    """
     parts = word_diff(reference, hypothesis, **compared)
     left = [part.kind not in ("equal", "formatting") for part in parts for _ in part.reference]
     right = [part.kind not in ("equal", "formatting") for part in parts for _ in part.hypothesis]
@@ -134,7 +143,10 @@ def unescape_formula(text: str) -> str:
 
 
 def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
-    """Return a table of texts and numbers as the bytes of a .csv or .tsv file (`kind`); nulls are empty."""
+    """Return a table of texts and numbers as the bytes of a .csv or .tsv file (`kind`).
+
+    Nulls are empty.
+    """
     texts = pl.col(pl.String).map_elements(
         lambda text: escape_formula(cell_text(text)), return_dtype=pl.String
     )

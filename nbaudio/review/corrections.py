@@ -37,9 +37,10 @@ _WANTED = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": 
 def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     """Apply the corrected texts that hold to the segments table, and revert those that no longer do.
 
-    A correction is applied if it is the only one, nobody says that the transcript is ok, and the segment is still as it was
-    judged; an applied one stays. It is scored with the normalization steps of the last `score`. The report has how many hold and
-    how many rows changed; its problems are the segments whose correction was not applied.
+    A correction is applied if it is the only one, nobody says that the transcript is ok, and the
+    segment is still as it was judged; an applied one stays. It is scored with the normalization
+    steps of the last `score`. The report has how many hold and how many rows changed; its problems
+    are the segments whose correction was not applied.
 
     Examples:
         >>> import tempfile
@@ -107,9 +108,10 @@ def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> p
 def correct_bounds(workspace: Workspace | str | Path) -> Report:
     """Apply the corrected boundaries to the segments table.
 
-    Word times move with the start; signals are dropped until the next `measure`. Called again it changes nothing. The report has
-    how many segments were corrected now and before, and by how many seconds now; a correction is a problem, and not applied, if
-    the table no longer has its old bounds.
+    Word times move with the start; signals are dropped until the next `measure`. Called again it
+    changes nothing. The report has how many segments were corrected now and before, and by how many
+    seconds now; a correction is a problem, and not applied, if the table no longer has its old
+    bounds.
 
     Examples:
         >>> import tempfile

@@ -1,4 +1,7 @@
-"""Propose boundaries for segments whose speech runs through them, in the nearest silence outside; people accept them."""
+"""Propose boundaries for segments whose speech runs through them, in the nearest silence outside.
+
+People accept them.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -37,10 +40,13 @@ _CODES = pl.Schema(dict.fromkeys(("recording_id", "source_channel"), pl.Categori
 def propose_bounds(
     workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, most_s: float = 0.5
 ) -> pl.DataFrame:
-    """Propose boundaries for segments with `cut_start` or `cut_end`: moved outward to the nearest silence, if there is one.
+    """Propose boundaries for segments with `cut_start` or `cut_end`.
 
-    A boundary moves by `most_s` at most, never into a neighboring segment of its channel or what is proposed for it, and never
-    past the recording. Nothing is changed: `accept_bounds` logs proposals as corrections.
+    Moved outward to the nearest silence, if there is one.
+
+    A boundary moves by `most_s` at most, never into a neighboring segment of its channel or what is
+    proposed for it, and never past the recording. Nothing is changed: `accept_bounds` logs
+    proposals as corrections.
 
     Args:
         workspace: a measured workspace or its folder.
@@ -48,8 +54,9 @@ def propose_bounds(
         most_s: by how many seconds a boundary may move, above 0 and at most 10.
 
     Returns:
-        `segment_id`, `start_sample`, `end_sample`, `proposed_start`, `proposed_end`, and `reviewers` who have judged or corrected
-        the segment (null for none); only segments with a proposal, in the order of the recordings; none before `measure`.
+        `segment_id`, `start_sample`, `end_sample`, `proposed_start`, `proposed_end`, and
+        `reviewers` who have judged or corrected the segment (null for none); only segments with a
+        proposal, in the order of the recordings; none before `measure`.
 
     Raises:
         InputError: a segment is unknown, or `most_s` is out of range.
@@ -96,19 +103,22 @@ def propose_bounds(
 
 
 def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, reviewer: str) -> int:
-    """Log proposed boundaries as corrections by a reviewer; `review.correct_bounds` applies the log to the table.
+    """Log proposed boundaries as corrections by a reviewer.
+
+    `review.correct_bounds` applies the log to the table.
 
     Args:
         workspace: the workspace or its folder.
-        proposals: rows of `propose_bounds`, in polars or pandas, also edited; those that are left out stay as they are.
+        proposals: rows of `propose_bounds`, in polars or pandas, also edited; those that are left
+            out stay as they are.
         reviewer: the name that is logged.
 
     Returns:
         How many corrections were logged.
 
     Raises:
-        InputError: the reviewer has no name, a column is missing, or a segment is unknown, has other boundaries by now, or would
-            be empty or outside of its recording.
+        InputError: the reviewer has no name, a column is missing, or a segment is unknown, has
+            other boundaries by now, or would be empty or outside of its recording.
     """
     workspace, rows = Workspace.open(workspace), as_polars(proposals, "proposals")
     if not reviewer.strip():
@@ -146,7 +156,10 @@ def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, review
 
 
 def _with_room(workspace: Workspace, most_s: float) -> pl.DataFrame:
-    """Return cut segments with audio in order, and how far each may reach: `room_start`, `room_end`, in samples."""
+    """Return cut segments with audio in order, and how far each may reach.
+
+    `room_start`, `room_end`, in samples.
+    """
     name = str(tables.table_path(workspace))
     parts = (
         tables.conform(part.with_columns(source_channel(part)), _READ, name)
@@ -217,7 +230,10 @@ def _proposals(workspace: Workspace, cut: pl.DataFrame, channel: str) -> Iterato
 
 
 def _moved(recording: Recording, row: Mapping[str, Any], channel: str) -> tuple[int, int]:
-    """Return start and end of a segment in the nearest silence outside; as they are if there is none, or nothing can be read."""
+    """Return start and end of a segment in the nearest silence outside.
+
+    As they are if there is none, or nothing can be read.
+    """
     start, end, rate = row["start_sample"], row["end_sample"], recording.sampling_rate
     inside, margin, found = (
         int(_INSIDE_S * rate),

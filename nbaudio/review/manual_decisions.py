@@ -28,24 +28,29 @@ _HELD = pl.Schema({**_GIVEN, "decision": SEGMENTS["decision"]})
 
 @locks_workspace("review import-decisions")
 def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
-    """Import decisions edited in pandas or polars: accept or reject single segments, whatever the rules of `select` say.
+    """Import decisions edited in pandas or polars.
 
-    An accepted segment passes the filters on similarity and duration, and a budget is filled with accepted ones first; what would
-    be leakage, was given to reviewers, or cannot be cut stays out. ``pending`` withdraws a decision. Decisions hold from the next
-    `select` until they are withdrawn; another ingest keeps them.
+    Accept or reject single segments, whatever the rules of `select` say.
+
+    An accepted segment passes the filters on similarity and duration, and a budget is filled with
+    accepted ones first; what would be leakage, was given to reviewers, or cannot be cut stays out.
+    ``pending`` withdraws a decision. Decisions hold from the next `select` until they are
+    withdrawn; another ingest keeps them.
 
     Args:
         workspace: the workspace or its folder.
-        table: with `segment_id`, `decision` (pending, accept or reject; rows without one are skipped) and optionally `reason`.
-            Of an edited segments table (one with a column `split`, or with all segments) the rows count that differ from the
-            workspace's; of another table all rows count, except those that repeat what a rule of `select` rejected.
+        table: with `segment_id`, `decision` (pending, accept or reject; rows without one are
+            skipped) and optionally `reason`. Of an edited segments table (one with a column
+            `split`, or with all segments) the rows count that differ from the workspace's; of
+            another table all rows count, except those that repeat what a rule of `select` rejected.
 
     Returns:
-        How many segments are accepted, rejected or pending now that were not before, and how many decisions are in force.
+        How many segments are accepted, rejected or pending now that were not before, and how many
+        decisions are in force.
 
     Raises:
-        InputError: a column is missing, an id or a decision is unknown, a segment has two different decisions, or the reason is a
-            rule of `select`; then nothing is imported.
+        InputError: a column is missing, an id or a decision is unknown, a segment has two different
+            decisions, or the reason is a rule of `select`; then nothing is imported.
 
     Examples:
         >>> import tempfile
@@ -129,7 +134,10 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
 
 
 def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
-    """Return the decisions in force: `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments)."""
+    """Return the decisions in force.
+
+    `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments).
+    """
     workspace = Workspace.open(workspace)
     held = conform(
         workspace.table("decisions", _HELD), _HELD, str(table_path(workspace, "decisions"))
@@ -153,7 +161,10 @@ def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str = "") -> 
 
 
 def _edited(said: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl.DataFrame:
-    """Return the rows that are decisions; rows that are `compared` are decisions if they differ from the segments table."""
+    """Return the rows that are decisions.
+
+    Rows that are `compared` are decisions if they differ from the segments table.
+    """
     now = segments.select(
         "segment_id", was=pl.col("decision").cast(pl.String), why="reason"
     ).unique("segment_id", keep="first")
@@ -171,7 +182,10 @@ def _edited(said: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl
 
 
 def _take(workspace: Workspace, segments: pl.DataFrame, edited: pl.DataFrame) -> None:
-    """Save decisions and update the segments table: a segment accepted anew is pending, since it has no split yet."""
+    """Save decisions and update the segments table.
+
+    A segment accepted anew is pending, since it has no split yet.
+    """
     rejected = pl.col("decision") == "reject"
     edited = edited.with_columns(reason=pl.when(rejected).then(pl.col("reason").fill_null(BY_HAND)))
     others = decisions(workspace).join(edited, on="segment_id", how="anti", maintain_order="left")

@@ -1,4 +1,7 @@
-"""The segments of a workspace by number, for review and evidence: numbers are in memory, ids and texts are read in batches."""
+"""The segments of a workspace by number, for review and evidence.
+
+Numbers are in memory, ids and texts are read in batches.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -45,9 +48,12 @@ _WORDS = pl.col("text").str.count_matches(r"\S+").fill_null(0).cast(pl.UInt32)
 
 @dataclass(frozen=True)
 class Population:
-    """The segments as they were given to reviewers, one per id, in the order of the table; arrays are aligned with them.
+    """The segments as they were given to reviewers, one per id, in the order of the table.
 
-    Ids are found by 64-bit hashes, which are equal for two of ten million segments with a probability of 3e-6.
+    Arrays are aligned with them.
+
+    Ids are found by 64-bit hashes, which are equal for two of ten million segments with a
+    probability of 3e-6.
     """
 
     state: ReviewState
@@ -77,7 +83,10 @@ class Population:
         )
 
     def index(self) -> Callable[[pl.Series], Ints]:
-        """Return a function that does what `places` does and reads no table, for many ids; it takes 12 bytes for each segment."""
+        """Return a function that does what `places` does and reads no table, for many ids.
+
+        It takes 12 bytes for each segment.
+        """
         keys = self._hashes.collect(**STREAMED).to_series().to_numpy()
         keys = keys if self._is_first.all() else keys[self._is_first]
         order = np.argsort(keys).astype(np.uint32)
@@ -95,7 +104,10 @@ class Population:
         return places
 
     def places(self, segment_ids: pl.Series) -> Ints:
-        """Return the place of each id among the segments, -1 where there is none; each call reads all ids of the table."""
+        """Return the place of each id among the segments, -1 where there is none.
+
+        Each call reads all ids of the table.
+        """
         wanted = segment_ids.cast(pl.String).hash()
         if wanted.is_empty():
             return np.zeros(0, dtype=np.int64)
@@ -143,7 +155,10 @@ class Population:
     def arrays(
         self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]
     ) -> dict[str, NDArray[Any]]:
-        """Return what a function computes from each batch of columns, without nulls; each array is held once."""
+        """Return what a function computes from each batch of columns, without nulls.
+
+        Each array is held once.
+        """
         found: dict[str, NDArray[Any]] = {}
         for start, batch in with_starts(map(function, self.batches(columns))):
             parts = {values.name: values.to_numpy() for values in batch}
@@ -157,7 +172,10 @@ class Population:
     def map_batches(
         self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]
     ) -> pl.DataFrame:
-        """Return what a function computes from each batch of columns; whole numbers and codes take little memory."""
+        """Return what a function computes from each batch of columns.
+
+        Whole numbers and codes take little memory.
+        """
         found = pl.concat([function(batch) for batch in self.batches(columns)])
         return pl.DataFrame(
             [found.drop_in_place(name).rechunk() for name in found.columns]
@@ -286,7 +304,10 @@ class Population:
         return rows.to_frame().join(found, on=ROW, how="left", maintain_order="left")["segment_id"]
 
     def frame(self, strata: Strata) -> Iterator[pl.DataFrame]:
-        """Yield what a draw took segments from: `segment_id`, `stratum`, `weight`, `rate`, `content`."""
+        """Yield what a draw took segments from.
+
+        `segment_id`, `stratum`, `weight`, `rate`, `content`.
+        """
         start = 0
         for batch in self.batches(()):
             own = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)

@@ -1,4 +1,7 @@
-"""The command `review export`: draw a sample, cut its clips, write the sheets, and record what was drawn."""
+"""The command `review export`.
+
+Draw a sample, cut its clips, write the sheets, and record what was drawn.
+"""
 
 import io
 import re
@@ -68,26 +71,34 @@ def export(
 ) -> Report:
     """Draw segments for review into a spreadsheet with their clips in a folder beside it, or into a page for a browser.
 
-    Segments are drawn from all that keep the rules of the tables, whatever their similarity. What was drawn is recorded under the
-    sheet's name and stays out of training. The same call again gives the same bytes; a filled-in sheet is not overwritten.
+    Segments are drawn from all that keep the rules of the tables, whatever their similarity. What
+    was drawn is recorded under the sheet's name and stays out of training. The same call again
+    gives the same bytes; a filled-in sheet is not overwritten.
 
     Args:
         workspace: the workspace or its folder.
-        out: the file to write, a sheet (.xlsx, .csv, .tsv) or a page (.html); with reviewers, ``sheet.xlsx`` stands for
-            ``sheet-ana.xlsx`` and so on. A page holds up to 50 MB of clips; more are in the folder beside it.
-        n: how many segments in all; all if there are fewer. None: a tenth of those that can still be drawn, at most 1000.
-        strategy: a key of `STRATEGIES`; a column, for ten strata by its quantiles; or ``disagreements``: what is undecided.
-        threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that use it.
+        out: the file to write, a sheet (.xlsx, .csv, .tsv) or a page (.html); with reviewers,
+            ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on. A page holds up to 50 MB of
+            clips; more are in the folder beside it.
+        n: how many segments in all; all if there are fewer. None: a tenth of those that can still
+            be drawn, at most 1000.
+        strategy: a key of `STRATEGIES`; a column, for ten strata by its quantiles; or
+            ``disagreements``: what is undecided.
+        threshold: the similarity at which the decision is expected, from -1 to 1, for strategies
+            that use it.
         seed: another seed gives another sample.
         reviewers: names without blanks; each gets a sheet. None given: one sheet without a name.
-        overlap: how many segments all reviewers are given, to compute their agreement; the others are divided among them.
+        overlap: how many segments all reviewers are given, to compute their agreement; the others
+            are divided among them.
         verdicts: the words to choose from; ``ok`` must be one of them.
-        clips: ``wav`` or ``mp3``, which is a fifth of the size; by default ``wav`` for sheets, ``mp3`` for pages.
+        clips: ``wav`` or ``mp3``, which is a fifth of the size; by default ``wav`` for sheets,
+            ``mp3`` for pages.
         zip: also write each sheet with its clips into one .zip to send.
-        blind: hide hypothesis and similarity from reviewers, also in `ReviewPanel`; recorded with every verdict. By default true,
-            or what an earlier export of this review was.
-        segment_ids: review these segments, in this order, in place of a sample; `n`, `strategy`, `threshold` and `seed` are not
-            used. They were picked, not drawn at random, hence their verdicts never count as a sample in `evidence`.
+        blind: hide hypothesis and similarity from reviewers, also in `ReviewPanel`; recorded with
+            every verdict. By default true, or what an earlier export of this review was.
+        segment_ids: review these segments, in this order, in place of a sample; `n`, `strategy`,
+            `threshold` and `seed` are not used. They were picked, not drawn at random, hence their
+            verdicts never count as a sample in `evidence`.
 
     Returns:
         A report with what was drawn and the files; clips that could not be cut are its problems.
@@ -200,7 +211,10 @@ def _make(
     encoding: str,
     zip: bool,
 ) -> tuple[dict[Path, bytes], dict[str, str], list[str]]:
-    """Write the clips that are not embedded; return all files (sheets or pages, archives), failed clips, and warnings."""
+    """Write the clips that are not embedded.
+
+    Return all files (sheets or pages, archives), failed clips, and warnings.
+    """
     root, how, kind = workspace.audio, compared(workspace), out.suffix.lower()
     files: dict[Path, bytes] = {}
     failed: dict[str, str] = {}
@@ -305,7 +319,10 @@ def _series(ids: Iterable[str]) -> pl.Series:
 
 
 def _picked(population: Population, segment_ids: Ids) -> list[str]:
-    """Return picked segments, each once; raise InputError if there is none, or one is not in the workspace."""
+    """Return picked segments, each once.
+
+    Raise InputError if there is none, or one is not in the workspace.
+    """
     picked = list(dict.fromkeys(as_ids(segment_ids)))
     for unknown in np.flatnonzero(population.places(_series(picked)) < 0)[:1]:
         raise InputError(f"{population.state.workspace.path}: no segment {picked[unknown]!r}")
@@ -317,7 +334,10 @@ def _picked(population: Population, segment_ids: Ids) -> list[str]:
 def _new_record(
     options: Mapping[str, Any], population: Population, picked: Sequence[str] | None
 ) -> tuple[ReviewRecord, Strata | None]:
-    """Take what was picked, or draw from what nobody has reached, with the strata; raise InputError if nothing is left."""
+    """Take what was picked, or draw from what nobody has reached, with the strata.
+
+    Raise InputError if nothing is left.
+    """
     state, strata = population.state, None
     before = rounds(state, population.read(state.drawn["segment_id"]))
     if picked is not None:
@@ -360,7 +380,10 @@ def _new_record(
 
 
 def _drawn_rows(record: ReviewRecord, population: Population, *, encoding: str) -> pl.DataFrame:
-    """Return the rows of the sheet with the names of their clips; raise ExistsError if the segments have changed."""
+    """Return the rows of the sheet with the names of their clips.
+
+    Raise ExistsError if the segments have changed.
+    """
     # Nothing is drawn again: a strategy may depend on verdicts that have been given since.
     state, held = population.state, population.read(record.segment_ids)
     held = held.filter(
@@ -404,7 +427,10 @@ def _delimited(rows: pl.DataFrame, record: ReviewRecord, reviewer: str, kind: st
 
 
 def _zipped(files: Mapping[Path, bytes], clips: Iterable[str], sheet: Path) -> dict[Path, bytes]:
-    """Return an archive of files and their clips, in a folder of the sheet's name; equal files give equal bytes."""
+    """Return an archive of files and their clips, in a folder of the sheet's name.
+
+    Equal files give equal bytes.
+    """
     held = {path.name: data for path, data in files.items()}
     held |= {name: (sheet.parent / name).read_bytes() for name in clips}
     out = io.BytesIO()
@@ -417,7 +443,10 @@ def _zipped(files: Mapping[Path, bytes], clips: Iterable[str], sheet: Path) -> d
 
 
 def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
-    """Return whether a file of this review exists with other content; raise ExistsError if it is of no or another review."""
+    """Return whether a file of this review exists with other content.
+
+    Raise ExistsError if it is of no or another review.
+    """
     if not path.exists() or path.read_bytes() == data:
         return False
     if path.suffix == ".zip":

@@ -1,4 +1,7 @@
-"""The command `review import`: import the verdicts of returned review sheets, in any order and more than once."""
+"""The command `review import`.
+
+Import the verdicts of returned review sheets, in any order and more than once.
+"""
 
 import datetime as dt
 from collections import Counter, defaultdict
@@ -90,23 +93,27 @@ def import_(
 ) -> Report:
     """Import verdicts, comments and corrected texts from returned review sheets and from the verdict files of review pages.
 
-    Sheets may be sorted, filtered, renamed, moved and saved by other programs, as .xlsx, .csv or .tsv. Verdicts are appended to
-    the workspace's log; corrected texts are applied to the segments table (see `correct_texts`). Importing a sheet again changes
-    nothing; a later state of it adds what is new.
+    Sheets may be sorted, filtered, renamed, moved and saved by other programs, as .xlsx, .csv or
+    .tsv. Verdicts are appended to the workspace's log; corrected texts are applied to the segments
+    table (see `correct_texts`). Importing a sheet again changes nothing; a later state of it adds
+    what is new.
 
     Args:
         workspace: the workspace or its folder.
-        sheets: sheets, verdict files (.json), folders of them, or sheets read with pandas or polars; None if there is none yet.
+        sheets: sheets, verdict files (.json), folders of them, or sheets read with pandas or
+            polars; None if there is none yet.
         reviewer: who filled them in; by default the name in each row or sheet.
         adjudicator: the reviewer who has the last word where others disagree, from now on.
 
     Returns:
-        Counts of rows and verdicts, and the annotator agreement. Its problems are rows that were not imported: unknown ids and
-        words, contradictions, changed columns, sheets of another corpus; its warnings are about rows that were taken. All of
-        them are in ``W/reports/review_import.json``.
+        Counts of rows and verdicts, and the annotator agreement. Its problems are rows that were
+        not imported: unknown ids and words, contradictions, changed columns, sheets of another
+        corpus; its warnings are about rows that were taken. All of them are in
+        ``W/reports/review_import.json``.
 
     Raises:
-        InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank; then nothing is imported.
+        InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank;
+            then nothing is imported.
     """
     state = ReviewState.load(workspace)
     for option, name in (("reviewer", reviewer), ("adjudicator", adjudicator)):
@@ -156,7 +163,10 @@ def import_(
 
 
 def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -> bool:
-    """Return whether a verdict goes into the log: it is new, or later than the reviewer's previous one."""
+    """Return whether a verdict goes into the log.
+
+    It is new, or later than the reviewer's previous one.
+    """
     if held is None:
         found.facts["new"] += 1
         return True
@@ -224,7 +234,10 @@ def _verdicts_of(
 def _matched(
     sheet: Sheet, given: _Given, found: Report
 ) -> list[tuple[Row, ReviewRecord, str, str]]:
-    """Return the rows whose segment is known, with review, segment and reviewer; none if the sheet is of another corpus."""
+    """Return the rows whose segment is known, with review, segment and reviewer.
+
+    None if the sheet is of another corpus.
+    """
     place = sheet.path.name
     matched, unknown = [], []
     for row in sheet.rows:
@@ -261,7 +274,10 @@ def _matched(
 
 
 def _match(row: Row, sheet: Sheet, given: _Given) -> tuple[ReviewRecord, str, str]:
-    """Return review, segment and reviewer of a row, by key or else segment id; raise InputError if it is unknown or ambiguous."""
+    """Return review, segment and reviewer of a row, by key or else segment id.
+
+    Raise InputError if it is unknown or ambiguous.
+    """
     named = row["segment_id"].strip()
     if not any(named in places for places in given.by_id.values()):
         named = unescape_formula(named)
@@ -295,7 +311,10 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> tuple[ReviewRecord, str, st
 def _read(
     row: Row, content: str, words: Sequence[str], given: _Given, found: Report, *, where: str
 ) -> tuple[str, str, str | None] | None:
-    """Return verdict, comment and corrected text of a row, None if all are empty; raise InputError if they are unusable."""
+    """Return verdict, comment and corrected text of a row, None if all are empty.
+
+    Raise InputError if they are unusable.
+    """
     shown = given.shown.get(content, {})
     # Some programs keep the apostrophes of .csv files, and some remove them.
     kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
@@ -339,7 +358,10 @@ def _read(
 
 
 def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
-    """Return what was changed in read-only columns; raise InputError if the row has become a mixture of two."""
+    """Return what was changed in read-only columns.
+
+    Raise InputError if the row has become a mixture of two.
+    """
     changes = []
     for name, text in shown.items():
         there = normalize_cell(row[name])

@@ -1,4 +1,7 @@
-"""Write the review page, which opens offline in any browser and connects to nothing; equal rows give equal bytes."""
+"""Write the review page, which opens offline in any browser and connects to nothing.
+
+Equal rows give equal bytes.
+"""
 
 import base64
 import hashlib
@@ -53,7 +56,10 @@ def write_page(
     compared: Mapping[str, Any],
     failed: dict[str, str],
 ) -> tuple[bytes, list[str]]:
-    """Return the page and the clips that are files in `folder`, as it holds no more; reasons for missing ones go to `failed`."""
+    """Return the page and the clips that are files in `folder`, as it holds no more.
+
+    Reasons for missing ones go to `failed`.
+    """
     names = dict(rows.select("segment_id", "clip").iter_rows())
     pictures: dict[str, bytes] = {}
     sounds: dict[str, bytes] = {}  # clips that have not been written into files
@@ -94,7 +100,10 @@ def write_page(
 def _clip(
     row: Mapping[str, Any], record: ReviewRecord, compared: Mapping[str, Any], file: str | None
 ) -> dict[str, Any]:
-    """Return what the page knows of a segment; without hypothesis and similarity if the review is blind."""
+    """Return what the page knows of a segment.
+
+    Without hypothesis and similarity if the review is blind.
+    """
     text, heard, similarity = row["text"] or "", row["asr_text"], row["similarity"]
     if record.blind:
         heard = similarity = None
@@ -127,7 +136,10 @@ def segment_facts(row: Mapping[str, Any]) -> list[str]:
 
 
 def _picture(samples: NDArray[np.int16]) -> bytes:
-    """Return peaks and spectrogram of a clip, compressed: number of peaks (uint32), peaks, levels (bytes)."""
+    """Return peaks and spectrogram of a clip, compressed.
+
+    Number of peaks (uint32), peaks, levels (bytes).
+    """
     seconds = len(samples) / RATE
     wave = peaks(samples, max(1, round(seconds * _PEAKS_A_SECOND)))
     levels = spectrogram(samples, max(1, round(seconds * _COLUMNS_A_SECOND)))

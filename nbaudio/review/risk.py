@@ -1,6 +1,9 @@
-"""Risk: the probability that a segment is wrong, learned from verdicts; docs/evidence.md has the method and its sources.
+"""Risk: the probability that a segment is wrong, learned from verdicts.
 
-A ridge logistic regression, cross-fitted by recording: the `risk` of a segment is from a model without verdicts on its recording.
+docs/evidence.md has the method and its sources.
+
+A ridge logistic regression, cross-fitted by recording: the `risk` of a segment is from a model
+without verdicts on its recording.
 """
 
 import math
@@ -58,10 +61,13 @@ _GROUPS, _REASONS = 5, 3
 
 
 def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
-    """Learn `risk` again if verdicts or columns have changed, unless it is frozen; return the record, or why there is none.
+    """Learn `risk` again if verdicts or columns have changed, unless it is frozen.
 
-    Frozen, the stored model gives a risk to segments that have none. The record is ``W/risk.json``; where too little was judged,
-    a dict with `missing`, a sentence, is returned instead, and no segment has a risk.
+    Return the record, or why there is none.
+
+    Frozen, the stored model gives a risk to segments that have none. The record is ``W/risk.json``;
+    where too little was judged, a dict with `missing`, a sentence, is returned instead, and no
+    segment has a risk.
 
     Examples:
         >>> import tempfile
@@ -119,12 +125,18 @@ def record(workspace: Workspace) -> dict[str, Any]:
 
 
 def frozen(workspace: Workspace) -> dict[str, Any]:
-    """Return the model that the last `select` used in a condition: its `id`, and the `reviews` before that; empty if none."""
+    """Return the model that the last `select` used in a condition.
+
+    Its `id`, and the `reviews` before that; empty if none.
+    """
     return dict(workspace.report("select").get("facts", {}).get("parameters", {}).get("risk", {}))
 
 
 def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
-    """Return what `frozen` returns once a selection with these conditions is stored; `where` has been checked."""
+    """Return what `frozen` returns once a selection with these conditions is stored.
+
+    `where` has been checked.
+    """
     if not any("risk" in pl.sql_expr(text).meta.root_names() for text in where):
         return {}
     if not (known := record(workspace)):
@@ -155,7 +167,9 @@ def describe(known: Mapping[str, Any]) -> str:
 
 
 def ranking(workspace: Workspace | str | Path, n: int = 100) -> pl.DataFrame:
-    """Return the segments most likely to be wrong, without judged ones: `segment_id`, `risk`, and `reason`, what weighs most.
+    """Return the segments most likely to be wrong, without judged ones.
+
+    `segment_id`, `risk`, and `reason`, what weighs most.
 
     Examples:
         >>> import tempfile
@@ -245,7 +259,10 @@ def _number(name: str) -> pl.Expr:
 
 
 def _knots(workspace: Workspace, name: str) -> dict[str, Any]:
-    """Return quantiles of a column, the normal scores of their ranks, and whether some are missing; empty if all are equal."""
+    """Return quantiles of a column, the normal scores of their ranks, and whether some are missing.
+
+    Empty if all are equal.
+    """
     derived = (values[name] for values in _batches(workspace, [name]))
     held = (
         pl.concat(derived)
@@ -319,7 +336,10 @@ def _said_of_speakers(speakers: pl.Series, counts: Mapping[str, list[list[int]]]
 def _terms(
     values: pl.DataFrame, columns: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, Array]]:
-    """Yield the terms of the model, each with its column: bounded normal scores, their squares, and what is missing."""
+    """Yield the terms of the model, each with its column.
+
+    Bounded normal scores, their squares, and what is missing.
+    """
     for name, facts in sorted(columns.items()):
         given = values[name].to_numpy()
         missing = np.isnan(given)
@@ -341,7 +361,10 @@ def _speaker_term(said: Array, base: float) -> Array:
 def _parts(
     values: pl.DataFrame, known: Mapping[str, Any], fold: Ints
 ) -> Iterator[tuple[str, Array]]:
-    """Yield what each column contributes to the logit of each row, by the model of its fold; the intercept as ``""``."""
+    """Yield what each column contributes to the logit of each row, by the model of its fold.
+
+    The intercept as ``""``.
+    """
     coefficients = np.array(known["coefficients"])  # by fold: intercept, terms, speaker
     yield "", coefficients[fold, 0]
     added: dict[str, Array] = {}
@@ -372,7 +395,10 @@ def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
 def _learn(
     values: pl.DataFrame, wrong: Array, recording: Ints, known: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Fit the model of each fold, of rows of `_values` with known columns and salt; return the rest of the record."""
+    """Fit the model of each fold, of rows of `_values` with known columns and salt.
+
+    Return the rest of the record.
+    """
     fold = _folds(values["recording_id"], known["salt"])
     terms = np.column_stack(
         [np.ones(len(wrong)), *(term for _, term in _terms(values, known["columns"]))]
@@ -472,7 +498,10 @@ def _learn(
 
 
 def _fit(matrix: Array, wrong: Array, penalty: float, offset: Array | float = 0.0) -> Array:
-    """Fit a logistic regression with a ridge by Newton's method; the first column, of ones, has no penalty."""
+    """Fit a logistic regression with a ridge by Newton's method.
+
+    The first column, of ones, has no penalty.
+    """
     found = np.zeros(matrix.shape[1])
     share = (wrong.sum() + 0.5) / (len(wrong) + 1)
     found[0] = math.log(share / (1 - share)) - float(np.mean(offset))

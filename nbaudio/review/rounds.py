@@ -48,7 +48,10 @@ class Round:
 
 
 def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
-    """Return the reviews, without picked ones, in the order drawn; `segments` are `uncorrected` and have the columns `JUDGED`."""
+    """Return the reviews, without picked ones, in the order drawn.
+
+    `segments` are `uncorrected` and have the columns `JUDGED`.
+    """
     drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
     kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
     now = _now(
@@ -58,7 +61,10 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
 
 
 def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
-    """Merge the last verdict of each reviewer (`segment_id`, `reviewer`, `verdict`) by segment: right, wrong or unsure."""
+    """Merge the last verdict of each reviewer (`segment_id`, `reviewer`, `verdict`) by segment.
+
+    Right, wrong or unsure.
+    """
     said = said.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     last = said.filter(pl.col("reviewer").is_in(adjudicators)).unique(
         "segment_id", keep="last", maintain_order=True
@@ -177,7 +183,10 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
 def _rows_of(
     reviewer: str, ids: set[str], shares: Mapping[str, Sequence[str]]
 ) -> Iterator[Sequence[str]]:
-    """Yield the rows that a reviewer was given; for a name that is on no sheet, the shares that hold what was judged."""
+    """Yield the rows that a reviewer was given.
+
+    For a name that is on no sheet, the shares that hold what was judged.
+    """
     if reviewer in shares:
         yield shares[reviewer]
         ids = ids.difference(shares[reviewer])

@@ -114,7 +114,10 @@ def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> S
 
 
 def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
-    """Return the columns that a strategy looks at, which may be a column of numbers; raise InputError where there is none."""
+    """Return the columns that a strategy looks at, which may be a column of numbers.
+
+    Raise InputError where there is none.
+    """
     if strategy in STRATEGIES:
         return STRATEGIES[strategy][0]
     columns = number_columns(schema)
@@ -135,7 +138,9 @@ def salt_of(seed: int, rounds: Sequence[Round]) -> str:
 
 
 def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.DataFrame:
-    """Draw at most `n` segments; return `place`, `probability` of being first, and `stratum`, in order.
+    """Draw at most `n` segments.
+
+    Return `place`, `probability` of being first, and `stratum`, in order.
 
     `hashes` are those of their ids, by place.
     """
@@ -207,7 +212,10 @@ def _verdicts(pool: pl.DataFrame, number: Ints, strata: int) -> tuple[Ints, Ints
 
 
 def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
-    """Draw most where errors are likely and matter, as docs/evidence.md says; a wrong guess costs width, never validity."""
+    """Draw most where errors are likely and matter, as docs/evidence.md says.
+
+    A wrong guess costs width, never validity.
+    """
     scores = pool["similarity"].fill_null(np.nan).to_numpy()  # NaN is sorted behind all numbers
     zone = np.where(
         scores >= threshold,
@@ -272,7 +280,10 @@ def _scale_below(below: float, rest: float) -> float:
 
 
 def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
-    """Divide a sample as a proof needs it; `risk` is the probability of being wrong. A useless model only widens intervals."""
+    """Divide a sample as a proof needs it; `risk` is the probability of being wrong.
+
+    A useless model only widens intervals.
+    """
     if "risk" not in pool.columns:
         raise InputError(
             "strategy 'risk': there is no column risk; review import learns it from verdicts"
@@ -343,14 +354,20 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 
 
 def risk_columns(segments: pl.DataFrame) -> pl.DataFrame:
-    """Return `risk` if there is one, what the last `select` `accepted`, and `kept`: that, or left out only as it was reviewed."""
+    """Return `risk` if there is one, what the last `select` `accepted`, and `kept`.
+
+    That, or left out only as it was reviewed.
+    """
     accepted = pl.col("decision") == "accept"
     kept = (accepted | (pl.col("reason") == "reviewed")).fill_null(value=False)
     return segments.select(pl.col("^risk$"), accepted=accepted, kept=kept)
 
 
 def reached(rounds: Sequence[Round]) -> pl.DataFrame:
-    """Return what reviewers have reached in earlier rounds: `segment_id`, and whether it is `wrong` (null if that is unsure)."""
+    """Return what reviewers have reached in earlier rounds.
+
+    `segment_id`, and whether it is `wrong` (null if that is unsure).
+    """
     wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
     rows = [one.rows.drop_nulls("line").select("segment_id", wrong=wrong) for one in rounds]
     return pl.concat(
@@ -359,7 +376,10 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
 
 
 def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA) -> Ints:
-    """Divide scores into strata of equal total size (Dalenius, Hodges, 1959); `size_of` returns the sizes of some scores."""
+    """Divide scores into strata of equal total size (Dalenius, Hodges, 1959).
+
+    `size_of` returns the sizes of some scores.
+    """
     ordered = np.sort(score)
     reached = _in_slices(size_of, ordered, np.float64)
     np.cumsum(reached, out=reached)
@@ -427,7 +447,10 @@ def _focus(kinds: pl.DataFrame) -> Stratified:
 
 
 def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
-    """Return what `anomaly_reasons` takes, from whole rows of segments: numbers, codes, and hashes of texts."""
+    """Return what `anomaly_reasons` takes, from whole rows of segments.
+
+    Numbers, codes, and hashes of texts.
+    """
     word = pl.element().struct
     pauses = pl.col("word_times").list.eval(word.field("start") - word.field("end").shift(1))
     start, end = (
@@ -448,7 +471,10 @@ def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
 
 
 def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
-    """Return `reason`, one row per segment of `anomaly_facts`: the first anomaly that applies, null for none."""
+    """Return `reason`, one row per segment of `anomaly_facts`.
+
+    The first anomaly that applies, null for none.
+    """
     # How far the logarithms of the speech rates are from their median, in median absolute
     # deviations times 1.4826.
     from_median = facts["speed"] - facts["speed"].median()

@@ -1,4 +1,7 @@
-"""Read returned review sheets: sorted, filtered, renamed, with moved rows and columns, saved by other programs."""
+"""Read returned review sheets.
+
+Sorted, filtered, renamed, with moved rows and columns, saved by other programs.
+"""
 
 import codecs
 import datetime as dt
@@ -112,7 +115,10 @@ def read_sheet(path: Path) -> Sheet:
 
 
 def read_table(table: Frame) -> Sheet:
-    """Read a review sheet from a pandas or polars table, which counts as saved now; see `read_sheet`."""
+    """Read a review sheet from a pandas or polars table, which counts as saved now.
+
+    See `read_sheet`.
+    """
     frame = as_polars(table, "review")
     rows = [frame.columns, *([_text(value) for value in row] for row in frame.iter_rows())]
     return _sheet(Path("table"), {"review": rows}, dt.datetime.now(dt.UTC))
@@ -203,7 +209,10 @@ def _parse(table: Sequence[Sequence[str]], path: Path) -> tuple[list[Row], list[
 
 
 def _named(header: Sequence[str]) -> list[str | None]:
-    """Return the column that each cell of a header names; other names count only if the column's own is missing."""
+    """Return the column that each cell of a header names.
+
+    Other names count only if the column's own is missing.
+    """
     spelled = [
         " ".join(cell.casefold().replace("_", " ").replace("-", " ").split()) for cell in header
     ]
@@ -215,7 +224,10 @@ def _named(header: Sequence[str]) -> list[str | None]:
 
 
 class _Given(msgspec.Struct):
-    """One row: the segment as shown, and what the reviewer said; without a verdict if it was not judged."""
+    """One row: the segment as shown, and what the reviewer said.
+
+    Without a verdict if it was not judged.
+    """
 
     segment_id: str
     content: str

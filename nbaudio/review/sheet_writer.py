@@ -1,4 +1,7 @@
-"""Write the review sheet, an .xlsx workbook. Equal rows give equal bytes; all texts are strings, also what is typed in."""
+"""Write the review sheet, an .xlsx workbook.
+
+Equal rows give equal bytes; all texts are strings, also what is typed in.
+"""
 
 import io
 import math
@@ -117,7 +120,10 @@ def check_size(rows: int, links: int) -> None:
 def write_sheet(
     rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", **compared: Any
 ) -> bytes:
-    """Return the workbook of `rows` with `clip` (a relative path or null) and `note`; errors of `word_diff` are marked."""
+    """Return the workbook of `rows` with `clip` (a relative path or null) and `note`.
+
+    Errors of `word_diff` are marked.
+    """
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
         _write_review(book, rows, record, reviewer, compared)
@@ -302,7 +308,10 @@ def _write_origin(book: Any, record: ReviewRecord, reviewer: str) -> None:
 
 
 def _row_height(cells: Iterable[tuple[str, float]]) -> float:
-    """Return the height in points for texts that wrap, given with their column width; a little too high rather than too low."""
+    """Return the height in points for texts that wrap, given with their column width.
+
+    A little too high rather than too low.
+    """
     lines = (
         sum(1 + int(1.1 * sum(map(_size, line)) / width) for line in text.split("\n"))
         for text, width in cells

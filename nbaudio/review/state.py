@@ -150,7 +150,10 @@ class ReviewRecord:
             )
 
     def row_hashes(self) -> list[str]:
-        """Return what identifies each segment outside of the workspace: its content hash, in a blind review hashed again."""
+        """Return what identifies each segment outside of the workspace.
+
+        Its content hash, in a blind review hashed again.
+        """
         # A content hash alone would show whether the hypothesis equals the transcript.
         salt = json_hash(self.contents)
         return (
@@ -160,7 +163,10 @@ class ReviewRecord:
         )
 
     def shares(self) -> dict[str, list[str]]:
-        """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers."""
+        """Return the segments of each reviewer in the order of the draw.
+
+        Under an empty name if there are no reviewers.
+        """
         if not self.reviewers:
             return {"": self.segment_ids}
         ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
@@ -183,13 +189,19 @@ class ReviewRecord:
 
 @dataclass(frozen=True)
 class ReviewState:
-    """The review files of a workspace, each read at most once, when it is first needed; load anew to see later changes."""
+    """The review files of a workspace, each read at most once, when it is first needed.
+
+    Load anew to see later changes.
+    """
 
     workspace: Workspace
 
     @classmethod
     def load(cls, source: "Workspace | str | Path | ReviewState") -> Self:
-        """Return the state of a workspace (a state as it is); raise InputError if there is no workspace."""
+        """Return the state of a workspace (a state as it is).
+
+        Raise InputError if there is no workspace.
+        """
         if isinstance(source, cls):
             return source
         return cls(source.workspace if isinstance(source, ReviewState) else Workspace.open(source))
@@ -211,7 +223,10 @@ class ReviewState:
 
     @cached_property
     def generations(self) -> Mapping[str, int]:
-        """The generation of each fingerprint that reviews were drawn from; that of other segments is not among them."""
+        """The generation of each fingerprint that reviews were drawn from.
+
+        That of other segments is not among them.
+        """
         return {
             one: int(one.partition(" ")[2] or 1)
             for one in self.workspace.known_states(self.fingerprint)
@@ -234,9 +249,12 @@ class ReviewState:
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
-        """The last verdict of each reviewer on each segment and content; withdrawn ones are left out.
+        """The last verdict of each reviewer on each segment and content.
 
-        So are those on what a segment was before `ingest --add` changed it, also if their sheet returned afterwards.
+        Withdrawn ones are left out.
+
+        So are those on what a segment was before `ingest --add` changed it, also if their sheet
+        returned afterwards.
         """
         said = _last(self.since_changed(self.verdict_log, "verdicts"))
         if self.growth.is_empty():
@@ -257,7 +275,10 @@ class ReviewState:
 
     @cached_property
     def verdicts_ever(self) -> pl.DataFrame:
-        """The same with verdicts on what segments were before `ingest --add` changed them: they show how far reviewers are."""
+        """The same with verdicts on what segments were before `ingest --add` changed them.
+
+        They show how far reviewers are.
+        """
         return _last(self.verdict_log)
 
     @cached_property
@@ -299,7 +320,10 @@ def _last(log: pl.DataFrame) -> pl.DataFrame:
 
 
 def _read_log(workspace: Workspace, log: str, kind: type, what: str) -> pl.DataFrame:
-    """Return all lines of a log, each of a kind, as rows; raise InputError for one that is not `what`."""
+    """Return all lines of a log, each of a kind, as rows.
+
+    Raise InputError for one that is not `what`.
+    """
     lines: list[Any] = read_lines(workspace.path / log, msgspec.json.Decoder(kind).decode, what)
     types = {**dict.fromkeys(_SAMPLES, pl.Int64), "blind": pl.Boolean}
     schema = {name: types.get(name, pl.String) for name in kind.__annotations__}
@@ -314,7 +338,10 @@ def faults(words: Sequence[str]) -> list[str]:
 
 
 def read_verdict(text: str, words: Sequence[str]) -> str | None:
-    """Return a verdict, words between commas, semicolons or slashes, as it is logged; None if the list lacks one of them."""
+    """Return a verdict, words between commas, semicolons or slashes, as it is logged.
+
+    None if the list lacks one of them.
+    """
     known = {word.casefold() for word in words}
     parts = (" ".join(part.split()) for part in re.split("[,;]", text.casefold()))
     said = {
@@ -331,7 +358,10 @@ def read_verdict(text: str, words: Sequence[str]) -> str | None:
 
 
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
-    """Append verdicts to the log, in order; they are on disk when this returns, and several programs may append at once."""
+    """Append verdicts to the log, in order.
+
+    They are on disk when this returns, and several programs may append at once.
+    """
     given = (
         {name: value for name, value in asdict(row).items() if (name, value) != ("blind", None)}
         for row in rows
@@ -347,7 +377,9 @@ def verdict_log(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame
 
 
 def verdicts(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
-    """Return the verdicts that hold, in the order of `verdict_log`: the last of each reviewer on each segment as it was shown.
+    """Return the verdicts that hold, in the order of `verdict_log`.
+
+    The last of each reviewer on each segment as it was shown.
 
     Raises:
         InputError: a line of the log is not a verdict.
@@ -356,7 +388,10 @@ def verdicts(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
 
 
 def reviewed_by_review(workspace: Workspace | ReviewState) -> dict[str, set[str]]:
-    """Return the segments that reviewers were given or judged, by review; they stay out of training."""
+    """Return the segments that reviewers were given or judged, by review.
+
+    They stay out of training.
+    """
     state = ReviewState.load(workspace)
     seen = state.workspace.reviewed()
     for review, segment_id in state.verdicts.select("review", "segment_id").iter_rows():
@@ -393,13 +428,19 @@ def append_note(
 
 
 def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
-    """Return the last note on each segment, in the order made: the attributes of `Note`; an empty note removes the last one."""
+    """Return the last note on each segment, in the order made: the attributes of `Note`.
+
+    An empty note removes the last one.
+    """
     log = _read_log(Workspace.open(workspace), NOTE_LOG, Note, "a note")
     return log.unique("segment_id", keep="last", maintain_order=True).filter(pl.col("note") != "")
 
 
 def frame_table(review: str) -> str:
-    """Name the table of what a review could draw, if stored: `segment_id` (or tombstone), `stratum`, `weight`, `content`."""
+    """Name the table of what a review could draw, if stored.
+
+    `segment_id` (or tombstone), `stratum`, `weight`, `content`.
+    """
     return f"reviews/{review}.frame"
 
 
@@ -413,7 +454,10 @@ def frame_contents(segments: pl.DataFrame) -> pl.Series:
 
 
 def content_hashes(segments: pl.DataFrame) -> list[str]:
-    """Return a hash of what a reviewer judges in each segment: recording, times, corrected bounds, both texts; 16 hex digits."""
+    """Return a hash of what a reviewer judges in each segment.
+
+    Recording, times, corrected bounds, both texts; 16 hex digits.
+    """
     rows: Iterable[tuple[object, ...]] = segments.select(*_TIMING, "text", "asr_text").iter_rows()
     if "corrected_by" in segments.columns:
         bounds = segments.select("start_sample", "end_sample", "corrected_by").iter_rows()

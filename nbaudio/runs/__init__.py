@@ -1,1 +1,4 @@
-"""Unattended runs of the notebooks: parameters of a manifest in; executed notebooks, HTML pages, workspace and corpus out."""
+"""Unattended runs of the notebooks: parameters of a manifest in.
+
+Executed notebooks, HTML pages, workspace and corpus out.
+"""

@@ -1,4 +1,7 @@
-"""Run the demo and check that each problem in its corpus ("trouble") is caught; data_manifests/demo/README.md lists them."""
+"""Run the demo and check that each problem in its corpus ("trouble") is caught.
+
+Data_manifests/demo/README.md lists them.
+"""
 
 import re
 from collections.abc import Sequence
@@ -66,8 +69,8 @@ def demo(*, out: str | Path | None = None) -> Report:
         out: output folder, by default ``nbaudio-demo`` in the current folder.
 
     Returns:
-        Paths of all outputs, how each problem of the corpus was caught, the page to open. Its problems are those not caught, and
-        problems that the corpus does not contain on purpose.
+        Paths of all outputs, how each problem of the corpus was caught, the page to open. Its
+        problems are those not caught, and problems that the corpus does not contain on purpose.
 
     Raises:
         NbaudioError: a notebook failed.
@@ -86,7 +89,10 @@ def demo(*, out: str | Path | None = None) -> Report:
 
 
 def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return how each problem of the corpus was caught; and problems of the run: not caught, or not there on purpose."""
+    """Return how each problem of the corpus was caught.
+
+    And problems of the run: not caught, or not there on purpose.
+    """
     workspace = Workspace.open(out / "workspace")
     rejected = pl.read_parquet(out / "corpus/rejected.parquet", glob=False)
     found: dict[str, str | None] = {}

@@ -1,4 +1,7 @@
-"""Execute notebooks and write their HTML pages, with links at `LINKS_MARKER` and an index; importing this takes seconds."""
+"""Execute notebooks and write their HTML pages, with links at `LINKS_MARKER` and an index.
+
+Importing this takes seconds.
+"""
 
 import json
 import os
@@ -70,7 +73,10 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
-    """Execute a notebook with `out` as its current folder; keep it in OUT/notebooks and OUT/html, also when a cell fails."""
+    """Execute a notebook with `out` as its current folder.
+
+    Keep it in OUT/notebooks and OUT/html, also when a cell fails.
+    """
     final = out / "notebooks" / source.name
     working = final.with_name(f".{source.name}")
     try:

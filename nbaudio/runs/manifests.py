@@ -1,4 +1,8 @@
-"""Parameters of a run: manifests (YAML, paths relative to their folder) and settings, checked against those of the notebooks."""
+"""Parameters of a run.
+
+Manifests (YAML, paths relative to their folder) and settings, checked against those of the
+notebooks.
+"""
 
 import ast
 import json
@@ -31,7 +35,8 @@ def list_notebooks() -> list[Path]:
 def defaults(notebook: Path) -> dict[str, Any]:
     """Return the parameters that a notebook's cell tagged ``parameters`` assigns, with their defaults.
 
-    The default of ``n = manifest.get("n", 4)`` and of ``n = 4`` is 4; it is None for a value that is computed.
+    The default of ``n = manifest.get("n", 4)`` and of ``n = 4`` is 4; it is None for a value that
+    is computed.
     """
     return {name: _literal(node) for name, node in _assignments(notebook).items()}
 
@@ -63,7 +68,10 @@ def _is_from_manifest(node: ast.expr) -> bool:
 
 
 def _literal(node: ast.expr) -> Any:
-    """Return the value of a literal, or the default of ``manifest.get(name, default)``; None for anything else."""
+    """Return the value of a literal, or the default of ``manifest.get(name, default)``.
+
+    None for anything else.
+    """
     if isinstance(node, ast.Call) and _is_from_manifest(node):
         return _literal(node.args[1]) if len(node.args) > 1 else None
     try:
@@ -75,7 +83,10 @@ def _literal(node: ast.expr) -> Any:
 def parameters(
     manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the checked values of a manifest and of settings over it, paths absolute; `extra` has defaults of further names."""
+    """Return the checked values of a manifest and of settings over it, paths absolute.
+
+    `extra` has defaults of further names.
+    """
     known = {
         name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()
     } | dict(extra or {})
@@ -115,10 +126,13 @@ def parameters(
 
 
 def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
-    """Return the values of the manifest that a text file names; for notebooks that are opened by hand.
+    """Return the values of the manifest that a text file names.
 
-    ``manifest.txt`` beside the notebooks holds one line: the path of your manifest, relative to that file. Lines that begin with
-    ``#`` are comments. Parameters that `nbaudio run` or papermill set take precedence, as their cell comes later.
+    For notebooks that are opened by hand.
+
+    ``manifest.txt`` beside the notebooks holds one line: the path of your manifest, relative to
+    that file. Lines that begin with ``#`` are comments. Parameters that `nbaudio run` or papermill
+    set take precedence, as their cell comes later.
 
     Args:
         pointer: the text file, relative to the current folder.
@@ -129,7 +143,8 @@ def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
         text file they are in ``nbaudio-output``, and there are no other values.
 
     Raises:
-        InputError: the text file names no manifest, or the manifest cannot be read or has an unknown parameter.
+        InputError: the text file names no manifest, or the manifest cannot be read or has an
+            unknown parameter.
     """
     pointer = Path(pointer)
     if not pointer.exists():
@@ -155,14 +170,18 @@ def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
 def default_output(manifest: Path, notebooks: Path) -> Path:
     """Return the folder ``NAME-output`` of a manifest, beside the folder of the notebooks.
 
-    For the notebooks of an installed package, which is no place for output, it is in the current folder.
+    For the notebooks of an installed package, which is no place for output, it is in the current
+    folder.
     """
     top = Path.cwd() if bundled_files.PACKAGE in notebooks.resolve().parents else notebooks.parent
     return Path(os.path.normpath(top / f"{manifest.stem}-output"))
 
 
 def output_folders(folder: Path, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return `workspace` and `corpus`: those of `values`, else in a folder; a corpus is beside its workspace."""
+    """Return `workspace` and `corpus`: those of `values`, else in a folder.
+
+    A corpus is beside its workspace.
+    """
     workspace = values.get("workspace") or str(folder / "workspace")
     corpus = values.get("corpus") or str(Path(workspace).parent / "corpus")
     return {"workspace": workspace, "corpus": corpus}
@@ -197,7 +216,10 @@ def _defaults_to_fill(notebook: Path, folder: Path) -> dict[str, Any]:
 
 
 def typed(value: Any, default: Any) -> Any:
-    """Convert a value to its default's type where that is plain: numbers that YAML read as text, lists written with commas."""
+    """Convert a value to its default's type where that is plain.
+
+    Numbers that YAML read as text, lists written with commas.
+    """
     if isinstance(default, list):
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
@@ -226,7 +248,10 @@ def split_settings(settings: Sequence[str], *, what: str, example: str) -> dict[
 
 
 def parse_only(only: str | None, count: int) -> list[int]:
-    """Parse numbers of notebooks, counted from 1, such as ``3``, ``1-5`` or ``2,4-6``; None for all."""
+    """Parse numbers of notebooks, counted from 1, such as ``3``, ``1-5`` or ``2,4-6``.
+
+    None for all.
+    """
     if only is None:
         return list(range(1, count + 1))
     chosen: set[int] = set()
@@ -242,7 +267,10 @@ def parse_only(only: str | None, count: int) -> list[int]:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Loader of plain YAML values: no tags that create objects, and no aliases, with which ten lines can expand to a billion."""
+    """Loader of plain YAML values.
+
+    No tags that create objects, and no aliases, with which ten lines can expand to a billion.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):

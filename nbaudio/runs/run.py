@@ -30,16 +30,19 @@ def run(
 
     Args:
         manifest: a YAML file, such as those in data_manifests.
-        out: the folder for everything; the manifest's name with ``-output``, in the current folder, unless given.
+        out: the folder for everything; the manifest's name with ``-output``, in the current folder,
+            unless given.
         settings: parameters that override those of the manifest.
         only: which notebooks, such as ``1-5`` or ``2,4-6``; all unless given.
 
     Returns:
-        Paths of all outputs, the counts of each step, and the page to open, with the warnings and problems of the steps.
+        Paths of all outputs, the counts of each step, and the page to open, with the warnings and
+        problems of the steps.
 
     Raises:
         InputError: the manifest cannot be read, or a parameter is unknown.
-        NbaudioError: a notebook failed; names the cell and its error. The notebook is kept up to that cell.
+        NbaudioError: a notebook failed; names the cell and its error. The notebook is kept up to
+            that cell.
     """
     manifest = Path(manifest)
     notebooks = list_notebooks()

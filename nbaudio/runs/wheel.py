@@ -28,11 +28,14 @@ _FACTS = ("METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 
 
 def wheel(*, out: str | Path = "dist") -> Report:
-    """Write a wheel of the running nbaudio and ``requirements-worker.txt`` to a folder; equal files give equal bytes.
+    """Write a wheel of the running nbaudio and ``requirements-worker.txt`` to a folder.
 
-    Workers must run the code of the driver with the same versions of the packages that encode. Install both in their image or
-    environment with ``pip install -r requirements-worker.txt`` and ``pip install --no-deps`` of the wheel. Jupyter is left out;
-    no system package is needed. The report has the paths of both.
+    Equal files give equal bytes.
+
+    Workers must run the code of the driver with the same versions of the packages that encode.
+    Install both in their image or environment with ``pip install -r requirements-worker.txt`` and
+    ``pip install --no-deps`` of the wheel. Jupyter is left out; no system package is needed. The
+    report has the paths of both.
     """
     path = Path(out) / f"nbaudio-{__version__}-py3-none-any.whl"
     record = f"nbaudio-{__version__}.dist-info/RECORD"
@@ -81,7 +84,10 @@ def _requirements() -> Iterator[str]:
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of all files of the wheel: the package, bundled data, the labextension, metadata for pip."""
+    """Yield name and content of all files of the wheel.
+
+    The package, bundled data, the labextension, metadata for pip.
+    """
     yield from _below(PACKAGE, "nbaudio")
     yield from _below(
         PACKAGE / _LABEXTENSION[0], f"nbaudio-{__version__}.data/data/{_LABEXTENSION[1]}"

@@ -1,4 +1,7 @@
-"""Filters of `select`: the first rule that each segment fails. Tables are streamed; a segment takes a few bytes of memory."""
+"""Filters of `select`: the first rule that each segment fails.
+
+Tables are streamed; a segment takes a few bytes of memory.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -30,8 +33,9 @@ def filtered(
 ) -> pl.LazyFrame:
     """Return for each segment, in order, the first filter that it fails as `reason`, and what splits and budgets need.
 
-    The other columns are `row` (from 0), `segment_id`, the grouping keys (categorical), times in samples, `micros` (duration),
-    `by_hand`: whether it would pass, had it not been rejected by hand, and `is_preferred`: whether it was accepted by hand.
+    The other columns are `row` (from 0), `segment_id`, the grouping keys (categorical), times in
+    samples, `micros` (duration), `by_hand`: whether it would pass, had it not been rejected by
+    hand, and `is_preferred`: whether it was accepted by hand.
     """
     schema = segments.collect_schema()
     empty = pl.DataFrame(schema=schema)

@@ -1,4 +1,7 @@
-"""Splits that are fixed before segments are divided: given ones, and those of earlier versions of a corpus (docs/splits.md)."""
+"""Splits that are fixed before segments are divided.
+
+Given ones, and those of earlier versions of a corpus (docs/splits.md).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +25,9 @@ _LISTED = 5
 class FixedSplits:
     """Fixed splits, the segments of `earlier` versions, and what follows from both for each of the `segments`.
 
-    `rows` has in their order `fixed` (the split, or null), `is_given`, `earlier` (its split in an earlier version, or null),
-    `may_hold_out`, and `not_train`, the reason for which the segment cannot be in train, or null; texts are categorical. It is
-    empty where nothing is fixed.
+    `rows` has in their order `fixed` (the split, or null), `is_given`, `earlier` (its split in an
+    earlier version, or null), `may_hold_out`, and `not_train`, the reason for which the segment
+    cannot be in train, or null; texts are categorical. It is empty where nothing is fixed.
     """
 
     segments: pl.LazyFrame
@@ -55,7 +58,10 @@ class FixedSplits:
         )
 
     def preset(self, key: str) -> dict[str, str]:
-        """Return the split of each value of a column: one of `SPLITS`, or "" if closed; held-out splits precede train."""
+        """Return the split of each value of a column: one of `SPLITS`, or "" if closed.
+
+        Held-out splits precede train.
+        """
         fixed, earlier = pl.col("fixed"), pl.col("earlier")
         own = with_values(self.segments.select(value=pl.col(key).cast(pl.String)), self.rows)
         own = own.filter(fixed.is_not_null() | earlier.is_not_null()).select(
@@ -147,7 +153,10 @@ class FixedSplits:
         return facts, warnings
 
     def _shared(self, chosen: pl.DataFrame, keys: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield what several fixed splits share: `check`, `splits`, and `shared`, how many; sentences of given ones only."""
+        """Yield what several fixed splits share: `check`, `splits`, and `shared`, how many.
+
+        Sentences of given ones only.
+        """
         kept = chosen.with_columns(self.rows["fixed", "is_given"]).drop_nulls(["fixed", "split"])
         order = ordered_splits(kept["split"].unique())
         place = pl.col("split").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
@@ -177,7 +186,10 @@ def fixed_splits(
     given: pl.Series | None = None,
     earlier: pl.DataFrame | None = None,
 ) -> FixedSplits:
-    """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`); InputError for a contradiction."""
+    """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`).
+
+    InputError for a contradiction.
+    """
     segments = segments.lazy()
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:

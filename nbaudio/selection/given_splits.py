@@ -1,4 +1,7 @@
-"""Splits that a source, a table or an earlier corpus gives to segments; `select` divides the other segments around them."""
+"""Splits that a source, a table or an earlier corpus gives to segments.
+
+`select` divides the other segments around them.
+"""
 
 import re
 from pathlib import Path
@@ -35,7 +38,10 @@ class GivenSplits(NamedTuple):
 def given_splits(
     segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None
 ) -> GivenSplits:
-    """Read given splits, from what `select` takes; source sets keep names of `earlier` ones; InputError for a contradiction."""
+    """Read given splits, from what `select` takes; source sets keep names of `earlier` ones.
+
+    InputError for a contradiction.
+    """
     if isinstance(splits, str) and splits == SOURCE:
         return _of_source(segments, earlier)
     if not isinstance(splits, str | Path):
@@ -53,7 +59,10 @@ def given_splits(
 
 
 def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSplits:
-    """Translate `source_split`: two held-out sets of one kind keep their own names, and all keep those of an earlier version."""
+    """Translate `source_split`.
+
+    Two held-out sets of one kind keep their own names, and all keep those of an earlier version.
+    """
     if "source_split" not in segments.columns or segments["source_split"].null_count() == len(
         segments
     ):

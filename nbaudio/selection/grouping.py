@@ -36,7 +36,10 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class Grouping:
-    """A division of segments into splits, by `assign_splits`; no value of its `columns` is in two splits."""
+    """A division of segments into splits, by `assign_splits`.
+
+    No value of its `columns` is in two splits.
+    """
 
     columns: tuple[str, ...]
     divided: pl.DataFrame
@@ -172,7 +175,10 @@ def still_needed(
     gold: pl.Series | None,
     fixed: FixedSplits,
 ) -> dict[str, Target]:
-    """Return what test and dev need besides fixed segments; full if less than the longest is missing; `gold` is for the rest."""
+    """Return what test and dev need besides fixed segments.
+
+    Full if less than the longest is missing; `gold` is for the rest.
+    """
     needed = {}
     names = fit["fixed"].unique().drop_nulls().cast(pl.String)
     for name in HELD_OUT:

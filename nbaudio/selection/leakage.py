@@ -1,4 +1,7 @@
-"""Leakage checks: what held-out splits share with any other split, by columns, sentences and audio; tables are read in slices."""
+"""Leakage checks: what held-out splits share with any other split, by columns, sentences and audio.
+
+Tables are read in slices.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,7 +46,10 @@ _MATCHES = pl.Schema([*EXCEPTIONS.items(), ("edits", pl.Int64())])
 
 
 def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
-    """Return the columns to check in a corpus: `GROUPS`, and those that its selection was grouped by."""
+    """Return the columns to check in a corpus.
+
+    `GROUPS`, and those that its selection was grouped by.
+    """
     return list(dict.fromkeys((*GROUPS, *selection.get("parameters", {}).get("group_by", []))))
 
 
@@ -102,8 +108,9 @@ def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> 
     """Count what occurs in more than one split; see `exceptions`.
 
     Returns:
-        One row per check: `check`, `shared` (number of values, such as speakers or sentences), `segments` (number of segments of
-        dev and test concerned) and `examples` (up to three values, in order).
+        One row per check: `check`, `shared` (number of values, such as speakers or sentences),
+        `segments` (number of segments of dev and test concerned) and `examples` (up to three
+        values, in order).
 
     Raises:
         InputError: a key is no column of `segments`.
@@ -131,7 +138,10 @@ def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> 
 def leakage_record(
     segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS
 ) -> dict[str, Any]:
-    """Return the leakage checks as corpus.json holds them: by check `shared`, `segments` and the first exceptions."""
+    """Return the leakage checks as corpus.json holds them.
+
+    By check `shared`, `segments` and the first exceptions.
+    """
     found = exceptions(segments, keys=keys)
     record = {}
     for check in _checks(segments, keys):
@@ -157,7 +167,10 @@ def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _matches(held: pl.DataFrame, rows: pl.DataFrame, check: str, index: NearIndex) -> pl.DataFrame:
-    """Pair held-out segments with those of `rows` in another split; `index` is of all sentences that are held out."""
+    """Pair held-out segments with those of `rows` in another split.
+
+    `index` is of all sentences that are held out.
+    """
     column = SENTENCE if check == NEAR_SENTENCE else check
     values = (rows if check == NEAR_SENTENCE else held)[column].drop_nulls().unique()
     same = pl.DataFrame({"value": values, "other_value": values}).with_columns(

@@ -19,7 +19,10 @@ MIN_SIMILARITY = 0.8  # unless a threshold was chosen in the tuner
 
 @dataclass(frozen=True)
 class Parameters:
-    """Validated parameters of `select`. `group_by` None leaves the choice of columns to `choose_grouping`."""
+    """Validated parameters of `select`.
+
+    `group_by` None leaves the choice of columns to `choose_grouping`.
+    """
 
     min_similarity: float = MIN_SIMILARITY
     max_duration: float = 20.0

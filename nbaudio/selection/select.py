@@ -1,7 +1,10 @@
-"""Select segments for a corpus by filters, splits and a budget; each is accepted, or rejected with a reason.
+"""Select segments for a corpus by filters, splits and a budget.
 
-The first rule that applies is the reason: rejected by hand, `tables.segment_failures`, the filters, `tables.LATER_RULES`.
-Durations are compared in samples (without audio, microseconds). No choice depends on the order of rows.
+Each is accepted, or rejected with a reason.
+
+The first rule that applies is the reason: rejected by hand, `tables.segment_failures`, the filters,
+`tables.LATER_RULES`. Durations are compared in samples (without audio, microseconds). No choice
+depends on the order of rows.
 """
 
 import os
@@ -59,29 +62,38 @@ def select(
 
     Args:
         workspace: the workspace, or its folder.
-        min_similarity: minimum similarity of transcript and hypothesis, in [-1, 1]; segments without one pass. By default the
-            threshold that was chosen in the tuner (`Workspace.threshold`), which the report then names, or 0.8.
+        min_similarity: minimum similarity of transcript and hypothesis, in [-1, 1]; segments
+            without one pass. By default the threshold that was chosen in the tuner
+            (`Workspace.threshold`), which the report then names, or 0.8.
         max_duration: maximum duration of a segment in seconds.
         min_duration: minimum duration of a segment in seconds.
-        where: SQL conditions over the columns of the segments table and `duration_s`, such as ``wer_large < 0.2``; a segment for
-            which one is not true (or null) is rejected, with the condition as its reason: ``where wer_large < 0.2``.
-        splits: given splits, which stay as they are: ``"source"`` for the source's own (`source_split`), a table with `split` and
-            one of segment_id, recording_id and speaker_id (or its path or URL), or an earlier corpus. Other segments are divided
-            around them. The splits of earlier versions of a workspace that has grown are always kept.
-        hours: budget of the whole corpus in hours: dev and test first, the rest for train, speakers in turns.
-        disk: the same as bytes on disk, such as ``"900GB"``, for 16 kHz mono FLAC; give one of the two.
-        dev: size of dev, a number of segments or hours such as ``"1.5h"``; by default 2000 segments, at most 5 % of those
-            that the filters and the budget leave. Segments whose split is given count; by default no others are added to them.
+        where: SQL conditions over the columns of the segments table and `duration_s`, such as
+            ``wer_large < 0.2``; a segment for which one is not true (or null) is rejected, with the
+            condition as its reason: ``where wer_large < 0.2``.
+        splits: given splits, which stay as they are: ``"source"`` for the source's own
+            (`source_split`), a table with `split` and one of segment_id, recording_id and
+            speaker_id (or its path or URL), or an earlier corpus. Other segments are divided around
+            them. The splits of earlier versions of a workspace that has grown are always kept.
+        hours: budget of the whole corpus in hours: dev and test first, the rest for train, speakers
+            in turns.
+        disk: the same as bytes on disk, such as ``"900GB"``, for 16 kHz mono FLAC; give one of the
+            two.
+        dev: size of dev, a number of segments or hours such as ``"1.5h"``; by default 2000
+            segments, at most 5 % of those that the filters and the budget leave. Segments whose
+            split is given count; by default no others are added to them.
         test: the same for test.
-        group_by: columns, none of whose values may be in two splits; a sequence, or names separated by commas; empty for none.
-            ``"auto"`` takes speaker_id and recording_id, or speaker_id alone if both would lose more than 5 % of the segments;
-            where there are earlier versions, their columns.
+        group_by: columns, none of whose values may be in two splits; a sequence, or names separated
+            by commas; empty for none. ``"auto"`` takes speaker_id and recording_id, or speaker_id
+            alone if both would lose more than 5 % of the segments; where there are earlier
+            versions, their columns.
         seed: of all random choices.
-        gold: fill test only with segments that reviewers judged right (see `nbaudio.review.rounds`), by default of all of them
-            that pass the filters. Segments that share a value of `group_by` with them are rejected.
+        gold: fill test only with segments that reviewers judged right (see
+            `nbaudio.review.rounds`), by default of all of them that pass the filters. Segments that
+            share a value of `group_by` with them are rejected.
 
     Returns:
-        What is kept and why the rest is not, splits, leakage, budget. The decisions are in the workspace's segments.
+        What is kept and why the rest is not, splits, leakage, budget. The decisions are in the
+        workspace's segments.
 
     Raises:
         InputError: a parameter is invalid, or more is requested than there is.
@@ -201,7 +213,8 @@ def decide(
 ) -> tuple[pl.DataFrame, pl.DataFrame, Grouping]:
     """Return `split`, `decision` and `reason` of each segment, the table `LEFT_OUT`, and what the splits were grouped by.
 
-    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they judged right.
+    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they
+    judged right.
     """
     recordings = as_polars(recordings, "recordings")
     if not isinstance(segments, pl.LazyFrame):

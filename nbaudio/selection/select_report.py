@@ -39,7 +39,10 @@ def select_report(
     by_hand: pl.DataFrame,
     fixed: FixedSplits,
 ) -> Report:
-    """Count the decisions in `chosen`, which is streamed; `reviews` has the ids of each review by its name."""
+    """Count the decisions in `chosen`, which is streamed.
+
+    `reviews` has the ids of each review by its name.
+    """
     groups = _groups(recordings, chosen, parameters, grouping.columns, fixed)
     kept = groups.filter(pl.col("split").is_not_null())
     lost = groups.filter(pl.col("reason").is_in(GROUPING_RULES))

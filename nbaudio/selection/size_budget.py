@@ -1,4 +1,7 @@
-"""Budget of hours or of disk, in whole microseconds or bytes, so that it is never exceeded; disk is for 16 kHz mono FLAC."""
+"""Budget of hours or of disk, in whole microseconds or bytes, so that it is never exceeded.
+
+Disk is for 16 kHz mono FLAC.
+"""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +30,11 @@ PCM = (
 
 
 def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> float | None:
-    """Encode some `clips`; return three standard errors above their mean bytes a second, None if fewer than two can be read."""
+    """Encode some `clips`.
+
+    Return three standard errors above their mean bytes a second, None if fewer than two can be
+    read.
+    """
     folder, measured = location(root), []
     columns = (
         "path",
@@ -84,10 +91,13 @@ class Budget(NamedTuple):
 def over_budget(
     kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr], hashes: RowHashes
 ) -> pl.Series:
-    """Return the `row` of train segments that exceed the budget less dev and test; those that meet `first` are taken first.
+    """Return the `row` of train segments that exceed the budget less dev and test.
 
-    Speakers (recordings, if unknown) take turns in seeded order, until one does not fit. Those that are `barred` take their turn
-    but nothing of the budget, so that it ends at the same place whichever segments were reviewed. `hashes` are those of ids.
+    Those that meet `first` are taken first.
+
+    Speakers (recordings, if unknown) take turns in seeded order, until one does not fit. Those that
+    are `barred` take their turn but nothing of the budget, so that it ends at the same place
+    whichever segments were reviewed. `hashes` are those of ids.
     """
     in_train = in_training(kept["split"])
     held_out = budget.total(kept, ~in_train)

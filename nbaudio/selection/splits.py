@@ -1,7 +1,8 @@
 """Assign segments to train, dev and test so that no speaker or recording is in two of them (docs/splits.md).
 
-A *value* is one value of one grouping key, a *unit* a distinct tuple of values of the keys. Each value belongs to one split, and
-a segment is in a split if all its values are. Choices follow hashes of values and segment ids, never the order of rows.
+A *value* is one value of one grouping key, a *unit* a distinct tuple of values of the keys. Each
+value belongs to one split, and a segment is in a split if all its values are. Choices follow hashes
+of values and segment ids, never the order of rows.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -63,7 +64,10 @@ class Target(NamedTuple):
 
 
 def parse_target(value: int | str, name: str) -> Target:
-    """Parse the size of a split: a number of segments, or hours with an ``h``; `name` is that of the option."""
+    """Parse the size of a split: a number of segments, or hours with an ``h``.
+
+    `name` is that of the option.
+    """
     text = str(value).strip().lower()
     try:
         hours = Decimal(text.removesuffix("h")) if text.endswith("h") else None
@@ -79,7 +83,10 @@ def parse_target(value: int | str, name: str) -> Target:
 
 
 def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
-    """Return the grouping keys that hold values; raise `InputError` for one that is no column, or a nested one."""
+    """Return the grouping keys that hold values.
+
+    Raise `InputError` for one that is no column, or a nested one.
+    """
     for key in group_by:
         if key not in segments.columns or segments.schema[key].is_nested() or key in _NO_KEYS:
             allowed = [
@@ -106,11 +113,14 @@ def assign_splits(
     optional: Collection[str] = (),
     hashes: RowHashes | None = None,
 ) -> pl.DataFrame:
-    """Divide segments into splits, of which train gets the rest; return `split` (null if out) and `reason` of each segment.
+    """Divide segments into splits, of which train gets the rest.
 
-    `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not grouped by it. `gold` is whether
-    each may be in test, `may_hold_out` in any held-out split. `preset` has by key the split of some values: one of `SPLITS`, or
-    another text for a value that no segment here may have. The targets of `optional` splits may be missed. `hashes` are those of
+    Return `split` (null if out) and `reason` of each segment.
+
+    `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not
+    grouped by it. `gold` is whether each may be in test, `may_hold_out` in any held-out split.
+    `preset` has by key the split of some values: one of `SPLITS`, or another text for a value that
+    no segment here may have. The targets of `optional` splits may be missed. `hashes` are those of
     ids, by the column `row` and a salt, where the segments have no `segment_id`.
     """
 
@@ -192,7 +202,10 @@ def _dense(numbers: Numbers) -> Numbers:
 
 
 class _Division:
-    """The split of each value so far, and `members`: a sparse matrix of units by values, 1 where a unit has a value."""
+    """The split of each value so far, and `members`.
+
+    A sparse matrix of units by values, 1 where a unit has a value.
+    """
 
     def __init__(
         self,
@@ -255,7 +268,10 @@ class _Division:
         self.shuffle = np.uint64(0)  # another number is another order of groups
 
     def split_of_rows(self) -> Numbers:
-        """Return the split of each row, negative for none: values that are still open go to train, crossing units to none."""
+        """Return the split of each row, negative for none.
+
+        Values that are still open go to train, crossing units to none.
+        """
         return self._split_of_units()[self.unit_of_row]
 
     def _split_of_units(self) -> Numbers:
@@ -266,14 +282,20 @@ class _Division:
         return found
 
     def _by_unit(self, values: Numbers) -> Numbers:
-        """Sum a value of each row by unit; in parts, as NumPy first copies what it sums, 16 bytes a row."""
+        """Sum a value of each row by unit.
+
+        In parts, as NumPy first copies what it sums, 16 bytes a row.
+        """
         found = np.zeros(len(self.size))
         for rows in (slice(start, start + _ROWS) for start in range(0, len(values), _ROWS)):
             found += np.bincount(self.unit_of_row[rows], values[rows], len(found))
         return found
 
     def _sums(self, split: int, target: Target, allowed: Flags) -> tuple[Numbers, Numbers, Numbers]:
-        """Return sums by unit, for a split: weights of all rows, weights of allowed rows, number of allowed rows."""
+        """Return sums by unit, for a split.
+
+        Weights of all rows, weights of allowed rows, number of allowed rows.
+        """
         if split not in self.sums:
             weights = self.weights[target.unit]
             # Sums are exact, as weights are whole and their sum is below 2^53.
@@ -329,7 +351,10 @@ class _Division:
         return lost
 
     def fill(self, split: int, target: Target, allowed: Flags) -> int:
-        """Give open values to `split` until the allowed rows of its whole units reach the target; return their sum."""
+        """Give open values to `split` until the allowed rows of its whole units reach the target.
+
+        Return their sum.
+        """
         every, weight, _ = self._sums(split, target, allowed)
         fitting = self._fitting_groups(target.amount - self._weight_within(split, weight), weight)
         self.split[np.isin(self.group, list(fitting))] = split
@@ -352,7 +377,10 @@ class _Division:
         return float(weight[self.members @ (self.split == split) == self.size].sum())
 
     def _fitting_groups(self, amount: float, weight: Numbers) -> dict[int, float]:
-        """Return groups without a split that fit into the amount, and their weights; in seeded order, small ones first."""
+        """Return groups without a split that fit into the amount, and their weights.
+
+        In seeded order, small ones first.
+        """
         group_weight = np.bincount(self.group_of_unit, weight, minlength=len(self.group))
         group_hash = np.zeros(len(self.group), dtype=np.uint64)
         np.add.at(group_hash, self.group, self.value_hash)
@@ -369,7 +397,10 @@ class _Division:
         return fitting
 
     def _best_step(self, split: int, missing: float, weight: Numbers, every: Numbers) -> Numbers:
-        """Return next values for `split`: one that completes units, or all of a new one, whichever gains most for its price."""
+        """Return next values for `split`.
+
+        One that completes units, or all of a new one, whichever gains most for its price.
+        """
         self.visits += self.members.nnz
         is_open = self.split == _OPEN
         num_open, num_within = self.members @ is_open, self.members @ (self.split == split)

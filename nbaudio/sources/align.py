@@ -60,30 +60,36 @@ def align(
 ) -> Report:
     r"""Find the words of transcripts in hypotheses with word times, cut segments, and write the tables of a workspace.
 
-    Only texts are compared; docs/align.md has the method. A segment is cut where both edges are sure, at pauses, at ends of
-    sentences first, never inside a word or across speakers. What is in no segment is listed in ``unmatched.parquet``. Formats
-    are recognized by content. Recordings that were aligned before are not aligned again, unless their files changed.
+    Only texts are compared; docs/align.md has the method. A segment is cut where both edges are
+    sure, at pauses, at ends of sentences first, never inside a word or across speakers. What is in
+    no segment is listed in ``unmatched.parquet``. Formats are recognized by content. Recordings
+    that were aligned before are not aligned again, unless their files changed.
 
     Args:
-        hypotheses: file or folder of a recognizer's words with times: CTM, Whisper-style JSON, word-timed SRT or WebVTT, or
-            ParlaSpeech JSON lines.
-        transcripts: file or folder of .txt, .docx, .html, TEI XML with utterances (ParlaMint), or JSON lines.
+        hypotheses: file or folder of a recognizer's words with times: CTM, Whisper-style JSON,
+            word-timed SRT or WebVTT, or ParlaSpeech JSON lines.
+        transcripts: file or folder of .txt, .docx, .html, TEI XML with utterances (ParlaMint), or
+            JSON lines.
         audio: the folder of the recordings, or its URL; it may follow in a later run.
-        pairs: a .csv or .tsv with the columns recording and transcript; else names are compared, as those of recordings are.
+        pairs: a .csv or .tsv with the columns recording and transcript; else names are compared, as
+            those of recordings are.
         min_duration: seconds of the shortest segment.
         max_duration: seconds of the longest segment.
         out: the workspace folder.
         jobs: recordings that are aligned, and probed, at once; one per core unless given.
-        engine: where recordings are aligned: loky, threading, dask, ray, spark or beam; workers read the same paths.
+        engine: where recordings are aligned: loky, threading, dask, ray, spark or beam; workers
+            read the same paths.
         address: of a running cluster of that engine.
         beam_options: further options of Beam, as on a command line.
         sha256: hash every recording, to detect changes.
-        cache: bytes, or a size such as ``"20GB"``, for remote recordings that are kept in the workspace.
+        cache: bytes, or a size such as ``"20GB"``, for remote recordings that are kept in the
+            workspace.
         add: keep what the workspace has, and bring in these recordings, as `ingest`.
         show_progress: show progress with rate and time left on standard error.
 
     Returns:
-        Counts of words and how many are in segments, and what `ingest` reports; a problem for each recording without a match.
+        Counts of words and how many are in segments, and what `ingest` reports; a problem for each
+        recording without a match.
 
     Raises:
         InputError: an input or a duration is not usable, or no hypothesis has a transcript.
@@ -166,7 +172,10 @@ def align(
 def _align_all(
     tasks: Sequence[Task], stored: Path, site: EngineLocation, *, show_progress: bool
 ) -> list[pl.DataFrame | Path]:
-    """Return what each task gives, or a file with it: results are stored as they come, and used where nothing has changed."""
+    """Return what each task gives, or a file with it.
+
+    Results are stored as they come, and used where nothing has changed.
+    """
     results: list[pl.DataFrame | Path] = [stored / f"{_key(task)}.arrow" for task in tasks]
     missing = [
         task

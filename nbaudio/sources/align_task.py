@@ -40,7 +40,10 @@ _MARKS = re.compile(
 
 
 class Item(NamedTuple):
-    """A hypothesis or transcript of a recording: its name without endings, its file as listed, and what is read there."""
+    """A hypothesis or transcript of a recording.
+
+    Its name without endings, its file as listed, and what is read there.
+    """
 
     name: str
     file: str
@@ -158,7 +161,10 @@ def _split(documents: Sequence[Document]) -> _Words:
 
 
 def _spoken(heard: TimedWords) -> tuple[TimedWords, Heard]:
-    """Return the words of a hypothesis, as it has them and normalized; what is no word is part of the word before it."""
+    """Return the words of a hypothesis, as it has them and normalized.
+
+    What is no word is part of the word before it.
+    """
     normal = _normalized(heard.words)
     first = np.flatnonzero([bool(word) for word in normal])
     first[:1] = 0  # with what precedes the first word
@@ -169,7 +175,10 @@ def _spoken(heard: TimedWords) -> tuple[TimedWords, Heard]:
 
 
 def _normalized(words: Sequence[str]) -> list[str]:
-    """Normalize words, ligatures as well; soft hyphens, zero-width characters and blanks in place of punctuation are removed."""
+    """Normalize words, ligatures as well.
+
+    Soft hyphens, zero-width characters and blanks in place of punctuation are removed.
+    """
     different = [*dict.fromkeys(words)]
     visible = (
         pl.Series(different, dtype=pl.String).str.normalize("NFKC").str.replace_all(r"\p{Cf}", "")
@@ -235,7 +244,10 @@ def _decimal(seconds: float) -> str:
 
 
 def _word_times(times: np.ndarray) -> list[dict[str, float]]:
-    """Return starts and ends of words and marks; those without a pair share the time between their neighbors."""
+    """Return starts and ends of words and marks.
+
+    Those without a pair share the time between their neighbors.
+    """
     edges, places = times.ravel(), (np.arange(len(times))[:, None] + (0, 1)).ravel()
     known = ~np.isnan(edges)
     starts, ends = (

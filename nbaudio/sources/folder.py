@@ -1,4 +1,7 @@
-"""Read a folder of audio without transcripts: each file is a segment, or divided into windows of one length."""
+"""Read a folder of audio without transcripts.
+
+Each file is a segment, or divided into windows of one length.
+"""
 
 import re
 from dataclasses import replace
@@ -14,7 +17,10 @@ _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment 
 
 
 def read(source: LocationLike, *, window: str | None = None, partial: str = "keep") -> Transcripts:
-    """Read all audio files below a folder or URL, in windows of so many seconds; `partial` keeps or drops a shorter last one."""
+    """Read all audio files below a folder or URL, in windows of so many seconds.
+
+    `partial` keeps or drops a shorter last one.
+    """
     place = location(source)
     if place.local is not None and not place.is_folder():
         raise InputError(f"{source}: there is no such folder")

@@ -61,7 +61,10 @@ class Before:
         )
 
     def all_rows(self, table: str, own: pl.DataFrame) -> pl.DataFrame:
-        """Return ``names`` or ``problems`` with the rows of this source; numbered only if there are several sources."""
+        """Return ``names`` or ``problems`` with the rows of this source.
+
+        Numbered only if there are several sources.
+        """
         if len(self.sources) == 1:
             return own
         rows = own.with_columns(source_number=pl.lit(self.number, pl.Int32))
@@ -213,7 +216,10 @@ def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
 def merge_recordings(
     before: Before, old: pl.DataFrame, new: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Merge what was probed now into the recordings table; return also `recording_id` and `status` of what was probed."""
+    """Merge what was probed now into the recordings table.
+
+    Return also `recording_id` and `status` of what was probed.
+    """
     was = conform(old, _FACTS, "recordings").with_columns(there=True)
     joined = conform(new, _FACTS, "recordings")
     joined = joined.join(was, on="recording_id", how="left", maintain_order="left", suffix=" was")
@@ -285,7 +291,10 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
 
 
 def keep_splits(workspace: Workspace) -> pl.LazyFrame | None:
-    """Return the earlier splits with those of the current selection, None without one; what was held out keeps its rows."""
+    """Return the earlier splits with those of the current selection, None without one.
+
+    What was held out keeps its rows.
+    """
     keys = workspace.report("select").get("facts", {}).get("parameters", {}).get("group_by", [])
     held = tables.scan(workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys)))
     chosen = held.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())
@@ -318,7 +327,10 @@ def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None
 def grown_settings(
     before: Before, settings: Mapping[str, Any], audio: Location | None, *, replaced: bool
 ) -> dict[str, Any]:
-    """Return the settings of the workspace with those of the source; `replaced`: segments were added or changed."""
+    """Return the settings of the workspace with those of the source.
+
+    `replaced`: segments were added or changed.
+    """
     held = before.workspace.settings
     own = {name: settings[name] for name in _SOURCE}
     sources = [own if number == before.number else one for number, one in enumerate(before.sources)]

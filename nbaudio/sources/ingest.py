@@ -82,31 +82,35 @@ def ingest(
 ) -> Report:
     """Read transcripts, find and probe their recordings, and write the tables of a workspace.
 
-    Unusable lines, names and recordings are listed in ``problems.parquet``; segments that break a rule are listed there too and
-    rejected. Ingesting the same source again replaces the tables and keeps the reviews. An interrupted run can be resumed.
-    What was withdrawn stays out.
+    Unusable lines, names and recordings are listed in ``problems.parquet``; segments that break a
+    rule are listed there too and rejected. Ingesting the same source again replaces the tables and
+    keeps the reviews. An interrupted run can be resumed. What was withdrawn stays out.
 
     Args:
         format: one of `READERS`.
-        source: the transcripts: a file or folder, or its URL. What is needed of a URL is fetched into the workspace; recordings
-            stay where they are.
-        audio: the folder of the recordings, or its URL, such as ``s3://bucket/folder`` (see `nbaudio.storage.urls`). It may
-            follow in a later ingest; samples are null until then. A format that brings its recordings needs none.
-        names: file of each name: a Kaldi wav.scp, whose keys are kept as `source_recording` of the recordings, or a .csv
-            or .tsv with the columns name and path.
+        source: the transcripts: a file or folder, or its URL. What is needed of a URL is fetched
+            into the workspace; recordings stay where they are.
+        audio: the folder of the recordings, or its URL, such as ``s3://bucket/folder`` (see
+            `nbaudio.storage.urls`). It may follow in a later ingest; samples are null until then. A
+            format that brings its recordings needs none.
+        names: file of each name: a Kaldi wav.scp, whose keys are kept as `source_recording` of the
+            recordings, or a .csv or .tsv with the columns name and path.
         out: the workspace folder.
         jobs: recordings that are probed at once; one per core unless given.
         sha256: hash every recording, to detect changes.
-        cache: bytes, or a size such as ``"20GB"``, for remote recordings that are kept in the workspace.
+        cache: bytes, or a size such as ``"20GB"``, for remote recordings that are kept in the
+            workspace.
         options: of the format, by name, such as ``{"window": "10"}`` for ``folder``.
-        add: keep what the workspace has, and bring in the same source grown or changed, or a further one. Unchanged recordings
-            are not read again; ids, scores, verdicts, corrections and splits stay. Without a workspace it makes one.
+        add: keep what the workspace has, and bring in the same source grown or changed, or a
+            further one. Unchanged recordings are not read again; ids, scores, verdicts, corrections
+            and splits stay. Without a workspace it makes one.
 
     Returns:
         Counts, hours, a summary of the recordings and the size of the corpus; one line per problem.
 
     Raises:
-        InputError: format, source, audio folder, names file or an option are not usable; the message has what is expected.
+        InputError: format, source, audio folder, names file or an option are not usable; the
+            message has what is expected.
         ExistsError: `out` holds something else, or other sources and `add` is false.
 
     Examples:
@@ -145,7 +149,10 @@ def bring_in(
     places: Mapping[str, Any],
     **given: Any,
 ) -> Report:
-    """Ingest what `read` returns of the source; `places` and `given` are the other parameters of `ingest`."""
+    """Ingest what `read` returns of the source.
+
+    `places` and `given` are the other parameters of `ingest`.
+    """
     source, audio, names, out = (places[name] for name in ("source", "audio", "names", "out"))
     jobs, sha256, cache, add = (given[name] for name in ("jobs", "sha256", "cache", "add"))
     if source is None:
@@ -218,7 +225,10 @@ def _place(
     keys: Mapping[str, str],
     probe: _Probe,
 ) -> ingest_report.Placed:
-    """Probe the recordings and place the segments in them, without what was withdrawn; `keys` are those of a ``wav.scp``."""
+    """Probe the recordings and place the segments in them, without what was withdrawn.
+
+    `keys` are those of a ``wav.scp``.
+    """
     withdrawn, transcripts, audit = Workspace(out).withdrawn, resolved.transcripts, resolved.audit
     gone = _withdrawn_names(audit, transcripts.rows, withdrawn)
     facts, audio, status = pl.DataFrame(schema=FACTS), root, pl.DataFrame()
@@ -304,7 +314,10 @@ def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
 
 
 def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Before | None:
-    """Return the workspace that grows, if any; raise an ExistsError if the folder holds something else, or other sources."""
+    """Return the workspace that grows, if any.
+
+    Raise an ExistsError if the folder holds something else, or other sources.
+    """
     if (out / "workspace.json").is_file():
         workspace = Workspace.open(out)
         if add:

@@ -48,7 +48,10 @@ def save_tables(
     before: Before | None,
     settings: Mapping[str, Any],
 ) -> Report:
-    """Save the tables of a workspace and the report of its ingest; `source` is the name that problems have as their file."""
+    """Save the tables of a workspace and the report of its ingest.
+
+    `source` is the name that problems have as their file.
+    """
     problems = _problems(placed, source)
     listed, names = pl.concat(problems.values(), how="vertical"), placed.resolved.audit
     recordings = placed.merged.drop("error", strict=False)

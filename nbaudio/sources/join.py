@@ -69,22 +69,26 @@ def join(
 ) -> Report:
     """Bring a further transcript, hypothesis or fact of each segment into a workspace, as a column of the segments table.
 
-    What matches no segment, or not exactly one, is listed in the table ``joined/COLUMN`` of the workspace and not used. Called
-    again, it replaces what `join` wrote before.
+    What matches no segment, or not exactly one, is listed in the table ``joined/COLUMN`` of the
+    workspace and not used. Called again, it replaces what `join` wrote before.
 
     Args:
         workspace: the workspace or its folder.
         table: a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a pandas or polars frame.
-        on: ``segment_id``, or ``file,start,end``: the recording's id, path or file name, and seconds, equal to the nanosecond.
-            Columns have these or usual names such as ``id``, ``audio_filepath``, ``offset``, ``duration``.
+        on: ``segment_id``, or ``file,start,end``: the recording's id, path or file name, and
+            seconds, equal to the nanosecond. Columns have these or usual names such as ``id``,
+            ``audio_filepath``, ``offset``, ``duration``.
         text: name of a transcript: the column is `text_NAME`.
-        hypothesis: name of a hypothesis: the column is `asr_text_NAME`. An empty one is a hypothesis of no words.
-        column: name of the column of anything else; numbers and true or false are recognized. Give one of these three.
+        hypothesis: name of a hypothesis: the column is `asr_text_NAME`. An empty one is a
+            hypothesis of no words.
+        column: name of the column of anything else; numbers and true or false are recognized. Give
+            one of these three.
         from_: column of `table` that has the values; by default one with a usual name.
         tolerance: most seconds by which start and end each may differ, where no times are equal.
 
     Raises:
-        InputError: the table cannot be read, nothing matches, or a source brought a column of this name.
+        InputError: the table cannot be read, nothing matches, or a source brought a column of this
+            name.
 
     Examples:
         >>> import tempfile
@@ -185,7 +189,10 @@ class _Joined:
     blank: int = 0
 
     def match(self, match: _Match, total: int) -> None:
-        """Find the segment that each row belongs to, and why others belong to none; the workspace has `total` segments."""
+        """Find the segment that each row belongs to, and why others belong to none.
+
+        The workspace has `total` segments.
+        """
         self.why, self.segment = (
             np.zeros(len(self.cells.lines), np.uint8),
             np.zeros(len(self.cells.lines), np.uint32),
@@ -201,7 +208,10 @@ class _Joined:
         self.why[(self.why == 0) & (times[self.segment] > 1)] = _REASONS.index(_TWICE)
 
     def values(self, *, no_blanks: bool) -> Iterator[pl.DataFrame]:
-        """Yield the number of a segment (`row`) and its `value`, and count them; add `problems` with other rows."""
+        """Yield the number of a segment (`row`) and its `value`, and count them.
+
+        Add `problems` with other rows.
+        """
         for start, batch in with_starts(self.cells.rows.batches((self.held, *self.used.values()))):
             values, why = self.convert(batch[self.held]), self.why[start : start + len(batch)]
             blank = (
@@ -280,7 +290,10 @@ def _value_column(
 
 
 def _converter(source: Path, rows: Rows, held: str, kind: str) -> Callable[[pl.Series], pl.Series]:
-    """Return what converts a column's values: texts composed, lists of words joined; of other columns numbers, true or false."""
+    """Return what converts a column's values: texts composed, lists of words joined.
+
+    Of other columns numbers, true or false.
+    """
     dtype = rows.schema[held]
     if kind != "column":
         return lambda column: cell_texts(source, _words(column), empty=True).str.normalize("NFC")
@@ -358,7 +371,10 @@ def _by_id(workspace: Workspace, total: int, _tolerance: Decimal) -> _Match:
 
 
 def _by_times(workspace: Workspace, total: int, tolerance: Decimal) -> _Match:
-    """Return the function that matches recordings and times: equal ones, or else those that differ by `tolerance` at most."""
+    """Return the function that matches recordings and times.
+
+    Equal ones, or else those that differ by `tolerance` at most.
+    """
     known, most = _recording_names(workspace), int(tolerance * _SECOND)
     numbers: dict[str, int] = {}
     owner, start, end = (
@@ -425,7 +441,10 @@ def _times(texts: pl.Series) -> IntArray:
 
 
 def _recording_names(workspace: Workspace) -> dict[str, str | int]:
-    """Return the recording of each id, path and name in the source, and of each file name; a number for several recordings."""
+    """Return the recording of each id, path and name in the source, and of each file name.
+
+    A number for several recordings.
+    """
     pairs = workspace.recordings.select("recording_id", "path").rows()
     if tables.table_path(workspace, "names").exists():
         pairs += workspace.table("names").select("recording_id", "name").rows()

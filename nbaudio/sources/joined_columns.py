@@ -1,4 +1,7 @@
-"""Columns that steps add to the segments table beside the source's own: further transcripts, hypotheses and facts."""
+"""Columns that steps add to the segments table beside the source's own.
+
+Further transcripts, hypotheses and facts.
+"""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,7 +22,10 @@ _OTHERS = {*tables.RESERVED, *tables.WRITTEN, *tables.SEGMENTS}
 
 
 def check_name(workspace: Workspace, kind: str, name: str) -> str:
-    """Return the column of a `text`, `hypothesis` or `column` of this name; raise InputError where a step cannot write it."""
+    """Return the column of a `text`, `hypothesis` or `column` of this name.
+
+    Raise InputError where a step cannot write it.
+    """
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{kind} {name!r}: a name has letters from a to z, digits and underscores, "
@@ -56,7 +62,10 @@ def _refuse(held: Collection[str], name: str, why: str) -> None:
 def store_column(
     workspace: Workspace, column: str, values: Rows | pl.DataFrame, record: Mapping[str, Any]
 ) -> dict[str, int]:
-    """Write the `value` of each `segment_id` or ascending `row`, else null, as a column; drop stale scores; count changes."""
+    """Write the `value` of each `segment_id` or ascending `row`, else null, as a column.
+
+    Drop stale scores; count changes.
+    """
     if isinstance(values, pl.DataFrame):
         ids = tables.read(workspace, ["segment_id"]).with_row_index("row")
         values = Rows.collect(

@@ -30,7 +30,9 @@ _ONE_RECORDING = re.compile(
 def list_items(
     source: Path, problems: Problems, *, hypotheses: bool, apart: Collection[Path]
 ) -> list[Item]:
-    """List the hypotheses or transcripts of a file or folder; files that name several recordings are read.
+    """List the hypotheses or transcripts of a file or folder.
+
+    Files that name several recordings are read.
 
     Files and folders of the absolute paths `apart` are left out.
     """
@@ -89,8 +91,8 @@ def pair(
 ) -> list[tuple[Item, tuple[Item, ...]]]:
     """Return each hypothesis that has transcripts, with its transcripts, paired by a table or by name.
 
-    Names are compared as those of recordings are (see `name_matching.resolve`), also those of the folders of transcripts. One
-    recording and one transcript need no names.
+    Names are compared as those of recordings are (see `name_matching.resolve`), also those of the
+    folders of transcripts. One recording and one transcript need no names.
     """
     names = [item.name for item in hypotheses]
     if table is not None:
@@ -170,7 +172,10 @@ def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
 
 
 def _find(names: Sequence[str], items: Sequence[Item]) -> list[list[int]]:
-    """Return the numbers of the items that each name means: of files, paths or their last parts, or recordings."""
+    """Return the numbers of the items that each name means.
+
+    Of files, paths or their last parts, or recordings.
+    """
     exact: dict[str, list[int]] = defaultdict(list)
     for number, item in enumerate(items):
         path = f"/{item.path}"

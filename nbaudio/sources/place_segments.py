@@ -35,7 +35,10 @@ def fill_times(
     recordings: pl.DataFrame,
     windows: tuple[Decimal, bool] | None,
 ) -> pl.DataFrame:
-    """Fill in times of whole recordings with audio, in a row per window if divided; without own ids, those of recordings."""
+    """Fill in times of whole recordings with audio, in a row per window if divided.
+
+    Without own ids, those of recordings.
+    """
     whole = tables.whole_recording()
     if not frame.select(whole.any()).item():
         return frame
@@ -80,7 +83,10 @@ def _decimal(micros: pl.Expr) -> pl.Expr:
 
 
 def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Convert times to samples where the recording is there; return only keys and the columns that the rules check."""
+    """Convert times to samples where the recording is there.
+
+    Return only keys and the columns that the rules check.
+    """
     # Joins copy their columns.
     checked = frame.select(
         "name",
@@ -137,7 +143,10 @@ _NO_ROWS = pl.Series("row", dtype=pl.UInt32)
 
 @dataclass(frozen=True)
 class PlacedSegments:
-    """The segments of a source in their recordings; only what concerns several of them is in memory."""
+    """The segments of a source in their recordings.
+
+    Only what concerns several of them is in memory.
+    """
 
     rows: Rows  # transcripts
     audit: pl.DataFrame
@@ -215,7 +224,10 @@ class PlacedSegments:
         )
 
     def judged(self) -> Iterator[pl.DataFrame]:
-        """Yield the segments table in batches: as placed, rejected with the first rule that a segment breaks."""
+        """Yield the segments table in batches.
+
+        As placed, rejected with the first rule that a segment breaks.
+        """
         for frame, placed in self._batches():
             found = self._judged(placed).select(
                 "row",
@@ -359,7 +371,10 @@ class Merge:
         return pl.when(pl.col(_ROW).is_null()).then(old).otherwise(value).alias(name)
 
     def corrected_texts(self) -> pl.DataFrame | None:
-        """Return the table of texts before corrections without those that hold no more; None if it stays."""
+        """Return the table of texts before corrections without those that hold no more.
+
+        None if it stays.
+        """
         if not table_path(self.workspace, tables.CORRECTED_TEXTS).exists():
             return None
         held = self.workspace.table(tables.CORRECTED_TEXTS)
@@ -370,7 +385,10 @@ class Merge:
 def merge_segments(
     workspace: Workspace, placed: PlacedSegments, status: pl.DataFrame, is_other: pl.Series
 ) -> Merge:
-    """Compare the segments of a source with the table; rows of the table for which `is_other` are not missing."""
+    """Compare the segments of a source with the table.
+
+    Rows of the table for which `is_other` are not missing.
+    """
     audio = {
         flag: pl.col("recording_id").is_in(status.filter(status=name)["recording_id"].implode())
         for flag, name in (("\0audio", "changed"), ("\0audio_arrived", "arrived"))
@@ -513,7 +531,10 @@ def _compared(segments: pl.LazyFrame, told: list[str]) -> pl.LazyFrame:
 
 
 def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Judge rows beside all other rows of the table: one that has the times of an earlier row is a duplicate."""
+    """Judge rows beside all other rows of the table.
+
+    One that has the times of an earlier row is a duplicate.
+    """
     columns = (
         "segment_id",
         "recording_id",

@@ -30,7 +30,10 @@ class Resolved(NamedTuple):
 
 
 def read_mapping(path: Path) -> dict[str, str]:
-    """Read a names file: a .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands."""
+    """Read a names file.
+
+    A .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands.
+    """
     separator = TABLES.get(path.suffix.lower())
     mapping: dict[str, str] = {}
     try:
@@ -82,7 +85,10 @@ def _table_pairs(path: Path, text: str, separator: str) -> Iterator[tuple[int, s
 def redact_names(
     transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool
 ) -> tuple[Transcripts, dict[str, str]]:
-    """Redact secrets in URLs: in names of recordings, in further columns, in reasons of problems and in the names file."""
+    """Redact secrets in URLs.
+
+    In names of recordings, in further columns, in reasons of problems and in the names file.
+    """
     rows, problems = transcripts.rows, transcripts.problems
     names = rows.unique("name")["name"].drop_nulls()
     urls = names.filter(names.str.contains("://", literal=True)).to_list()
@@ -113,7 +119,10 @@ def redact_names(
 
 
 def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> pl.DataFrame:
-    """Find the source's own ids of recordings, joined by blanks: keys of a ``wav.scp`` (`mapping`), and `source_recording`."""
+    """Find the source's own ids of recordings, joined by blanks.
+
+    Keys of a ``wav.scp`` (`mapping`), and `source_recording`.
+    """
     by_name = dict(audit.select("name", "recording_id").iter_rows())
     by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
     paths = (

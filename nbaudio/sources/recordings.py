@@ -48,7 +48,10 @@ _encode = msgspec.json.Encoder().encode
 def list_audio(
     root: LocationLike, names: Iterable[str] = ()
 ) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """List the audio files below a folder, sorted, or those of `names` if a server lists none; and rejected ones with reasons."""
+    """List the audio files below a folder, sorted, or those of `names` if a server lists none.
+
+    And rejected ones with reasons.
+    """
     place = location(root)
     listed = (
         archives.listing(place, is_audio)
@@ -73,7 +76,10 @@ def list_audio(
 
 
 class Probes:
-    """The cache of a workspace, for threads, with what was known `before`; with `sha256`, rows without a hash do not count."""
+    """The cache of a workspace, for threads, with what was known `before`.
+
+    With `sha256`, rows without a hash do not count.
+    """
 
     def __init__(
         self, folder: Path, schema: pl.Schema, *, sha256: bool, before: pl.DataFrame | None = None
@@ -134,7 +140,10 @@ def probe_recordings(
     keep: Path,
     before: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Probe recordings below `root`, except those as `before`; return `FACTS`; `keep` is the folder of the cache."""
+    """Probe recordings below `root`, except those as `before`; return `FACTS`.
+
+    `keep` is the folder of the cache.
+    """
     place, cores = location(root), os.cpu_count() or 1
     schema = FACTS if place.local else pl.Schema({**FACTS, "version": pl.String()})
     probes = Probes(keep, schema, sha256=sha256, before=before)
@@ -173,7 +182,10 @@ def probe_recordings(
 
 
 def _bundles(root: LocalPath, paths: Paths) -> Iterator[_Bundle]:
-    """Group paths for one thread each, with their gigabytes: many small files together, large ones alone."""
+    """Group paths for one thread each, with their gigabytes.
+
+    Many small files together, large ones alone.
+    """
     first, size = 0, 0
     for after, path in enumerate(paths, 1):
         with suppress(OSError):  # removed since it was listed: probing it reports that

@@ -1,4 +1,7 @@
-"""Read remote sources: fetch a file, or all files of a folder that are not recordings, into the workspace."""
+"""Read remote sources.
+
+Fetch a file, or all files of a folder that are not recordings, into the workspace.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -48,7 +51,10 @@ def read_remote(
     folder: Path,
     begin: Callable[[], object],
 ) -> Transcripts:
-    """Read a remote source, fetched into `folder`; `begin` is called once it is known to exist, before anything is written."""
+    """Read a remote source, fetched into `folder`.
+
+    `begin` is called once it is known to exist, before anything is written.
+    """
     try:
         is_folder = place.is_folder()
         begin()

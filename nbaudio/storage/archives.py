@@ -1,4 +1,7 @@
-"""Compressed tars, which cannot be sought in: read once, in the order of their files, with their bytes (`Remote.content`)."""
+"""Compressed tars, which cannot be sought in.
+
+Read once, in the order of their files, with their bytes (`Remote.content`).
+"""
 
 import bz2
 import gzip
@@ -33,7 +36,10 @@ _MAX_CONTENT_BYTES = 256 << 20
 
 
 class Member(NamedTuple):
-    """A file in an archive: its normalized name, its entry, and the archive, positioned at its bytes."""
+    """A file in an archive.
+
+    Its normalized name, its entry, and the archive, positioned at its bytes.
+    """
 
     name: str
     entry: tarfile.TarInfo
@@ -55,7 +61,10 @@ def is_in_archive(place: location.Location) -> TypeGuard[Remote]:
 
 
 def members(archive: Path) -> Iterator[Member]:
-    """Yield the regular files of a tar in its order, without sparse ones; raise `BROKEN` errors if it is damaged or a bomb."""
+    """Yield the regular files of a tar in its order, without sparse ones.
+
+    Raise `BROKEN` errors if it is damaged or a bomb.
+    """
     with (
         _Unpacked(archive) as file,
         tarfile.open(fileobj=file, mode="r:", encoding="utf8") as opened,
@@ -73,7 +82,10 @@ def members(archive: Path) -> Iterator[Member]:
 
 
 class _Unpacked(io.RawIOBase):
-    """The decompressed bytes of an archive, by its magic number; a decompression bomb raises tarfile.ReadError."""
+    """The decompressed bytes of an archive, by its magic number.
+
+    A decompression bomb raises tarfile.ReadError.
+    """
 
     _file: Any = None  # nothing to close if the archive cannot be opened
 
@@ -140,7 +152,10 @@ def all_in_order(
 
 
 def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[Remote]:
-    """Yield the wanted files below a folder with their bytes, all without if None; raise AudioError where it is damaged."""
+    """Yield the wanted files below a folder with their bytes, all without if None.
+
+    Raise AudioError where it is damaged.
+    """
     inside, _, outer = folder.root.partition("::")
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
     start = len(top) + 1 if top else 0

@@ -73,7 +73,10 @@ class RangeFile(io.RawIOBase):
 
 
 class FileStatus(NamedTuple):
-    """Size of a file, and its version: ETag or time of change on a server, nanoseconds of the last change on this machine."""
+    """Size of a file, and its version.
+
+    ETag or time of change on a server, nanoseconds of the last change on this machine.
+    """
 
     num_bytes: int
     version: str | int | None

@@ -1,4 +1,7 @@
-"""Fetched files with a limit on their size, shared by processes: users of a file share its lock, eviction takes it alone."""
+"""Fetched files with a limit on their size, shared by processes.
+
+Users of a file share its lock, eviction takes it alone.
+"""
 
 import hashlib
 import os
@@ -19,14 +22,20 @@ _FILL = 0.9
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of at most `limit` bytes in a folder, created when first needed; picklable; any of its files may be deleted."""
+    """A cache of at most `limit` bytes in a folder, created when first needed; picklable.
+
+    Any of its files may be deleted.
+    """
 
     folder: Path
     limit: int = LIMIT
 
     @contextmanager
     def held(self, identity: str, num_bytes: int, fetch: Callable[[Path], None]) -> Iterator[Path]:
-        """Yield the file of an identity, not evicted meanwhile; if it is missing, one process calls `fetch`, others wait."""
+        """Yield the file of an identity, not evicted meanwhile.
+
+        If it is missing, one process calls `fetch`, others wait.
+        """
         path, is_new = self._path(identity), False
         path.parent.mkdir(parents=True, exist_ok=True)
         file = _open_shared(path)
@@ -60,7 +69,10 @@ class Cache:
         return self.folder / digest[:2] / digest[2:40]
 
     def _fetch(self, path: Path, num_bytes: int, fetch: Callable[[Path], None]) -> BinaryIO:
-        """Fetch a file, evicting others if the limit requires it; return it open, and locked before its first byte."""
+        """Fetch a file, evicting others if the limit requires it.
+
+        Return it open, and locked before its first byte.
+        """
         with atomic_write(path) as partial:
             with self._locked("total.lock") as total:
                 expected = _read_number(total) + num_bytes
@@ -83,7 +95,10 @@ class Cache:
             yield file
 
     def _evict(self, most: int) -> int:
-        """Remove the least recently used files until `most` bytes are left, or all are in use; return the bytes left."""
+        """Remove the least recently used files until `most` bytes are left, or all are in use.
+
+        Return the bytes left.
+        """
         found = []
         for path in self.folder.glob("*/*"):
             with suppress(FileNotFoundError):
@@ -99,7 +114,10 @@ class Cache:
 
 
 def _read_number(file: BinaryIO) -> int:
-    """Return the number in a file; if it is unreadable, one above any limit, so that the files are counted again."""
+    """Return the number in a file.
+
+    If it is unreadable, one above any limit, so that the files are counted again.
+    """
     file.seek(0)
     text = file.read()
     return int(text) if text.isdigit() else sys.maxsize if text else 0

@@ -1,4 +1,7 @@
-"""Filesystems of URLs: `HttpFiles` for the web, else those of fsspec; and recursive listings of them."""
+"""Filesystems of URLs: `HttpFiles` for the web, else those of fsspec.
+
+And recursive listings of them.
+"""
 
 import re
 import threading
@@ -32,7 +35,10 @@ class FilesystemPath(NamedTuple):
 
 
 def filesystem_path(address: str, network: Network) -> FilesystemPath:
-    """Return the filesystem and the path of a URL; MissingExtraError if the package for its scheme is not installed."""
+    """Return the filesystem and the path of a URL.
+
+    MissingExtraError if the package for its scheme is not installed.
+    """
     scheme = urlsplit(address).scheme
     archive = address.rpartition("::")[2]
     if scheme in ARCHIVES and "://" not in archive:
@@ -101,7 +107,10 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
 def filter_names(
     names: Iterable[str], wanted: Callable[[str], bool]
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the wanted names that are not hidden, sorted; and, with a reason, those that point outside their folder."""
+    """Return the wanted names that are not hidden, sorted.
+
+    And, with a reason, those that point outside their folder.
+    """
     paths, refused = [], []
     for name in sorted(names):
         if not wanted(name) or any(

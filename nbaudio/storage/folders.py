@@ -1,4 +1,7 @@
-"""Folders that complete files are published to under paths inside them, and read from; remote ones by way of the local disk."""
+"""Folders that complete files are published to under paths inside them, and read from.
+
+Remote ones by way of the local disk.
+"""
 
 import os
 import shutil
@@ -55,7 +58,10 @@ class Folder:
             return place.read(start, stop)
 
     def opened(self, name: str) -> int:
-        """Open a regular file of a folder on this machine; return its descriptor, which the caller closes."""
+        """Open a regular file of a folder on this machine.
+
+        Return its descriptor, which the caller closes.
+        """
         path = f"{self.place.local}/{_inside(name)}"
         try:
             descriptor = os.open(path, _READ)
@@ -86,7 +92,10 @@ class Folder:
         return False
 
     def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
-        """Return whether a file or folder exists with this hash; it is read only if it has `num_bytes`."""
+        """Return whether a file or folder exists with this hash.
+
+        It is read only if it has `num_bytes`.
+        """
         place = self._place(name)
         if (path := place.local) is not None:
             return (
@@ -155,7 +164,10 @@ class Folder:
 
     @contextmanager
     def _regular(self, name: str) -> Iterator[Location]:
-        """Yield the location of a file; raise InputError if it is missing, or a local one is not a regular file."""
+        """Yield the location of a file.
+
+        Raise InputError if it is missing, or a local one is not a regular file.
+        """
         place = self._place(name)
         try:
             if place.local is not None:
@@ -235,7 +247,10 @@ class Folder:
 
 
 def _inside(name: str) -> str:
-    """Return a name, which may come from an untrusted table; raise InputError where it points outside the folder."""
+    """Return a name, which may come from an untrusted table.
+
+    Raise InputError where it points outside the folder.
+    """
     if not urls.stays_inside(name):
         raise InputError(f"{name}: points outside the folder")
     return name
@@ -262,7 +277,10 @@ def _link(source: Path, target: Path) -> None:
 
 
 def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:
-    """Return the folder at a path, made absolute, or at an address; one that is written to needs a `desk` if it is remote."""
+    """Return the folder at a path, made absolute, or at an address.
+
+    One that is written to needs a `desk` if it is remote.
+    """
     place = location(str(where) if urls.is_url(str(where)) else Path(where).absolute())
     if desk is not None and place.local is None:
         urls.check_writable(str(place))

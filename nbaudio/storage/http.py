@@ -1,4 +1,7 @@
-"""HTTP over urllib3: pooled connections, proxies, bodies that are bounded and never decompressed; web folders as in fsspec."""
+"""HTTP over urllib3: pooled connections, proxies, bodies that are bounded and never decompressed.
+
+Web folders as in fsspec.
+"""
 
 import io
 import netrc
@@ -64,7 +67,10 @@ class HttpStatusError(OSError):
 
 
 class HttpClient:
-    """A pool of connections, so many kept open per host, through the proxies of the environment; `timeout` is without a byte."""
+    """A pool of connections, so many kept open per host, through the proxies of the environment.
+
+    `timeout` is without a byte.
+    """
 
     def __init__(self, *, connections: int, timeout: float) -> None:
         import urllib3
@@ -94,7 +100,10 @@ class HttpClient:
     def request(
         self, method: str, url: str, **headers: str
     ) -> Iterator["urllib3.BaseHTTPResponse"]:
-        """Yield the response to one request, redirect or not, its body unread; raise ConnectionError or ValueError."""
+        """Yield the response to one request, redirect or not, its body unread.
+
+        Raise ConnectionError or ValueError.
+        """
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
         whole, pool = {**_HEADERS, **headers}, self._pools(url)
@@ -128,7 +137,10 @@ class HttpClient:
             raise _connection_error(error) from None
 
     def connect(self, url: str, number: int) -> None:
-        """Open connections for later requests, except through a proxy; errors are ignored, as those requests raise them."""
+        """Open connections for later requests, except through a proxy.
+
+        Errors are ignored, as those requests raise them.
+        """
         if (pools := self._pools(url)) is self._direct:
             with (
                 suppress(Exception),
@@ -193,7 +205,10 @@ def content_coding(headers: Mapping[str, str]) -> str | None:
 
 
 def _environment() -> tuple[str | None, ...]:
-    """Return what of the environment tells proxies; looking all of it through takes longer than a request."""
+    """Return what of the environment tells proxies.
+
+    Looking all of it through takes longer than a request.
+    """
     return tuple(map(os.environ.get, _PROXY_VARIABLES))
 
 
@@ -232,7 +247,10 @@ class HttpFiles:
     network: Network
 
     def info(self, url: str) -> dict[str, Any]:
-        """Return what a server reports about a file: `size` (or None), `mimetype`, and the headers that identify its version."""
+        """Return what a server reports about a file.
+
+        `size` (or None), `mimetype`, and the headers that identify its version.
+        """
         try:
             with suppress(ConnectionResetError), self._request("HEAD", url) as response:
                 found = _file_info(response.headers)
@@ -267,7 +285,10 @@ class HttpFiles:
         _client(self.network.timeout, _environment()).connect(url, number)
 
     def cat_whole(self, url: str, most: int) -> bytes | None:
-        """Return a whole file; None where more than `most` bytes are announced; raise RemoteRefusedError where no length is."""
+        """Return a whole file; None where more than `most` bytes are announced.
+
+        Raise RemoteRefusedError where no length is.
+        """
         with self._request("GET", url) as response:
             size = _file_info(response.headers)["size"]
             if size is None:
@@ -275,7 +296,10 @@ class HttpFiles:
             return None if size > most else _body(response, url, size, "that it announced")
 
     def get_file(self, url: str, path: str, *, num_bytes: int) -> None:
-        """Write a file to a local path; raise RemoteRefusedError if the server sends more than `num_bytes`."""
+        """Write a file to a local path.
+
+        Raise RemoteRefusedError if the server sends more than `num_bytes`.
+        """
         with self._request("GET", url) as response, Path(path).open("wb") as file:
             for chunk in _chunks(response, url, num_bytes, "that it announced"):
                 progress.on_message(urlsplit(url).netloc)
@@ -315,7 +339,10 @@ class HttpFiles:
     def _request(
         self, method: str, url: str, **headers: str
     ) -> Iterator["urllib3.BaseHTTPResponse"]:
-        """Yield the response after redirects, with its body unread; raise HttpStatusError for an error status."""
+        """Yield the response after redirects, with its body unread.
+
+        Raise HttpStatusError for an error status.
+        """
         client = _client(self.network.timeout, _environment())
         for _ in range(MAX_REDIRECTS + 1):
             with client.request(method, url, **_authorization(url), **headers) as response:

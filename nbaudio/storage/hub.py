@@ -1,4 +1,7 @@
-"""Datasets on the Hugging Face Hub: contents, commits, timeouts, log; tokens are found by huggingface_hub and never read here."""
+"""Datasets on the Hugging Face Hub: contents, commits, timeouts, log.
+
+Tokens are found by huggingface_hub and never read here.
+"""
 
 import hashlib
 import logging
@@ -81,7 +84,10 @@ class Upload:
 
 
 class HubDataset:
-    """A dataset at a URL without revision: its `files` by path and last commit (`head`) when listed, and commits on top of it."""
+    """A dataset at a URL without revision.
+
+    Its `files` by path and last commit (`head`) when listed, and commits on top of it.
+    """
 
     def __init__(self, place: "Remote") -> None:
         with requires_extra("hub"):
@@ -125,7 +131,10 @@ class HubDataset:
         text: str,
         show: bool,
     ) -> None:
-        """Commit files that the Hub lacks, and removals, on top of `head`; raise InputError for a file with other bytes."""
+        """Commit files that the Hub lacks, and removals, on top of `head`.
+
+        Raise InputError for a file with other bytes.
+        """
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
         from huggingface_hub.utils import (
             are_progress_bars_disabled,

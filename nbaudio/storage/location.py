@@ -1,4 +1,7 @@
-"""Locations, what steps read and write: files and folders on this machine, or remote; and the location of any path or address."""
+"""Locations, what steps read and write: files and folders on this machine, or remote.
+
+And the location of any path or address.
+"""
 
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -27,7 +30,10 @@ from nbaudio.storage.urls import is_url
 
 @dataclass(frozen=True)
 class LocalPath:
-    """What is on this machine, read in place; `Remote` has the same methods, which send requests and raise AudioError."""
+    """What is on this machine, read in place.
+
+    `Remote` has the same methods, which send requests and raise AudioError.
+    """
 
     local: Path
     cache: Cache | None = field(
@@ -56,7 +62,10 @@ class LocalPath:
         return FileStatus(found.st_size, found.st_mtime_ns)
 
     def is_folder(self) -> bool:
-        """Return whether it is a folder; on the web, whether the server sends a page instead of a file."""
+        """Return whether it is a folder.
+
+        On the web, whether the server sends a page instead of a file.
+        """
         return self.local.is_dir()
 
     def read(self, start: int, stop: int) -> bytes:
@@ -73,7 +82,10 @@ class LocalPath:
         return self
 
     def fetched(self, _status: FileStatus | None = None) -> AbstractContextManager[Path]:
-        """Yield a local path of the whole file, valid within the context; a known `status` saves a request."""
+        """Yield a local path of the whole file, valid within the context.
+
+        A known `status` saves a request.
+        """
         return nullcontext(self.local)
 
     def ranges(self, _windows: int, _share: float) -> tuple[None, None]:
@@ -83,7 +95,10 @@ class LocalPath:
     def listing(
         self, wanted: Callable[[str], bool]
     ) -> tuple[Collection[str], list[tuple[str, str]]]:
-        """Return wanted files below it, relative, sorted, not hidden; and refused ones with reasons; None where unlisted."""
+        """Return wanted files below it, relative, sorted, not hidden.
+
+        And refused ones with reasons; None where unlisted.
+        """
         import polars as pl  # imported on demand, so that workers start faster
 
         home = trusted_root(self.local)
@@ -135,7 +150,10 @@ class LocalPath:
         return pl.concat(found).sort(), sorted(refused)
 
     def files(self) -> Iterator[str]:
-        """Yield the files in a folder, sorted, of a remote one with its subfolders; none if it does not exist."""
+        """Yield the files in a folder, sorted, of a remote one with its subfolders.
+
+        None if it does not exist.
+        """
         with suppress(FileNotFoundError):
             yield from sorted(path.name for path in self.local.iterdir())
 
@@ -145,7 +163,10 @@ class LocalPath:
             yield from self.files()
 
     def new(self) -> AbstractContextManager[Path]:
-        """Yield a local path to write to; the file gets its name when the context succeeds, but is not synced."""
+        """Yield a local path to write to.
+
+        The file gets its name when the context succeeds, but is not synced.
+        """
         return atomic_write(self.local, sync=False)
 
     def remove(self) -> None:
@@ -160,7 +181,10 @@ class LocalPath:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Let several runs write to a folder within the context; `tidy` it if no other run uses it, by a shared lock."""
+        """Let several runs write to a folder within the context.
+
+        `tidy` it if no other run uses it, by a shared lock.
+        """
         with raise_disk_full(self.local):
             self.local.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.local, os.O_RDONLY)
@@ -196,7 +220,10 @@ LocationLike: TypeAlias = str | Path | Location
 
 
 def location(place: LocationLike, cache: Cache | None = None) -> Location:
-    """Return the location of a path or address, with a `cache` of fetched files; raise InputError for a refused address."""
+    """Return the location of a path or address, with a `cache` of fetched files.
+
+    Raise InputError for a refused address.
+    """
     if isinstance(place, str):
         if place.startswith("file://"):
             return LocalPath(Path(url2pathname(urlsplit(place).path)))

@@ -1,4 +1,7 @@
-"""Timeouts, retries and size limits of requests (docs/network.md); hosts that only fail are skipped for the rest of a run."""
+"""Timeouts, retries and size limits of requests (docs/network.md).
+
+Hosts that only fail are skipped for the rest of a run.
+"""
 
 import errno
 import os
@@ -40,7 +43,10 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = 
 
 @dataclass
 class _Failing:
-    """A host since its last success: seconds of failed requests (parallel ones once) and of Retry-After; last reason."""
+    """A host since its last success.
+
+    Seconds of failed requests (parallel ones once) and of Retry-After; last reason.
+    """
 
     spent: float = 0.0
     waited: float = 0.0
@@ -54,7 +60,10 @@ _failing: dict[tuple[str, str], _Failing] = {}
 
 @dataclass(frozen=True)
 class Network:
-    """Limits of one run in seconds and bytes, picklable for workers; hosts that failed are tried again under another `run`."""
+    """Limits of one run in seconds and bytes, picklable for workers.
+
+    Hosts that failed are tried again under another `run`.
+    """
 
     timeout: float = 15.0
     tries: int = 3
@@ -108,7 +117,10 @@ class Network:
             state.reason = reason
 
     def may_wait(self, host: str, pause: float, *, item: float, now: float) -> bool:
-        """Record the seconds of a Retry-After; return whether `max_wait` allows them after `item` seconds for the item so far."""
+        """Record the seconds of a Retry-After.
+
+        Return whether `max_wait` allows them after `item` seconds for the item so far.
+        """
         with _lock:
             state = _failing.setdefault((self.run, host), _Failing())
             more = max(0.0, now + pause - max(now, state.until))
@@ -158,7 +170,10 @@ class RemoteRefusedError(AudioError):
 
 
 class RedirectError(ConnectionError):
-    """Too many redirects, or a redirect to an invalid URL; the message omits the URL, which may be signed."""
+    """Too many redirects, or a redirect to an invalid URL.
+
+    The message omits the URL, which may be signed.
+    """
 
 
 class RemoteNotFoundError(RemoteRefusedError):
@@ -183,7 +198,9 @@ def with_retries(
     received: Callable[[], int] = int,
     wait: Callable[[float], object] | None = None,
 ) -> Result:
-    """Return the result of a request, with retries (docs/network.md); `proves`: a result shows that the host works.
+    """Return the result of a request, with retries (docs/network.md).
+
+    `proves`: a result shows that the host works.
 
     Tries are counted anew when more bytes were `received`; `wait` replaces `time.sleep`.
     """
@@ -241,13 +258,19 @@ def with_retries(
 
 
 def backoff_seconds(failures: int) -> float:
-    """Return the seconds before the next try: doubled with each failure, times a random number from 0.75 to 1.25."""
+    """Return the seconds before the next try.
+
+    Doubled with each failure, times a random number from 0.75 to 1.25.
+    """
     jitter = random.uniform(0.75, 1.25)  # noqa: S311 - spreads requests, no secret
     return min(FIRST_PAUSE_S * 2.0 ** min(max(failures - 1, 0), 100) * jitter, _MAX_PAUSE_S)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date; a date counts from the Date header."""
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date.
+
+    A date counts from the Date header.
+    """
     from email.utils import (
         parsedate_to_datetime,
     )  # imported on demand, so that the command line starts faster
@@ -284,7 +307,10 @@ def one_line_error(error: BaseException) -> str:
 
 
 def _boto_metadata(error: BaseException) -> Mapping[str, Any]:
-    """Return what botocore keeps of a response (HTTPStatusCode, HTTPHeaders); s3fs raises its own error from botocore's."""
+    """Return what botocore keeps of a response (HTTPStatusCode, HTTPHeaders).
+
+    S3fs raises its own error from botocore's.
+    """
     for each in (error, error.__cause__):
         response = getattr(each, "response", None)
         if isinstance(response, Mapping) and isinstance(

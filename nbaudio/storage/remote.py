@@ -1,4 +1,7 @@
-"""Remote files and folders; uploads are written beside their names and moved, except to object stores, which show whole ones."""
+"""Remote files and folders.
+
+Uploads are written beside their names and moved, except to object stores, which show whole ones.
+"""
 
 import os
 import re
@@ -74,7 +77,10 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Remote:
-    """A remote file or folder; see `LocalPath`. Failed listings raise InputError or NbaudioError, failed writes NbaudioError."""
+    """A remote file or folder; see `LocalPath`.
+
+    Failed listings raise InputError or NbaudioError, failed writes NbaudioError.
+    """
 
     root: str  # validated address of the folder
     cache: Cache | None = None  # keeps fetched files; None deletes them after use
@@ -132,7 +138,10 @@ class Remote:
         return urlsplit(address).netloc or "this machine"
 
     def status(self) -> FileStatus:
-        """Return size and version; raise AudioError if the file cannot be read or its length is unknown."""
+        """Return size and version.
+
+        Raise AudioError if the file cannot be read or its length is unknown.
+        """
         if self.content is not None:
             return FileStatus(len(self.content.data), self.content.version)
         info = self._info()
@@ -148,7 +157,10 @@ class Remote:
         return FileStatus(int(info["size"]), None if version is None else str(version))
 
     def loaded(self, most: int) -> "Remote":
-        """Return the file with its content, fetched in one request on the web; without it if it has more than `most` bytes."""
+        """Return the file with its content, fetched in one request on the web.
+
+        Without it if it has more than `most` bytes.
+        """
         if not self._is_on_web:
             size = self.status().num_bytes
             return (
@@ -166,7 +178,10 @@ class Remote:
 
     @contextmanager
     def fetched(self, status: FileStatus | None = None) -> Iterator[Path]:
-        """Yield a local copy of the whole file, held in the cache within the context; errors within name the address instead."""
+        """Yield a local copy of the whole file, held in the cache within the context.
+
+        Errors within name the address instead.
+        """
         found = status or self.status()
 
         def fetch(partial: Path) -> None:
@@ -194,7 +209,10 @@ class Remote:
                 raise type(error)(str(error).replace(str(path), str(self))) from error
 
     def download(self, target: Path, status: FileStatus) -> None:
-        """Download the file to `target`, continuing a partial download; `status` is the current one of the file."""
+        """Download the file to `target`, continuing a partial download.
+
+        `status` is the current one of the file.
+        """
         free = shutil.disk_usage(target.parent).free
         if status.num_bytes > free:
             raise AudioError(
@@ -216,7 +234,10 @@ class Remote:
         return info.get("type") == "directory" or is_page
 
     def ranges(self, windows: int, share: float) -> tuple[FileStatus, RangeFile | None]:
-        """See `LocalPath.ranges`; for WAV and FLAC from a server with ranges and versions, unless the file is cached."""
+        """See `LocalPath.ranges`.
+
+        For WAV and FLAC from a server with ranges and versions, unless the file is cached.
+        """
         status = self.status()
         cost = share * status.num_bytes + windows * _WINDOW_BYTES
         if status.num_bytes < _MIN_BYTES or cost > _MAX_SHARE * status.num_bytes:
@@ -287,7 +308,10 @@ class Remote:
         return found
 
     def create(self, source: Path) -> None:
-        """Upload a small local file unless there is one of this name; of several writers, one does so."""
+        """Upload a small local file unless there is one of this name.
+
+        Of several writers, one does so.
+        """
         with convert_error(AudioError, NbaudioError):
             self._write(
                 lambda fs, path, options: fs.put_file(str(source), path, **options),
@@ -311,7 +335,8 @@ class Remote:
     ) -> None:
         """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete.
 
-        A `new` file replaces no other. HDFS does not rename to a name that exists: to replace a file, it is removed first.
+        A `new` file replaces no other. HDFS does not rename to a name that exists: to replace a
+        file, it is removed first.
         """
         writer = f"{int(time.time()):x}-{os.urandom(4).hex()}"
 
@@ -369,7 +394,10 @@ class Remote:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Tidy a folder that runs write to, as in `LocalPath.shared`; without locks only what is old."""
+        """Tidy a folder that runs write to, as in `LocalPath.shared`.
+
+        Without locks only what is old.
+        """
         self.tidy(older_than_s=_OLD_S)
         yield
 
@@ -393,7 +421,10 @@ class Remote:
         return f"{self}\n{status.num_bytes}\n{status.version}"
 
     def _download(self, partial: Path, found: FileStatus) -> None:
-        """Fetch the whole file; on the web, resume with the missing bytes; from the Hub, in ranges, as its library shows bars."""
+        """Fetch the whole file; on the web, resume with the missing bytes.
+
+        From the Hub, in ranges, as its library shows bars.
+        """
         held, (fs, path, scheme) = size_of(partial), self.located
         if found.version and (scheme == "hf" or (self._is_on_web and 0 < held < found.num_bytes)):
             with (
@@ -451,7 +482,10 @@ class Remote:
 
 
 def remote(address: str, cache: Cache | None = None, network: Network | None = None) -> Remote:
-    """Return the remote file or folder at an address, without a request; raise InputError if it or a limit is invalid."""
+    """Return the remote file or folder at an address, without a request.
+
+    Raise InputError if it or a limit is invalid.
+    """
     return Remote(
         re.sub(r"(?<![/:])/+$", "", check_url(address)), cache, network=network or Network.of()
     )

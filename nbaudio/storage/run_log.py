@@ -1,7 +1,10 @@
-"""Run log of a long run: JSON lines without secrets, and a lock on the file that shows whether the run is alive.
+"""Run log of a long run.
 
-Every line has `at` (UTC) and `event`: began (step, pid, host, parameters), stage (stage, total, unit), progress (done, seconds
-since the stage began, failures of the run), failure (detail), ended (how: done, stopped or failed; error).
+JSON lines without secrets, and a lock on the file that shows whether the run is alive.
+
+Every line has `at` (UTC) and `event`: began (step, pid, host, parameters), stage (stage, total,
+unit), progress (done, seconds since the stage began, failures of the run), failure (detail), ended
+(how: done, stopped or failed; error).
 """
 
 import json
@@ -31,7 +34,10 @@ _LOCK_WAIT_S, _LOCK_PAUSE_S = 0.5, 0.05
 
 
 class _LogWriter:
-    """The watcher of `listen_to_progress` that writes the log of one run; if it cannot, as on a full disk, the run goes on."""
+    """The watcher of `listen_to_progress` that writes the log of one run.
+
+    If it cannot, as on a full disk, the run goes on.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file  # unbuffered
@@ -78,7 +84,10 @@ class _LogWriter:
 def run_log(
     path: Path, step: str, given: Mapping[str, Any], *, of: object, keep: Path | None = None
 ) -> Iterator[None]:
-    """Log this thread's progress to `path`, locked (else ExistsError about `of`); on success the log moves to `keep`, if any."""
+    """Log this thread's progress to `path`, locked (else ExistsError about `of`).
+
+    On success the log moves to `keep`, if any.
+    """
     with _locked_log(path, of, _LOCK_WAIT_S) as file:
         log = _LogWriter(file)
         parameters = {
@@ -103,7 +112,10 @@ def run_log(
 
 @contextmanager
 def step_lock(path: Path, step: str, *, of: object, wait_s: float) -> Iterator[None]:
-    """Lock a file, which exists as long as the step runs; another call waits, and then raises ExistsError that names the step."""
+    """Lock a file, which exists as long as the step runs.
+
+    Another call waits, and then raises ExistsError that names the step.
+    """
     with _locked_log(path, of, wait_s) as file:
         _LogWriter(file).begin(step)
         try:
@@ -121,7 +133,10 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked_log(path: Path, of: object, wait_s: float) -> Iterator[BinaryIO]:
-    """Yield the log, locked and open at its end, after a wait for the run that has it; a large one is emptied."""
+    """Yield the log, locked and open at its end, after a wait for the run that has it.
+
+    A large one is emptied.
+    """
     end = time.monotonic() + wait_s
     while time.monotonic() < end:
         with _opened(path) as file:

@@ -1,4 +1,7 @@
-"""URLs of files and folders: validation, and redaction of secrets. A bare scheme (``s3://``) stands for all of its URLs."""
+"""URLs of files and folders: validation, and redaction of secrets.
+
+A bare scheme (``s3://``) stands for all of its URLs.
+"""
 
 import hashlib
 import re
@@ -26,7 +29,10 @@ def is_url(text: str) -> bool:
 
 
 def check_url(address: str) -> str:
-    """Return a valid URL, with absolute paths of archives; raise InputError for unknown schemes, passwords and queries."""
+    """Return a valid URL, with absolute paths of archives.
+
+    Raise InputError for unknown schemes, passwords and queries.
+    """
     shown = redact_url(address)
     parts = address.split("::")
     for part in parts:
@@ -88,7 +94,10 @@ def public_url(address: str) -> str:
 
 
 def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
-    """Map URLs with user or query to the names that are stored; with a hash if they would be equal, or `always`."""
+    """Map URLs with user or query to the names that are stored.
+
+    With a hash if they would be equal, or `always`.
+    """
     whole = {name: public_url(name) for name in names if "://" in name and redact_url(name) != name}
     counts = Counter(whole.values())
     hashes = {

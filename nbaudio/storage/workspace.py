@@ -1,4 +1,7 @@
-"""Workspace: the folder of the tables, reports and caches of a project; docs/tables.md lists its files."""
+"""Workspace: the folder of the tables, reports and caches of a project.
+
+docs/tables.md lists its files.
+"""
 
 import hashlib
 import json
@@ -95,7 +98,10 @@ class Workspace:
         return int(self.settings.get("generation", 1))
 
     def fingerprint(self) -> str:
-        """Return what identifies the rows of the segments table in a review: a hash of their ids, and the later generation."""
+        """Return what identifies the rows of the segments table in a review.
+
+        A hash of their ids, and the later generation.
+        """
         hashed = hashlib.sha256(b"[")
         for number, key in enumerate(row_values.sorted_values(tables.scan(self, ["segment_id"]))):
             hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
@@ -121,7 +127,9 @@ class Workspace:
         return float(value)
 
     def choose_threshold(self, value: float | None) -> None:
-        """Store the default threshold on similarity of `select`, from -1 to 1; None removes the stored one.
+        """Store the default threshold on similarity of `select`, from -1 to 1.
+
+        None removes the stored one.
 
         Examples:
             >>> import tempfile
@@ -165,7 +173,10 @@ class Workspace:
 
     @property
     def withdrawn(self) -> pl.DataFrame:
-        """The tombstones of what was withdrawn (`core.tombstones.TOMBSTONES`); empty if nothing was."""
+        """The tombstones of what was withdrawn (`core.tombstones.TOMBSTONES`).
+
+        Empty if nothing was.
+        """
         return self.table(tombstones.WITHDRAWN, tombstones.TOMBSTONES)
 
     @property
@@ -174,7 +185,10 @@ class Workspace:
         return self.table(tables.GROWTH, tables.GROWN)
 
     def table(self, name: str, absent: pl.Schema | None = None) -> pl.DataFrame:
-        """Read any table by name, such as ``names``; if there is none, raise InputError or return no rows of a schema."""
+        """Read any table by name, such as ``names``.
+
+        If there is none, raise InputError or return no rows of a schema.
+        """
         if absent is not None and not tables.table_path(self, name).exists():
             return pl.DataFrame(schema=absent)
         return tables.read(self, table=name)
@@ -182,7 +196,8 @@ class Workspace:
     def to_pandas(self, table: str = "segments") -> "pd.DataFrame":
         """Return a table by name, such as ``segments`` or ``recordings``, as a pandas frame.
 
-        `split` and `decision` are categorical, integers with nulls are float64 with NaN. A missing table raises InputError.
+        `split` and `decision` are categorical, integers with nulls are float64 with NaN. A missing
+        table raises InputError.
 
         Examples:
             >>> import tempfile
@@ -209,7 +224,10 @@ class Workspace:
         settings: Mapping[str, Any] | None = None,
         **named: dataframes.Frame | pl.LazyFrame | Iterator[pl.DataFrame],
     ) -> None:
-        """Write tables (frames, or iterators of frames) and settings that belong together: if the run is killed, all or none."""
+        """Write tables (frames, or iterators of frames) and settings that belong together.
+
+        If the run is killed, all or none.
+        """
         staged = self.path / _SAVING
         atomic.remove(staged)
         try:

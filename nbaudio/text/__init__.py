@@ -1,4 +1,7 @@
-"""Compare, normalize and score transcripts and hypotheses; columns are Series of polars or pandas, and null stays null."""
+"""Compare, normalize and score transcripts and hypotheses.
+
+Columns are Series of polars or pandas, and null stays null.
+"""
 
 from nbaudio.text.aligned_words import DiffPart, word_diff
 from nbaudio.text.characters import Vocabulary, vocabulary

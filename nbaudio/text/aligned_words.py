@@ -1,4 +1,7 @@
-"""Words of a transcript aligned with those of a hypothesis: the edits, and with their times, as players show them."""
+"""Words of a transcript aligned with those of a hypothesis.
+
+The edits, and with their times, as players show them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +28,10 @@ class DiffPart:
 
 
 class WordPair(NamedTuple):
-    """Aligned words of transcript and hypothesis; kind is that of `word_diff`, times are seconds from the segment's start."""
+    """Aligned words of transcript and hypothesis.
+
+    Kind is that of `word_diff`, times are seconds from the segment's start.
+    """
 
     kind: str
     reference: str | None
@@ -43,9 +49,10 @@ def word_diff(
 ) -> list[DiffPart]:
     """Return the edits that turn the reference into the hypothesis, word by word, as few as `wer` counts.
 
-    With `steps` of normalization (see `normal.NORMALIZERS`) words are equal where their normal forms are, and words with an empty
-    normal form, such as a lone dash, do not differ. With `formatting` words that are read alike are of the kind ``formatting``.
-    The parts have the original words.
+    With `steps` of normalization (see `normal.NORMALIZERS`) words are equal where their normal
+    forms are, and words with an empty normal form, such as a lone dash, do not differ. With
+    `formatting` words that are read alike are of the kind ``formatting``. The parts have the
+    original words.
 
     Examples:
         >>> [(part.kind, part.reference, part.hypothesis) for part in word_diff("evo blic", "evo blitz na")]

@@ -40,9 +40,9 @@ def find_anchors(
 ) -> Pairs:
     """Return the pairs of equal words in chains of rare n-grams, each word in one pair at most, in the order of the left words.
 
-    Words are codes from 0, the same for the same word; negative ones match nothing. A chain goes forward in both texts; chains
-    of at least `least` words are taken in the order of their lengths, so that moved blocks are found, and of repeats the one in
-    the longer chain.
+    Words are codes from 0, the same for the same word; negative ones match nothing. A chain goes
+    forward in both texts; chains of at least `least` words are taken in the order of their lengths,
+    so that moved blocks are found, and of repeats the one in the longer chain.
 
     Examples:
         >>> words = np.arange(30)

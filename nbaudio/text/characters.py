@@ -1,4 +1,7 @@
-"""Characters of a corpus: ids as in wav2vec2's ``vocab.json``, where ``|`` is the space, and odd characters to review."""
+"""Characters of a corpus.
+
+Ids as in wav2vec2's ``vocab.json``, where ``|`` is the space, and odd characters to review.
+"""
 
 import unicodedata
 from collections import Counter
@@ -30,7 +33,10 @@ _BLOCK = 16_384
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The characters of a corpus: their `ids`, with delimiter and special tokens, `counts`, and the `odd` ones (as `ODD`)."""
+    """The characters of a corpus.
+
+    Their `ids`, with delimiter and special tokens, `counts`, and the `odd` ones (as `ODD`).
+    """
 
     ids: dict[str, int]
     counts: dict[str, int]
@@ -46,8 +52,9 @@ def vocabulary(
 ) -> Vocabulary:
     """Count the characters of texts, assign ids and list the odd ones; null texts are skipped.
 
-    The first text with an odd character is its example, named by its id, or by its number from 0 without `segment_ids`. Apart
-    from that, the order does not matter. Raises InputError where the numbers of ids and texts differ.
+    The first text with an odd character is its example, named by its id, or by its number from 0
+    without `segment_ids`. Apart from that, the order does not matter. Raises InputError where the
+    numbers of ids and texts differ.
 
     Examples:
         >>> found = vocabulary(["da – ne", "ne|da"])

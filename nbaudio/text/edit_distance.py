@@ -1,4 +1,7 @@
-"""Compare a hypothesis with a transcript by code points: similarity, and error rates with words as in jiwer."""
+"""Compare a hypothesis with a transcript by code points.
+
+Similarity, and error rates with words as in jiwer.
+"""
 
 import os
 import re
@@ -46,7 +49,9 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def similarity(a: str, b: str) -> float:
-    """Return ``1 - 2 * levenshtein(a, b) / (len(a) + len(b))`` over characters; it is not `Levenshtein.ratio`.
+    """Return ``1 - 2 * levenshtein(a, b) / (len(a) + len(b))`` over characters.
+
+    It is not `Levenshtein.ratio`.
 
     It is from -1 (nothing in common, or one side empty) to 1 (equal, also both empty).
 
@@ -60,9 +65,12 @@ def similarity(a: str, b: str) -> float:
 
 
 def wer(reference: str, hypothesis: str) -> float:
-    """Return the word error rate: substituted, deleted and inserted words per word of the reference.
+    """Return the word error rate.
 
-    It is more than 1 for more errors than words, and the number of words in the hypothesis for an empty reference.
+    Substituted, deleted and inserted words per word of the reference.
+
+    It is more than 1 for more errors than words, and the number of words in the hypothesis for an
+    empty reference.
 
     Examples:
         >>> wer("evo blic odgovori", "evo odgovori na")
@@ -73,7 +81,9 @@ def wer(reference: str, hypothesis: str) -> float:
 
 
 def cer(reference: str, hypothesis: str) -> float:
-    """Return the character error rate: as `wer` over characters, including blanks except at the ends.
+    """Return the character error rate.
+
+    As `wer` over characters, including blanks except at the ends.
 
     Examples:
         >>> cer("sabor", "sabora ")
@@ -84,7 +94,9 @@ def cer(reference: str, hypothesis: str) -> float:
 
 
 def similarity_column(text: Column, asr_text: Column) -> pl.Series:
-    """Return `similarity` of two columns of equal length: str, str -> f64, null where either is null.
+    """Return `similarity` of two columns of equal length.
+
+    Str, str -> f64, null where either is null.
 
     Examples:
         >>> similarity_column(pl.Series(["da", "da", ""]), pl.Series(["da", None, "ne"])).to_list()
@@ -108,7 +120,8 @@ def score_columns(
 ) -> pl.DataFrame:
     """Return several measures of two columns, one f64 column for each, null where either text is null.
 
-    Characters are compared only once for all; raises InputError where the columns differ in length or are not text.
+    Characters are compared only once for all; raises InputError where the columns differ in length
+    or are not text.
 
     Examples:
         >>> score_columns(pl.Series(["evo blic"]), pl.Series(["evo blitz"])).row(0)
@@ -136,7 +149,10 @@ def error_rates(counts: pl.DataFrame) -> pl.DataFrame:
 def edit_counts(
     text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES
 ) -> pl.DataFrame:
-    """Return numerators and denominators of the measures, which can be summed: i64 columns, null where either text is null."""
+    """Return numerators and denominators of the measures, which can be summed.
+
+    I64 columns, null where either text is null.
+    """
     text, asr_text = as_series(text), as_series(asr_text)
     if len(text) != len(asr_text):
         raise InputError(
@@ -178,7 +194,10 @@ def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFr
 def _distances(
     differ: pl.Series, left: Sequence[str], right: Sequence[str]
 ) -> npt.NDArray[np.int64]:
-    """Return the edits of all pairs, of which `left` and `right` are those that differ; equal ones are frequent."""
+    """Return the edits of all pairs, of which `left` and `right` are those that differ.
+
+    Equal ones are frequent.
+    """
     found = np.zeros(len(differ), dtype=np.int64)
     found[differ.to_numpy()] = cpdist(
         left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1
@@ -189,7 +208,10 @@ def _distances(
 def _word_distances(
     reference: pl.Series, hypothesis: pl.Series
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
-    """Return edits and reference words of each pair, and whether all texts are tidy: only single spaces, between words."""
+    """Return edits and reference words of each pair, and whether all texts are tidy.
+
+    Only single spaces, between words.
+    """
     both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
     codes, lengths, distinct = encode_words(both)
     # Searching blanks in the few distinct words is faster than in the texts.
@@ -225,7 +247,10 @@ def tidy_blanks(texts: pl.Series) -> pl.Series:
 def encode_words(
     texts: pl.Series,
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], pl.Series]:
-    """Return a number for each word of all texts, split at every space; words per text; and the distinct words, with a space."""
+    """Return a number for each word of all texts, split at every space; words per text.
+
+    And the distinct words, with a space.
+    """
     texts = texts.cast(pl.String)  # a column without values has no type
     full = texts != ""
     # Each word includes the space after it, so that the buffer of the texts, split at spaces, is

@@ -44,7 +44,10 @@ _EDIT, _OTHER = 1000, 1001
 
 
 class Group(NamedTuple):
-    """Words that correspond: their numbers in both texts, the words as they are read, and how many of those differ."""
+    """Words that correspond.
+
+    Their numbers in both texts, the words as they are read, and how many of those differ.
+    """
 
     numbers: tuple[tuple[int, ...], tuple[int, ...]]
     said: tuple[tuple[str, ...], tuple[str, ...]]
@@ -52,7 +55,10 @@ class Group(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A place in the readings of some words: before a word, or after some steps of a reading of it; and the edges into it."""
+    """A place in the readings of some words: before a word, or after some steps of a reading of it.
+
+    And the edges into it.
+    """
 
     word: int
     step: int
@@ -62,11 +68,14 @@ class Node(NamedTuple):
 
 
 class Formatting:
-    """Rules of a language, such as ``hr`` or ``en``: which words are read alike; None has only those of all languages.
+    """Rules of a language, such as ``hr`` or ``en``: which words are read alike.
 
-    `table` is a file of tab-separated lines `language`, `written`, `spoken` that extend ``nbaudio/text/formatting.tsv``:
-    alternatives are separated by ``|``, the language ``*`` is any. Languages that num2words does not know read numbers by rows
-    for 0 to 20, the tens, hundreds, 1000 and so on; `has_numbers` is whether there are any. Raises InputError for an unreadable
+    None has only those of all languages.
+
+    `table` is a file of tab-separated lines `language`, `written`, `spoken` that extend
+    ``nbaudio/text/formatting.tsv``: alternatives are separated by ``|``, the language ``*`` is any.
+    Languages that num2words does not know read numbers by rows for 0 to 20, the tens, hundreds,
+    1000 and so on; `has_numbers` is whether there are any. Raises InputError for an unreadable
     table. Of several languages, such as ``hr,en``, the first counts.
 
     Examples:
@@ -218,7 +227,10 @@ class Formatting:
         )
 
     def _parts(self, number: int) -> list[int] | None:
-        """Return the numbers of the table that a number is made of; None if they are not in the table."""
+        """Return the numbers of the table that a number is made of.
+
+        None if they are not in the table.
+        """
         if str(number) in self._spoken and number < 1000:
             return [number]
         for scale in (10**9, 10**6, 1000):
@@ -285,7 +297,10 @@ class Formatting:
         ]
 
     def differences(self, left: str, right: str) -> set[tuple[int, int, tuple[str, ...]]]:
-        """Return where other words are read: first and one past the last word of `left`, and the words of `right` as read."""
+        """Return where other words are read.
+
+        First and one past the last word of `left`, and the words of `right` as read.
+        """
         found, at = set[tuple[int, int, tuple[str, ...]]](), 0
         (one, _, has_readings), (other, _, has_others) = self._split(left), self._split(right)
         if not (has_readings or has_others) and all(one) and all(other):  # fast
@@ -318,7 +333,10 @@ class Formatting:
         return sum(group.edits for group in self._aligned(left, right))
 
     def spoken_forms(self, left: str, right: str) -> tuple[str, str]:
-        """Return two texts as they are read, where they agree best: equal if they differ in formatting only."""
+        """Return two texts as they are read, where they agree best.
+
+        Equal if they differ in formatting only.
+        """
         if left == right:
             return left, right
         (_, one, has_readings), (_, other, has_others) = self._split(left), self._split(right)
@@ -353,7 +371,10 @@ class Formatting:
 def spoken_counts(
     text: Column, asr_text: Column, formatting: Formatting, plain: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return `edit_counts` of two columns with formatting aside: fewer edits than the `plain` ones, over the same lengths."""
+    """Return `edit_counts` of two columns with formatting aside.
+
+    Fewer edits than the `plain` ones, over the same lengths.
+    """
     pairs = pl.DataFrame(
         {"text": as_series(text), "asr_text": as_series(asr_text)}
     ).with_row_index()
@@ -375,7 +396,10 @@ def spoken_counts(
 
 
 def fold(word: str) -> str:
-    """Return what of a word is compared: composed, in lower case, without ligatures, punctuation and hyphens."""
+    """Return what of a word is compared.
+
+    Composed, in lower case, without ligatures, punctuation and hyphens.
+    """
     plain = unicodedata.normalize("NFKC", word).casefold().translate(_LIGATURES)
     return (
         plain
@@ -389,7 +413,10 @@ def fold(word: str) -> str:
 def align(
     left: Sequence[str], right: Sequence[str], formatting: Formatting | None = None
 ) -> list[Group]:
-    """Align words with the fewest edits between them, or between words as they are read; those without any key are left out."""
+    """Align words with the fewest edits between them, or between words as they are read.
+
+    Those without any key are left out.
+    """
     keys = [formatting.keys(side) if formatting else side for side in (left, right)]
     kept = [[number for number, key in enumerate(side) if key] for side in keys]
     blocks = Levenshtein.opcodes(

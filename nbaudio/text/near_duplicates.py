@@ -1,7 +1,10 @@
-"""Find near-duplicate sentences, folded by `sentences`, without comparing all pairs; none is missed, unlike with MinHash.
+"""Find near-duplicate sentences, folded by `sentences`, without comparing all pairs.
 
-*Near*: edits of at most a tenth of the shorter length. Of e + 1 disjoint pieces, e edits leave one intact (Pass-Join, VLDB 2011);
-pieces are found by their hash, the length of the text and their place in it.
+None is missed, unlike with MinHash.
+
+*Near*: edits of at most a tenth of the shorter length. Of e + 1 disjoint pieces, e edits leave one
+intact (Pass-Join, VLDB 2011); pieces are found by their hash, the length of the text and their
+place in it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,10 +34,13 @@ _PLAIN = "\\x00-\\x7FÀ-ÖØ-Þàáâãäåæçèéêëìíîïðñòóôõöø�
 
 
 def sentences(texts: pl.Expr) -> pl.Expr:
-    """Fold texts: they are the same sentence if their folded forms are equal, for all steps; null where nothing is left.
+    """Fold texts: they are the same sentence if their folded forms are equal, for all steps.
 
-    Case, punctuation, symbols, the number of blanks, the Unicode normal form and format characters (joiners, soft hyphens) are
-    ignored. Combining marks are kept: vowel signs (Hindi, Thai, Arabic) and accents make other words.
+    Null where nothing is left.
+
+    Case, punctuation, symbols, the number of blanks, the Unicode normal form and format characters
+    (joiners, soft hyphens) are ignored. Combining marks are kept: vowel signs (Hindi, Thai, Arabic)
+    and accents make other words.
     """
     return texts.map_batches(_folded, return_dtype=pl.String, is_elementwise=True)
 
@@ -116,7 +122,10 @@ class NearIndex:
             )
 
     def among(self, texts: Sequence[str] | pl.Series) -> pl.DataFrame:
-        """Return the near pairs of a sentence and a folded text: their numbers from 0, in order, and their `edits`."""
+        """Return the near pairs of a sentence and a folded text.
+
+        Their numbers from 0, in order, and their `edits`.
+        """
         # By length, so that texts for pieces of a size are next to each other.
         texts = pl.Series(texts, dtype=pl.String)
         lengths = texts.str.len_chars().to_numpy()
@@ -202,7 +211,10 @@ def _length_class(lengths: Integers) -> Integers:
 
 
 def _place_width(classes: Integers) -> Integers:
-    """Return how many characters of texts in a class of lengths count as one place: a quarter of the shortest."""
+    """Return how many characters of texts in a class of lengths count as one place.
+
+    A quarter of the shortest.
+    """
     width: NDArray[np.float64] = (1 + 1 / _PART) ** classes / 8
     return np.maximum(width.astype(np.int64), 1)
 
@@ -213,7 +225,10 @@ def _place_key(classes: Integers, places: Integers) -> Hashes:
 
 
 def _sums(codes: Hashes) -> tuple[Hashes, Hashes]:
-    """Return sums and powers, modulo 2^64: ``(sums[i + size] - sums[i]) * powers[i]`` is a hash of `size` characters from `i`."""
+    """Return sums and powers, modulo 2^64.
+
+    ``(sums[i + size] - sums[i]) * powers[i]`` is a hash of `size` characters from `i`.
+    """
     inverse, powers = _powers(max(len(codes), _CHARACTERS).bit_length())
     return np.concatenate([[np.uint64(0)], np.cumsum(codes * inverse[: len(codes)])]), powers
 
@@ -234,7 +249,10 @@ def _letters(codes: Hashes, starts: Integers, lengths: Integers) -> NDArray[np.i
 
 
 def _codes(texts: pl.Series) -> tuple[Hashes, Integers, Integers]:
-    """Return the code points of all texts, each followed by a line end, which no sentence contains; starts; and lengths."""
+    """Return the code points of all texts, each followed by a line end, which no sentence contains.
+
+    Starts; and lengths.
+    """
     lengths = texts.str.len_chars().to_numpy().astype(np.int64)
     ended = (texts.str.join("\n").item() + "\n" * bool(len(texts))).encode("utf-32-le")
     return (
@@ -250,7 +268,10 @@ def _flag(hashes: Hashes, flags: int) -> Integers:
 
 
 def _expanded(numbers: Integers) -> tuple[Integers, Integers]:
-    """Return each place as often as its number says, and a count from 0 of its repetitions: 2, 1 gives 0, 0, 1 and 0, 1, 0."""
+    """Return each place as often as its number says, and a count from 0 of its repetitions.
+
+    2, 1 gives 0, 0, 1 and 0, 1, 0.
+    """
     return np.repeat(np.arange(len(numbers)), numbers), _counted(numbers)
 
 

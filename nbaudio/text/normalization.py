@@ -1,4 +1,7 @@
-"""Normalize transcripts by named steps, in order; all preserve Unicode normal form C, and the default ones are idempotent."""
+"""Normalize transcripts by named steps, in order.
+
+All preserve Unicode normal form C, and the default ones are idempotent.
+"""
 
 import re
 import unicodedata
@@ -25,9 +28,9 @@ def lower(text: str) -> str:
 def punctuation(text: str) -> str:
     """Remove punctuation (Unicode's category P, and ` and ´ in place of quotes) unless it is part of a number or a word.
 
-    A full stop directly after a number stays, as in ordinals, unless further full stops follow. An apostrophe or hyphen inside a
-    word becomes the plain ``'`` or ``-``; dashes are not hyphens. Other punctuation between two words without a blank becomes a
-    blank.
+    A full stop directly after a number stays, as in ordinals, unless further full stops follow. An
+    apostrophe or hyphen inside a word becomes the plain ``'`` or ``-``; dashes are not hyphens.
+    Other punctuation between two words without a blank becomes a blank.
     """
     marks = "".join(
         sorted(
@@ -54,7 +57,10 @@ _NO_WORD = re.compile(r"[^\w\s]|_")
 
 @lru_cache(maxsize=4096)
 def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return patterns for these few marks (a class of all is ten times slower): inner apostrophes, inner hyphens, others."""
+    """Return patterns for these few marks (a class of all is ten times slower).
+
+    Inner apostrophes, inner hyphens, others.
+    """
     mark, other = f"[{re.escape(marks)}]", f"[^\\s{re.escape(marks)}]"
     # The class comes first, so that the search runs from mark to mark; marks to keep are recognized
     # from the position after them.
@@ -66,7 +72,10 @@ def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[
 
 
 def blanks(text: str) -> str:
-    """Collapse whitespace to one space between words, none at the ends; tabs, line ends and no-break spaces count."""
+    """Collapse whitespace to one space between words, none at the ends.
+
+    Tabs, line ends and no-break spaces count.
+    """
     return " ".join(text.split())
 
 
@@ -77,7 +86,9 @@ DEFAULT_STEPS: tuple[str, ...] = ("nfc", "lower", "punctuation", "blanks")
 
 
 def normalize(text: str, steps: Sequence[str] = DEFAULT_STEPS) -> str:
-    """Apply the named steps to a text, in order; raise InputError for a name that is not in `NORMALIZERS`.
+    """Apply the named steps to a text, in order.
+
+    Raise InputError for a name that is not in `NORMALIZERS`.
 
     Examples:
         >>> normalize("Uvaženi  kolega, EVO: 5. točka.")

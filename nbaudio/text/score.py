@@ -24,7 +24,10 @@ _TABLE = "formatting.tsv"
 
 
 class Pair(NamedTuple):
-    """A transcript and a hypothesis that are compared: their columns, how names of their scores end, and normalization steps."""
+    """A transcript and a hypothesis that are compared.
+
+    Their columns, how names of their scores end, and normalization steps.
+    """
 
     text: str
     hypothesis: str
@@ -44,23 +47,28 @@ def score(
 ) -> Report:
     """Write similarity, WER and CER of every segment to the segments table, whose rows and order of columns stay.
 
-    Texts never change. With `text` and `hypothesis` the columns are `similarity_NAME`, `wer_NAME` and so on, ``_TEXT_HYP`` with
-    both. `spoken_similarity`, `spoken_wer` and `spoken_cer` beside them count as equal what differs in formatting only: case,
-    punctuation, hyphens, ligatures, and in a `language` also digits, percent, currency and abbreviations (`text.formatting`).
+    Texts never change. With `text` and `hypothesis` the columns are `similarity_NAME`, `wer_NAME`
+    and so on, ``_TEXT_HYP`` with both. `spoken_similarity`, `spoken_wer` and `spoken_cer` beside
+    them count as equal what differs in formatting only: case, punctuation, hyphens, ligatures, and
+    in a `language` also digits, percent, currency and abbreviations (`text.formatting`).
 
-    With normalization steps the normal forms are compared; those of `text` and `asr_text` are stored as `text_normalized` and
-    `asr_text_normalized`, which a score of the two without steps removes. Unicode normal form C is applied first in any case.
-    Each call starts from the texts. Once all of several hypotheses have scores with `text`, each call writes `agreement` (mean
-    similarity of two hypotheses), `agreement_text` (mean similarity with `text`), `text_disputed` (the hypotheses have the same
-    words, and the text has others) and `disputed_words` (where all hypotheses differ from the text in the same way).
+    With normalization steps the normal forms are compared; those of `text` and `asr_text` are
+    stored as `text_normalized` and `asr_text_normalized`, which a score of the two without steps
+    removes. Unicode normal form C is applied first in any case. Each call starts from the texts.
+    Once all of several hypotheses have scores with `text`, each call writes `agreement` (mean
+    similarity of two hypotheses), `agreement_text` (mean similarity with `text`), `text_disputed`
+    (the hypotheses have the same words, and the text has others) and `disputed_words` (where all
+    hypotheses differ from the text in the same way).
 
     Args:
         workspace: the workspace or its folder.
         text: name of a further transcript, `text_NAME`; by default `text`.
-        hypothesis: name of a further hypothesis, `asr_text_NAME`, or several names; by default `asr_text`.
+        hypothesis: name of a further hypothesis, `asr_text_NAME`, or several names; by default
+            `asr_text`.
         normalize: names of steps from `text.NORMALIZERS`, in order.
         language: such as ``hr``, for the formatting; by default that of the last call.
-        formatting: table of further alternatives, as `text.formatting.Formatting` describes; the workspace keeps a copy.
+        formatting: table of further alternatives, as `text.formatting.Formatting` describes; the
+            workspace keeps a copy.
 
     Raises:
         InputError: there is no workspace, its table cannot be read, or a name or step is unknown.
@@ -209,7 +217,10 @@ def normalization_steps(workspace: Workspace) -> tuple[str, ...]:
 
 
 def formatting_rules(workspace: Workspace) -> Formatting:
-    """Return the formatting rules of the last `score`: its language, and the table that extends them."""
+    """Return the formatting rules of the last `score`.
+
+    Its language, and the table that extends them.
+    """
     table = _own_table(workspace)
     return _rules(workspace.settings.get("language"), table, table and table.stat().st_mtime_ns)
 
@@ -282,7 +293,10 @@ def _scored(
 
 
 def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> dict[str, str]:
-    """Return the hypotheses, each with the column of its similarity with `text`; none unless there are several, all scored."""
+    """Return the hypotheses, each with the column of its similarity with `text`.
+
+    None unless there are several, all scored.
+    """
     schema = segments.collect_schema()
     there = [name for name in tables.hypothesis_names(schema).values() if schema[name] == pl.String]
     counts = segments.lazy().select(pl.col(there).count()).collect(**STREAMED)

@@ -43,7 +43,10 @@ _SHORTEST_CHARACTER = 0.01  # seconds: what has more characters than a segment c
 
 
 class Typed(NamedTuple):
-    """The words of a transcript: normalized, whether each ends a sentence, and the turn of each, which segments do not leave."""
+    """The words of a transcript.
+
+    Normalized, whether each ends a sentence, and the turn of each, which segments do not leave.
+    """
 
     words: Sequence[str]
     ends_sentence: Flags
@@ -51,7 +54,10 @@ class Typed(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """The words of a hypothesis: normalized, and their times in seconds, in the order of their starts."""
+    """The words of a hypothesis.
+
+    Normalized, and their times in seconds, in the order of their starts.
+    """
 
     words: Sequence[str]
     start: Seconds
@@ -69,7 +75,10 @@ class Segments(NamedTuple):
 
 
 class _Edges(NamedTuple):
-    """For each pair, the edge of a segment there: its cost, and the seconds of silence inside and outside of the segment."""
+    """For each pair, the edge of a segment there.
+
+    Its cost, and the seconds of silence inside and outside of the segment.
+    """
 
     cost: Seconds
     room: Seconds
@@ -79,10 +88,12 @@ class _Edges(NamedTuple):
 def cut_segments(
     pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: float, longest: float
 ) -> Segments:
-    """Cut paired words into segments of `shortest` to `longest` seconds; what fits in no segment is left out.
+    """Cut paired words into segments of `shortest` to `longest` seconds.
 
-    Dynamic programming finds the segmentation of the least cost. A boundary is in the middle of the silence between two words,
-    at most half a second from its word, and never inside a word.
+    What fits in no segment is left out.
+
+    Dynamic programming finds the segmentation of the least cost. A boundary is in the middle of the
+    silence between two words, at most half a second from its word, and never inside a word.
 
     Examples:
         >>> words, start = ["dobar", "dan", "evo", "blic"], np.array([0.5, 1, 3, 4.0])
@@ -140,8 +151,8 @@ def cut_segments(
 def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[Flags, Ints]:
     """Return whether a segment may span each two consecutive pairs, and the words without a pair between them.
 
-    What is between them has at most `most` characters, no word with a pair elsewhere, and no whole sentence that was not heard,
-    such as the name of a speaker.
+    What is between them has at most `most` characters, no word with a pair elsewhere, and no whole
+    sentence that was not heard, such as the name of a speaker.
     """
     between = [(side[:-1] + 1, side[1:]) for side in (pairs.left, pairs.right)]
     rank = np.argsort(np.argsort(pairs.right))
@@ -187,9 +198,12 @@ def _choose(
     breaks: Flags,
     lengths: tuple[float, float],
 ) -> Ints:
-    """Return first and last pair (n x 2) of the segments of the least cost in all; a pair in no segment costs 1.
+    """Return first and last pair (n x 2) of the segments of the least cost in all.
 
-    `inner` is the cumulative cost of what segments span, and `breaks` are the pairs before which a segment must end.
+    A pair in no segment costs 1.
+
+    `inner` is the cumulative cost of what segments span, and `breaks` are the pairs before which a
+    segment must end.
     """
     (begin, end), (first_cost, last_cost), (shortest, longest) = times, costs, lengths
     count = len(begin)

@@ -49,12 +49,15 @@ class WordPairs(NamedTuple):
 
 
 def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
-    """Pair normalized words of a transcript and of a hypothesis, each with one word at most; empty words have no pair.
+    """Pair normalized words of a transcript and of a hypothesis, each with one word at most.
+
+    Empty words have no pair.
 
     What the hypothesis repeats at once, three times or for 15 words, has no pairs.
-    Anchors are chains of rare n-grams (see `anchors`). Between anchors, words are aligned by `align_words`. The probability of
-    a pair is its posterior probability in a pair HMM (Durbin et al., Biological Sequence Analysis, 1998, chapter 4) of the five
-    words on both sides, whose states are a pair and a gap in either text. Pairs with less than 0.5 are left out.
+    Anchors are chains of rare n-grams (see `anchors`). Between anchors, words are aligned by
+    `align_words`. The probability of a pair is its posterior probability in a pair HMM (Durbin et
+    al., Biological Sequence Analysis, 1998, chapter 4) of the five words on both sides, whose
+    states are a pair and a gap in either text. Pairs with less than 0.5 are left out.
 
     Examples:
         >>> left = "poštovane kolegice i kolege otvaram sjednicu hrvatskoga sabora".split()
@@ -91,10 +94,12 @@ def _repeated(codes: Ints) -> npt.NDArray[np.bool_]:
 
 
 def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
-    """Align the words of two short texts with the least Levenshtein distance; return the paired words.
+    """Align the words of two short texts with the least Levenshtein distance.
 
-    A pair costs twice the share of characters that differ (at most half of them), a word without a pair costs 1. Memory and time
-    grow with the product of the numbers of words.
+    Return the paired words.
+
+    A pair costs twice the share of characters that differ (at most half of them), a word without a
+    pair costs 1. Memory and time grow with the product of the numbers of words.
 
     Examples:
         >>> align_words(["na", "ulicu", "evo"], ["u", "licu", "evo"])
@@ -136,7 +141,10 @@ def _fill_gaps(
     *,
     is_inner: bool = False,
 ) -> Pairs:
-    """Add pairs in the gaps of the left text between anchors: with what follows the anchor before, and precedes the next one."""
+    """Add pairs in the gaps of the left text between anchors.
+
+    With what follows the anchor before, and precedes the next one.
+    """
     left, right = words
     one, other = anchors
     taken = np.sort(other)
@@ -228,14 +236,20 @@ def _joined(words: tuple[Sequence[str], Sequence[str]], codes: Pairs) -> Iterato
 
 
 def _equal_odds(left: Ints, right: Ints, equal_odds: Floats) -> Floats:
-    """Return the odds (width x width x pairs) of equal words, 0 for others; codes of words are width x pairs."""
+    """Return the odds (width x width x pairs) of equal words, 0 for others.
+
+    Codes of words are width x pairs.
+    """
     return np.stack(
         [np.where((word == right) & (word >= 0), equal_odds[word], 0) for word in left]
     ).astype(np.float32)
 
 
 def _odds(left: Ints, right: Ints, equal_odds: Floats, lexicon: npt.NDArray[np.object_]) -> Floats:
-    """Return the odds (width x width x pairs) that words around pairs are the same; codes of words are width x pairs."""
+    """Return the odds (width x width x pairs) that words around pairs are the same.
+
+    Codes of words are width x pairs.
+    """
     odds: Floats = np.maximum(
         _equal_odds(left, right, equal_odds),
         _OTHER * ((left >= 0)[:, None] & (right >= 0)).astype(np.float32),
@@ -264,10 +278,12 @@ def _odds(left: Ints, right: Ints, equal_odds: Floats, lexicon: npt.NDArray[np.o
 def _path_weights(
     odds: Floats, joined_rows: Floats, joined_columns: Floats
 ) -> npt.NDArray[np.float64]:
-    """Return the weights of all paths to the nodes of a lattice of words by words; paths start at any node of the first border.
+    """Return the weights of all paths to the nodes of a lattice of words by words.
 
-    A row with the one before it, or a column, may be joined. In a gap, words of the left text come before those of the right
-    one, so that each alignment is one path.
+    Paths start at any node of the first border.
+
+    A row with the one before it, or a column, may be joined. In a gap, words of the left text come
+    before those of the right one, so that each alignment is one path.
     """
     height, width, count = odds.shape
     total = np.empty((height + 1, width + 1, count))

@@ -1,4 +1,7 @@
-"""Filter and sort a frame by SQL conditions, text search and columns; orders are row numbers of the frame (uint32)."""
+"""Filter and sort a frame by SQL conditions, text search and columns.
+
+Orders are row numbers of the frame (uint32).
+"""
 
 import os
 import re
@@ -44,7 +47,10 @@ _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}
 
 
 def sort_and_filter(frame: TableFrame, **arrangement: Any) -> Order:
-    """Return the numbers of rows that meet both conditions and contain a text; equal rows keep their order, nulls are last."""
+    """Return the numbers of rows that meet both conditions and contain a text.
+
+    Equal rows keep their order, nulls are last.
+    """
     *_, (_, found) = arrange(frame, **arrangement)
     return joined(found)
 
@@ -64,9 +70,12 @@ def arrange(
     narrowed: str = "",
     kept: Order | None = None,
 ) -> Iterator[tuple[float, list[Order]]]:
-    """Do `sort_and_filter` in parts: yield which share is done, and the rows found, in order only when all is done.
+    """Do `sort_and_filter` in parts.
 
-    Rows in memory are one part. `kept` are the rows that pass the filter, in the order of the frame, if they are known.
+    Yield which share is done, and the rows found, in order only when all is done.
+
+    Rows in memory are one part. `kept` are the rows that pass the filter, in the order of the
+    frame, if they are known.
     """
     columns = visible_columns(frame)
     conditions = [text for text in (where.strip(), narrowed.strip()) if text]
@@ -163,7 +172,10 @@ def visible_columns(frame: TableFrame) -> list[str]:
 
 
 def similar_values(frame: TableFrame, where: str) -> str:
-    """Return which text of a filter no row has, with similar values; empty if there is none, or the rows are in a file."""
+    """Return which text of a filter no row has, with similar values.
+
+    Empty if there is none, or the rows are in a file.
+    """
     if isinstance(frame, StoredFrame):
         return ""
     for name, value in re.findall(r"\b(\w+)\s*==?\s*'([^']*)'", where):
@@ -178,7 +190,10 @@ def similar_values(frame: TableFrame, where: str) -> str:
 
 
 class SavedFilters:
-    """Filters by name: condition, text to find and order; in ``filters.json`` of a workspace, or in memory only."""
+    """Filters by name: condition, text to find and order.
+
+    In ``filters.json`` of a workspace, or in memory only.
+    """
 
     def __init__(
         self, workspace: Workspace | None, arrangement: Callable[[], Mapping[str, Any]]
@@ -189,7 +204,10 @@ class SavedFilters:
         self._arrangement = arrangement
 
     def _list(self) -> dict[str, Any]:
-        """Return the filters by name, in alphabetical order; entries that are no filters are left out."""
+        """Return the filters by name, in alphabetical order.
+
+        Entries that are no filters are left out.
+        """
         if self._path is not None:
             self._held = read_json(self._path) if os.path.lexists(self._path) else {}
         return {

@@ -1,4 +1,6 @@
-"""Figures that show themselves as SVG without scripts, and their style: colors, axes, bars, histograms and legends.
+"""Figures that show themselves as SVG without scripts, and their style.
+
+Colors, axes, bars, histograms and legends.
 
 Black follows the theme, all text is escaped, and equal plots give equal SVG.
 """
@@ -67,7 +69,10 @@ class Plot(Figure):
         self._values.append((axes, text, x, y))
 
     def svg(self) -> str:
-        """Return an SVG element for an HTML page: it scrolls in its own box where it is too narrow to be read."""
+        """Return an SVG element for an HTML page.
+
+        It scrolls in its own box where it is too narrow to be read.
+        """
         drawn = self._saved(format="svg", transparent=True, metadata={"Date": None}).decode()
         drawn = drawn[drawn.index("<svg") : drawn.rindex("</svg>")]
         drawn = re.sub(
@@ -148,7 +153,10 @@ class Plot(Figure):
         return self._saved(format="png", metadata={"Software": None})
 
     def _saved(self, **options: Any) -> bytes:
-        """Return the bytes of a file; characters missing from the font are boxes, about which a page of warnings adds nothing."""
+        """Return the bytes of a file.
+
+        Characters missing from the font are boxes, about which a page of warnings adds nothing.
+        """
         file = io.BytesIO()
         with (
             rc_context({"svg.fonttype": "none", "svg.hashsalt": "nbaudio"}),
@@ -160,7 +168,10 @@ class Plot(Figure):
 
 
 def bar_style(color: str, hatch: str = "") -> dict[str, Any]:
-    """Return the style of bars: pale ones have an outline, the others white hatches, both visible on white and on black."""
+    """Return the style of bars.
+
+    Pale ones have an outline, the others white hatches, both visible on white and on black.
+    """
     pale = color == PALE
     return {
         "facecolor": color,

@@ -1,4 +1,8 @@
-"""Plots of each step: axes have units, hatches or words repeat what colors show, names are drawn as they are, never as TeX."""
+"""Plots of each step.
+
+Axes have units, hatches or words repeat what colors show, names are drawn as they are, never as
+TeX.
+"""
 
 from collections.abc import Iterable
 from itertools import cycle, pairwise
@@ -38,7 +42,10 @@ _MOST_BARS = 24  # of more, a histogram or the longest ones
 
 
 def recordings(workspace: str | Path | Workspace) -> Plot:
-    """Plot the length of each recording, its transcribed part, rate and channels; a histogram if there are many."""
+    """Plot the length of each recording, its transcribed part, rate and channels.
+
+    A histogram if there are many.
+    """
     table = views.recordings(workspace)
     if len(table) > _MOST_BARS:
         return _recording_histogram(table)
@@ -154,7 +161,10 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
 
 
 def threshold(source: Source, value: float = 0.8) -> Plot:
-    """Plot what a threshold on similarity keeps: the distribution with the part below it, and hours kept by threshold."""
+    """Plot what a threshold on similarity keeps.
+
+    The distribution with the part below it, and hours kept by threshold.
+    """
     segments = views.rows(source).read("similarity", "duration_s")
     similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
     curve = views.threshold_curve(segments)
@@ -216,7 +226,9 @@ def evidence(
     precision: float = 0.98,
     confidence: float = 0.95,
 ) -> Plot:
-    """Plot precision above thresholds from the verdicts: the estimate, its interval, the lowest threshold that is proven.
+    """Plot precision above thresholds from the verdicts.
+
+    The estimate, its interval, the lowest threshold that is proven.
 
     It is about all segments at or above a threshold, whether `select` keeps them or not.
     """
@@ -322,7 +334,10 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
 
 
 def signals(source: Source, *, note: str = "") -> Plot:
-    """Plot the distribution of each signal that `measure` has written, below a note; the outermost bars hold long tails."""
+    """Plot the distribution of each signal that `measure` has written, below a note.
+
+    The outermost bars hold long tails.
+    """
     segments = views.rows(source)
     names, shown = views.signals(segments)["signal"].to_list(), []
     note = note or ("" if names else "Nothing is measured yet: 'nbaudio measure W' does.")
@@ -364,8 +379,8 @@ def _panels(number: int, across: int, note: str) -> tuple[Plot, list[Axes]]:
 def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: int = 6) -> Plot:
     """Plot the precision by the value of the columns that separate right from wrong labels best, at most `most`, the best first.
 
-    `views.signal_precision` has the ranking of all columns, `views.precision_by` the figures. Without verdicts of both kinds
-    it shows the distributions of the signals and what is missing.
+    `views.signal_precision` has the ranking of all columns, `views.precision_by` the figures.
+    Without verdicts of both kinds it shows the distributions of the signals and what is missing.
     """
     state = ProofState.load(workspace)
     ranked = rank_columns(state).head(most)
@@ -504,7 +519,10 @@ def shards(corpus: str | Path) -> Plot:
 
 
 def _split_styles(splits: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the style of each split: train, dev and test always have the same; others take the rest in turn."""
+    """Return the style of each split: train, dev and test always have the same.
+
+    Others take the rest in turn.
+    """
     fixed, rest = dict(zip(SPLITS, style.STYLES, strict=False)), cycle(style.STYLES[len(SPLITS) :])
     return {name: fixed.get(name) or next(rest) for name in splits}
 

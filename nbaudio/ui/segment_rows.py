@@ -23,7 +23,10 @@ Parts = Callable[[Columns], Iterator[pl.DataFrame]]
 
 @dataclass(frozen=True)
 class SegmentRows:
-    """Rows with the columns of `schema`; `parts` yields some of these, `ROWS` at a time, at least once."""
+    """Rows with the columns of `schema`.
+
+    `parts` yields some of these, `ROWS` at a time, at least once.
+    """
 
     schema: pl.Schema
     parts: Parts
@@ -56,7 +59,10 @@ class SegmentRows:
         return self._kept(self.read(*condition.meta.root_names()).select(condition).to_series())
 
     def where(self, condition: str) -> "SegmentRows":
-        """Return the rows that meet an SQL condition, or all for none; raise InputError as `condition_mask` does."""
+        """Return the rows that meet an SQL condition, or all for none.
+
+        Raise InputError as `condition_mask` does.
+        """
         if not (condition := condition.strip()):
             return self
         names = list(self.schema)
@@ -76,7 +82,10 @@ class SegmentRows:
 def workspace_rows(
     workspace: Workspace, columns: Callable[[Columns], Columns] | None = None
 ) -> SegmentRows:
-    """Return the segments of a workspace with their durations; all columns, or those that `columns` chooses from the names."""
+    """Return the segments of a workspace with their durations.
+
+    All columns, or those that `columns` chooses from the names.
+    """
     path, held = tables.table_path(workspace), tables.table_schema(workspace)
     whole = {**tables.SEGMENTS, **held, **tables.SEGMENTS}
     schema = pl.Schema(
@@ -132,7 +141,10 @@ def _stored(
     read: Callable[[Columns], Iterator[tuple[str, pl.DataFrame]]],
     recordings: pl.DataFrame,
 ) -> SegmentRows:
-    """Return rows of these types, and what `tables.with_durations` adds; `read` yields files, and rows with the columns held."""
+    """Return rows of these types, and what `tables.with_durations` adds.
+
+    `read` yields files, and rows with the columns held.
+    """
 
     def parts(names: Columns) -> Iterator[pl.DataFrame]:
         joined = not {*_JOINED}.isdisjoint(names)

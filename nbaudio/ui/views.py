@@ -1,4 +1,7 @@
-"""Read-only tables of a workspace or a corpus, most informative rows first; `duration_s` is to show, never to compute with."""
+"""Read-only tables of a workspace or a corpus, most informative rows first.
+
+`duration_s` is to show, never to compute with.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +24,10 @@ from nbaudio.text.score import normalization_steps
 from nbaudio.ui.segment_rows import SegmentRows, corpus_rows, workspace_rows
 
 Source = str | Path | Workspace | Frame | SegmentRows
-"""A workspace or a corpus, its folder or URL; or its `segments` in polars or pandas, to read them only once."""
+"""A workspace or a corpus, its folder or URL.
+
+Or its `segments` in polars or pandas, to read them only once.
+"""
 
 ORDERS = ("worst", "best", "random")
 # Invalid durations, and segments that end before they start, count as no hours.
@@ -48,7 +54,10 @@ _SHOWN = (
 
 
 def names(workspace: str | Path | Workspace) -> pl.DataFrame:
-    """Return how each file name was resolved: `name`, `decision`, `path`, `candidates`; missing and ambiguous ones first."""
+    """Return how each file name was resolved: `name`, `decision`, `path`, `candidates`.
+
+    Missing and ambiguous ones first.
+    """
     audit = (
         Workspace.open(workspace).table("names").select("name", "decision", "path", "candidates")
     )
@@ -56,7 +65,10 @@ def names(workspace: str | Path | Workspace) -> pl.DataFrame:
 
 
 def growth(workspace: str | Path | Workspace) -> pl.DataFrame:
-    """Return what the last `ingest` found new or changed: `change`, `segments`, `recordings`; no rows if it was the first."""
+    """Return what the last `ingest` found new or changed: `change`, `segments`, `recordings`.
+
+    No rows if it was the first.
+    """
     facts = Workspace.open(workspace).report("ingest").get("facts", {})
     recordings = facts.get("recordings_by_status", {})
     causes = {
@@ -74,7 +86,10 @@ def growth(workspace: str | Path | Workspace) -> pl.DataFrame:
 
 
 def kept_and_new(workspace: str | Path | Workspace) -> pl.DataFrame:
-    """Return how many segments of each `split` are `kept` from before the archive grew, and `new`; no rows if it never grew."""
+    """Return how many segments of each `split` are `kept` from before the archive grew, and `new`.
+
+    No rows if it never grew.
+    """
     facts = Workspace.open(workspace).report("select").get("facts", {})
     kept, new = facts.get("kept_from_earlier", {}), facts.get("new", {})
     rows = [
@@ -89,8 +104,8 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return recordings with the duration of their segments.
 
     Returns:
-        `recording_id`, `codec`, `sampling_rate` (Hz), `num_channels`, `duration_s` (null without audio), `segments`,
-        `transcribed_s` (sum of the segments), longest first.
+        `recording_id`, `codec`, `sampling_rate` (Hz), `num_channels`, `duration_s` (null without
+        audio), `segments`, `transcribed_s` (sum of the segments), longest first.
 
     Examples:
         >>> import tempfile
@@ -116,7 +131,10 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
 
 
 def characters(workspace: str | Path | Workspace) -> pl.DataFrame:
-    """Return characters of the transcripts that are no letter, digit or blank, most frequent first; see `text.Vocabulary`."""
+    """Return characters of the transcripts that are no letter, digit or blank, most frequent first.
+
+    See `text.Vocabulary`.
+    """
     return count_characters(
         workspace_rows(Workspace.open(workspace)).parts(("segment_id", "text"))
     ).odd
@@ -144,7 +162,8 @@ def examples(
         ids: only these segments.
 
     Returns:
-        `segment_id`, `recording_id`, `speaker_id`, `duration_s`, `similarity`, `wer`, `text`, `asr_text`.
+        `segment_id`, `recording_id`, `speaker_id`, `duration_s`, `similarity`, `wer`, `text`,
+        `asr_text`.
 
     Raises:
         InputError: the order or a segment is unknown, or the condition is not valid.
@@ -182,7 +201,10 @@ def examples(
 def cut_or_clipped(
     workspace: str | Path | Workspace, *, n: int = 5, seed: int = 42
 ) -> pl.DataFrame:
-    """Return up to `n` random segments with `cut_start`, `cut_end` or clipping, as `examples` does; none before `measure`."""
+    """Return up to `n` random segments with `cut_start`, `cut_end` or clipping, as `examples` does.
+
+    None before `measure`.
+    """
     workspace = Workspace.open(workspace)
     measured = {"cut_start", "cut_end", "clipped_share"} <= set(tables.table_schema(workspace))
     where = "cut_start or cut_end or clipped_share > 0" if measured else "false"
@@ -190,10 +212,13 @@ def cut_or_clipped(
 
 
 def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
-    """Return what each threshold on similarity alone keeps; segments without a similarity pass all, as in `select`.
+    """Return what each threshold on similarity alone keeps.
+
+    Segments without a similarity pass all, as in `select`.
 
     Returns:
-        `threshold` from -1 to 1, `segments`, `hours`, and their shares of all, `segments_share` and `hours_share`, in [0, 1].
+        `threshold` from -1 to 1, `segments`, `hours`, and their shares of all, `segments_share` and
+        `hours_share`, in [0, 1].
 
     Examples:
         >>> threshold_curve(pl.DataFrame({"similarity": [0.3, 0.9], "duration_s": [1800.0, 5400.0]}), step=0.5).rows()[-2:]
@@ -218,10 +243,13 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
 
 
 def signals(source: Source) -> pl.DataFrame:
-    """Return the distribution of each signal that `measure` has written: what the audio of the segments is like.
+    """Return the distribution of each signal that `measure` has written.
+
+    What the audio of the segments is like.
 
     Returns:
-        `signal`, `missing` (share without a value), `p5`, `median`, `p95` (null for yes and no), `true` (share, else null).
+        `signal`, `missing` (share without a value), `p5`, `median`, `p95` (null for yes and no),
+        `true` (share, else null).
 
     Examples:
         >>> frame = pl.DataFrame({"duration_s": [2.0, 3.0], "snr_db": [20.0, None], "cut_end": [True, False]})
@@ -236,7 +264,10 @@ def signals(source: Source) -> pl.DataFrame:
 
 
 def speakers(source: Source) -> pl.DataFrame:
-    """Return hours of each speaker: `speaker_id`, a column for each split, such as `train`, and `out` (of the corpus)."""
+    """Return hours of each speaker.
+
+    `speaker_id`, a column for each split, such as `train`, and `out` (of the corpus).
+    """
     table = rows(source).read("speaker_id", "split", "duration_s", codes=True)
     splits = listed_splits(table["split"].unique())
     place = pl.col("split").cast(pl.Categorical).fill_null("out")
@@ -252,7 +283,10 @@ def speakers(source: Source) -> pl.DataFrame:
 
 
 def reasons(source: Source) -> pl.DataFrame:
-    """Return why segments are rejected: `reason`, `segments`, `hours`, `example` (a segment id), most frequent first."""
+    """Return why segments are rejected.
+
+    `reason`, `segments`, `hours`, `example` (a segment id), most frequent first.
+    """
     rejected = rows(source).filter(pl.col("reason").is_not_null())
     found = rejected.read("reason", "duration_s", "segment_id").group_by("reason")
     counted = found.agg(segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first())
@@ -270,25 +304,29 @@ def error_rates(
 ) -> pl.DataFrame:
     """Return error rates of hypotheses against a transcript, with intervals clustered by speaker.
 
-    A rate R is the sum of errors over the sum of words (`wer`) or characters (`cer`). Its interval is that of the delete-one
-    jackknife over speakers with Student's t (Wolter, Introduction to Variance Estimation, 2nd ed. 2007, chapter 4): with E_c
-    errors and N_c of N words in cluster c of G, the variance is (G - 1) / G * sum(((E_c - R N_c) / (N - N_c)) ** 2), with at most
-    G - 1 degrees of freedom, fewer if a few clusters have most words. Clusters are speakers; in a group of one speaker
-    recordings, of one recording segments; one cluster has no interval. Texts of a workspace are compared by the normalization
-    steps of its last `score`, others as they are.
+    A rate R is the sum of errors over the sum of words (`wer`) or characters (`cer`). Its interval
+    is that of the delete-one jackknife over speakers with Student's t (Wolter, Introduction to
+    Variance Estimation, 2nd ed. 2007, chapter 4): with E_c errors and N_c of N words in cluster c
+    of G, the variance is (G - 1) / G * sum(((E_c - R N_c) / (N - N_c)) ** 2), with at most G - 1
+    degrees of freedom, fewer if a few clusters have most words. Clusters are speakers; in a group
+    of one speaker recordings, of one recording segments; one cluster has no interval. Texts of a
+    workspace are compared by the normalization steps of its last `score`, others as they are.
 
     Args:
         source: a workspace, a corpus, or a frame with the columns of `segments`.
-        hypotheses: names, ``asr`` for the column `asr_text`, NAME for `asr_text_NAME`; None for all that have texts.
-        by: ``split``, ``speaker_id``, ``recording_id``, ``duration`` (bands of seconds), or None for all segments in one group.
+        hypotheses: names, ``asr`` for the column `asr_text`, NAME for `asr_text_NAME`; None for all
+            that have texts.
+        by: ``split``, ``speaker_id``, ``recording_id``, ``duration`` (bands of seconds), or None
+            for all segments in one group.
         where: SQL condition over the columns, such as ``split in ('dev', 'test')``.
         text: the column of the transcript.
         confidence: confidence level of the intervals, above 0 and below 1.
 
     Returns:
-        A row per group and hypothesis, of the segments with both texts: `group`, `hypothesis`, `segments`, `words`, `wer` and
-        `cer`, each with `_low` and `_high`. With several hypotheses also `wer_difference`, `_low` and `_high`: WER minus that of
-        the first one, of the segments that have both. Speakers and recordings come in order of their highest WER.
+        A row per group and hypothesis, of the segments with both texts: `group`, `hypothesis`,
+        `segments`, `words`, `wer` and `cer`, each with `_low` and `_high`. With several hypotheses
+        also `wer_difference`, `_low` and `_high`: WER minus that of the first one, of the segments
+        that have both. Speakers and recordings come in order of their highest WER.
 
     Raises:
         InputError: a hypothesis, `by` or a column is unknown, or the condition is not valid.
@@ -372,9 +410,12 @@ def error_rates(
 
 
 def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) -> pl.DataFrame:
-    """Return each word of the transcripts and how often a hypothesis has it: the words that a recognizer fails on.
+    """Return each word of the transcripts and how often a hypothesis has it.
 
-    Words are compared in lower case and without punctuation (`text.DEFAULT_STEPS`), aligned as in `text.word_diff`.
+    The words that a recognizer fails on.
+
+    Words are compared in lower case and without punctuation (`text.DEFAULT_STEPS`), aligned as in
+    `text.word_diff`.
 
     Args:
         source: a workspace, a corpus, or a frame with the columns of `segments`.
@@ -382,9 +423,9 @@ def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) 
         where: SQL condition over the columns, such as ``split = 'test'``.
 
     Returns:
-        `word`, `count` (in transcripts that have a hypothesis), `right` (occurrences that the hypothesis has at that place),
-        `accuracy` (right / count), `segments`, `examples` (up to three segment ids, first of those with an error), most frequent
-        words first.
+        `word`, `count` (in transcripts that have a hypothesis), `right` (occurrences that the
+        hypothesis has at that place), `accuracy` (right / count), `segments`, `examples` (up to
+        three segment ids, first of those with an error), most frequent words first.
 
     Raises:
         InputError: the hypothesis is unknown, or the condition is not valid.

@@ -1,4 +1,5 @@
-"""JupyterLab, Notebook 7 or Voila, and a headless Chromium in front of it; for tests, benchmarks and docs/screenshots.py."""
+"""JupyterLab, Notebook 7 or Voila, and a headless Chromium in front of it; for tests, benchmarks
+and docs/screenshots.py."""
 
 import os
 import shutil
@@ -28,7 +29,8 @@ _STARTS_S, _RUNS_S = 180, 180
 
 
 def copy_notebooks(folder: Path) -> list[str]:
-    """The notebooks and the demo's manifests as in a checkout, with no workspace yet; gives the notebooks' names in order."""
+    """The notebooks and the demo's manifests as in a checkout, with no workspace yet; gives the
+    notebooks' names in order."""
     skip = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
     for name in ("notebooks", "data_manifests"):
         shutil.copytree(TOP / name, folder / name, ignore=skip)
@@ -110,7 +112,8 @@ def _free_port() -> int:
 def _server(
     arguments: list[str], folder: Path, home: Path, address: str, ready: str
 ) -> Iterator[str]:
-    """Run a server until the end of the block; it has started once the path `ready` of its address responds."""
+    """Run a server until the end of the block; it has started once the path `ready` of its address
+    responds."""
     # Of this tree, whatever is installed.
     shutil.copytree(
         TOP / "nbaudio/ui/widgets/labextension", home / "data_dir/labextensions/nbaudio"
@@ -173,7 +176,8 @@ def chromium(*, width: int = 1280, height: int = 900) -> Iterator[tuple[Page, li
 
 
 def open_notebook(page: Page, address: str, path: str, *, view: str = "doc/tree") -> None:
-    """Open a notebook and wait for its kernel; views are `doc/tree` (alone), `lab/tree` and, in Notebook 7, `notebooks`."""
+    """Open a notebook and wait for its kernel; views are `doc/tree` (alone), `lab/tree` and, in
+    Notebook 7, `notebooks`."""
     page.goto(f"{address}/{view}/{path}?reset")
     page.wait_for_function(
         """() => {

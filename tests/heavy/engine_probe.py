@@ -1,7 +1,9 @@
-"""Results of an engine on plain tasks, as JSON: ``python engine_probe.py ENGINE [ADDRESS]``, for test_engines.
+"""Results of an engine on plain tasks, as JSON: ``python engine_probe.py ENGINE [ADDRESS]``, for
+test_engines.
 
-The tasks call functions of nbaudio or Python, as workers have nothing else; but for ``python engine_probe.py lost ENGINE FILE
-TIMES``, where a task kills its worker so many times, counted in the file.
+The tasks call functions of nbaudio or Python, as workers have nothing else; but for ``python
+engine_probe.py lost ENGINE FILE TIMES``, where a task kills its worker so many times, counted in
+the file.
 """
 
 import json

@@ -1,7 +1,9 @@
-"""Make a corpus on a disk that is full, again and again with more room: ``python full_disk.py WORKSPACE DISK MODE``.
+"""Make a corpus on a disk that is full, again and again with more room: ``python full_disk.py
+WORKSPACE DISK MODE``.
 
-MODE ``mounted``: DISK is a file system in memory that this process may enlarge. ``limited``: files can be no longer than so much.
-Prints as JSON how often it was full in each stage, and in how many steps the corpus was made.
+MODE ``mounted``: DISK is a file system in memory that this process may enlarge. ``limited``: files
+can be no longer than so much. Prints as JSON how often it was full in each stage, and in how many
+steps the corpus was made.
 """
 
 import json
@@ -36,7 +38,8 @@ def main(workspace: str, disk: str, mode: str) -> None:
     publish = sys.modules["nbaudio.corpus.materialize"].publish
 
     def publish_on_a_full_disk(*args, **kwargs):
-        """Publish with no room on the disk, and with one step more after each publication that failed."""
+        """Publish with no room on the disk, and with one step more after each publication that
+        failed."""
         nonlocal room
         if mode == "mounted":
             room = shutil.disk_usage(disk).used + STEPS["publish"] * full["publish"]

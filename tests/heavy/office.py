@@ -9,7 +9,8 @@ _FILTERS = {"csv": f"csv:Text - txt - csv (StarCalc):{_COMMA_QUOTES_UTF8_FROM_TH
 
 
 def convert(path: Path, kind: str, folder: Path) -> Path:
-    """Open a file in LibreOffice and save it as another kind (``xlsx``, ``ods``, ``csv``, ``pdf``) under its name in a folder."""
+    """Open a file in LibreOffice and save it as another kind (``xlsx``, ``ods``, ``csv``, ``pdf``)
+    under its name in a folder."""
     with tempfile.TemporaryDirectory() as profile:
         office = ["soffice", f"-env:UserInstallation=file://{profile}", "--headless"]
         if path.suffix == ".csv":

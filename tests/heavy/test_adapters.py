@@ -1,4 +1,5 @@
-"""A corpus in each framework: the clips equal those of `read`, each comes once, and a killed run resumes exactly."""
+"""A corpus in each framework: the clips equal those of `read`, each comes once, and a killed run
+resumes exactly."""
 
 import json
 import multiprocessing

@@ -1,4 +1,5 @@
-"""Thousands of damaged recordings, seed by seed, each seed in a separate process; MP3 songs as levels."""
+"""Thousands of damaged recordings, seed by seed, each seed in a separate process; MP3 songs as
+levels."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Kinds of recordings at several rates, bit rates and lengths: windows stay within the tolerances of docs/audio.md."""
+"""Kinds of recordings at several rates, bit rates and lengths: windows stay within the tolerances
+of docs/audio.md."""
 
 from pathlib import Path
 

@@ -19,7 +19,8 @@ OPEN = "e = widgets.Explorer(W, reviewer='ana')\ne"
 
 @pytest.fixture
 def workspace(lab, request):
-    """200 segments of 0.5 to 4 s in one recording; the names of speakers mean harm, similarity rises from 0 to 1."""
+    """200 segments of 0.5 to 4 s in one recording; the names of speakers mean harm, similarity
+    rises from 0 to 1."""
     root = lab[0] / request.node.name
     (root / "audio").mkdir(parents=True)
     sf.write(root / "audio/a.wav", sweeps(SECONDS, RATE), RATE)

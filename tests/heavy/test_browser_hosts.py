@@ -1,4 +1,5 @@
-"""The widgets in Notebook 7 and in Voila, and their accessibility in the light and the dark theme of JupyterLab."""
+"""The widgets in Notebook 7 and in Voila, and their accessibility in the light and the dark theme
+of JupyterLab."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""The notebooks as people use them: opened in JupyterLab, run with their defaults, in order, from nothing."""
+"""The notebooks as people use them: opened in JupyterLab, run with their defaults, in order, from
+nothing."""
 
 import json
 
@@ -64,7 +65,8 @@ def shut_down(page):
 
 
 def check_stored(page, address, path):
-    """Check what a notebook opened again without its kernel shows, and that running it makes its widgets live again."""
+    """Check what a notebook opened again without its kernel shows, and that running it makes its
+    widgets live again."""
     bundles = save(page, path)
     assert bundles
     assert all("<script" not in bundle["text/html"] for bundle in bundles), (

@@ -1,4 +1,5 @@
-"""Review pages opened from a file in Chromium, as a colleague does who was sent one: judge, come back, save, send back."""
+"""Review pages opened from a file in Chromium, as a colleague does who was sent one: judge, come
+back, save, send back."""
 
 import json
 import re
@@ -30,7 +31,8 @@ VERDICTS = ".nba-row [role=gridcell]:nth-child(2)"
 
 @contextmanager
 def browser(tmp_path, *, script=""):
-    """Yield a function that opens a page in a new tab; nothing but files of the folder may be requested, nothing may fail."""
+    """Yield a function that opens a page in a new tab; nothing but files of the folder may be
+    requested, nothing may fail."""
     bad = []
 
     def guard(route):

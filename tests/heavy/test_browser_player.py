@@ -1,4 +1,5 @@
-"""The player in JupyterLab as people use it: zoom, words, region, bounds, channels, corpora, and the keys that `?` shows."""
+"""The player in JupyterLab as people use it: zoom, words, region, bounds, channels, corpora, and
+the keys that `?` shows."""
 
 from contextlib import contextmanager
 
@@ -37,7 +38,8 @@ def ruler(page):
 
 @contextmanager
 def player(lab, workspace, source="widgets.Player(W, ['s0', 's1'], reviewer='ana')"):
-    """A player that has its first clip and the focus; gives what reads the kernel, and counts what is sent to it."""
+    """A player that has its first clip and the focus; gives what reads the kernel, and counts what
+    is sent to it."""
     page = lab[2]
     with notebook(lab, workspace, f"player = {source}\nplayer") as ask:
         page.wait_for_function("() => document.querySelector('audio')?.readyState === 4")

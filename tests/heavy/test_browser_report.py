@@ -1,4 +1,5 @@
-"""The statistics page in Chromium, opened as a file: light and dark, values on hover, clips that play, nothing fetched."""
+"""The statistics page in Chromium, opened as a file: light and dark, values on hover, clips that
+play, nothing fetched."""
 
 import re
 from itertools import pairwise

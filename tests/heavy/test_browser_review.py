@@ -1,4 +1,5 @@
-"""Reviews in JupyterLab: several faults at one segment, a blind review, names to choose from, and what comes next."""
+"""Reviews in JupyterLab: several faults at one segment, a blind review, names to choose from, and
+what comes next."""
 
 from test_browser_widgets import lab, notebook, workspace
 

@@ -1,4 +1,5 @@
-"""The widgets in JupyterLab, by keys and mouse: pixels, sound, state in Python, and unwanted effects."""
+"""The widgets in JupyterLab, by keys and mouse: pixels, sound, state in Python, and unwanted
+effects."""
 
 import base64
 import json
@@ -121,7 +122,8 @@ def workspace(lab, request):
 
 @contextmanager
 def notebook(lab, workspace, *sources):
-    """A notebook with these cells, run; gives a function that runs code in its kernel and reads an expression."""
+    """A notebook with these cells, run; gives a function that runs code in its kernel and reads an
+    expression."""
     _, address, page = lab
     folder = workspace.path.parent
     setup = (

@@ -1,4 +1,5 @@
-"""The second code of the data card, which decodes: with torchcodec and torch, as the extra `datasets` installs them."""
+"""The second code of the data card, which decodes: with torchcodec and torch, as the extra
+`datasets` installs them."""
 
 import numpy as np
 import pytest

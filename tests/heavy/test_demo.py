@@ -1,4 +1,5 @@
-"""The demo from ingest to verify: every problem is caught, a second run redoes nothing, and missed problems are reported."""
+"""The demo from ingest to verify: every problem is caught, a second run redoes nothing, and missed
+problems are reported."""
 
 import json
 import os

@@ -1,6 +1,8 @@
-"""Engines on local clusters: the same bytes as one job of loky, the same errors, tasks taken as workers become free.
+"""Engines on local clusters: the same bytes as one job of loky, the same errors, tasks taken as
+workers become free.
 
-NBAUDIO_WORKER names the Python of an environment that was made from nbaudio's wheel (and Beam) alone: see .ci/run.
+NBAUDIO_WORKER names the Python of an environment that was made from nbaudio's wheel (and Beam)
+alone: see .ci/run.
 """
 
 import json
@@ -298,7 +300,8 @@ def test_benchmarks(command):
 
 
 def lost(engine, tmp_path, times):
-    """Results of 8 tasks, of which one kills its worker this many times; and the tasks that were lost for good."""
+    """Results of 8 tasks, of which one kills its worker this many times; and the tasks that were
+    lost for good."""
     command = [
         sys.executable if engine == "spark" else WORKER,
         str(TOP / "tests/heavy/engine_probe.py"),

@@ -1,4 +1,5 @@
-"""Random faults: drivers and workers are killed, disks are full; nothing is lost, the bytes equal those of an undisturbed run.
+"""Random faults: drivers and workers are killed, disks are full; nothing is lost, the bytes equal
+those of an undisturbed run.
 
 NBAUDIO_KILLS says how many processes are killed (`make soak`), NBAUDIO_SEED when.
 """

@@ -1,4 +1,5 @@
-"""Kinds of recordings that only the ffmpeg command can make stay within the tolerances of docs/audio.md."""
+"""Kinds of recordings that only the ffmpeg command can make stay within the tolerances of
+docs/audio.md."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Bombs of full size: one error each, and no more memory than the limits allow; a separate process for each."""
+"""Bombs of full size: one error each, and no more memory than the limits allow; a separate process
+for each."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The manifest of every layout runs end to end, unattended, on a small source of its kind; and again when it has grown."""
+"""The manifest of every layout runs end to end, unattended, on a small source of its kind; and
+again when it has grown."""
 
 import json
 import shutil

@@ -31,7 +31,8 @@ from nbaudio.storage.workspace import Workspace
 
 @pytest.fixture(scope="module")
 def store():
-    """A client of an S3 server with the bucket ``recordings``; where it is and who asks stand in the environment."""
+    """A client of an S3 server with the bucket ``recordings``; where it is and who asks stand in
+    the environment."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -46,7 +46,8 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def corpus(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
-    """The second version of a corpus in a container; ids, texts and word times of all sorts, two shards and more of train."""
+    """The second version of a corpus in a container; ids, texts and word times of all sorts, two
+    shards and more of train."""
     workspace = make_workspace({"one [AbC-d_f0123].wav": (48.0, 48000), "two.flac": (36.0, 22050)})
     number = workspace.segments.height
     words = [

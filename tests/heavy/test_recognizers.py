@@ -1,4 +1,5 @@
-"""The recipes of docs/recognize.md run as they are printed, on tiny models that are made here and have heard no speech."""
+"""The recipes of docs/recognize.md run as they are printed, on tiny models that are made here and
+have heard no speech."""
 
 import json
 from pathlib import Path
@@ -23,7 +24,8 @@ def workspace(make_workspace: Any, monkeypatch: pytest.MonkeyPatch) -> Workspace
 
 
 def recognized(workspace: Workspace, name: str) -> list[str]:
-    """The texts of a recipe, which must be there, be equal in a second run, and not depend on the batch."""
+    """The texts of a recipe, which must be there, be equal in a second run, and not depend on the
+    batch."""
     assert (
         nbaudio.recognize(workspace, with_=f"{name}:transcribe", show_progress=False).problems == []
     )
@@ -39,7 +41,8 @@ def recognized(workspace: Workspace, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a Whisper of random weights, 16 wide, with a tokenizer of bytes and numbered words."""
+    """A folder with a Whisper of random weights, 16 wide, with a tokenizer of bytes and numbered
+    words."""
     import torch
     import transformers
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -112,7 +115,8 @@ def test_faster_whisper(workspace: Workspace, whisper: Path, tmp_path: Path) -> 
 
 
 def test_onnx_asr(workspace: Workspace, tmp_path: Path) -> None:
-    """A model that averages 8 frames and takes the best of three random sums over the bands: a, b or blank."""
+    """A model that averages 8 frames and takes the best of three random sums over the bands: a, b
+    or blank."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

@@ -1,4 +1,5 @@
-"""Notebooks whose kernel ended: saved outputs show when reopened, and live widgets report that the kernel is gone."""
+"""Notebooks whose kernel ended: saved outputs show when reopened, and live widgets report that the
+kernel is gone."""
 
 import os
 import signal
@@ -17,7 +18,8 @@ USABLE = """() => [...document.querySelectorAll('.nba :is(button, input, select,
 
 
 def is_gone(page):
-    """The widget says so, nothing in it can be used or sounds, and no key in it reaches the notebook."""
+    """The widget says so, nothing in it can be used or sounds, and no key in it reaches the
+    notebook."""
     page.wait_for_selector(f".nba-alarm:visible:has-text('{GONE}')")
     assert page.evaluate(USABLE) == 0
     assert page.evaluate(

@@ -1,4 +1,5 @@
-"""Review sheets through LibreOffice: texts, links, lists and marks are kept, and the summary counts."""
+"""Review sheets through LibreOffice: texts, links, lists and marks are kept, and the summary
+counts."""
 
 import re
 import shutil
@@ -49,7 +50,8 @@ def exported(tmp_path_factory):
 
 
 def filled(sheet, folder):
-    """Filled in as by Excel, which escapes what looks like its own escape; openpyxl writes it as it is."""
+    """Filled in as by Excel, which escapes what looks like its own escape; openpyxl writes it as it
+    is."""
     escaped = {
         key: {
             name: text and re.sub("_(?=x[0-9A-Fa-f]{4}_)", "_x005F_", text)

@@ -1,4 +1,5 @@
-"""The documentation site: every page opens from disk without a network, nothing on it fails, and search works."""
+"""The documentation site: every page opens from disk without a network, nothing on it fails, and
+search works."""
 
 import subprocess
 from pathlib import Path

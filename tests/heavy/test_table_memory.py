@@ -108,7 +108,8 @@ def _most_mb(place: Path, code: str) -> int:
 
 
 def test_rows_of_some_ids_are_read_without_the_word_times_between(tmp_path: Path) -> None:
-    """Where word times were kept with those of rows beside them, 249 more row groups took 450 MB more."""
+    """Where word times were kept with those of rows beside them, 249 more row groups took 450 MB
+    more."""
     number = pl.int_range(tables.ROWS_A_GROUP, eager=True)
     times = pl.select(
         pl.concat_list(

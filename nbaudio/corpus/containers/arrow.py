@@ -1,4 +1,7 @@
-"""Arrow files of quantized audio for memory mapping: a column `levels` of lists of uint8, without .npy headers, and metadata."""
+"""Arrow files of quantized audio for memory mapping.
+
+A column `levels` of lists of uint8, without .npy headers, and metadata.
+"""
 
 from collections.abc import Iterable
 from itertools import accumulate, islice

@@ -1,4 +1,7 @@
-"""Shared parts of the containers: shards, clip locations, JSON metadata, escaped names, Arrow tables."""
+"""Shared parts of the containers.
+
+Shards, clip locations, JSON metadata, escaped names, Arrow tables.
+"""
 
 import json
 import math
@@ -59,7 +62,10 @@ def group_by_split(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
 
 
 def version_of(shard: str) -> int:
-    """Return the version of the corpus that a shard came with, from its name; 1 for a name without one."""
+    """Return the version of the corpus that a shard came with, from its name.
+
+    1 for a name without one.
+    """
     found = _VERSION.search(shard)
     return int(found[1]) if found else 1
 
@@ -70,7 +76,10 @@ def clips_in(shard: str) -> pl.Expr:
 
 
 def as_json(value: Any) -> bytes:
-    """Encode a row of metadata, or one of its values, as one line of JSON; equal values give equal bytes."""
+    """Encode a row of metadata, or one of its values, as one line of JSON.
+
+    Equal values give equal bytes.
+    """
     try:
         return _encode(value).encode()
     except ValueError:  # JSON has no NaN and no infinity
@@ -106,7 +115,10 @@ def escape_device(name: str) -> str:
 
 
 def metadata_table(metadata: pl.DataFrame) -> pa.Table:
-    """Convert metadata to Arrow types that every reader knows; Arrow dictionaries would differ from shard to shard."""
+    """Convert metadata to Arrow types that every reader knows.
+
+    Arrow dictionaries would differ from shard to shard.
+    """
     table = metadata.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String)).to_arrow()
     return table.cast(
         pa.schema([pa.field(field.name, _small(field.type)) for field in table.schema])

@@ -1,4 +1,7 @@
-"""Plain files: a shard is a folder of clips; each split has a `metadata.csv` as AudioFolder reads it, nested values as JSON."""
+"""Plain files: a shard is a folder of clips.
+
+Each split has a `metadata.csv` as AudioFolder reads it, nested values as JSON.
+"""
 
 import csv
 import io

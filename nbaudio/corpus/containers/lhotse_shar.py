@@ -1,4 +1,7 @@
-"""Lhotse Shar: `recording.NNNNNN.tar` with the audio, and `cuts.NNNNNN.jsonl.gz`; names are escaped, being paths to Lhotse."""
+"""Lhotse Shar: `recording.NNNNNN.tar` with the audio, and `cuts.NNNNNN.jsonl.gz`.
+
+Names are escaped, being paths to Lhotse.
+"""
 
 import gzip
 from collections.abc import Iterable, Iterator, Sequence

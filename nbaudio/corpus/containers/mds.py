@@ -1,4 +1,7 @@
-"""MDS shards, the format of MosaicML's `streaming/base/format/mds/writer.py`: columns `audio` (bytes), `json` (all metadata)."""
+"""MDS shards, the format of MosaicML's `streaming/base/format/mds/writer.py`.
+
+Columns `audio` (bytes), `json` (all metadata).
+"""
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,7 @@
-"""Parquet shards that `datasets` loads with an Audio column, which is stored uncompressed: every clip is one byte range."""
+"""Parquet shards that `datasets` loads with an Audio column, which is stored uncompressed.
+
+Every clip is one byte range.
+"""
 
 import json
 import mmap

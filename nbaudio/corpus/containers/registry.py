@@ -1,4 +1,7 @@
-"""Registry of the containers that a corpus can be written in: one writer each, all with the same signature."""
+"""Registry of the containers that a corpus can be written in.
+
+One writer each, all with the same signature.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,8 +40,9 @@ class WriteShard(Protocol):
     ) -> list[ClipLocation]:
         """Write clips to `path`, a file or a new folder, and return where each clip's audio is.
 
-        `metadata` has one row per clip, ``segment_id`` among the columns; `audio` has the encoded clips in the order of the rows,
-        read one by one; `extension` is that of the audio format, such as ``flac``; `rate` in Hz is None if clips differ.
+        `metadata` has one row per clip, ``segment_id`` among the columns; `audio` has the encoded
+        clips in the order of the rows, read one by one; `extension` is that of the audio format,
+        such as ``flac``; `rate` in Hz is None if clips differ.
         """
 
 
@@ -102,7 +106,10 @@ class Container(NamedTuple):
     )
 
     def readers(self, encoding: str) -> list[str]:
-        """Return code that reads the corpus with the usual libraries; the first needs neither torchcodec nor PyTorch."""
+        """Return code that reads the corpus with the usual libraries.
+
+        The first needs neither torchcodec nor PyTorch.
+        """
         if not self.for_datasets:
             return [self.reader]
         if encoding in QUANTIZATIONS:  # not audio to `datasets`, and AudioFolder needs audio files
@@ -124,7 +131,10 @@ class Container(NamedTuple):
     def shard_name(
         self, split: str, index: int, count: int, *, version: int = 1, taken: Sequence[str] = ()
     ) -> str:
-        """Return the path of a shard in a corpus; `taken` are the paths in older versions, which numbers alone continue."""
+        """Return the path of a shard in a corpus.
+
+        `taken` are the paths in older versions, which numbers alone continue.
+        """
         if "{count" not in self.stem:
             index += 1 + max(
                 (int(name.split(".")[1]) for name in taken if name.startswith(f"{split}/")),
@@ -153,7 +163,10 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
 
 
 def container_named(name: str, *, encoding: str | None = None) -> Container:
-    """Return the container of that name; raise `InputError` if there is none, or it cannot hold clips of `encoding`."""
+    """Return the container of that name.
+
+    Raise `InputError` if there is none, or it cannot hold clips of `encoding`.
+    """
     found = get_by_name(CONTAINERS, name, "container")
     if encoding is not None and found.levels_only and encoding not in QUANTIZATIONS:
         raise InputError(

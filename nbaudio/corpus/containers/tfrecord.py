@@ -28,7 +28,10 @@ _MODULES = "tensorflow_datasets.core.features"
 
 
 class _Kind(NamedTuple):
-    """The features of a column, by the suffix of their names, each a function of a value; and the description for tfds."""
+    """The features of a column, by the suffix of their names, each a function of a value.
+
+    And the description for tfds.
+    """
 
     features: Mapping[str, Callable[[Any], bytes]]
     tfds: Mapping[str, Any]
@@ -123,7 +126,10 @@ _TIMES = _Kind(
 def write(
     path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object
 ) -> list[ClipLocation]:
-    """Write one TFRecord file; see `registry.WriteShard`. If rows have a `window`, each window is a SequenceExample."""
+    """Write one TFRecord file; see `registry.WriteShard`.
+
+    If rows have a `window`, each window is a SequenceExample.
+    """
     kinds = _kinds(metadata.schema)
     clips = iter(audio)
     places: list[ClipLocation] = []
@@ -178,7 +184,10 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
 
 
 def _splits(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
-    """Describe the splits for tfds: shards of a later version are a split of their own, such as ``train_v2``."""
+    """Describe the splits for tfds.
+
+    Shards of a later version are a split of their own, such as ``train_v2``.
+    """
     for split, own in group_by_split(shards).items():
         for version in sorted({version_of(shard.name) for shard in own}):
             part = [shard for shard in own if version_of(shard.name) == version]

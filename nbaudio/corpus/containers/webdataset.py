@@ -1,4 +1,6 @@
-"""WebDataset shards: tars with `<key>.<extension>` and `<key>.json`; keys are escaped, as readers split at dots and slashes.
+"""WebDataset shards: tars with `<key>.<extension>` and `<key>.json`.
+
+Keys are escaped, as readers split at dots and slashes.
 
 Headers are fixed, without times or owners: equal clips give equal files.
 """
@@ -31,7 +33,10 @@ def write(
 def write_tar(
     path: Path, clips: Iterable[tuple[str, bytes, bytes]], extension: str
 ) -> list[ClipLocation]:
-    """Write `<key>.<extension>` and `<key>.json` for each (key, audio, JSON); return the locations of the audio."""
+    """Write `<key>.<extension>` and `<key>.json` for each (key, audio, JSON).
+
+    Return the locations of the audio.
+    """
     places = []
     with path.open("wb") as file:
         for key, audio, described in clips:

@@ -1,4 +1,7 @@
-"""Zip shards as AudioFolder reads them: `metadata.jsonl`, then clips, uncompressed (as byte ranges) and with fixed dates."""
+"""Zip shards as AudioFolder reads them.
+
+`metadata.jsonl`, then clips, uncompressed (as byte ranges) and with fixed dates.
+"""
 
 import zipfile
 from collections.abc import Iterable

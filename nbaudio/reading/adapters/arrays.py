@@ -68,11 +68,14 @@ def batches(
     dtype: Dtype = "float32",
     columns: Sequence[str] = ("text",),
 ) -> Iterator[dict[str, Any]]:
-    """Yield padded batches from the stream's state on; `stream.state_dict` between two of them determines which comes next.
+    """Yield padded batches from the stream's state on.
 
-    Where steps are single clips, a batch has `size` of them, the last one perhaps fewer; otherwise each step is a batch. Batches
-    are padded to a `multiple` of so many samples, so that code compiled for a shape is reused. `segment_id` and columns are
-    lists; `samples` (clips, samples), `lengths` and `sampling_rate` (clips,) arrays. See `nbaudio.reading.adapters`.
+    `stream.state_dict` between two of them determines which comes next.
+
+    Where steps are single clips, a batch has `size` of them, the last one perhaps fewer; otherwise
+    each step is a batch. Batches are padded to a `multiple` of so many samples, so that code
+    compiled for a shape is reused. `segment_id` and columns are lists; `samples` (clips, samples),
+    `lengths` and `sampling_rate` (clips,) arrays. See `nbaudio.reading.adapters`.
 
     Raises:
         InputError: a number below 1, an unknown type or column, or a stream of encoded clips.

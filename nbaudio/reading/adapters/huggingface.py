@@ -20,17 +20,18 @@ def dataset(
 ) -> Any:
     """Return a stream as a `datasets.IterableDataset`; iterating again repeats the same epoch.
 
-    Workers of a DataLoader divide its shards, and so does ``split_dataset_by_node``; use a multiple of both, or else some read
-    more than they yield. ``state_dict`` and ``load_state_dict`` are exact without ``shuffle``; they resume by reading the current
-    shard again.
+    Workers of a DataLoader divide its shards, and so does ``split_dataset_by_node``; use a multiple
+    of both, or else some read more than they yield. ``state_dict`` and ``load_state_dict`` are
+    exact without ``shuffle``; they resume by reading the current shard again.
 
-    The stream is read as `shards` parts, one after the other. Rows have `segment_id`, the columns, and `samples` and
-    `sampling_rate`; with ``give="encoded"`` a column `audio` of type Audio instead, which `datasets` decodes. See
-    `nbaudio.reading.adapters` on `dtype` and `columns`.
+    The stream is read as `shards` parts, one after the other. Rows have `segment_id`, the columns,
+    and `samples` and `sampling_rate`; with ``give="encoded"`` a column `audio` of type Audio
+    instead, which `datasets` decodes. See `nbaudio.reading.adapters` on `dtype` and `columns`.
 
     Raises:
         MissingExtraError: datasets is not installed.
-        InputError: an unknown type or column, no shards, or a stream that has begun or whose steps are lists.
+        InputError: an unknown type or column, no shards, or a stream that has begun or whose steps
+            are lists.
     """
     with requires_extra("datasets"):
         import datasets

@@ -13,14 +13,18 @@ from nbaudio.reading import Clip, Stream
 
 
 def cuts(stream: Stream) -> Any:
-    """Return a stream as a lazy CutSet; ``cut.load_audio()`` returns exactly the clip's samples, decoded ahead by threads.
+    """Return a stream as a lazy CutSet.
 
-    Iterating again repeats the same epoch. Workers of a DataLoader (a sampler in an ``IterableDatasetWrapper``) divide the
-    stream. The rank is the stream's: give it either to the stream or to the sampler, not to both.
+    ``cut.load_audio()`` returns exactly the clip's samples, decoded ahead by threads.
 
-    Each cut has one recording and one supervision, named as the segment, with its text, speaker, and all other metadata in
-    ``custom``. Steps that are lists give their cuts one after the other, a clip of several windows once for each. With
-    ``give="encoded"`` cuts hold a clip's bytes, and Lhotse decodes them.
+    Iterating again repeats the same epoch. Workers of a DataLoader (a sampler in an
+    ``IterableDatasetWrapper``) divide the stream. The rank is the stream's: give it either to the
+    stream or to the sampler, not to both.
+
+    Each cut has one recording and one supervision, named as the segment, with its text, speaker,
+    and all other metadata in ``custom``. Steps that are lists give their cuts one after the other,
+    a clip of several windows once for each. With ``give="encoded"`` cuts hold a clip's bytes, and
+    Lhotse decodes them.
 
     Raises:
         MissingExtraError: lhotse is not installed.

@@ -1,4 +1,7 @@
-"""TensorFlow adapter: a stream, whose threads read and decode ahead of TensorFlow, as a tf.data.Dataset."""
+"""TensorFlow adapter.
+
+A stream, whose threads read and decode ahead of TensorFlow, as a tf.data.Dataset.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
@@ -14,11 +17,14 @@ from nbaudio.reading.adapters.arrays import Dtype, array_form
 
 
 def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
-    """Return a stream as a prefetched tf.data.Dataset, in the stream's order; iterating again gives the next epoch.
+    """Return a stream as a prefetched tf.data.Dataset, in the stream's order.
 
-    Items are dictionaries; see `nbaudio.reading.adapters`, also on `dtype`. Columns are of text and numbers; null text becomes
-    empty, a null number NaN. TensorFlow cannot save the state of a Python generator. The first epoch begins at the stream's
-    state, so ``stream.load_state_dict`` with ``taken`` set to the number of steps seen resumes after them.
+    Iterating again gives the next epoch.
+
+    Items are dictionaries; see `nbaudio.reading.adapters`, also on `dtype`. Columns are of text and
+    numbers; null text becomes empty, a null number NaN. TensorFlow cannot save the state of a
+    Python generator. The first epoch begins at the stream's state, so ``stream.load_state_dict``
+    with ``taken`` set to the number of steps seen resumes after them.
 
     Raises:
         MissingExtraError: tensorflow is not installed.

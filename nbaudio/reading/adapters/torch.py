@@ -17,14 +17,18 @@ States = dict[str, Any] | Sequence[dict[str, Any]]
 def stream_dataset(
     stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)
 ) -> Any:
-    """Return a stream as an IterableDataset; iterating again starts over, in another order after ``set_epoch``.
+    """Return a stream as an IterableDataset.
 
-    ``state_dict`` and ``load_state_dict`` are those of the stream: torchdata's StatefulDataLoader collects them from its workers
-    and resumes exactly. A plain DataLoader does not; with ``num_workers=0`` use the dataset's own. ``load_state_dict`` also takes
-    the states of all consumers, which may have been of another number.
+    Iterating again starts over, in another order after ``set_epoch``.
 
-    The stream is that of all workers. A stream without a rank takes that of torch.distributed, if that is initialized when an
-    epoch begins. Items are dictionaries whose arrays are tensors; see `nbaudio.reading.adapters`, also on `dtype` and `columns`.
+    ``state_dict`` and ``load_state_dict`` are those of the stream: torchdata's StatefulDataLoader
+    collects them from its workers and resumes exactly. A plain DataLoader does not; with
+    ``num_workers=0`` use the dataset's own. ``load_state_dict`` also takes the states of all
+    consumers, which may have been of another number.
+
+    The stream is that of all workers. A stream without a rank takes that of torch.distributed, if
+    that is initialized when an epoch begins. Items are dictionaries whose arrays are tensors; see
+    `nbaudio.reading.adapters`, also on `dtype` and `columns`.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -74,9 +78,12 @@ def collate(clips: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the states of a StatefulDataLoader's workers from its own state; raise InputError for one before the last step.
+    """Return the states of a StatefulDataLoader's workers from its own state.
 
-    Those of all ranks together, passed to ``load_state_dict`` of a new dataset, resume with any number of ranks and workers.
+    Raise InputError for one before the last step.
+
+    Those of all ranks together, passed to ``load_state_dict`` of a new dataset, resume with any
+    number of ranks and workers.
     """
     if loader.get("_steps_since_snapshot"):
         raise InputError(
@@ -93,7 +100,10 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _StreamDataset:
-    """Implementation of `stream_dataset`; torch's base class is added by `_kind`, after torch is imported."""
+    """Implementation of `stream_dataset`.
+
+    Torch's base class is added by `_kind`, after torch is imported.
+    """
 
     def __init__(
         self, stream: Stream, form: ArrayForm, epoch: Any = None, states: States | None = None

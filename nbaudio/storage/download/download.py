@@ -1,4 +1,7 @@
-"""Download files from the web: a list in, a folder out that `ingest` reads, and a ledger of all files."""
+"""Download files from the web.
+
+A list in, a folder out that `ingest` reads, and a ledger of all files.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -49,15 +52,17 @@ def download(
     max_wait: float | None = None,
     max_size: str | int | None = None,
 ) -> Report:
-    r"""Download the files of a list into a folder with a rate limit per host; after a kill, the same call does the rest.
+    r"""Download the files of a list into a folder with a rate limit per host.
 
-    ``downloads.jsonl`` in the folder holds the state of each file: url, url_sha256, name, state, bytes, sha256, checksum, reason.
-    URLs are stored without user and query. docs/network.md has the defaults of tries, timeout, max_wait and max_size, and their
-    environment variables.
+    After a kill, the same call does the rest.
+
+    ``downloads.jsonl`` in the folder holds the state of each file: url, url_sha256, name, state,
+    bytes, sha256, checksum, reason. URLs are stored without user and query. docs/network.md has the
+    defaults of tries, timeout, max_wait and max_size, and their environment variables.
 
     Args:
-        source: a .csv, .tsv or .jsonl with `url` and optionally `name` and `checksum` (sha256 or md5); or archives by name, such
-            as ``openslr:librispeech:dev-clean,test-clean``.
+        source: a .csv, .tsv or .jsonl with `url` and optionally `name` and `checksum` (sha256 or
+            md5); or archives by name, such as ``openslr:librispeech:dev-clean,test-clean``.
         out: the folder, new or from an earlier download.
         connections: at once, in all.
         per_host: connections at once to a host.
@@ -133,7 +138,10 @@ def download(
 def _find_missing(
     folder: Path, ledger: Ledger, wanted: list[DownloadItem]
 ) -> tuple[list[DownloadItem], list[str]]:
-    """Return the files that are not complete, and notes on those that changed; write all others to the ledger."""
+    """Return the files that are not complete, and notes on those that changed.
+
+    Write all others to the ledger.
+    """
     sizes = [path.stat().st_size if (path := folder / one.name).is_file() else 0 for one in wanted]
     rest, notes = [], []
     with (
@@ -159,7 +167,10 @@ def _find_missing(
 
 
 class _Worker(Fetcher):
-    """Downloads files in threads; one that a host lets wait keeps its thread, and others go on with the files of other hosts."""
+    """Downloads files in threads.
+
+    One that a host lets wait keeps its thread, and others go on with the files of other hosts.
+    """
 
     def work_in_threads(self, wanted: list[DownloadItem], connections: int, per_host: int) -> None:
         tasks: dict[str, list[Transfer]] = {}

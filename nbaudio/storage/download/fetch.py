@@ -1,4 +1,7 @@
-"""One HTTP request of a download; a partial file is continued only if its validator or a checksum proves it to be the same."""
+"""One HTTP request of a download.
+
+A partial file is continued only if its validator or a checksum proves it to be the same.
+"""
 
 import hashlib
 import os
@@ -65,7 +68,10 @@ def partial_path(folder: Path, wanted: DownloadItem) -> Path:
 
 
 class ByteProgress:
-    """Progress in bytes, for threads, over files; a length that is not known yet counts as the mean of the known ones."""
+    """Progress in bytes, for threads, over files.
+
+    A length that is not known yet counts as the mean of the known ones.
+    """
 
     def __init__(self, bar: Any, num_files: int) -> None:
         self._bar, self._num_files = bar, num_files
@@ -125,7 +131,10 @@ class Fetcher:
     bar: ByteProgress
 
     def fetch(self, task: Transfer) -> Row:
-        """Send a request, follow its redirects, and return the row of the complete file; raise AudioError or OSError."""
+        """Send a request, follow its redirects, and return the row of the complete file.
+
+        Raise AudioError or OSError.
+        """
         row = self.ledger.part(task.wanted)
         have = (
             size_of(partial_path(self.folder, task.wanted))
@@ -203,7 +212,10 @@ class Fetcher:
         )
 
     def _check_body(self, wanted: DownloadItem, headers: Mapping[str, str]) -> int | None:
-        """Return the announced length of a body; RemoteRefusedError for one that is not the file, too large or of no length."""
+        """Return the announced length of a body.
+
+        RemoteRefusedError for one that is not the file, too large or of no length.
+        """
         name = wanted.name.lower()
         if (coding := content_coding(headers)) and not name.endswith((".gz", ".tgz")):
             raise RemoteRefusedError(
@@ -235,7 +247,10 @@ class Fetcher:
         return announced
 
     def _max_bytes(self, address: str) -> int:
-        """Return the limit of a body of unannounced length: the length of a HEAD request, or that of the network limits."""
+        """Return the limit of a body of unannounced length.
+
+        The length of a HEAD request, or that of the network limits.
+        """
         with suppress(ConnectionError), self.client.request("HEAD", address) as head:
             if (
                 head.status == HTTPStatus.OK
@@ -286,7 +301,10 @@ class Fetcher:
         return self._publish(task.wanted, begun, joined=mode == "ab")
 
     def _publish(self, wanted: DownloadItem, begun: Row, *, joined: bool) -> Row:
-        """Verify the checksum of a complete file and move it to its final name; `joined`: it came in parts."""
+        """Verify the checksum of a complete file and move it to its final name.
+
+        `joined`: it came in parts.
+        """
         partial = partial_path(self.folder, wanted)
         sha256, checksum = _hashes(partial, wanted.checksum)
         if checksum != wanted.checksum:

@@ -1,4 +1,7 @@
-"""State of every download in JSON lines, the last of which counts for a URL and name; and lists of files to download."""
+"""State of every download in JSON lines, the last of which counts for a URL and name.
+
+And lists of files to download.
+"""
 
 import hashlib
 import json
@@ -100,7 +103,10 @@ class Ledger:
             )
 
     def forget(self, wanted: list[DownloadItem]) -> None:
-        """Drop failures that a corrected list no longer has: rows without a URL, and URLs under another name."""
+        """Drop failures that a corrected list no longer has.
+
+        Rows without a URL, and URLs under another name.
+        """
         keys = {(sha256_of(one.url), one.name) for one in wanted}
         known = {url for url, _ in keys}
         with self._lock:
@@ -196,7 +202,10 @@ def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Row]]:
 
 
 def check_name(name: str) -> str:
-    """Return the name in NFC; raise InputError unless it is one plain, visible file name on every system."""
+    """Return the name in NFC.
+
+    Raise InputError unless it is one plain, visible file name on every system.
+    """
     name = unicodedata.normalize("NFC", name)
     num_bytes = len(name.encode(errors="surrogatepass"))
     refused = {
@@ -218,7 +227,10 @@ def check_name(name: str) -> str:
 
 
 def display_url(url: str) -> str:
-    """Return a URL, even an invalid one, for messages and the ledger: short, without user, password and query."""
+    """Return a URL, even an invalid one, for messages and the ledger.
+
+    Short, without user, password and query.
+    """
     return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public_url(url))[:200]
 
 
@@ -252,7 +264,10 @@ def check_checksum(text: str) -> str:
 def _add_item(
     wanted: dict[str, tuple[DownloadItem, str]], row: dict[str, Any] | None, where: str
 ) -> None:
-    """Add a row of a list to the files and their places in the list; raise InputError for an invalid one."""
+    """Add a row of a list to the files and their places in the list.
+
+    Raise InputError for an invalid one.
+    """
     if row is None:
         raise InputError('not a JSON object; expected one such as {"url": ...}')
     texts = {}

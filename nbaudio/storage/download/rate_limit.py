@@ -1,4 +1,7 @@
-"""Limits of the requests of downloads, per host; redirects keep those of the host that sends the bytes."""
+"""Limits of the requests of downloads, per host.
+
+Redirects keep those of the host that sends the bytes.
+"""
 
 import threading
 import time
@@ -25,7 +28,10 @@ class HostLimits:
 
     @contextmanager
     def request(self, host: str) -> Iterator[None]:
-        """Wait until a request may be sent; raise RemoteRefusedError if that takes longer than `max_wait`."""
+        """Wait until a request may be sent.
+
+        Raise RemoteRefusedError if that takes longer than `max_wait`.
+        """
         with self._lock:
             slot = self._slots[host]
         with slot:

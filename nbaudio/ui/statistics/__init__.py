@@ -1,1 +1,4 @@
-"""Statistics of a workspace or a corpus: the command `stats`, the sections of its page, and their HTML and .xlsx."""
+"""Statistics of a workspace or a corpus.
+
+The command `stats`, the sections of its page, and their HTML and .xlsx.
+"""

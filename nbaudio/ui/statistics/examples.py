@@ -1,4 +1,7 @@
-"""Examples of a statistics page: a few segments for each finding, with their audio, or a note why there is none."""
+"""Examples of a statistics page.
+
+A few segments for each finding, with their audio, or a note why there is none.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
@@ -28,7 +31,10 @@ _MOST_WORST, _MOST_GROUPS = 4, 12
 
 
 def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[str, dict[str, str]]:
-    """Return for each finding the ids of its examples, with a label each; among equal candidates, the middle one by id."""
+    """Return for each finding the ids of its examples, with a label each.
+
+    Among equal candidates, the middle one by id.
+    """
     kept, one = (
         segments.filter(pl.col("decision").ne_missing("reject")),
         pl.col("segment_id").sort().get(pl.len() // 2),

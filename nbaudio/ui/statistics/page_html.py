@@ -1,4 +1,7 @@
-"""HTML of a statistics page, which loads and runs nothing: every text is escaped, and cells isolate their direction."""
+"""HTML of a statistics page, which loads and runs nothing.
+
+Every text is escaped, and cells isolate their direction.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +33,10 @@ class Section:
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
-    """Return the page, with the title as its heading; the findings follow the figures of the first section."""
+    """Return the page, with the title as its heading.
+
+    The findings follow the figures of the first section.
+    """
     parts = "".join(
         _section(number, section, "" if number else _findings(sections))
         for number, section in enumerate(sections)

@@ -30,11 +30,12 @@ def stats(
 
     Args:
         path: a workspace or a corpus, its folder or URL.
-        out: a file for one page with all of it and more, in tables, plots and examples: .html (self-contained, works offline)
-            or .xlsx; an existing file is replaced.
-        audio: the .html has the first seconds of some segments to listen to, at most 8 MB; False leaves them out.
-        base: an earlier corpus or workspace, with which the page compares this one as `diff` does. By default, that of a corpus
-            whose base is in a folder beside it.
+        out: a file for one page with all of it and more, in tables, plots and examples: .html
+            (self-contained, works offline) or .xlsx; an existing file is replaced.
+        audio: the .html has the first seconds of some segments to listen to, at most 8 MB; False
+            leaves them out.
+        base: an earlier corpus or workspace, with which the page compares this one as `diff` does.
+            By default, that of a corpus whose base is in a folder beside it.
 
     Raises:
         InputError: `path` is neither, or `out` has another ending.

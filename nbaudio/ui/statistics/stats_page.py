@@ -1,4 +1,7 @@
-"""Sections of the statistics page; and the page as an .xlsx workbook, of the same bytes for equal sections."""
+"""Sections of the statistics page.
+
+And the page as an .xlsx workbook, of the same bytes for equal sections.
+"""
 
 import io
 import math
@@ -401,7 +404,10 @@ def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def write_workbook(title: str, sections: Sequence[Section]) -> bytes:
-    """Return the bytes of an .xlsx file, a sheet for each section; the title is a property of the file and heads each sheet."""
+    """Return the bytes of an .xlsx file, a sheet for each section.
+
+    The title is a property of the file and heads each sheet.
+    """
     out = io.BytesIO()
     with new_workbook(out, title) as book:
         styles = {

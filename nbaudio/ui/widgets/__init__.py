@@ -1,4 +1,7 @@
-"""Notebook widgets to listen, compare, tune and review; each also shows in a saved page, offline, without a kernel."""
+"""Notebook widgets to listen, compare, tune and review.
+
+Each also shows in a saved page, offline, without a kernel.
+"""
 
 from nbaudio.ui.widgets.explorer import Explorer
 from nbaudio.ui.widgets.players import Player, TranscriptDiff, Vocabulary, corpus_player

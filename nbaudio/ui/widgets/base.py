@@ -1,4 +1,7 @@
-"""Base of the live widgets: requests `{call, number, arguments}`, replies `{number, comm, result}` or `{..., error}`, buffers."""
+"""Base of the live widgets.
+
+Requests `{call, number, arguments}`, replies `{number, comm, result}` or `{..., error}`, buffers.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
@@ -25,7 +28,10 @@ class Response(NamedTuple):
 
 
 def esm(*names: str) -> str:
-    """Concatenate files of ``js``, the only build step of the front end; ``player`` is several, the last defines `render`."""
+    """Concatenate files of ``js``, the only build step of the front end.
+
+    ``player`` is several, the last defines `render`.
+    """
     return f"{front_end(*names)}\nexport default {{ render }};\n"
 
 
@@ -35,7 +41,10 @@ def handlers(owner: object, group: str, *names: str) -> dict[str, Handler]:
 
 
 class SavedHtml:
-    """Mixin of widgets that show `static_html` in a saved page, without a kernel: nothing by default."""
+    """Mixin of widgets that show `static_html` in a saved page, without a kernel.
+
+    Nothing by default.
+    """
 
     def static_html(self) -> str:
         """Return the HTML."""

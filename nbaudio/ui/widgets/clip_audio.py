@@ -1,4 +1,7 @@
-"""Audio and pictures of a segment for widgets; times inside a clip are seconds from its first sample."""
+"""Audio and pictures of a segment for widgets.
+
+Times inside a clip are seconds from its first sample.
+"""
 
 import io
 from collections.abc import Callable
@@ -58,7 +61,9 @@ def read_sound(
     channel: str | None = None,
     even: bool = True,
 ) -> Sound:
-    """Read at most `LONGEST_S` of a segment at `RATE` with context (seconds); by default its channel, or the mix.
+    """Read at most `LONGEST_S` of a segment at `RATE` with context (seconds).
+
+    By default its channel, or the mix.
 
     `even` normalizes the loudness. Raises AudioError, with the reason, where there is no audio.
     """
@@ -112,7 +117,10 @@ class Playback:
         )  # a zoomed picture is drawn from the window that is playing
 
     def clip(self, *, number: int, columns: int = 800, **options: Any) -> Response:
-        """Return length, start and end of a segment, its peaks and spectrogram, later its WAV; or a note why it has no audio."""
+        """Return length, start and end of a segment, its peaks and spectrogram, later its WAV.
+
+        Or a note why it has no audio.
+        """
         _check_columns(columns)
         try:
             sound = self._sound(number, **options)
@@ -135,7 +143,10 @@ class Playback:
         lanes: int = 1,
         **options: Any,
     ) -> Response:
-        """Return peaks and spectrogram of a clip from `first` to `last` seconds; of several `lanes` the peaks of each channel."""
+        """Return peaks and spectrogram of a clip from `first` to `last` seconds.
+
+        Of several `lanes` the peaks of each channel.
+        """
         _check_columns(columns)
         sound = self._sound(number, **options)
         if not 0 <= first < last:

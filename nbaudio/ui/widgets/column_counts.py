@@ -1,4 +1,7 @@
-"""Distributions of columns, and the SQL conditions of a choice; each row has the number of its bin or value, to count fast."""
+"""Distributions of columns, and the SQL conditions of a choice.
+
+Each row has the number of its bin or value, to count fast.
+"""
 
 import math
 from collections.abc import Sequence
@@ -22,18 +25,27 @@ _AT_ONCE = 1 << 20  # rows; more at once would take several times the memory of 
 
 @dataclass(frozen=True)
 class NumberBins:
-    """Bins of a numeric column, the last one closed; `codes` is the bin of each row, `len(edges) - 1` for no finite number."""
+    """Bins of a numeric column, the last one closed.
+
+    `codes` is the bin of each row, `len(edges) - 1` for no finite number.
+    """
 
     column: str
     edges: NDArray[np.float64]
     codes: NDArray[np.uint8]
 
     def counts(self, rows: Order | None = None) -> NDArray[np.int64]:
-        """Return the number of rows in each bin, and of those without a finite number; of all rows unless given."""
+        """Return the number of rows in each bin, and of those without a finite number.
+
+        Of all rows unless given.
+        """
         return _count(self.codes, rows, len(self.edges))
 
     def condition(self, first: int, last: int) -> str:
-        """Return the condition for the bins `first` to `last`, which NaN and null never meet; empty if these are all bins."""
+        """Return the condition for the bins `first` to `last`, which NaN and null never meet.
+
+        Empty if these are all bins.
+        """
         bins = len(self.edges) - 1
         if not 0 <= first <= last < bins:
             raise InputError(f"{self.column}: bins {first} to {last}; there are {bins}")
@@ -48,7 +60,10 @@ class NumberBins:
 
 @dataclass(frozen=True)
 class ValueCounts:
-    """Values of a column, the most frequent first; `codes` is the place of each row's value in `values`."""
+    """Values of a column, the most frequent first.
+
+    `codes` is the place of each row's value in `values`.
+    """
 
     column: str
     values: pl.Series  # of texts or booleans; null for no value
@@ -84,7 +99,10 @@ class ValueCounts:
 
 @dataclass(frozen=True)
 class Density:
-    """Grid of numeric columns, which have no codes: `codes` is each row's cell, from below, `cells` for no finite numbers."""
+    """Grid of numeric columns, which have no codes.
+
+    `codes` is each row's cell, from below, `cells` for no finite numbers.
+    """
 
     x: NumberBins
     y: NumberBins
@@ -92,7 +110,10 @@ class Density:
     cells: int
 
     def levels(self, rows: Order | None = None) -> NDArray[np.uint8]:
-        """Return the density of each cell: 0 for no row, else 32 for one to 255 for the most, on a logarithmic scale."""
+        """Return the density of each cell.
+
+        0 for no row, else 32 for one to 255 for the most, on a logarithmic scale.
+        """
         counts = _count(self.codes, rows, self.cells + 1)[: self.cells]
         share = np.log1p(counts) / max(np.log1p(counts.max(initial=0.0)), 1e-9)
         return np.where(counts > 0, 32 + 223 * share, 0).astype(np.uint8)

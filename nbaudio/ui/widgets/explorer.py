@@ -1,4 +1,7 @@
-"""Explorer of a workspace: histograms, scatter, table and player in one, with actions on the marked rows."""
+"""Explorer of a workspace.
+
+Histograms, scatter, table and player in one, with actions on the marked rows.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -83,7 +86,9 @@ class ActionBar(BaseWidget):
 
 
 class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """Segments of a workspace: histograms and a scatter filter a table, its rows play, and actions apply to marked rows.
+    """Segments of a workspace.
+
+    Histograms and a scatter filter a table, its rows play, and actions apply to marked rows.
 
     All filters have to hold. The last verdict and the last note on each segment are columns.
     """
@@ -111,7 +116,8 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             reviewer: name logged with verdicts, notes and corrected bounds.
 
         Raises:
-            InputError: there is no such workspace or column, the condition is not valid, or the reviewer has no name.
+            InputError: there is no such workspace or column, the condition is not valid, or the
+                reviewer has no name.
 
         Examples:
             >>> import tempfile
@@ -192,7 +198,8 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         """Return the SQL condition in force, to use as a rule.
 
         Raises:
-            InputError: there is none, or it uses verdicts, notes or the search for a text, which only the explorer has.
+            InputError: there is none, or it uses verdicts, notes or the search for a text, which
+                only the explorer has.
         """
         condition = self.where
         if not condition:
@@ -214,12 +221,15 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
     def verdict(
         self, word: str, comment: str = "", *, rows: str = MARKED, confirm: bool = False
     ) -> int:
-        """Log a verdict on segments, each for itself; they count as those of the review panel, never as a random sample.
+        """Log a verdict on segments, each for itself.
+
+        They count as those of the review panel, never as a random sample.
 
         Args:
             word: a key of `nbaudio.review.VERDICTS`, or several faults such as ``cut off, noise``.
             comment: a remark, logged with each.
-            rows: ``marked`` (the row under the cursor if none is marked) or ``shown``, all that pass the filters.
+            rows: ``marked`` (the row under the cursor if none is marked) or ``shown``, all that
+                pass the filters.
             confirm: allow more than 100 verdicts.
 
         Returns:
@@ -260,7 +270,8 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
 
         Args:
             text: the note.
-            rows: ``marked`` (the row under the cursor if none is marked) or ``shown``, all that pass the filters.
+            rows: ``marked`` (the row under the cursor if none is marked) or ``shown``, all that
+                pass the filters.
 
         Returns:
             How many notes were logged.
@@ -274,11 +285,14 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         return len(keys)
 
     def review(self, *, out: str | Path, rows: str = MARKED, **options: Any) -> Report:
-        """Write a review sheet of segments; they are picked, hence no evidence (see `nbaudio.review.export`).
+        """Write a review sheet of segments.
+
+        They are picked, hence no evidence (see `nbaudio.review.export`).
 
         Args:
             out: the .xlsx file to write.
-            rows: ``marked`` (the row under the cursor if none is marked) or ``shown``, all that pass the filters.
+            rows: ``marked`` (the row under the cursor if none is marked) or ``shown``, all that
+                pass the filters.
             **options: further options of `nbaudio.review.export`.
 
         Returns:
@@ -357,7 +371,10 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         self._table.current = [number, self._table.current[1]]
 
     def _turn(self, *, number: int, by: int) -> int:
-        """Move the cursor of the table by rows from the one with a number, or from where it is; return the number there."""
+        """Move the cursor of the table by rows from the one with a number, or from where it is.
+
+        Return the number there.
+        """
         self._rows.go_to(number)
         return self._rows.move_by(by)
 

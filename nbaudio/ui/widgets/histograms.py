@@ -1,4 +1,7 @@
-"""Histograms of columns and a scatter of two, to choose rows by: ranges are brushed, values picked, a box drawn."""
+"""Histograms of columns and a scatter of two, to choose rows by.
+
+Ranges are brushed, values picked, a box drawn.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -39,7 +42,10 @@ def _is_countable(dtype: pl.DataType) -> bool:
 
 
 class Histograms(BaseWidget):
-    """Histograms of columns of a frame, with the part of the rows in `rows()`; each choice calls `changed`."""
+    """Histograms of columns of a frame, with the part of the rows in `rows()`.
+
+    Each choice calls `changed`.
+    """
 
     _esm = esm("core", "range_handles", "histograms")
     version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the counts
@@ -100,7 +106,10 @@ class Histograms(BaseWidget):
         return {"columns": self._countable(), "items": items, "chosen": len(self._chosen)}
 
     def _item(self, column: str, rows: Order) -> dict[str, Any]:
-        """Return what the front end draws of a column: counts of all rows and of those that pass every filter."""
+        """Return what the front end draws of a column.
+
+        Counts of all rows and of those that pass every filter.
+        """
         found = self._distribution(column)
         every, passing = found.counts(), found.counts(rows)
         if isinstance(found, NumberBins):
@@ -165,7 +174,10 @@ class Histograms(BaseWidget):
         self._choose(dict.fromkeys(self._chosen if column is None else (column,)))
 
     def _choose(self, chosen: Mapping[str, tuple[int, int] | list[Any] | None]) -> None:
-        """Replace the choice of columns, None for no choice; the choices stay as they were if the filter fails."""
+        """Replace the choice of columns, None for no choice.
+
+        The choices stay as they were if the filter fails.
+        """
         before = self._chosen
         kept = {column: choice for column, choice in before.items() if column not in chosen}
         self._chosen = kept | {column: choice for column, choice in chosen.items() if choice}
@@ -219,7 +231,10 @@ def _counts(item: Mapping[str, Any]) -> str:
 
 
 class Scatter(BaseWidget):
-    """Density of the rows in `rows()` over two columns; a box calls `changed`, a click `found` with the number of a row."""
+    """Density of the rows in `rows()` over two columns.
+
+    A box calls `changed`, a click `found` with the number of a row.
+    """
 
     _esm = esm("core", "range_handles", "scatter")
     version = traitlets.Int(0).tag(
@@ -295,7 +310,10 @@ class Scatter(BaseWidget):
             raise
 
     def _nearest(self, *, x: float, y: float) -> int | None:
-        """Find the row nearest to a point, given in cells, among those that pass every filter; return its number."""
+        """Find the row nearest to a point, given in cells, among those that pass every filter.
+
+        Return its number.
+        """
         found, rows = self._grid(), self._rows()
         rows = rows[found.codes[rows] < found.cells]
         if not len(rows):

@@ -32,7 +32,10 @@ WORD_COLUMNS = ("word", "count", "right", "accuracy", "segments")
 
 
 class ClipPlayer(BaseWidget):
-    """Clips to listen to, one after the other; `fixed` ones have no keys for bounds, context and channels."""
+    """Clips to listen to, one after the other.
+
+    `fixed` ones have no keys for bounds, context and channels.
+    """
 
     _esm = esm("core", "player", "single_player")
     current = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)
@@ -65,7 +68,8 @@ class ClipPlayer(BaseWidget):
 class Player(ClipPlayer):
     """Segments to listen to, one after the other; ``?`` shows the keys.
 
-    `current` is a trait that links to other widgets: the number of the segment shown, and how many times playing was requested.
+    `current` is a trait that links to other widgets: the number of the segment shown, and how many
+    times playing was requested.
     """
 
     _verdicts = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -81,7 +85,8 @@ class Player(ClipPlayer):
         """Load the segments.
 
         Args:
-            workspace: with audio; without it the words are shown alone. Segments that are loaded already are shown all.
+            workspace: with audio; without it the words are shown alone. Segments that are loaded
+                already are shown all.
             segment_ids: ids in the order to play, also as a pandas or polars table; None for all.
             limit: number of clips in a saved page at most.
             reviewer: name logged with corrected bounds.
@@ -98,9 +103,12 @@ class Player(ClipPlayer):
 
 
 class TranscriptDiff(BaseWidget):
-    """Word differences of transcripts and hypotheses; a click on a word whose time is known plays from it.
+    """Word differences of transcripts and hypotheses.
 
-    Words only in the transcript are struck through, words only in the hypothesis underlined, another word has a wavy line.
+    A click on a word whose time is known plays from it.
+
+    Words only in the transcript are struck through, words only in the hypothesis underlined,
+    another word has a wavy line.
     """
 
     _esm = esm("core", "diff", "transcript_diff")

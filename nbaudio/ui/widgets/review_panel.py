@@ -1,4 +1,7 @@
-"""Review segments in one cell; the workspace's log holds all verdicts, the panel only what this kernel did, for undo and rate."""
+"""Review segments in one cell.
+
+The workspace's log holds all verdicts, the panel only what this kernel did, for undo and rate.
+"""
 
 import time
 from collections import Counter
@@ -52,7 +55,8 @@ _Done = tuple[int, Verdict, Verdict | None, float]
 class ReviewPanel(BaseWidget):
     """Segments to judge, one key each; ``?`` shows the keys.
 
-    A verdict is in the workspace's log (`review.verdicts`) before the next clip begins; run the cell again to continue.
+    A verdict is in the workspace's log (`review.verdicts`) before the next clip begins; run the
+    cell again to continue.
     """
 
     _esm = esm("core", "table_columns", "table", "player", "review_panel")
@@ -69,14 +73,16 @@ class ReviewPanel(BaseWidget):
 
         Args:
             workspace: the workspace.
-            segment_ids: ids in the order to review, also as a pandas or polars table; None for those of `review`, or else all.
+            segment_ids: ids in the order to review, also as a pandas or polars table; None for
+                those of `review`, or else all.
             reviewer: name of the reviewer.
-            review: name of an exported review: its segments with the texts it was drawn with, and its verdict words; its verdicts
-                count as evidence, and a blind review shows neither hypothesis nor similarity. Without it verdicts are logged
-                under ``panel``.
+            review: name of an exported review: its segments with the texts it was drawn with, and
+                its verdict words; its verdicts count as evidence, and a blind review shows neither
+                hypothesis nor similarity. Without it verdicts are logged under ``panel``.
 
         Raises:
-            InputError: there is no such review or segment, the reviewer has no name or no part in the review.
+            InputError: there is no such review or segment, the reviewer has no name or no part in
+                the review.
         """
         workspace, self._reviewer = Workspace.open(workspace), reviewer.strip()
         if segment_ids is not None and review is not None:
@@ -123,7 +129,10 @@ class ReviewPanel(BaseWidget):
         super().__init__(calls | self._rows.calls | SegmentPlayback(segments, self._reviewer).calls)
 
     def _as_shown(self, said: list[Verdict]) -> dict[int, Verdict]:
-        """Return the verdict on each segment as shown; without one, the verdict on the text before a correction."""
+        """Return the verdict on each segment as shown.
+
+        Without one, the verdict on the text before a correction.
+        """
         by_content = {(one.segment_id, one.content): one for one in said}
         frame = self._frame.with_row_index("number").filter(
             pl.col("segment_id").is_in([one.segment_id for one in said])
@@ -208,7 +217,10 @@ class ReviewPanel(BaseWidget):
     def _give(
         self, *, number: int, verdict: str | None, comment: str, corrected_text: str | None
     ) -> dict[str, Any]:
-        """Log a verdict, None to withdraw it, at once on disk. A blank text, or that of the transcript, corrects nothing."""
+        """Log a verdict, None to withdraw it, at once on disk.
+
+        A blank text, or that of the transcript, corrects nothing.
+        """
         if verdict is not None and (verdict := read_verdict(given := verdict, self._words)) is None:
             raise InputError(f"verdict {given!r} is unknown; known are {', '.join(self._words)}")
         segment = self._frame[number]
@@ -241,7 +253,10 @@ class ReviewPanel(BaseWidget):
         return self._changed()
 
     def _undo(self) -> dict[str, Any]:
-        """Withdraw the last verdict of this session, or restore the one it replaced; return its segment, None without one."""
+        """Withdraw the last verdict of this session, or restore the one it replaced.
+
+        Return its segment, None without one.
+        """
         if not self._done:
             return {**self._changed(), "number": None, "position": None}
         number, said, before, _ = self._done.pop()
@@ -267,7 +282,10 @@ class ReviewPanel(BaseWidget):
         )
 
     def _said(self, *, number: int) -> dict[str, Any]:
-        """Return text and verdict of a segment; without the corrected text if that is the transcript by now."""
+        """Return text and verdict of a segment.
+
+        Without the corrected text if that is the transcript by now.
+        """
         text, said = self._segments.row(number)["text"], self._shown.get(number)
         if said is None:
             return {"said": None, "text": text or ""}

@@ -65,14 +65,16 @@ class SegmentTable(BaseWidget):
         """Load the segments.
 
         Args:
-            source: a workspace, its loaded segments, a Parquet file, or any pandas or polars frame. Of a file, and of a workspace
-                with more than a million segments, only the columns of a filter or an order are in memory.
+            source: a workspace, its loaded segments, a Parquet file, or any pandas or polars frame.
+                Of a file, and of a workspace with more than a million segments, only the columns of
+                a filter or an order are in memory.
             columns: columns shown at first; others can be chosen.
             where: SQL condition over the columns, such as ``similarity < 0.5``.
             find: text that any column contains, whatever its case.
             sort: column to sort by.
             descending: greatest values first.
-            player: play rows below the table; False leaves that to a widget that is linked to `current`.
+            player: play rows below the table; False leaves that to a widget that is linked to
+                `current`.
             reviewer: name logged with bounds that are corrected in the player.
 
         Raises:
@@ -113,7 +115,9 @@ class SegmentTable(BaseWidget):
         super().__init__({**filters, **self._rows.calls, **playback}, _player=mode)
 
     def narrow(self, where: str) -> None:
-        """Show only rows that meet a further SQL condition, beside the one in the filter field; "" shows all again.
+        """Show only rows that meet a further SQL condition, beside the one in the filter field.
+
+        "" shows all again.
 
         Raises:
             InputError: the condition is not valid.
@@ -160,11 +164,14 @@ class SegmentTable(BaseWidget):
 
 
 def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table | SegmentTable:
-    """Show a pandas or polars frame: numbers to the right with few decimals, nothing in a cell taken for markup.
+    """Show a pandas or polars frame.
+
+    Numbers to the right with few decimals, nothing in a cell taken for markup.
 
     Args:
         frame: the frame.
-        limit: rows of a plain table; a longer frame is a `SegmentTable`, of which a saved notebook has the first `limit` rows.
+        limit: rows of a plain table; a longer frame is a `SegmentTable`, of which a saved notebook
+            has the first `limit` rows.
 
     Examples:
         >>> "&lt;script&gt;" in table(pl.DataFrame({"text": ["<script>"]}))._repr_html_()

@@ -1,4 +1,7 @@
-"""Segments of a widget, by their row in its frame, which never changes; word times, most of the table, are read on demand."""
+"""Segments of a widget, by their row in its frame, which never changes.
+
+Word times, most of the table, are read on demand.
+"""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +31,10 @@ _MOST_IN_MEMORY = 1_000_000  # segments
 
 @dataclass(frozen=True)
 class Segments:
-    """Segments of a workspace: all columns but the heaviest, `duration_s` and `INTERNAL_COLUMNS`; `place` is the table's row."""
+    """Segments of a workspace: all columns but the heaviest, `duration_s` and `INTERNAL_COLUMNS`.
+
+    `place` is the table's row.
+    """
 
     workspace: Workspace
     audio_root: Location | None
@@ -61,7 +67,10 @@ class Segments:
 def load_segments(
     workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, stored: bool = False
 ) -> Segments:
-    """Load all segments of a workspace, or those of `segment_ids` in that order; leave a large table in its file if `stored`."""
+    """Load all segments of a workspace, or those of `segment_ids` in that order.
+
+    Leave a large table in its file if `stored`.
+    """
     workspace = Workspace.open(workspace)
     hidden = (*_HEAVY, *INTERNAL_COLUMNS, "duration_s")
     names = [
@@ -114,7 +123,10 @@ def further_hypotheses(row: dict[str, Any]) -> dict[str, str]:
 def align_lines(
     row: dict[str, Any], times: list[tuple[float, float]] | None = None, **compared: Any
 ) -> dict[str, list[WordPair]]:
-    """Return the words of a segment aligned with each hypothesis, by name; "" is the source's own one, or the text alone."""
+    """Return the words of a segment aligned with each hypothesis, by name.
+
+    "" is the source's own one, or the text alone.
+    """
     lines = {"": row["asr_text"], **further_hypotheses(row)}
     return {
         name: align_words(row["text"] or "", heard, times, **compared)
@@ -123,7 +135,10 @@ def align_lines(
 
 
 class SegmentPlayback(Playback):
-    """Handler of a player's requests: facts and words of a segment, its audio, corrections of its bounds by `reviewer`."""
+    """Handler of a player's requests.
+
+    Facts and words of a segment, its audio, corrections of its bounds by `reviewer`.
+    """
 
     def __init__(self, segments: Segments, reviewer: str) -> None:
         super().__init__()
@@ -206,7 +221,10 @@ class SegmentPlayback(Playback):
 def described(
     row: dict[str, Any], lines: dict[str, list[WordPair]], *further: str, **facts: Any
 ) -> dict[str, Any]:
-    """Return what a player shows: id, facts and `further` ones, words, those of further hypotheses, number of cut characters."""
+    """Return what a player shows.
+
+    Id, facts and `further` ones, words, those of further hypotheses, number of cut characters.
+    """
     unshown = max(0, len(row["text"] or "") - MOST_CHARACTERS)
     shown = {
         "segment_id": row["segment_id"],

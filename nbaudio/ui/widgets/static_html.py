@@ -1,6 +1,9 @@
-"""HTML of clips, word differences and tables in saved pages: no scripts, no style sheets, nothing loaded from elsewhere.
+"""HTML of clips, word differences and tables in saved pages.
 
-Every text is escaped and isolated: neither markup nor direction marks affect the text around it. Colors only repeat other marks.
+No scripts, no style sheets, nothing loaded from elsewhere.
+
+Every text is escaped and isolated: neither markup nor direction marks affect the text around it.
+Colors only repeat other marks.
 """
 
 from base64 import b64encode
@@ -82,7 +85,10 @@ class Clips:
 
 @dataclass(frozen=True)
 class Table:
-    """The first `limit` rows of a frame as Jupyter shows them; `total` is the number of all rows if `frame` is a beginning."""
+    """The first `limit` rows of a frame as Jupyter shows them.
+
+    `total` is the number of all rows if `frame` is a beginning.
+    """
 
     frame: pl.DataFrame
     limit: int = MOST_ROWS
@@ -194,7 +200,10 @@ def _cut(text: str) -> str:
 def saved_clips(
     segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True
 ) -> Clips:
-    """Return segments for a saved page, with their audio unless `sound` is False; a note says why one has none."""
+    """Return segments for a saved page, with their audio unless `sound` is False.
+
+    A note says why one has none.
+    """
 
     def read(row: Row) -> Sound:
         return read_sound(segments.audio_root, row, even=False)
@@ -215,7 +224,10 @@ def read_clips(
     folder: str = "",
     **compared: Any,
 ) -> list[StaticClip]:
-    """Return the clips of rows with further facts, at most `MOST_BYTES` of audio; names of files are without `folder`."""
+    """Return the clips of rows with further facts, at most `MOST_BYTES` of audio.
+
+    Names of files are without `folder`.
+    """
     clips: list[StaticClip] = []
     left, failures = MOST_BYTES, 0
     for row, *facts in rows:

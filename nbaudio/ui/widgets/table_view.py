@@ -1,4 +1,7 @@
-"""State of a table in Python: order, layout, cursor and marks of a frame, its pages of rows, and what column headers show."""
+"""State of a table in Python.
+
+Order, layout, cursor and marks of a frame, its pages of rows, and what column headers show.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +49,10 @@ def take_rows(frame: TableFrame, numbers: Order, columns: Sequence[str]) -> pl.D
 def row_page(
     frame: TableFrame, order: Order, first: int, last: int, columns: Sequence[str]
 ) -> list[list[Any]]:
-    """Return rows `first` to `last` of an order, at most `MOST_ROWS`: the number in the frame, then its cells as JSON values."""
+    """Return rows `first` to `last` of an order, at most `MOST_ROWS`.
+
+    The number in the frame, then its cells as JSON values.
+    """
     if unknown := [name for name in columns if name not in frame.columns]:
         raise InputError(
             f"columns: there is no {unknown[0]!r}; there are {', '.join(frame.columns)}"
@@ -57,7 +63,10 @@ def row_page(
 
 
 def cell(value: Any) -> str | int | float | bool | None:
-    """Convert a value for JSON: texts are cut, NaN and infinities are null, all else is shown as text."""
+    """Convert a value for JSON.
+
+    Texts are cut, NaN and infinities are null, all else is shown as text.
+    """
     if value is None or isinstance(value, int | float):
         return None if isinstance(value, float) and not math.isfinite(value) else value
     text = f"{len(value):,} bytes" if isinstance(value, bytes) else show(value)
@@ -131,7 +140,10 @@ class TableView:
         return size | ({"note": note} if note else {})
 
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
-        """Arrange the rows, or begin to; `progress` in the size says that there is more to be done by `_continue`."""
+        """Arrange the rows, or begin to.
+
+        `progress` in the size says that there is more to be done by `_continue`.
+        """
         is_known = self._share == 1 and all(
             arrangement[key] == self.arrangement[key] for key in ("where", "find")
         )
@@ -172,7 +184,10 @@ class TableView:
         self.changed()
 
     def narrow(self, where: str) -> None:
-        """Keep rows that meet a condition besides the typed one, all as before if it is invalid; the cursor stays on its row."""
+        """Keep rows that meet a condition besides the typed one, all as before if it is invalid.
+
+        The cursor stays on its row.
+        """
         order, current = (
             sort_and_filter(self.frame, **self.arrangement, narrowed=where),
             self.current,
@@ -211,7 +226,10 @@ class TableView:
         return self.cursor
 
     def move_by(self, rows: int) -> int:
-        """Move the cursor by rows, up to the first or last one; return the number of the row there, -1 for none."""
+        """Move the cursor by rows, up to the first or last one.
+
+        Return the number of the row there, -1 for none.
+        """
         self.cursor = max(0, min(len(self.order) - 1, self.cursor + rows))
         return self.current
 
@@ -267,7 +285,10 @@ def _kind(dtype: pl.DataType) -> str:
 
 
 def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
-    """Return what a column's header shows, from one row in `step`; `distinct` and `top` are null if most values occur once."""
+    """Return what a column's header shows, from one row in `step`.
+
+    `distinct` and `top` are null if most values occur once.
+    """
     step = -(-len(order) // _MOST_DESCRIBED) or 1
     values = column if step == 1 and len(order) == len(column) else column[order[::step]]
     found: dict[str, Any] = {"rows": len(values), "step": step}

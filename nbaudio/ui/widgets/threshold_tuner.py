@@ -1,4 +1,7 @@
-"""Threshold to drag over a histogram; segments, hours and speakers are counted once for all positions of `Scale.grid`."""
+"""Threshold to drag over a histogram.
+
+Segments, hours and speakers are counted once for all positions of `Scale.grid`.
+"""
 
 import re
 from dataclasses import dataclass
@@ -39,7 +42,10 @@ _DENSE, _DENSE_STEPS = (
 
 @dataclass(frozen=True)
 class Scale:
-    """Positions of a threshold on a column; segments without a value are kept for similarity only, as `select` does."""
+    """Positions of a threshold on a column.
+
+    Segments without a value are kept for similarity only, as `select` does.
+    """
 
     column: str
     label: str
@@ -66,7 +72,10 @@ _LOWER = re.compile(
 def scale(
     frame: TableFrame, column: str, value: float | None = None, *, least: bool | None = None
 ) -> Scale:
-    """Return the scale of a column, without 0.5 % of the values at either end; `value` is one more position, clipped to it."""
+    """Return the scale of a column, without 0.5 % of the values at either end.
+
+    `value` is one more position, clipped to it.
+    """
     if column not in (known := number_columns(frame)):
         raise InputError(
             f"column {column!r} holds no numbers, or is unknown; "
@@ -109,7 +118,10 @@ def format_threshold(value: float) -> str:
 
 
 class ThresholdCounts:
-    """What each position of a scale keeps: segments (`unscored` have no value), hours, and speakers who have vanished."""
+    """What each position of a scale keeps.
+
+    Segments (`unscored` have no value), hours, and speakers who have vanished.
+    """
 
     def __init__(
         self,
@@ -258,8 +270,9 @@ class Neighbors:
 class ThresholdTuner(BaseWidget):
     """A threshold on similarity or any other column of numbers.
 
-    `value` is a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field, "value"))``. `used` is the
-    similarity that the workspace stores for `select`, None without one; ``?`` shows the keys.
+    `value` is a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field,
+    "value"))``. `used` is the similarity that the workspace stores for `select`, None without one;
+    ``?`` shows the keys.
     """
 
     _esm = esm("core", "player", "tuner_plot", "threshold_tuner")
@@ -280,10 +293,12 @@ class ThresholdTuner(BaseWidget):
 
         Args:
             workspace: a workspace.
-            value: initial threshold; unless given the stored similarity or 0.8, of other columns what keeps 95 %.
-            column: `similarity` or another column of numbers of the segments table, or `duration_s`.
-            least: whether the threshold is the least value kept; else the greatest, as by default for error rates, durations,
-                noise, clipping, silence and risk.
+            value: initial threshold; unless given the stored similarity or 0.8, of other columns
+                what keeps 95 %.
+            column: `similarity` or another column of numbers of the segments table, or
+                `duration_s`.
+            least: whether the threshold is the least value kept; else the greatest, as by default
+                for error rates, durations, noise, clipping, silence and risk.
 
         Raises:
             InputError: there is no such column.
@@ -308,7 +323,9 @@ class ThresholdTuner(BaseWidget):
         return f"{quoted(self.column)} {'>=' if self.least else '<='} {number_text(self.value)}"
 
     def use(self) -> None:
-        """Store `value` in the workspace, as the button does: `select` uses it unless it is given ``min_similarity``.
+        """Store `value` in the workspace, as the button does.
+
+        `select` uses it unless it is given ``min_similarity``.
 
         Raises:
             InputError: the threshold is not on similarity.
@@ -326,7 +343,10 @@ class ThresholdTuner(BaseWidget):
 
     @staticmethod
     def _start(counts: ThresholdCounts) -> float:
-        """Return the first position: 0.8 of similarity, else the one that keeps about 95 % of the segments with a value."""
+        """Return the first position.
+
+        0.8 of similarity, else the one that keeps about 95 % of the segments with a value.
+        """
         if counts.scale.column == "similarity":
             return MIN_SIMILARITY
         wanted = 0.95 * (counts.all_segments - counts.unscored)
@@ -335,7 +355,10 @@ class ThresholdTuner(BaseWidget):
     def _counted(
         self, column: str, value: float | None = None, *, least: bool | None = None
     ) -> ThresholdCounts:
-        """Return counts that have `value` as a position; only the counts of the latest value are cached."""
+        """Return counts that have `value` as a position.
+
+        Only the counts of the latest value are cached.
+        """
         least = _LOWER.fullmatch(column) is None if least is None else least
         held = self._counts.get((column, least))
         if held is None or not (
