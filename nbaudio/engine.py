@@ -323,7 +323,8 @@ def _run_joblib(
     function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None
 ) -> Iterator[Result]:
     """Run tasks on the backend of ``joblib.parallel_config``, with its number of jobs if `jobs` is None."""
-    waiting, most = enumerate(tasks), _BATCH * joblib.effective_n_jobs(jobs)
+    waiting = enumerate(tasks)
+    most = _BATCH * joblib.effective_n_jobs(jobs)
     underway: dict[int, Task] = {}
     losses: Counter[int] = Counter()
 
@@ -373,7 +374,8 @@ def _parallel(
         parallel = joblib.Parallel(return_as="generator_unordered", **options)
     except ValueError:  # the backend returns lists only
         with joblib.Parallel(**options) as parallel:
-            waiting, size = iter(tasks), _BATCH * joblib.effective_n_jobs(jobs)
+            waiting = iter(tasks)
+            size = _BATCH * joblib.effective_n_jobs(jobs)
             while some := list(islice(waiting, size)):
                 yield from parallel(joblib.delayed(function)(task) for task in some)
     else:
@@ -441,10 +443,8 @@ def _run_beam(
                     file.write(base64.b64encode(pickle.dumps((f"{number}", task))) + b"\n")
             failed = True
             while failed:
-                failed, lost = (
-                    False,
-                    {number for number, times in losses.items() if times >= _ATTEMPTS},
-                )
+                failed = False
+                lost = {number for number, times in losses.items() if times >= _ATTEMPTS}
                 call = partial(_call_on_line, function, folder, done | lost)
                 try:
                     with beam.Pipeline(options=options) as pipeline:
@@ -460,7 +460,8 @@ def _run_beam(
                             | "end" >> beam.Reshuffle()
                         )
                 except Exception:
-                    failed, over = True, _files(folder, "begun") - _files(folder, "result")
+                    failed = True
+                    over = _files(folder, "begun") - _files(folder, "result")
                     if not over:
                         raise
                     losses.update(over)

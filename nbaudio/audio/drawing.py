@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 _FRAME = 512  # 32 ms at 16 kHz: separates harmonics of a voice and keeps words sharp
 BANDS = _FRAME // 4
-_QUIETEST_DB, _LOUDEST_DB = -100.0, -25.0
+_QUIETEST_DB = -100.0
+_LOUDEST_DB = -25.0
 
 
 def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:

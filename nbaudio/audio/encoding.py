@@ -110,7 +110,9 @@ def _encode_opus(samples: NDArray[np.int16], rate: int) -> bytes:
         stream.bit_rate = _OPUS_BITS_A_SECOND
         stream.codec_context.flags |= av.codec.context.Flags.bitexact.value
         frame = av.AudioFrame.from_ndarray(samples[np.newaxis], format="s16", layout="mono")
-        frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
+        frame.sample_rate = rate
+        frame.pts = 0
+        frame.time_base = Fraction(1, rate)
         container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
     return file.getvalue()

@@ -170,7 +170,9 @@ class AvRecording:
             return self._decode_window(start, stop)
 
     def _decode_window(self, start: int, stop: int) -> _Decoded:
-        parts, holes, end = [np.empty((self.num_channels, 0), np.float32)], [], start
+        parts = [np.empty((self.num_channels, 0), np.float32)]
+        holes = []
+        end = start
         for position, samples in self._decode_from(start):
             if end < min(position, stop):
                 holes.append((end, position))
@@ -250,7 +252,8 @@ class AvRecording:
 
     @cached_property
     def _index(self) -> PacketIndex:
-        header, container = self._stream.codec_context.extradata or b"", self._container.format.name
+        header = self._stream.codec_context.extradata or b""
+        container = self._container.format.name
         misread = "matroska" in container or ("mov" in container and self._ticks != 1)
         if self.codec == "opus" and misread and header.startswith(b"OpusHead"):
             # The pre-skip of the container is unreliable: some Matroska writers store it at another
@@ -265,7 +268,8 @@ class AvRecording:
         last = len(entries) - 1
         if last < 2:
             return True
-        first, step = entries[0].timestamp, entries[1].timestamp - entries[0].timestamp
+        first = entries[0].timestamp
+        step = entries[1].timestamp - entries[0].timestamp
         checked = range(0, last + 1, max(1, last // _CHECKED_ENTRIES))
         return all(
             entries[number].timestamp == first + number * step for number in (*checked, last)
@@ -384,7 +388,8 @@ class AvRecording:
                 if (found := next(packets, None)) is None:
                     return
                 packet, end = found
-                decoder, decoding = decoder or self._decoder(), True
+                decoder = decoder or self._decoder()
+                decoding = True
                 frames = decoder.decode(packet)
             except av.error.FFmpegError:
                 if not decoding or self._run_up == sys.maxsize:

@@ -38,7 +38,8 @@ class _Tag(NamedTuple):
 
 
 def _find_tag(descriptor: int) -> _Tag | None:
-    start, head = 0, os.pread(descriptor, 10, 0)
+    start = 0
+    head = os.pread(descriptor, 10, 0)
     if head.startswith(b"ID3") and len(head) == 10:
         start = reduce(lambda size, byte: size << 7 | byte & 0x7F, head[6:], 0) + (
             20 if head[5] & 0x10 else 10
@@ -72,16 +73,21 @@ def _look_through(descriptor: int, size: int, _identity: tuple[int, ...]) -> boo
 def _last_frame(descriptor: int, at: int, size: int, kind: bytes) -> tuple[int, int]:
     """Return the end of the run of frames of the first frame's kind, and their number."""
     # All frames must agree in version, layer, rate and mono or stereo.
-    version_and_layer, rate, mono = kind[1] & 0xFE, kind[2] & 0x0C, kind[3] >> 6 == 3
+    version_and_layer = kind[1] & 0xFE
+    rate = kind[2] & 0x0C
+    mono = kind[3] >> 6 == 3
     lengths = {
         bits: _frame_bytes(bytes((0xFF, kind[1], bits, kind[3])))
         for bits in range(256)
         if bits & 0x0C == rate
     }
-    count, data, begin = 0, b"", at
+    count = 0
+    data = b""
+    begin = at
     while at + 4 <= size:
         if at + 4 > begin + len(data):
-            begin, data = at, os.pread(descriptor, _PIECE, at)
+            begin = at
+            data = os.pread(descriptor, _PIECE, at)
         header = at - begin
         length = (
             lengths.get(data[header + 2], 0)
@@ -97,8 +103,10 @@ def _last_frame(descriptor: int, at: int, size: int, kind: bytes) -> tuple[int, 
 
 def _frame_bytes(header: bytes) -> int:
     """Return the bytes of a layer III frame by its header; 0 for an invalid header."""
-    version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
-    bits, rate = header[2] >> 4, header[2] >> 2 & 3
+    version = header[1] >> 3 & 3
+    layer = header[1] >> 1 & 3
+    bits = header[2] >> 4
+    rate = header[2] >> 2 & 3
     if (
         header[0] != 0xFF
         or header[1] < 0xE0

@@ -74,7 +74,10 @@ def first_packet(ends: NDArray[np.int64], position: int) -> int:
 
 def scan_pages(path: Path) -> tuple[str | None, int | None]:
     """Return the first problem of an Ogg file, None for none, and the samples before it, Opus at 48 kHz; None where unknown."""
-    problem, position, serials, begin = None, 0, set(), b""
+    problem = None
+    position = 0
+    serials = set()
+    begin = b""
     with path.open("rb") as file:
         try:
             for page in _pages(file, checked=True):
@@ -169,7 +172,10 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
     Raise _DamagedError at a problem or another recording.
     """
     numbers: dict[int, int] = {}
-    at, ended, in_data, size = 0, False, False, os.fstat(file.fileno()).st_size
+    at = 0
+    ended = False
+    in_data = False
+    size = os.fstat(file.fileno()).st_size
     while at < size:
         data = os.pread(file.fileno(), _HEADER.size + 255, at)
         if not data.startswith(b"OggS"):

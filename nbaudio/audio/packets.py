@@ -78,7 +78,8 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
                     trims.append(
                         struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples")))
                     )
-    clock, known = np.array(stamps, np.int64), np.array(checks, np.int64)
+    clock = np.array(stamps, np.int64)
+    known = np.array(checks, np.int64)
     rising = not (np.diff(clock) < 0).any()
     held = _counted(decoder, size, heads)
     ends = None if held is None else np.cumsum(held)
@@ -107,7 +108,8 @@ def _counted(context: AudioCodecContext, size: int, heads: list[bytes]) -> NDArr
 
     None if neither is known.
     """
-    name, header = context.name.removeprefix("lib"), context.extradata or b""
+    name = context.name.removeprefix("lib")
+    header = context.extradata or b""
     at = header.find(b"\x01vorbis")
     if name == "opus" or (name == "vorbis" and 0 <= at < len(header) - 28):
         return packet_samples(

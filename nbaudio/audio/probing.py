@@ -98,7 +98,8 @@ def _check_beginning(
 
     Return the usable samples and the warning.
     """
-    rate, codec = recording.sampling_rate, recording.codec
+    rate = recording.sampling_rate
+    codec = recording.codec
     # In CAF, libsndfile finds each packet of ALAC by a table, any entry of which may be damaged.
     alac = codec.startswith("alac_")
     length = num_samples if alac else min(num_samples, int(_BEGINNING_S * rate))
@@ -178,7 +179,8 @@ def _promised(recording: SoundfileRecording, path: Path) -> int:
 
     Libsndfile replaces their number by the actual one and at best logs it.
     """
-    log, declared = recording.log, recording.declared_samples
+    log = recording.log
+    declared = recording.declared_samples
     if size := re.search(r"(?:data|SSND|Data Size|BODY|riff) *: (\d+) \(should be (\d+)\)", log):
         return int(declared * int(size[1]) / max(1, int(size[2])))
     if frames := re.search(r"frame count \d+ does not match value from 'ds64' chunk of (\d+)", log):
@@ -195,7 +197,8 @@ def _count(path: Path, channels: int) -> int:
 
     After a failed block, smaller ones find the last sample before the break.
     """
-    held, block = 0, _COUNT_BLOCK // channels
+    held = 0
+    block = _COUNT_BLOCK // channels
     while block:
         try:
             with path.open("rb") as opened, sf.SoundFile(opened.fileno(), closefd=False) as file:

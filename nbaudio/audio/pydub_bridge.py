@@ -15,7 +15,8 @@ with warnings.catch_warnings():  # pydub warns of a missing ffmpeg and of its ow
     warnings.simplefilter("ignore")
     from pydub import AudioSegment
 
-_LOUDNESS_DB, _PEAK_DB = -20.0, -1.0
+_LOUDNESS_DB = -20.0
+_PEAK_DB = -1.0
 
 
 class PlayableSegment(AudioSegment):  # type: ignore[misc]

@@ -139,7 +139,8 @@ class SoundfileRecording:
         """
         self.path = path
         self._descriptor = file
-        self._file, self._has_failed = self._opened(), False
+        self._file = self._opened()
+        self._has_failed = False
         self.sampling_rate: int = self._file.samplerate
         self.num_channels: int = self._file.channels
         self.declared_samples: int = self._file.frames
@@ -191,7 +192,8 @@ class SoundfileRecording:
             # on earlier reads.
             self._file.close()
             self._descriptor.seek(0)
-            self._file, self._has_failed = self._opened(), False
+            self._file = self._opened()
+            self._has_failed = False
         try:
             if self._file.seek(first) != first:
                 raise AudioError(f"{self.path}: sample {start} is not found where the header says")
@@ -268,18 +270,24 @@ def resample_window(
             exist.
         InputError: an unknown channel.
     """
-    own, new = recording.sampling_rate, rate or recording.sampling_rate
-    first, last = rescale(start, own, new), rescale(stop, own, new)
+    own = recording.sampling_rate
+    new = rate or recording.sampling_rate
+    first = rescale(start, own, new)
+    last = rescale(stop, own, new)
     if first >= last:
         raise AudioError(f"samples {start} to {stop} are less than one sample at {new:,} Hz")
-    begin, end, offset = start, stop, 0
+    begin = start
+    end = stop
+    offset = 0
     if new != own:
         # Blocks of `own_block` samples become whole blocks of `new_block` samples: cutting at
         # blocks keeps the output grid.
-        own_block, new_block = own // gcd(own, new), new // gcd(own, new)
+        own_block = own // gcd(own, new)
+        new_block = new // gcd(own, new)
         context = int(CONTEXT_S * own) + own_block
         first_block = max(0, start - context) // own_block
-        begin, offset = first_block * own_block, first_block * new_block
+        begin = first_block * own_block
+        offset = first_block * new_block
         end = stop + context if num_samples is None else min(num_samples, stop + context)
     window = read_around(recording, start, stop, begin, end)
     mono, scale = _one_channel(window, channel)

@@ -31,7 +31,8 @@ _SHORTEST_SILENCE = 2  # hops
 NOTHING = 1e-12  # the least power, -120 dBFS
 _BLOCK = 1 << 16  # samples that are summed at once
 _MOST_OFFSET = 1e-3
-_SPECTRUM_S, _MOST_SPECTRA = 0.03, 16
+_SPECTRUM_S = 0.03
+_MOST_SPECTRA = 16
 
 
 class _Hops(NamedTuple):
@@ -57,7 +58,10 @@ class SegmentAudio:
         self, window: AnySamples, channel: str, rate: int, num_samples: int, before: int
     ) -> None:
         """Take a window, shape (samples, channels), from `before` samples before a segment of `num_samples`, and the channel."""
-        self.window, self.rate, self.num_samples, self.before = window, rate, num_samples, before
+        self.window = window
+        self.rate = rate
+        self.num_samples = num_samples
+        self.before = before
         self.num_channels = int(window.shape[1])
         self.full_scale = 32768.0 if window.dtype == np.int16 else 1.0  # in the units of `window`
         self._channels = channel_numbers(channel, self.num_channels)  # that are mixed
@@ -105,12 +109,10 @@ class SegmentAudio:
             window = np.concatenate(
                 [window, np.zeros_like(window, shape=(self.hop - len(window), self.num_channels))]
             )
-        number, hop, unit, pairs = (
-            len(window) // self.hop,
-            self.hop,
-            self._unit,
-            _pairs_of(self.num_channels),
-        )
+        number = len(window) // self.hop
+        hop = self.hop
+        unit = self._unit
+        pairs = _pairs_of(self.num_channels)
         size = max(1, _BLOCK // hop)
         # Allocated once, as fresh memory for each block takes longer than the sums.
         channels = np.empty((self.num_channels, min(size, number) * hop), dtype=np.float32)
@@ -121,7 +123,8 @@ class SegmentAudio:
         for start in range(0, number, size):
             block = slice(start, min(start + size, number))
             filled = _by_channel(window[block.start * hop : block.stop * hop], channels)
-            x, each = self._summed(filled), filled.reshape(self.num_channels, -1, hop)
+            x = self._summed(filled)
+            each = filled.reshape(self.num_channels, -1, hop)
             hops = x.reshape(-1, hop)
             hops.max(axis=1, out=highest[block])
             hops.min(axis=1, out=lowest[block])
@@ -135,7 +138,9 @@ class SegmentAudio:
                 hops = hops - pivot
             np.vecdot(hops, hops, out=squares[block])
         total = self._summed(by_channel[: self.num_channels])
-        highest, lowest, squares = highest * unit, lowest * unit, squares * unit * unit
+        highest = highest * unit
+        lowest = lowest * unit
+        squares = squares * unit * unit
         return _Hops(
             float(pivot * unit),
             highest,
@@ -150,10 +155,8 @@ class SegmentAudio:
     def covariance(self) -> dict[tuple[int, int], float]:
         """The covariance of each two channels, and the variance of each, in whole hops of the segment; none for one channel."""
         sums = self._hops.by_channel[:, self.inside].mean(axis=1, dtype=np.float64) / self.hop
-        means, products = (
-            sums[: self.num_channels] / self.full_scale,
-            sums[self.num_channels :] / self.full_scale**2,
-        )
+        means = sums[: self.num_channels] / self.full_scale
+        products = sums[self.num_channels :] / self.full_scale**2
         pairs = zip(_pairs_of(self.num_channels), products, strict=True)
         return {(a, b): float(product - means[a] * means[b]) for (a, b), product in pairs}
 
@@ -215,10 +218,8 @@ class SegmentAudio:
     @cached_property
     def power(self) -> Numbers:
         """The mean square of each hop without DC."""
-        offset, total = (
-            self.dc_offset - self._hops.pivot,
-            self._hops.total.astype(np.float64) - self.hop * self._hops.pivot,
-        )
+        offset = self.dc_offset - self._hops.pivot
+        total = self._hops.total.astype(np.float64) - self.hop * self._hops.pivot
         return np.maximum((self._hops.squares - 2 * offset * total) / self.hop + offset**2, 0)
 
     @cached_property
@@ -251,15 +252,14 @@ class SegmentAudio:
 
         Shape (2, hops).
         """
-        within, factor, size = (
-            np.flatnonzero(self.is_live[self.inside]) + self.inside.start,
-            self.decimation,
-            _SPEECH_FRAME,
-        )
+        within = np.flatnonzero(self.is_live[self.inside]) + self.inside.start
+        factor = self.decimation
+        size = _SPEECH_FRAME
         if not len(within):
             return np.zeros((2, len(self.is_live)), dtype=bool)
         slow = self._hops.slow / np.float32(factor) - np.float32(self.dc_offset)
-        x, hop = np.pad(slow, (size // 2, size // 2 + size)), self.hop // factor
+        x = np.pad(slow, (size // 2, size // 2 + size))
+        hop = self.hop // factor
         spectra = _power_spectra(
             np.lib.stride_tricks.sliding_window_view(x, size)[hop // 2 :: hop][: len(self.is_live)]
         )

@@ -34,8 +34,11 @@ _FEWEST_CLIPPED = 6  # samples at a rail
 _CUT_HOPS = 2  # on each side of a boundary that speech runs through
 _ABRUPT_DB = 20.0  # below the loudest frame: speech that begins or ends so loud is cut off
 _DEAD_POWER = 1e-8  # -80 dBFS
-_BAND_HZ, _EDGE_HZ, _EDGE_FROM_HZ = 100.0, 400.0, 1000.0
-_BAND_DB, _EDGE_DB = 60.0, 18.0
+_BAND_HZ = 100.0
+_EDGE_HZ = 400.0
+_EDGE_FROM_HZ = 1000.0
+_BAND_DB = 60.0
+_EDGE_DB = 18.0
 
 
 def _db(power: float) -> float:
@@ -141,8 +144,11 @@ def _correlation(audio: SegmentAudio) -> tuple[Value, ...]:
 
 
 def _speech(audio: SegmentAudio) -> tuple[Value, ...]:
-    alone, is_speech = audio.speech[0], audio.speech[1][audio.inside]
-    hops, first, stop = np.flatnonzero(is_speech), audio.inside.start, audio.inside.stop
+    alone = audio.speech[0]
+    is_speech = audio.speech[1][audio.inside]
+    hops = np.flatnonzero(is_speech)
+    first = audio.inside.start
+    stop = audio.inside.stop
     if not len(hops):
         return 0.0, None, None, False, False
     trailing = max(0.0, audio.num_samples / audio.rate - (hops[-1] + 1) * audio.hop_s)
@@ -214,11 +220,13 @@ def window_signals(
 ) -> dict[str, Value]:
     """Return the `signals` of samples [start, stop) of an open recording of `num_samples`; raise AudioError as for a clip."""
     context = int(_CONTEXT_S * recording.sampling_rate)
-    begin, end = max(0, start - context), min(num_samples, stop + context)
+    begin = max(0, start - context)
+    end = min(num_samples, stop + context)
     try:
         window = read_around(recording, start, stop, begin, end)
     except AudioError:  # what is damaged may be outside of the segment
-        begin, window = start, read_around(recording, start, stop, start, stop)
+        begin = start
+        window = read_around(recording, start, stop, start, stop)
     audio = SegmentAudio(window, channel, recording.sampling_rate, stop - start, start - begin)
     with np.errstate(invalid="ignore", over="ignore"):
         is_finite = math.isfinite(audio.dc_offset) and math.isfinite(audio.energy)

@@ -103,7 +103,8 @@ def command(
     shared = (_ENGINE if engines else {}) | (_NETWORK if fetches else {}) | {"as_json": AsJson}
 
     def add(function: _Command) -> object:
-        name, own = function.__name__.rstrip("_"), signature(function).parameters
+        name = function.__name__.rstrip("_")
+        own = signature(function).parameters
 
         @wraps(function)
         def run(*, as_json: bool, **options: Any) -> None:

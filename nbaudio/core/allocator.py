@@ -5,7 +5,9 @@ from contextlib import suppress
 from functools import cache
 
 # Parameters of mallopt(3).
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 
 
 @cache

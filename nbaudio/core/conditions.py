@@ -153,13 +153,12 @@ def _problem(where: str) -> str | None:
     """Return which limit a condition exceeds; None if polars may parse it."""
     if len(where) > MOST_CHARACTERS:
         return f"{len(where):,} characters; at most {MOST_CHARACTERS:,} are allowed"
-    words, before = 0, ""
+    words = 0
+    before = ""
     opened: list[str] = []  # what is in front of each open parenthesis
     for token in _TOKEN.finditer(where):
-        kind, value = (
-            str(token.lastgroup),
-            token[0] if token.lastgroup == "text" else token[0].lower(),
-        )
+        kind = str(token.lastgroup)
+        value = token[0] if token.lastgroup == "text" else token[0].lower()
         if kind == "space":
             continue
         if problem := _token_problem(kind, value, before):

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     Frame = pl.DataFrame | pd.DataFrame
     Column = pl.Series | pd.Series[Any]
 else:
-    Frame, Column = pl.DataFrame, pl.Series
+    Frame = pl.DataFrame
+    Column = pl.Series
 
 
 class _Streamed(TypedDict):

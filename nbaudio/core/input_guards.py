@@ -191,7 +191,8 @@ def _span(book: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int]:
                 column = reduce(
                     lambda number, letter: 26 * number + letter - ord("A") + 1, cell[1], 0
                 )
-                rows, columns = max(rows, int(cell[2])), max(columns, column)
+                rows = max(rows, int(cell[2]))
+                columns = max(columns, column)
                 found += 1
             rest = data[max(end, len(data) - _LONGEST_ELEMENT) :]
     return max(rows * columns, last), found

@@ -89,7 +89,8 @@ def resolve(
                 if _agree(_spell(value).blanks, spelling.blanks)
             ]
             if len(meant) == 1 and len(settled := find(meant[0])[1]) == 1:
-                decision, candidates = _level(spelling, _spell(settled[0])) or "id", settled
+                decision = _level(spelling, _spell(settled[0])) or "id"
+                candidates = settled
         rows.append((name, decision, candidates[0] if len(candidates) == 1 else None, candidates))
     ids = _recording_ids({name: path for name, _, path, _ in rows}, mapping)
     return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
@@ -151,7 +152,8 @@ def _number_repeats(keys: pl.Series) -> pl.Series:
     taken = set(keys)
     unique: dict[str, None] = {}
     for key in keys:
-        candidate, number = key, 1
+        candidate = key
+        number = 1
         while candidate in unique or (number > 1 and candidate in taken):
             number += 1
             candidate = f"{key}#{number}"

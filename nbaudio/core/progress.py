@@ -14,7 +14,8 @@ from typing import Any
 
 # A host is named after this many seconds of silence, and then at this interval where there is no
 # bar.
-_SILENT_S, _REPEAT_S = 1.0, 10.0
+_SILENT_S = 1.0
+_REPEAT_S = 10.0
 
 
 _watchers: ContextVar[tuple[Any, ...]] = ContextVar("watchers", default=())
@@ -97,7 +98,8 @@ class _SilentHosts:
         while True:
             threading.Event().wait(_SILENT_S)
             with self._lock:
-                now, bars = time.monotonic(), list(self._bars)
+                now = time.monotonic()
+                bars = list(self._bars)
                 silent = [
                     (now - since, host)
                     for host, since in self._since.values()
@@ -120,11 +122,9 @@ class _SilentHosts:
 
 
 _silent_hosts = _SilentHosts()
-waiting, on_message, naming_hosts = (
-    _silent_hosts.waiting,
-    _silent_hosts.on_message,
-    _silent_hosts.named_on,
-)
+waiting = _silent_hosts.waiting
+on_message = _silent_hosts.on_message
+naming_hosts = _silent_hosts.named_on
 
 
 @contextmanager
@@ -188,7 +188,8 @@ def open_bar(*, of: str = "", **options: Any) -> Any:
         def display(self, *arguments: Any, **named: Any) -> None:
             # The total may grow.
             bar = self.container.children[1]
-            bar.max, bar.bar_style = self.total or 1, bar.bar_style.replace("info", "")
+            bar.max = self.total or 1
+            bar.bar_style = bar.bar_style.replace("info", "")
             super().display(*arguments, **named)
 
         def close(self) -> None:

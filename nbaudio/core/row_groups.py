@@ -16,7 +16,8 @@ def read_rows(
     reader: Callable[[], Any], numbers: pl.Series, columns: Sequence[str]
 ) -> pl.DataFrame:
     """Return rows by their ascending numbers; `reader` opens the file for one thread."""
-    footer, rows = reader().metadata, numbers.cast(pl.Int64)
+    footer = reader().metadata
+    rows = numbers.cast(pl.Int64)
     sizes = (footer.row_group(group).num_rows for group in range(footer.num_row_groups))
     starts = pl.Series([0, *accumulate(sizes)], dtype=pl.Int64)
     groups = starts.search_sorted(rows, side="right").cast(pl.Int64) - 1

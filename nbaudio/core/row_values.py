@@ -96,7 +96,8 @@ def counts(numbers: NDArray[np.signedinteger[Any]], size: int) -> NDArray[np.int
 def first_occurrences(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return which hashes do not occur before."""
     values = pl.Series(hashes)
-    found, some = np.ones(len(values), dtype=np.bool_), values.is_in(repeated(values).implode())
+    found = np.ones(len(values), dtype=np.bool_)
+    some = values.is_in(repeated(values).implode())
     found[some.arg_true().to_numpy()] = values.filter(some).is_first_distinct().to_numpy()
     return found
 

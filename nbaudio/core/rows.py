@@ -46,7 +46,8 @@ def rows_on_disk(folder: Path) -> Iterator[None]:
 
     Remove them in the end.
     """
-    temporary, is_new = folder / _FOLDER, not folder.exists()
+    temporary = folder / _FOLDER
+    is_new = not folder.exists()
     atomic.remove(temporary)  # of a killed run
     token = _folder.set(temporary)
     try:
@@ -90,7 +91,8 @@ class Rows:
             size += frame.estimated_size()
             if folder is not None and size > _PART_BYTES:
                 parts.append(_write(folder, pl.concat(held, how="diagonal")))
-                held, size = [], 0.0
+                held = []
+                size = 0.0
         parts += [pl.concat(held, how="diagonal", rechunk=True)] if held else []
         order = dict.fromkeys((*(name for name in first if name in dtypes), *dtypes))
         return cls(tuple(parts), pl.Schema({name: dtypes[name] for name in order}))
@@ -101,7 +103,8 @@ class Rows:
 
         Of equal ones, the earlier first.
         """
-        unordered, folder = cls.collect(frames), _folder.get()
+        unordered = cls.collect(frames)
+        folder = _folder.get()
         if len(unordered.parts) < 2 or folder is None:
             return unordered.map(lambda frame: frame.sort(key, maintain_order=True))
         places: dict[int, list[Path]] = {}

@@ -52,7 +52,8 @@ class StoredFrame:
         )
         self.parts = [range(*each) for each in pairwise(bounds.tolist())] or [range(0)]
         """Numbers of row groups that are read at once."""
-        self._types, self._path = schema or pl.Schema(), path
+        self._types = schema or pl.Schema()
+        self._path = path
         self._recordings = (
             None
             if recordings is None
@@ -78,7 +79,8 @@ class StoredFrame:
         Others have null.
         """
         other = copy.copy(self)
-        other._further, other._kept = rows.cast({"place": pl.UInt32}), {}
+        other._further = rows.cast({"place": pl.UInt32})
+        other._kept = {}
         further = rows.drop("place").schema
         other.columns = [*(name for name in self.columns if name not in further), *further]
         other.schema = pl.Schema(
@@ -172,10 +174,8 @@ class StoredFrame:
         """
         self.release()
         dtype = self.schema[name]
-        is_text, is_float = (
-            dtype in (pl.String, pl.Categorical),
-            dtype.is_float() or dtype.is_decimal(),
-        )
+        is_text = dtype in (pl.String, pl.Categorical)
+        is_float = dtype.is_float() or dtype.is_decimal()
         key_type = (
             pl.Float64 if is_float else pl.UInt64 if is_text or dtype == pl.UInt64 else pl.Int64
         )
@@ -183,7 +183,8 @@ class StoredFrame:
         missing = np.zeros(len(self), bool)
 
         def read(groups: range) -> float:
-            own, column = self.bounds(groups), self.part(groups, [name]).to_series()
+            own = self.bounds(groups)
+            column = self.part(groups, [name]).to_series()
             column = column.cast(pl.Float64).fill_nan(None) if is_float else column
             missing[own] = column.is_null().to_numpy()
             values = (
@@ -196,7 +197,8 @@ class StoredFrame:
 
         yield from in_threads(read, self.parts)
         if len(numbers) < len(self):
-            keys, missing = keys[:, numbers], missing[numbers]
+            keys = keys[:, numbers]
+            missing = missing[numbers]
         if descending:
             (np.negative if is_float else np.invert)(keys, out=keys)
         # Sorted by ranges of the first key that differs, so that nothing takes long.
@@ -247,7 +249,8 @@ class StoredFrame:
                 return rows
             return rows[np.lexsort(np.hstack([keys[::-1, part] for part in parts]))]
 
-        order, done = np.empty(len(first), np.uint32), 0
+        order = np.empty(len(first), np.uint32)
+        done = 0
         for number, rows in enumerate(in_threads(sort, range(nulls + 1))):
             order[done : (done := done + len(rows))] = rows
             yield 0.5 + number / (nulls + 1) / 2

@@ -196,7 +196,8 @@ def parquet_slices(
 
     Of `columns`, those that the file has are read; where it has none of them, its first column.
     """
-    table, length = pl.scan_parquet(path, glob=False), num_rows(path)
+    table = pl.scan_parquet(path, glob=False)
+    length = num_rows(path)
     with reading_parquet(path, checked=True):
         if columns is not None:
             held = table.collect_schema()
@@ -267,11 +268,9 @@ def read(
 
     `where` filters by columns of the file.
     """
-    held, path, number = (
-        table_schema(workspace, table),
-        table_path(workspace, table),
-        row or "\0row",
-    )
+    held = table_schema(workspace, table)
+    path = table_path(workspace, table)
+    number = row or "\0row"
     expected = _expected(held, columns, table)
     names = list(
         dict.fromkeys((*list(held)[:1], *(name for name in expected if name in held)))
@@ -281,7 +280,8 @@ def read(
         if where is None:
             frame = rows.select(number, *names).collect()
         else:  # by numbers: filtered lists of polars keep the lists of all rows that were read with them
-            before, reader = path.stat(), open_parquet(path)
+            before = path.stat()
+            reader = open_parquet(path)
             found = rows.filter(where).select(number).collect(**STREAMED)
             if (
                 (now := path.stat()).st_ino != before.st_ino
@@ -312,7 +312,8 @@ def write(
     table: str = "segments",
 ) -> None:
     """Replace a table atomically by a frame, a lazy one, which is streamed, or frames with equal columns, one after the other."""
-    path, failed = table_path(workspace, table), list[Exception]()
+    path = table_path(workspace, table)
+    failed = list[Exception]()
     rows = (
         batches.lazy()
         if isinstance(batches, pl.DataFrame | pl.LazyFrame)
@@ -473,10 +474,8 @@ def with_durations(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
 def amounts(segments: pl.DataFrame) -> dict[str, Any]:
     """Count segments, hours (of `duration_s`), speakers and recordings."""
     hours = round(float(segments["duration_s"].sum()) / 3600, 6)
-    speakers, recordings = (
-        segments["speaker_id"].drop_nulls().n_unique(),
-        segments["recording_id"].n_unique(),
-    )
+    speakers = segments["speaker_id"].drop_nulls().n_unique()
+    recordings = segments["recording_id"].n_unique()
     return {
         "segments": len(segments),
         "hours": hours,

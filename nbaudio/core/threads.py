@@ -17,7 +17,8 @@ def ordered_map(
 
     No thread runs on afterwards.
     """
-    waiting, taken = deque[Future[Result]](), 0
+    waiting = deque[Future[Result]]()
+    taken = 0
     with ThreadPoolExecutor(jobs) as pool:
         try:
             for item in items:

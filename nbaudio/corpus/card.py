@@ -158,12 +158,15 @@ def signal_ranges(rows: pl.LazyFrame) -> pl.DataFrame:
 
     One column at a time is in memory.
     """
-    held, found = rows.collect_schema(), list[pl.DataFrame]()
+    held = rows.collect_schema()
+    found = list[pl.DataFrame]()
     for name in SIGNALS:
-        kind, value = held.get(name, pl.Null()), pl.col(name)
+        kind = held.get(name, pl.Null())
+        value = pl.col(name)
         if not (kind.is_numeric() or kind == pl.Boolean):
             continue
-        unknown, number = pl.lit(None, pl.Float64), value.cast(pl.Float64).fill_nan(None)
+        unknown = pl.lit(None, pl.Float64)
+        number = value.cast(pl.Float64).fill_nan(None)
         shown = {name: number.quantile(share, "linear") for name, share in _QUANTILES.items()} | {
             "true": unknown
         }
@@ -199,7 +202,8 @@ def _signals(ranges: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _version(info: Mapping[str, Any]) -> list[str]:
     """Return the section on versions; nothing for a first version without withdrawals."""
-    base, gone = info.get("base"), info.get("tombstones") or []
+    base = info.get("base")
+    gone = info.get("tombstones") or []
     if not base and not gone:
         return []
     since = (

@@ -121,7 +121,8 @@ def convert(
         publish_card(layout.folder, info, before=card)
         layout.finish(info)
         notes = short_windows(origin.scan(), window)
-    took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
+    took = time.monotonic() - began
+    num_bytes = sum(result.num_bytes for result in results)
     kept = sum(result.kept for result in results)
     facts = {
         "corpus": str(layout),

@@ -66,7 +66,8 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
 
     Raise `InputError` if there are none or some cannot be cut.
     """
-    where, table = workspace.path, tables.table_path(workspace)
+    where = workspace.path
+    table = tables.table_path(workspace)
     for name, dtype in tables.table_schema(workspace).items():
         if name in tables.RESERVED:
             raise InputError(
@@ -77,7 +78,8 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
                 f"{table}: the column {name!r} holds bytes, which metadata cannot store; "
                 "convert them to text"
             )
-    withdrawn, counts = workspace.withdrawn, Counter[str]()
+    withdrawn = workspace.withdrawn
+    counts = Counter[str]()
     gone = pending = total = 0
     uncut = list[str]()
     for part in segment_parts(table):
@@ -117,7 +119,8 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
     """Raise InputError unless accepted segments have ``text_<text>``, if `judged` with the words of `text`, formatting aside."""
     if text is None:
         return
-    table, held = tables.table_path(workspace), tables.table_schema(workspace)
+    table = tables.table_path(workspace)
+    held = tables.table_schema(workspace)
     if (column := f"text_{text}") not in held or held[column] != pl.String:
         known = sorted(
             {name[5:] for name in held if name.startswith("text_")}

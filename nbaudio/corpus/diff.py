@@ -91,16 +91,15 @@ def diff(a: str | Path, b: str | Path) -> Report:
     Raises:
         InputError: one is neither a corpus nor a workspace.
     """
-    sums, counts, reasons = (
-        defaultdict[Any, _Sum](_Sum),
-        Counter[str](),
-        defaultdict[str, list[pl.DataFrame]](list),
-    )
+    sums = defaultdict[Any, _Sum](_Sum)
+    counts = Counter[str]()
+    reasons = defaultdict[str, list[pl.DataFrame]](list)
     way = pl.format(
         "{} to {}", *(pl.col(name).fill_null("none") for name in ("split", "split_after"))
     )
     with ExitStack() as stack:
-        before, after = _side(a, stack), _side(b, stack)
+        before = _side(a, stack)
+        after = _side(b, stack)
         changes = _changes(comparable=before.clips is not None and before.clips == after.clips)
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
         rows = max(before.num_rows, after.num_rows)
@@ -218,10 +217,8 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
 
 def _workspace(workspace: Workspace) -> _Side:
     names = [name for name in _ROWS if name not in ("duration_s", "audio_sha256", "sha256")]
-    columns, table = (
-        (*names, "source_start", "source_end", "decision", "reason"),
-        tables.table_path(workspace),
-    )
+    columns = (*names, "source_start", "source_end", "decision", "reason")
+    table = tables.table_path(workspace)
     recordings = workspace.recordings
     hashes = recordings.select("recording_id", "sha256")
     accepted = pl.col("decision") == "accept"

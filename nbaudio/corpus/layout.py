@@ -45,7 +45,8 @@ class Layout:
     def at(cls, out: str | Path, workspace: Path | None = None) -> "Layout":
         """Return the layout of the corpus at a path or URL, made from a workspace, which keeps the log of a finished run."""
         where = str(folder_at(out)).rstrip("/")
-        name, key = where.rpartition("/")[2], hashlib.sha256(where.encode()).hexdigest()[:16]
+        name = where.rpartition("/")[2]
+        key = hashlib.sha256(where.encode()).hexdigest()[:16]
         home = (workspace or Path()).absolute()
         desk = home / "publishing" / key
         folder = folder_at(out, desk=desk)
@@ -155,7 +156,8 @@ def _object(**fields: Any) -> Any:
     return msgspec.defstruct("_", described)
 
 
-_list_of, _dict_of = list.__class_getitem__, dict.__class_getitem__
+_list_of = list.__class_getitem__
+_dict_of = dict.__class_getitem__
 _SplitName = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w{0,63}$")]
 
 

@@ -15,7 +15,8 @@ from nbaudio.core.errors import InputError
 from nbaudio.storage.folders import Folder
 
 PLACES = ("segment_id", "shard", "audio_sha256", "offset", "length")
-_MAX_OFFSET, _MAX_CLIP_BYTES = 1 << 50, 1 << 32
+_MAX_OFFSET = 1 << 50
+_MAX_CLIP_BYTES = 1 << 32
 
 
 def verified_clip(data: bytes | memoryview, sha256: str) -> bytes | memoryview | None:

@@ -180,7 +180,8 @@ def materialize(
         container_named(used["container"], encoding=used["encoding"])
         clip_format = plan.ClipFormat(used["rate"], used["channel"], used["encoding"])
         limits = plan.ShardLimits(used["shard_size"], used["shard_count"], used["window"])
-        (audio, pack_folder), table = _locations(workspace, packs), tables.table_path(workspace)
+        (audio, pack_folder) = _locations(workspace, packs)
+        table = tables.table_path(workspace)
         run = _Run(
             workspace,
             audio,
@@ -203,9 +204,14 @@ def materialize(
 
 def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:
     """Make the corpus, or the version, of a run whose parameters are validated."""
-    workspace, layout, base, site = run.workspace, run.layout, run.base, run.site
-    container, text = run.parameters["container"], run.parameters.get("text")
-    recordings, judged = workspace.recordings, reviewed_ids(workspace)
+    workspace = run.workspace
+    layout = run.layout
+    base = run.base
+    site = run.site
+    container = run.parameters["container"]
+    text = run.parameters.get("text")
+    recordings = workspace.recordings
+    judged = reviewed_ids(workspace)
     run = replace(run, counts=check_accepted(workspace))  # raises before anything is written
     facts = plan.recording_facts(recordings)
     reviewed, short = _check_clips(run, judged)
@@ -430,7 +436,9 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
 
     Rows are on disk, by a hash of their key.
     """
-    clip_format, limits, base = run.format, run.limits, run.base
+    clip_format = run.format
+    limits = run.limits
+    base = run.base
     version, taken = (
         (base.version + 1, [shard["name"] for shard in base.info["shards"]]) if base else (1, [])
     )

@@ -88,7 +88,8 @@ def measure(
         [-9.03]
     """
     began = time.monotonic()
-    workspace, site = Workspace.open(workspace), EngineLocation(engine, jobs, address, beam_options)
+    workspace = Workspace.open(workspace)
+    site = EngineLocation(engine, jobs, address, beam_options)
     counts, lost = measure_segments(
         workspace, worker_pool(site), channel=channel, show=show_progress
     )
@@ -141,12 +142,12 @@ def measure_segments(
             f"{workspace.path}: the source has a column {taken[0]}, which stays; "
             "ingest it under another name"
         )
-    facts, total = (
-        recording_facts(workspace.recordings),
-        tables.num_rows(tables.table_path(workspace)),
-    )
+    facts = recording_facts(workspace.recordings)
+    total = tables.num_rows(tables.table_path(workspace))
     with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:
-        folder, failures, num_segments = Path(scratch), dict[str, str](), 0
+        folder = Path(scratch)
+        failures = dict[str, str]()
+        num_segments = 0
         wanted = Buckets(folder / "wanted", total)
         for part in with_audio_parts(workspace):
             wanted.add_by_key(part.with_columns(signal_keys(part, facts, channel)))
@@ -168,11 +169,9 @@ def measure_segments(
             schema={"clip_key": pl.String, "reason": pl.String},
             orient="row",
         )
-        held, by_row, num_held = (
-            _held(workspace, folder / "now", total),
-            Buckets(folder / "rows", total),
-            0,
-        )
+        held = _held(workspace, folder / "now", total)
+        by_row = Buckets(folder / "rows", total)
+        num_held = 0
         losses = list[pl.DataFrame]()
         for rows, known in _matched(wanted, held):
             by_row.add(
@@ -225,11 +224,9 @@ def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -
 
 def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
     """Return the signals that this run or an earlier one measured, by key."""
-    log, path, held = (
-        workspace.path / LOG,
-        tables.table_path(workspace, _TABLE),
-        Buckets(folder, rows),
-    )
+    log = workspace.path / LOG
+    path = tables.table_path(workspace, _TABLE)
+    held = Buckets(folder, rows)
     held.add_by_key(pl.DataFrame(schema=_MEASURED))
     if log.exists():
         with log.open("rb") as file:

@@ -137,7 +137,8 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
     # Not synced: the hashes detect what a power cut leaves.
     with task.pack.new() as partial, partial.open("wb") as file:
         for source in task.sources:
-            start, before = file.tell(), len(index)
+            start = file.tell()
+            before = len(index)
             for key, (samples, data) in _source_windows(source, encoded, failures):
                 index.append(
                     (key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest())

@@ -59,7 +59,9 @@ class Buckets:
         self.add(rows, place * self.count // 2**32)
 
     def _flush(self) -> None:
-        waiting, self._waiting, self._num_bytes = self._waiting, [], 0
+        waiting = self._waiting
+        self._waiting = []
+        self._num_bytes = 0
         parts = (
             pl.concat(waiting).partition_by(_NUMBER, as_dict=True, include_key=False)
             if waiting

@@ -119,10 +119,8 @@ def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
 
 def with_audio_parts(workspace: Workspace) -> Iterator[pl.DataFrame]:
     """Yield `row`, key, recording, window, channel and decision of the segments that can be cut, whatever their text."""
-    recordings, names = (
-        workspace.recordings,
-        ("segment_id", "recording_id", "start_sample", "end_sample", "decision"),
-    )
+    recordings = workspace.recordings
+    names = ("segment_id", "recording_id", "start_sample", "end_sample", "decision")
     rules = {
         name: rule
         for name, rule in tables.segment_failures(recordings).items()
@@ -190,7 +188,8 @@ class Windows:
         most: int,
     ) -> None:
         """List the windows of at most so many segments, of which those with the same clip are in the same frame of `missing`."""
-        self.segments, self.seconds = 0, 0.0
+        self.segments = 0
+        self.seconds = 0.0
         self._folder = folder / "windows"
         self._buckets = Buckets(self._folder, most)
         known = (
@@ -300,7 +299,8 @@ def _tar_cut_tasks(
     )
     rows_of = {path: (start, length) for path, start, length in places.iter_rows()}
     sources: list[Source] = []
-    size, seconds = 0, 0.0
+    size = 0
+    seconds = 0.0
     for place in all_in_order(audio_root, rows_of, _NO_CONTENT):
         frame = ordered.slice(*rows_of[place.path])
         source = _source_of(frame, audio_root)
@@ -309,7 +309,9 @@ def _tar_cut_tasks(
         seconds += float(frame["seconds"].sum())
         if size >= _TAR_TASK_BYTES:
             yield cut_task(sources, packs, seconds)
-            sources, size, seconds = [], 0, 0.0
+            sources = []
+            size = 0
+            seconds = 0.0
     if sources:
         yield cut_task(sources, packs, seconds)
 
@@ -385,11 +387,10 @@ def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]
     short = lengths.filter(pl.col("segments") < size)["recording_id"].n_unique()
     if not short:
         return []
-    recordings, counts = lengths["recording_id"].n_unique(), lengths["segments"].to_list()
-    partial, windows = (
-        sum(count % size > 0 for count in counts),
-        sum(-(-count // size) for count in counts),
-    )
+    recordings = lengths["recording_id"].n_unique()
+    counts = lengths["segments"].to_list()
+    partial = sum(count % size > 0 for count in counts)
+    windows = sum(-(-count // size) for count in counts)
     return [
         f"window {size:,}: {short:,} of {recordings:,} recordings have fewer than "
         f"{size:,} segments in a split; "
@@ -401,7 +402,8 @@ class ShardPlan:
     """Shards with name and number of clips, and the clips of each, on disk."""
 
     def __init__(self, folder: Path, num_rows: int) -> None:
-        self.folder, self._path = folder, folder / "shards.arrows"
+        self.folder = folder
+        self._path = folder / "shards.arrows"
         self.shards: list[tuple[str, int]] = []
         self.shard_of = np.full(
             num_rows, OUTSIDE, dtype=np.int32
@@ -436,7 +438,8 @@ class ShardPlan:
         starts = [0, *accumulate(counts)]
         buckets = Buckets(self.folder / "order", starts[-1] * BUCKET_ROWS)
         known = pl.DataFrame({"split": splits, "start": starts[:-1], "count": counts})
-        unit, inside = "segment_id", list[str]()
+        unit = "segment_id"
+        inside = list[str]()
         for part in clips:
             unit, *inside = ("window", "position") if "window" in part.columns else ("segment_id",)
             placed = part.with_columns(hashing.hash_column(part[unit], "shard").alias("order"))
@@ -466,13 +469,16 @@ class ShardPlan:
         total = units = before = 0
         for place in places:
             sums = buckets.read(place).select(num_bytes.sum(), units=pl.col(unit).n_unique())
-            total, units = total + sums.item(0, 0), units + sums.item(0, 1)
+            total = total + sums.item(0, 0)
+            units = units + sums.item(0, 1)
         count = min(
             -(-total // limits.shard_size) if limits.shard_count is None else limits.shard_count,
             units,
         )
-        size, first = num_bytes.sum().over(unit), pl.col(unit).is_first_distinct()
-        number, held = None, list[pl.DataFrame]()
+        size = num_bytes.sum().over(unit)
+        first = pl.col(unit).is_first_distinct()
+        number = None
+        held = list[pl.DataFrame]()
         for place in places:
             own = buckets.read(place, remove=True).sort("order", unit, *inside)
             end = pl.when(first).then(size).otherwise(0).cum_sum() + before

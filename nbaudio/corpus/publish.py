@@ -80,7 +80,8 @@ def publish(
         raise InputError(f"{folder}: cannot be published ({hint})")
     info = read_corpus_info(folder)
     uploads = _uploads(folder, info)
-    license_, basis = (info.get("about") or {}).get("licence"), " ".join((consent or "").split())
+    license_ = (info.get("about") or {}).get("licence")
+    basis = " ".join((consent or "").split())
     no_license = (
         f"{folder}/{CORPUS_JSON}: has no license; run materialize again with --license, "
         "such as cc-by-4.0"

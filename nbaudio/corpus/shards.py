@@ -68,7 +68,8 @@ def pack(
     name, clips = (
         task  # in their order: `segment_id`, `split`, facts, and the location of each in a pack
     )
-    folder, split = layout.folder, clips["split"][0]
+    folder = layout.folder
+    split = clips["split"][0]
     [segments] = read_streams(layout.record(name, ".arrow"))
     facts = [column for column in CLIP_FACTS if column in clips.columns]
     ordered = clips.select("segment_id", *facts).join(
@@ -91,11 +92,13 @@ def pack(
         )
     try:
         with folder.new(name) as path:
-            extension, rate = encoder(clip_format.encoding).extension, clip_format.rate
+            extension = encoder(clip_format.encoding).extension
+            rate = clip_format.rate
             places = container_named(container).write(
                 path, metadata, read_clips(clips), extension=extension, rate=rate
             )
-            sha256, num_bytes = sha256_path(path), size_of(path)
+            sha256 = sha256_path(path)
+            num_bytes = size_of(path)
             offsets, lengths, files = zip(*places, strict=True)
             described = metadata.with_columns(
                 clips["clip_sha256"].alias("audio_sha256"),
@@ -144,10 +147,8 @@ def _record_file(layout: Layout, name: str, suffix: str) -> Path:
 def _fetch(layout: Layout, records: Location, name: str, suffixes: Sequence[str]) -> None:
     """Copy files about a shard that are in `records` to the folder of the run."""
     for suffix in suffixes:
-        origin, target = (
-            records / layout.record(name, suffix).name,
-            _record_file(layout, name, suffix),
-        )
+        origin = records / layout.record(name, suffix).name
+        target = _record_file(layout, name, suffix)
         with (
             suppress(RemoteNotFoundError),
             origin.fetched() as path,

@@ -44,11 +44,9 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     folder = folder_at(corpus)
     here = folder.place.local is not None
     log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
-    whole, claimed, lines = (
-        folder.exists(CORPUS_JSON),
-        folder.exists(IDENTITY),
-        run_log.read(log) if log else [],
-    )
+    whole = folder.exists(CORPUS_JSON)
+    claimed = folder.exists(IDENTITY)
+    lines = run_log.read(log) if log else []
     if not whole and not claimed and not lines:
         raise InputError(f"{folder}: no {CORPUS_JSON}, and no run has started there (not a corpus)")
     # A run still cleans up after it has written corpus.json.
@@ -57,10 +55,8 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         kept, hours = (
             sum(split[what] for split in info["splits"].values()) for what in ("segments", "hours")
         )
-        rejected, failures = (
-            sum(info["rejected"].values()),
-            info["rejected"].get(UNREADABLE_AUDIO, 0),
-        )
+        rejected = sum(info["rejected"].values())
+        failures = info["rejected"].get(UNREADABLE_AUDIO, 0)
         found = {
             "corpus": str(folder),
             "state": "finished",
@@ -105,7 +101,8 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
     start = max(
         (number for number, line in enumerate(lines) if line.get("event") == "began"), default=0
     )
-    began, run = lines[start], lines[start:]
+    began = lines[start]
+    run = lines[start:]
     stage = max(
         (number for number, line in enumerate(run) if line.get("event") == "stage"), default=0
     )
@@ -139,7 +136,9 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
     last: dict[str, Any] = next(
         (line for line in reversed(lines) if line.get("event") == "progress"), {}
     )
-    total, done, seconds = stage["total"], last.get("done", 0.0), last.get("seconds", 0.0)
+    total = stage["total"]
+    done = last.get("done", 0.0)
+    seconds = last.get("seconds", 0.0)
     rate, left_s = rate_and_time_left(done, seconds, total - done)
     time_left = None if left_s is None else str(timedelta(seconds=round(left_s)))
     facts = {"stage": stage["stage"], "done": done, "total": total, "unit": stage["unit"]}

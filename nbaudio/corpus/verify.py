@@ -130,7 +130,8 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
         splits, problems = _check_numbers(info, segments, rejected)
         places, found, others = _check_lists(folder, info, segments)
         problems += found
-        notes, card = [], "missing"
+        notes = []
+        card = "missing"
         if not folder.exists(CARD):
             problems.append(f"{CARD}: missing")
         elif (written := info.get("card", "")) and folder.holds(CARD, written):
@@ -141,7 +142,8 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
         if others:
             few = ", ".join(first_lines(sorted(others), "the folder", most=5))
             notes.append(f"not verified, as {CORPUS_JSON} does not list them: {few}")
-        num_clips, num_rejected = num_rows(segments), num_rows(rejected)
+        num_clips = num_rows(segments)
+        num_rejected = num_rows(rejected)
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
         decoded = Buckets(scratch / "decoded", num_clips)
         found, num_decoded = _check_shards(
@@ -255,7 +257,8 @@ def _check_shards(
     """
     check = partial(_check_shard, folder, info["parameters"]["encoding"])
     path, places = table
-    problems, count = list[str](), 0
+    problems = list[str]()
+    count = 0
     decoded.add(pl.DataFrame(schema=_DECODED), pl.col("row"))
 
     def tasks() -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
@@ -294,7 +297,8 @@ def _check_numbers(
     problems = []
     splits = amounts_by_split(segments)
     for split in ordered_splits([*info["splits"], *splits]):
-        found, noted = splits.get(split, NO_AMOUNTS), info["splits"].get(split, NO_AMOUNTS)
+        found = splits.get(split, NO_AMOUNTS)
+        noted = info["splits"].get(split, NO_AMOUNTS)
         if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
             other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
             problems.append(
@@ -307,8 +311,10 @@ def _check_numbers(
             if noted[name] != found[name]
         ]
     tombstones = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
-    reasons, hashes = Counter[str](), list[pl.Series]()
-    withdrawn, unexplained = list[str](), list[str]()
+    reasons = Counter[str]()
+    hashes = list[pl.Series]()
+    withdrawn = list[str]()
+    unexplained = list[str]()
     for path in (segments, rejected):
         for part in parquet_slices(path, (*_KEYS, "reason")):
             hashes.append(part["segment_id"].hash())

@@ -198,7 +198,9 @@ class Base:
         )
         is_sure = pl.col("recording_id").is_in(known["recording_id"].implode())
         told = [part.select(is_sure.alias("sure"), _FIRST_BITS) for part in self.clips()]
-        place, lengths, sides = pl.col("segment_id").hash(), list[int](), list[Buckets]()
+        place = pl.col("segment_id").hash()
+        lengths = list[int]()
+        sides = list[Buckets]()
         fingerprint = (
             pl.struct(pl.col(name).hash() for name in self.columns).hash().alias("fingerprint")
         )
@@ -254,7 +256,8 @@ class Base:
 
         Add other clips to `shards`.
         """
-        row, is_in = pl.col("row"), pl.col("kept").sum()
+        row = pl.col("row")
+        is_in = pl.col("kept").sum()
         rows = np.where(same.kept, same.rows, -1)  # in the segments table
         parts = []
         for part in self.clips():

@@ -120,12 +120,10 @@ def withdraw(
     before = workspace.withdrawn
     marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
     held = merged(before, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
-    recordings, some, known, kept = (
-        workspace.recordings,
-        list[pl.DataFrame](),
-        {kind: set[str]() for kind in named},
-        set[str](),
-    )
+    recordings = workspace.recordings
+    some = list[pl.DataFrame]()
+    known = {kind: set[str]() for kind in named}
+    kept = set[str]()
     for part in _parts(workspace, columns):
         for kind, keys in named.items():
             known[kind].update(part[f"{kind}_id"].filter(part[f"{kind}_id"].is_in(keys)))
@@ -240,7 +238,8 @@ def _check_known(
 
 def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
     """Return the corpora that were made from a workspace, and the formats of their clips with the folders of their packs."""
-    corpora, formats = list[str](), dict[tuple[ClipFormat, str], None]()
+    corpora = list[str]()
+    formats = dict[tuple[ClipFormat, str], None]()
     for path in sorted((workspace.path / "logs").glob("*.jsonl")):
         for line in run_log.read(path):
             given = line.get("parameters") if line.get("event") == "began" else None
@@ -317,10 +316,8 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
 
     How likely others were drawn stays known.
     """
-    gone, hashes = (
-        pl.col("segment_id").is_in(list(ids)),
-        {key: tombstone("segment", key) for key in ids},
-    )
+    gone = pl.col("segment_id").is_in(list(ids))
+    hashes = {key: tombstone("segment", key) for key in ids}
     columns = {
         "segment_id": pl.col("segment_id").replace(hashes),
         "content": pl.when(~gone).then("content"),
@@ -427,7 +424,8 @@ def _forget_clips(
         for clip_format, packs in (*formats, (RECOGNIZED, RECOGNIZED_FOLDER)):
             keys.setdefault(packs, []).append(short_keys(clip_keys(left, facts, clip_format)))
     _forget_recognized(workspace, gone, np.sort(np.concatenate(keys.pop(RECOGNIZED_FOLDER))))
-    removed, problems = 0, []
+    removed = 0
+    problems = []
     for packs in list(keys):
         try:
             removed += keep_clips(location(packs), np.sort(np.concatenate(keys.pop(packs))))

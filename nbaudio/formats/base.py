@@ -229,7 +229,8 @@ def json_values(path: Path) -> Iterator[tuple[str, Any]]:
         first = next(lines)
         json.loads(first[1])
     except (InputError, ValueError, RecursionError):
-        first, lines = (1, decode_text(input_guards.read_all(path))), iter(())
+        first = (1, decode_text(input_guards.read_all(path)))
+        lines = iter(())
     for number, text in chain([first], lines):
         try:
             value = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
@@ -303,10 +304,12 @@ def read_sidecars(
             f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, "
             "cp1250, latin1"
         ) from error
-    root, files = source.parent, [source]
+    root = source.parent
+    files = [source]
     if source.is_dir():
         named = (path for path in source.rglob("[!.]*") if path.name.lower().endswith(endings))
-        root, files = source, sorted(path for path in named if path.is_file())
+        root = source
+        files = sorted(path for path in named if path.is_file())
 
     def items() -> Iterator[dict[str, Any] | Problem]:
         for file in files:

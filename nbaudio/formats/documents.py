@@ -246,7 +246,9 @@ def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
             f"{path}: XML with a document type or entities, which are not read; "
             "remove <!DOCTYPE ...>"
         )
-    root, left_out, turn = "", 0, dict[str, str]()
+    root = ""
+    left_out = 0
+    turn = dict[str, str]()
     for event, element in iterparse(BytesIO(data), ("start", "end")):  # noqa: S314  # no entities
         space, _, local = element.tag.rpartition("}")
         name = f"w:{local}" if "wordprocessingml" in space else local

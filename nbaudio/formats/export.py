@@ -68,13 +68,14 @@ def export(
     writer = get_by_name(WRITERS, format, "format")
     if paths not in ("absolute", "relative"):
         raise InputError(f"paths {paths!r} is unknown; known are absolute, relative")
-    workspace, out = Workspace.open(workspace), Path(out).absolute()
-    counts, decision, warnings = _counts(workspace), "accept", list[str]()
+    workspace = Workspace.open(workspace)
+    out = Path(out).absolute()
+    counts = _counts(workspace)
+    decision = "accept"
+    warnings = list[str]()
     if decision not in counts["decision"]:
-        decision, number = (
-            "pending",
-            counts.filter(pl.col("decision") == "pending")["segments"].sum(),
-        )
+        decision = "pending"
+        number = counts.filter(pl.col("decision") == "pending")["segments"].sum()
         warnings = [
             f"nothing is selected yet: these are all {number:,} segments that are not rejected"
         ]
@@ -133,7 +134,8 @@ def _parts(
 
 def _counts(workspace: Workspace) -> pl.DataFrame:
     """Count `segments` and `seconds` by decision, recording and split."""
-    keys, recordings = ("decision", "recording_id", "split"), workspace.recordings
+    keys = ("decision", "recording_id", "split")
+    recordings = workspace.recordings
     amounts = {"segments": pl.len(), "seconds": pl.col("duration_s").sum()}
     parts = _parts(workspace, pl.lit(value=True), ("decision", "split", *tables.WINDOW))
     timed = (tables.with_durations(part, recordings) for part in parts)
@@ -153,7 +155,8 @@ def _named_recordings(
     rows: list[dict[str, Any]] = []
     problems = []
     for row in named.iter_rows(named=True):
-        file, wrong = "", None
+        file = ""
+        wrong = None
         if root is None or row["num_samples"] is None:
             wrong = "there is no audio"
         else:

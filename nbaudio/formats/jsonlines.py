@@ -148,7 +148,8 @@ def _block(first: int, text: bytes, kinds: Mapping[str, Kind]) -> Block:
         np.int64
     )
     try:
-        values, problems = _plain(first, text, edges, kinds), list[tuple[int, str]]()
+        values = _plain(first, text, edges, kinds)
+        problems = list[tuple[int, str]]()
     except (pa.ArrowInvalid, _OddError):
         values, problems = _one_by_one(first, text, kinds)
     # Characters from U+0300 on, which NFC may compose, have a byte of 0xCC or more, or are escaped.

@@ -212,7 +212,8 @@ def _write(
                 collapsed += fields[-1] != row["text"]
             yield ("\t".join(fields) + "\n").encode()
 
-    is_unsorted, before = False, b""
+    is_unsorted = False
+    before = b""
     with ExitStack() as stack:
         partials = {
             file.name: stack.enter_context(atomic.atomic_write(file)) for file in files[1:4]
@@ -222,7 +223,8 @@ def _write(
         }
         for line in _sorted(utterances(), scp.parent):
             utterance, speaker, *values = line[:-1].split(b"\t")
-            is_unsorted, before = is_unsorted or speaker < before, speaker
+            is_unsorted = is_unsorted or speaker < before
+            before = speaker
             for name, value in zip(
                 ("segments", "utt2spk", "text"), (values[0], speaker, *values[1:]), strict=False
             ):

@@ -150,7 +150,8 @@ def _row(
     found: _Supervision, recording: _Recording, begin: str, split: str | None
 ) -> dict[str, Any]:
     """Return one segment; its times are relative to `begin`, in seconds."""
-    relative, duration = _number(found.start, "start"), _number(found.duration, "duration")
+    relative = _number(found.start, "start")
+    duration = _number(found.duration, "duration")
     start = relative if begin == "0" else add_seconds(begin, relative)
     custom = {key: msgspec.json.decode(value) for key, value in (found.custom or {}).items()}
     hypothesis = custom.get("asr_text")
@@ -214,10 +215,8 @@ def _name(recording: _Recording) -> str:
 
 def _channel(channel: int | list[int], recording: _Recording) -> str | None:
     """Return the places of a supervision's channels in the file; None if they are all that it has."""
-    numbers, available = (
-        [channel] if isinstance(channel, int) else channel,
-        recording.sources[0].channels,
-    )
+    numbers = [channel] if isinstance(channel, int) else channel
+    available = recording.sources[0].channels
     if unknown := set(numbers) - set(available):
         raise ValueError(
             f"the recording has no channel {min(unknown)}; it has "
@@ -251,7 +250,8 @@ def _read(
         input_guards.check_regular(file)
         open_file: Callable[..., Any] = gzip.open if file.suffix == ".gz" else Path.open
         with open_file(file, "rb") as lines:
-            total, packed = 0, file.stat().st_size
+            total = 0
+            packed = file.stat().st_size
             for number, line in enumerate(input_guards.lines(lines, file), 1):
                 input_guards.check_expansion(file, packed, total := total + len(line))
                 if not line.strip():

@@ -28,7 +28,8 @@ ARROW = ".arrow"  # streams, as Hugging Face's save_to_disk writes them
 _NONE = "none"  # the value of an option that leaves a column out
 _BATCH_BYTES = 64 << 20  # that a batch may unpack to
 # Fields of Arrow's flatbuffers: the header of a message, and how the body of a batch is compressed.
-_HEADER, _COMPRESSION = 2, 3
+_HEADER = 2
+_COMPRESSION = 3
 
 
 def schema_of(path: Path) -> pa.Schema:
@@ -84,7 +85,8 @@ def has_any_value(path: Path, leaf: str) -> bool:
 
 
 def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
-    size, total = check_regular(path).st_size, 0
+    size = check_regular(path).st_size
+    total = 0
     with pq.ParquetFile(path) as file:
         groups = range(file.num_row_groups)
         check_expansion(
@@ -181,7 +183,8 @@ def _is_compressed(metadata: bytes) -> bool:
 
     def field(table: int, number: int) -> int:
         known = table - struct.unpack_from("<i", metadata, table)[0]
-        size, place = struct.unpack_from("<H", metadata, known)[0], 4 + 2 * number
+        size = struct.unpack_from("<H", metadata, known)[0]
+        place = 4 + 2 * number
         return int(struct.unpack_from("<H", metadata, known + place)[0]) if place < size else 0
 
     message = pointed(0)

@@ -268,7 +268,8 @@ def read_cells(
 
 def _joined(rows: Iterator[_Row]) -> Cells:
     """Collect rows as columns, with every column that any row has."""
-    lines, problems = array("I"), list[Problem]()
+    lines = array("I")
+    problems = list[Problem]()
 
     def frames() -> Iterator[pl.DataFrame]:
         while batch := list(islice(rows, BATCH_ROWS)):

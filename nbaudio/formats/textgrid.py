@@ -97,7 +97,8 @@ def _tiers(take: Callable[[str], str]) -> list[tuple[str, list[dict[str, str]]]]
     take("number")
     tiers = []
     for _ in count() if take("flag") == "<exists>" else ():
-        kind, name = take("text"), take("text")
+        kind = take("text")
+        name = take("text")
         take("number")
         take("number")
         if kind == "IntervalTier":

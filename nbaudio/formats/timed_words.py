@@ -244,7 +244,9 @@ def _token(item: Any) -> _Token:
 
 
 def _parlaspeech(where: str, row: dict[str, Any]) -> tuple[list[_Token], Any, Any]:
-    words, starts, start = row.get("words"), row["word_start_times"], row.get("start")
+    words = row.get("words")
+    starts = row["word_start_times"]
+    start = row.get("start")
     ends = row.get("word_end_times") or [None] * len(starts)
     lists = [words.split() if isinstance(words, str) else words, starts, ends]
     if not all(isinstance(each, list) and len(each) == len(starts) for each in lists):
@@ -267,19 +269,19 @@ def _read_subtitles(path: Path) -> Iterator[_Group]:
     Those that several cues show, as they are underlined in turn or lines roll up, come once.
     """
     text = decode_text(input_guards.read_all(path))
-    has_clocks, shown = bool(_CLOCK.search(text)), ""
+    has_clocks = bool(_CLOCK.search(text))
+    shown = ""
     cues: list[Any] = list(subtitles.cues(text))
     if bad := next((cue for cue in cues if isinstance(cue, tuple)), None):
         raise InputError(f"{path}, line {bad[0]}: {bad[1]}")
     for spoken, run in groupby(cues, key=lambda cue: cue["text"]):
-        underlined, tokens = [], []
+        underlined = []
+        tokens = []
         for cue in run:
-            where, start, end, lines = (
-                f"{path}, line {cue['line']}",
-                cue["source_start"],
-                cue["source_end"],
-                cue["lines"],
-            )
+            where = f"{path}, line {cue['line']}"
+            start = cue["source_start"]
+            end = cue["source_end"]
+            lines = cue["lines"]
             marks = _UNDERLINED.findall(" ".join(lines))
             underlined += [
                 (" " * (not before) + _plain(word), start, end) for before, word in marks

@@ -25,17 +25,26 @@ Ints = NDArray[np.signedinteger[Any]]
 Bools = NDArray[np.bool_]
 
 _MOST_BINS = 24
-_GRID, _REFINED, _PASSES = 24, 32, 2
+_GRID = 24
+_REFINED = 32
+_PASSES = 2
 _FIRST_NULL = 1e-4  # of the total
 _MOST_STAKED = 0.999
 # Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at
 # least, and their own weights.
-_PRIOR_RATES, _PRIOR_ROWS = np.array([0.007, 0.1]), np.array([150.0, 5.0])
-_LEAST_PRIOR_ROWS, _PRIOR_WEIGHTS = np.array([5.0, 1.0]), np.array([0.9, 0.1])
+_PRIOR_RATES = np.array([0.007, 0.1])
+_PRIOR_ROWS = np.array([150.0, 5.0])
+_LEAST_PRIOR_ROWS = np.array([5.0, 1.0])
+_PRIOR_WEIGHTS = np.array([0.9, 0.1])
 # Of the rates that a round expects before its first draw; somewhat lower ones give the earlier
 # proof in most corpora.
-_EXPECTED_ROWS, _EXPECTED_WEIGHT, _EXPECTED_PART, _LEAST_RATE = 400.0, 1.0, 0.7, 1e-4
-_STEPS, _NEWTON_STEPS, _NEAR = 16, 6, 0.02
+_EXPECTED_ROWS = 400.0
+_EXPECTED_WEIGHT = 1.0
+_EXPECTED_PART = 0.7
+_LEAST_RATE = 1e-4
+_STEPS = 16
+_NEWTON_STEPS = 6
+_NEAR = 0.02
 _TINY = 1e-12
 _ITEMS = 1 << 20  # taken at once, to save memory
 
@@ -60,7 +69,8 @@ class Values:
         )
 
     def __getitem__(self, items: Ints) -> Array:
-        found, own = np.zeros(len(items)), items < len(self.inside)
+        found = np.zeros(len(items))
+        own = items < len(self.inside)
         some = items[own]
         found[own] = self.amounts[some] / self.divisor * self.inside[some]
         found[~own] = self.further[items[~own] - len(self.inside)]
@@ -157,8 +167,10 @@ class Draws:
         """
         found = np.ones(len(self.item))
         for number, frame in enumerate(self.frames):
-            undrawn, unseen = frame.sizes.copy(), frame.sizes.copy()
-            strata, own = frame.stratum[self.item].tolist(), (self.round == number).tolist()
+            undrawn = frame.sizes.copy()
+            unseen = frame.sizes.copy()
+            strata = frame.stratum[self.item].tolist()
+            own = (self.round == number).tolist()
             for place, first in enumerate(self.first.tolist()):
                 stratum = strata[place]
                 if own[place]:
@@ -236,8 +248,10 @@ def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0
     `also` is one of the nulls.
     """
     value = Values.of(value)
-    total, found = value.total, draws.found(value, upper=True)
-    level, grid = -np.log(alpha), np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
+    total = value.total
+    found = draws.found(value, upper=True)
+    level = -np.log(alpha)
+    grid = np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
     nulls = np.unique(np.append(found, grid[(grid > found) & (grid <= total)]))
     for _ in range(_PASSES):
         kept = np.flatnonzero(bet(draws, value, nulls).peak < level)
@@ -254,8 +268,10 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     It is too high at any time with error `alpha`.
     """
     value = Values.of(value)
-    total, wrong = value.total, draws.found(value, upper=False)
-    level, nulls = -np.log(alpha), np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
+    total = value.total
+    wrong = draws.found(value, upper=False)
+    level = -np.log(alpha)
+    nulls = np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])
     for _ in range(_PASSES):
         kept = np.flatnonzero(bet(draws, value, nulls, upper=False).peak < level)
@@ -273,7 +289,8 @@ def bet(
     """Bet against the nulls "the wrong value is m or more", or without `upper` "it is m or less"."""
     value = Values.of(value)
     sign = 1.0 if upper else -1.0
-    fault, worth = draws.faults(upper=upper), draws.worth(value, upper=upper)
+    fault = draws.faults(upper=upper)
+    worth = draws.worth(value, upper=upper)
     known, known_faults = draws.known_items(upper=upper)
     rest = nulls - value[known_faults].sum()  # what each null leaves for unseen items
     unseen = value.without(known)
@@ -282,14 +299,18 @@ def bet(
         for frame in draws.frames
     ]
     left = unseen.total
-    capital, peak, crossed = np.zeros(len(nulls)), np.zeros(len(nulls)), np.full(len(nulls), -1)
+    capital = np.zeros(len(nulls))
+    peak = np.zeros(len(nulls))
+    crossed = np.full(len(nulls), -1)
     growth = fastest = 0.0
     for start, end in _blocks(len(draws.round)):
         places = slice(start, end)
-        own, wrong = worth[places], worth[places] * fault[places]
+        own = worth[places]
+        wrong = worth[places] * fault[places]
         gains = np.zeros((len(nulls), end - start))
         for number in dict.fromkeys(draws.round[places].tolist()):
-            book, of_round = books[number], draws.round[places] == number
+            book = books[number]
+            of_round = draws.round[places] == number
             out_of_reach = max(left - book.value.sum(), 0.0) if upper else 0.0
             rates, stake, share = book.solve(rest - out_of_reach, sign)
             shares = share[:, book.of_draws[places]]
@@ -322,10 +343,12 @@ def bet(
         crossed = np.where(
             (crossed < 0) & hit, start + 1 + (steps >= level).argmax(axis=1), crossed
         )
-        capital, peak = steps[:, -1], np.maximum(peak, steps.max(axis=1))
+        capital = steps[:, -1]
+        peak = np.maximum(peak, steps.max(axis=1))
         for each in books:
             each.see(places, own, wrong)
-        rest, left = after[:, -1], float(unseen_after[-1])
+        rest = after[:, -1]
+        left = float(unseen_after[-1])
     return Path(peak, capital, crossed, growth, fastest)
 
 
@@ -350,7 +373,8 @@ class _Book:
         )  # unseen
         for some, part in value.blocks():
             inside = (frame.stratum[some] >= 0) & valid[some] & (part > 0)
-            bins, held = frame.bins[frame.stratum[some][inside]], part[inside]
+            bins = frame.bins[frame.stratum[some][inside]]
+            held = part[inside]
             np.add.at(self.value, bins, held)
             np.maximum.at(self.largest, bins, held)
             hits += np.bincount(bins, minlength=number)
@@ -362,8 +386,10 @@ class _Book:
         self.largest *= rate
         strata = frame.stratum[draws.item]
         self.of_draws = np.where(strata >= 0, frame.bins[strata], 0)
-        self.held, self._ours = (strata >= 0) & draws.first, (strata >= 0) & valid[draws.item]
-        self._wrong, self._seen = np.zeros(number), np.zeros(number)
+        self.held = (strata >= 0) & draws.first
+        self._ours = (strata >= 0) & valid[draws.item]
+        self._wrong = np.zeros(number)
+        self._seen = np.zeros(number)
         self._expected = np.zeros((0, number))
         if frame.rates is not None:
             rates = np.bincount(
@@ -376,7 +402,9 @@ class _Book:
 
     def see(self, places: slice, value: Array, wrong: Array) -> None:
         """Count draws, which may be those of another round."""
-        bins, number, ours = self.of_draws[places], len(self.value), self._ours[places]
+        bins = self.of_draws[places]
+        number = len(self.value)
+        ours = self._ours[places]
         self._size = self._size - np.bincount(bins, weights=self.held[places], minlength=number)
         self.value = np.maximum(
             self.value - np.bincount(bins, weights=value * ours, minlength=number), 0.0
@@ -389,7 +417,8 @@ class _Book:
         self._log_weight = (
             self._log_weight + np.log(rates) @ faulty + np.log1p(-rates) @ (seen - faulty)
         )
-        self._seen, self._wrong = self._seen + seen, self._wrong + faulty
+        self._seen = self._seen + seen
+        self._wrong = self._wrong + faulty
 
     @property
     def _scale(self) -> Array:
@@ -401,7 +430,8 @@ class _Book:
         # The other bins, each weighted by what it stands for, are the prior of a bin.
         scaled = float(self._scale @ self._seen)
         weight = self._scale * (self._seen.sum() / scaled if scaled else 1.0)
-        wrong, seen = weight * self._wrong, weight * self._seen
+        wrong = weight * self._wrong
+        seen = weight * self._seen
         rows = _PRIOR_ROWS[:, None]
         others = (wrong.sum() - wrong + (_PRIOR_RATES * _PRIOR_ROWS)[:, None]) / (
             seen.sum() - seen + rows
@@ -416,7 +446,9 @@ class _Book:
         # Rates of the priors, weighted by how well they have predicted so far.
         weight = np.exp(self._log_weight - self._log_weight.max())
         rates: Array = weight / weight.sum() @ self._predicted()
-        scale, total, expected = self._scale, self.value.sum(), self.value @ rates
+        scale = self._scale
+        total = self.value.sum()
+        expected = self.value @ rates
         wants = (sign * (rest - expected) > 0) & (rest > 0) & (rest < total)
         rest = np.where(wants, rest, (expected + (total if sign > 0 else 0.0)) / 2)
         if len(scale) == 1:
@@ -431,10 +463,8 @@ class _Book:
             for each in (sign * (rest - expected), total - rest if sign > 0 else rest)
         )
         at = np.log(apart / np.maximum(self.value * scale @ (rates * (1 - rates)), _TINY))
-        low, high = (
-            np.full(len(rest), -30.0) - np.log(scale.max()),
-            np.full(len(rest), 30.0) - np.log(scale.min()),
-        )
+        low = np.full(len(rest), -30.0) - np.log(scale.max())
+        high = np.full(len(rest), 30.0) - np.log(scale.min())
         for step in range(_STEPS if wants.any() else 1):
             at = np.where((low < at) & (at < high) & (step < _NEWTON_STEPS), at, (low + high) / 2)
             stake = np.exp(at)[:, None] * scale
@@ -451,7 +481,8 @@ class _Book:
             error = np.log(away / other * beyond / apart)
             if np.abs(error[wants]).max(initial=0.0) < _NEAR:
                 break
-            low, high = np.where(error < 0, at, low), np.where(error < 0, high, at)
+            low = np.where(error < 0, at, low)
+            high = np.where(error < 0, high, at)
             slope = (stake * share * (1 - share) / root) @ self.value * (1 / away + 1 / other)
             at = at - error / np.maximum(slope, _TINY)
         return rates, np.where(wants, stake[:, 0] / scale[0], 0.0), share

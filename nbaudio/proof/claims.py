@@ -45,7 +45,8 @@ class Part:
     """
 
     def __init__(self, state: ProofState, ships: Bools, left_out: Bools | None = None) -> None:
-        self.state, self.ships = state, ships
+        self.state = state
+        self.ships = ships
         self.out: Bools = np.broadcast_to(np.False_, len(ships))
         if left_out is not None and left_out.any():
             self.out = left_out & ~ships
@@ -63,7 +64,8 @@ class Part:
     def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, hours or words."""
         state = self.state
-        ships, inside = self._sum(what, self.ships), self.value(what)
+        ships = self._sum(what, self.ships)
+        inside = self.value(what)
         facts = {
             "segments": int(self.ships.sum()),
             "hours": round(self._sum("hours", self.ships), 6),
@@ -80,7 +82,8 @@ class Part:
         wrong, faulty, right = (
             state.labelled(*words) for words in (("wrong",), ("wrong", "unsure"), ("right",))
         )
-        found, unknown_out = self._found(what), self._sum(what, self.out & ~right)
+        found = self._found(what)
+        unknown_out = self._sum(what, self.out & ~right)
         bound = most(state.draws, inside, error, also=self.least_not_allowed(what, target))
         if what == "segments" and bound < inside.total:
             bound = math.ceil(bound - 1e-6) - 1
@@ -121,7 +124,9 @@ class Part:
 
         Faults left out or gone, and those mended since.
         """
-        state, size, replaced = self.state, len(self.ships), self.state.draws.is_replaced
+        state = self.state
+        size = len(self.ships)
+        replaced = self.state.draws.is_replaced
         if not len(replaced):
             return self._sum(what, self.out & state.labelled("wrong"))
         drawn = np.zeros(len(replaced), dtype=bool)
@@ -143,7 +148,8 @@ class Part:
 
         None if out of reach.
         """
-        state, number = self.state, strata.number[self.inside & (strata.number >= 0)]
+        state = self.state
+        number = strata.number[self.inside & (strata.number >= 0)]
         sizes = np.bincount(number, minlength=len(strata.names)).astype(float)
         if strata.rates is None or not sizes.any():
             return None
@@ -160,7 +166,9 @@ class Part:
 
     def progress(self, *, target: float, error: float) -> dict[str, Any]:
         """Return after how many verdicts and since when the target is proven, or how many more it is expected to take."""
-        state, level, path = self.state, -math.log(error), self.path(target, error)
+        state = self.state
+        level = -math.log(error)
+        path = self.path(target, error)
         if path.crossed[0] >= 0:
             number = int(path.crossed[0])
             since = state.verdict_log["time"][int(state.lines[number - 1])]
@@ -196,7 +204,8 @@ def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -
     found = {"selection": selected(state, threshold, ships)}
     if not ships.any():
         return found
-    out, split = state.left_out, state.population.column(pl.col("split").cast(pl.Categorical))
+    out = state.left_out
+    split = state.population.column(pl.col("split").cast(pl.Categorical))
     for name in split.filter(pl.Series(ships)).drop_nulls().unique().cast(pl.String).sort():
         # What was rejected by hand is left out of every split.
         out_of = out.filter(pl.col("split").fill_null(name) == name)["segment_id"]
@@ -260,7 +269,8 @@ def curve(
     Of more than 24 thresholds, the bounds of some serve those between them, which is cautious.
     """
     check_target(precision, confidence)
-    grid, side = sorted(thresholds), (1 - confidence) / 2
+    grid = sorted(thresholds)
+    side = (1 - confidence) / 2
 
     def at(place: int) -> Part:
         return above(state, grid[place], where, values)
@@ -278,12 +288,11 @@ def curve(
         for k in reversed(knots)
     }
     claims = {int(k): by_size[sizes[k]] for k in knots}
-    proven, rows = _proven(at, sizes, precision, confidence, knots.tolist()), []
+    proven = _proven(at, sizes, precision, confidence, knots.tolist())
+    rows = []
     for place, threshold in enumerate(grid):
-        below, over = (
-            knots[np.searchsorted(knots, place, "right") - 1],
-            knots[np.searchsorted(knots, place, "left")],
-        )
+        below = knots[np.searchsorted(knots, place, "right") - 1]
+        over = knots[np.searchsorted(knots, place, "left")]
         row = _row(at(place), claims, place, int(below), int(over))
         rows.append({"threshold": threshold, **row, "target": precision, "proven": place in proven})
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -293,18 +302,19 @@ def _row(
     part: Part, claims: Mapping[int, Mapping[str, Any]], place: int, below: int, over: int
 ) -> dict[str, Any]:
     """Return the claim at a threshold from those at the nearest thresholds with bounds."""
-    state, size = part.state, int(part.ships.sum())
-    judged, right, wrong = (
-        part.ships & state.judged,
-        state.labelled("right"),
-        state.labelled("wrong"),
-    )
+    state = part.state
+    size = int(part.ships.sum())
+    judged = part.ships & state.judged
+    right = state.labelled("right")
+    wrong = state.labelled("wrong")
     counts = {"reviewed": judged, "wrong": judged & wrong, "unsure": judged & ~right & ~wrong}
     names = {"segments": size, "hours": round(part._sum("hours", part.ships), 6)}
     names |= {name: int(where.sum()) for name, where in counts.items()}
     if place in claims:
         return names | {name: claims[place][name] for name in ("precision", "low", "high")}
-    low, high, share = None, None, state.draws.faulty_share(part.value("segments"))
+    low = None
+    high = None
+    share = state.draws.faulty_share(part.value("segments"))
     if size:
         # What is wrong above a threshold is no more than above a lower one, and no less than above
         # a higher one.
@@ -333,7 +343,8 @@ def _proven(
         next(n for n, place in enumerate(order) if sizes[place] >= sizes.max() / 2**power)
         for power in (3, 2, 1, 0)
     ]
-    found, error = [], 0.0
+    found = []
+    error = 0.0
     for start, end in pairwise([*sorted(set(starts)), len(order)]):
         error += (1 - confidence) / len(set(starts))
         for place in order[start:end]:

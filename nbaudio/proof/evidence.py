@@ -42,7 +42,8 @@ _PERFECT = (
 )
 _BANDS = (1.0, 1.0, 0.95, 0.9, 0.8, 0.7, 0.5, -1.0)
 _FIRST_ROUND = 300
-_MOST_NEXT, _LEAST_NEXT = 2000, 5
+_MOST_NEXT = 2000
+_LEAST_NEXT = 5
 _NEARLY = 1e-6
 _LEAST_SAVING = 0.95
 
@@ -84,10 +85,8 @@ def evidence(
     model = refresh(state)
     asked = {"precision": precision, "confidence": confidence}
     claims = selection_claim(state, asked=asked)
-    selection, threshold = (
-        claims["selection"],
-        selection_threshold(state.workspace.report("select").get("facts", {})),
-    )
+    selection = claims["selection"]
+    threshold = selection_threshold(state.workspace.report("select").get("facts", {}))
     whole = selected(state, threshold, state.accepted)
     n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
     if len(state.lines):
@@ -200,9 +199,11 @@ def selection_claim(
     """
     state = ProofState.load(workspace)
     asked = dict(state.workspace.report("evidence").get("asked", {}) if asked is None else asked)
-    target, confidence = asked.get("precision", 0.98), asked.get("confidence", 0.95)
+    target = asked.get("precision", 0.98)
+    confidence = asked.get("confidence", 0.95)
     selection = state.workspace.report("select").get("facts", {})
-    used, threshold = selection.get("parameters") or _NO_SELECTION, selection_threshold(selection)
+    used = selection.get("parameters") or _NO_SELECTION
+    threshold = selection_threshold(selection)
     found = parts(state, threshold, without=without)
     whole = found.pop("selection")
     rule = dict(used)
@@ -219,10 +220,8 @@ def selection_claim(
     number, of, error = rule_error(state, rule, confidence)
     claim = whole.claim(target=target, error=error, high_error=(1 - confidence) - error)
     side = (1 - confidence) / 2
-    shortest, longest = (
-        used.get("min_duration", 0.0) - _NEARLY,
-        used.get("max_duration", 20.0) + _NEARLY,
-    )
+    shortest = used.get("min_duration", 0.0) - _NEARLY
+    longest = used.get("max_duration", 20.0) + _NEARLY
     seconds = state.population.numbers["seconds"]
     claim |= {
         "confidence": confidence,
@@ -299,7 +298,8 @@ def _down(bound: float | None) -> float | None:
 
 def describe_progress(claim: Mapping[str, Any]) -> str:
     """Say whether the target of a claim is proven and since when, or how many more reviews that is expected to take."""
-    rule, progress = claim["rule"], claim["progress"]
+    rule = claim["rule"]
+    progress = claim["progress"]
     errors = (
         f"rule {rule['number']} of {rule['of']} that were asked about, "
         f"error {rule['error']:.2g}; all verdicts count"
@@ -312,7 +312,8 @@ def describe_progress(claim: Mapping[str, Any]) -> str:
             else ""
         )
         return f"yes, {target}{since}; {errors}"
-    expected, least = progress.get("expected"), progress.get("least")
+    expected = progress.get("expected")
+    least = progress.get("least")
     more = (
         f"{'no number of' if expected is None else f'{expected:,}'} further reviews are "
         "expected to prove it"
@@ -331,7 +332,8 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     judged = state.population.read(state.population.ids(pl.Series(places)))
     faulty = ~state.labelled("right")[state.population.places(judged["segment_id"])]
     judged = judged.with_columns(pl.col("similarity").fill_nan(None), faulty=pl.Series(faulty))
-    score, wrong = pl.col("similarity"), pl.col("faulty").sum()
+    score = pl.col("similarity")
+    wrong = pl.col("faulty").sum()
     bands = (
         pl.when(score >= low).then(pl.lit(f"{low:g} to {high:g}")) for high, low in pairwise(_BANDS)
     )

@@ -49,10 +49,8 @@ class ProofState(ReviewState):
             self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode())
         )
         labels = current_labels(self, held)
-        found, places = (
-            np.full(len(self.population), -1, dtype=np.int8),
-            self.population.places(labels["segment_id"]),
-        )
+        found = np.full(len(self.population), -1, dtype=np.int8)
+        places = self.population.places(labels["segment_id"])
         number = (
             labels["verdict"]
             .replace_strict(_LABELS, range(len(_LABELS)), return_dtype=pl.Int8)
@@ -128,15 +126,14 @@ class ProofState(ReviewState):
     def _stored_frame(
         self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]
     ) -> _Stored:
-        size, table = len(self.population), frame_table(one.name)
+        size = len(self.population)
+        table = frame_table(one.name)
         by_stratum = tables.scan(self.workspace, table=table).group_by("stratum")
         strata = (
             by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
         )
-        numbers, weights = (
-            strata.select("stratum").with_row_index("number"),
-            np.maximum(strata["weight"].to_numpy(), 1e-300),
-        )
+        numbers = strata.select("stratum").with_row_index("number")
+        weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
         rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
         smallest = np.min_scalar_type(-len(strata) - 1)
         found = Frame(
@@ -153,7 +150,8 @@ class ProofState(ReviewState):
             number = batch.join(numbers, on="stratum", how="left", maintain_order="left")[
                 "number"
             ].to_numpy()
-            inside, gone = places >= 0, places < 0
+            inside = places >= 0
+            gone = places < 0
             found.stratum[places[inside]] = number[inside]
             found.valid[places[inside]] = (
                 contents[places[inside]] == batch["content"].fill_null(0).to_numpy()[inside]
@@ -174,9 +172,11 @@ class ProofState(ReviewState):
     @cached_property
     def draws(self) -> Draws:
         """The draws of all rounds; items that are no segments any more follow the segments."""
-        drawn, size = self._drawn, len(self.population)
+        drawn = self._drawn
+        size = len(self.population)
         stored = [self._frames[one.name] for one in self.usable]
-        places, keys = self.population.places(drawn["segment_id"]), drawn["segment_id"].hash()
+        places = self.population.places(drawn["segment_id"])
+        keys = drawn["segment_id"].hash()
         others = dict.fromkeys(
             (*(key for _, gone in stored for key in gone), *keys.filter(pl.Series(places < 0)))
         )
@@ -225,7 +225,8 @@ class ProofState(ReviewState):
 
         In upper bounds, replaced items that are gone are average, else 0.
         """
-        found, replaced = self.amounts(what, where), self.draws.is_replaced[len(where) :]
+        found = self.amounts(what, where)
+        replaced = self.draws.is_replaced[len(where) :]
         average = found.total / where.sum() if upper and where.any() else 0.0
         return replace(found, further=replaced * average)
 
@@ -247,7 +248,8 @@ class ProofState(ReviewState):
         }
         parts = [pl.DataFrame(schema=schema)]
         for number, one in enumerate(self.usable):
-            held, rows = self._frames[one.name], one.rows
+            held = self._frames[one.name]
+            rows = one.rows
             rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
             if gone := rows.filter(pl.col("stratum").is_null())["segment_id"].to_list():
                 rows = rows.with_columns(
@@ -275,11 +277,9 @@ class ProofState(ReviewState):
 
     def _strata(self, held: _Stored, segment_ids: pl.Series) -> pl.Series:
         """Return the number of the stratum of each id, null where it could not be drawn."""
-        (frame, gone), places, keys = (
-            held,
-            self.population.places(segment_ids).tolist(),
-            segment_ids.hash(),
-        )
+        (frame, gone) = held
+        places = self.population.places(segment_ids).tolist()
+        keys = segment_ids.hash()
         numbers = (
             frame.stratum[place] if place >= 0 else gone.get(key, -1)
             for place, key in zip(places, keys, strict=True)
@@ -294,10 +294,8 @@ def _with_further(held: _Stored, further: Mapping[int, int]) -> Frame:
     frame, gone = held
     if not further:
         return frame
-    strata, valid = (
-        np.array([gone.get(key, -1) for key in further], frame.stratum.dtype),
-        np.zeros(len(further), dtype=np.bool_),
-    )
+    strata = np.array([gone.get(key, -1) for key in further], frame.stratum.dtype)
+    valid = np.zeros(len(further), dtype=np.bool_)
     return replace(
         frame, stratum=np.append(frame.stratum, strata), valid=np.append(frame.valid, valid)
     )

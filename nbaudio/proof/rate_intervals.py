@@ -33,7 +33,8 @@ def clustered_rates(
     schema = dict.fromkeys(("group", "cluster", "hypothesis"), pl.String) | dict.fromkeys(
         sums, pl.Int64
     )
-    keys, parts = ["group", "hypothesis"], [pl.DataFrame(schema=schema)]
+    keys = ["group", "hypothesis"]
+    parts = [pl.DataFrame(schema=schema)]
     for frame in frames:
         first = pl.Series([None], dtype=pl.Int64)
         for place, (name, column) in enumerate(hypotheses.items()):
@@ -74,13 +75,19 @@ def clustered_rates(
 
 def _jackknife(name: str, errors: pl.Expr, units: pl.Expr) -> tuple[pl.Expr, ...]:
     """Return a rate, its standard error and its degrees of freedom, of the clusters of a group."""
-    total, counted = units.sum(), (units > 0).sum()
-    rate, h = errors.sum() / total, units / total
-    terms, d = (errors - rate * units) / total / (1 - h), 1 / (1 - h) ** 2
+    total = units.sum()
+    counted = (units > 0).sum()
+    rate = errors.sum() / total
+    h = units / total
+    terms = (errors - rate * units) / total / (1 - h)
+    d = 1 / (1 - h) ** 2
     # M = D (S - h s' - s h' + p h h') D, with diagonal S and D: s = h ** 2 is the diagonal of S, p
     # its trace, d that of D ** 2.
-    s, p = h**2, (h**2).sum()
-    hh, hs, ss = (d * h**2).sum(), (d * h * s).sum(), (d * s**2).sum()
+    s = h**2
+    p = (h**2).sum()
+    hh = (d * h**2).sum()
+    hs = (d * h * s).sum()
+    ss = (d * s**2).sum()
     rest = p * s - 2 * h * s
     square = (
         2 * hh * ss

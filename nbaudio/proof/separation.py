@@ -31,7 +31,8 @@ _CURVE = {
     "wrong": pl.Int64,
 }
 _CURVE |= {"precision": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-_MOST_GROUPS, _VERDICTS_A_GROUP = 10, 15
+_MOST_GROUPS = 10
+_VERDICTS_A_GROUP = 15
 _TARGET = 0.98  # of a claim, which the bounds do not depend on
 
 
@@ -88,7 +89,8 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
     """
     state = ProofState.load(workspace)
     check_target(0.5, confidence)
-    columns, draws = ranked_columns(state.workspace), state.draws
+    columns = ranked_columns(state.workspace)
+    draws = state.draws
     used = np.flatnonzero(draws.valid & ~draws.unsure)
     ids = state.population.ids(pl.Series(draws.item[used]))
     recordings = state.population.read(ids).select("segment_id", "recording_id")
@@ -101,7 +103,9 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
         .to_numpy()
         .astype(np.int64)
     )
-    wrong, weight, rows = draws.wrong[used], draw_weights(draws)[used], []
+    wrong = draws.wrong[used]
+    weight = draw_weights(draws)[used]
+    rows = []
     for name in columns:
         known = judged[name].is_not_null().to_numpy()
         if not 0 < wrong[known].sum() < known.sum():
@@ -145,7 +149,8 @@ def auc(
     number = min(weight[wrong].sum(), weight[~wrong].sum()) / weight.max()
     if variance > 0:
         number = min(number, max(estimate * (1 - estimate) / variance, 1.0))
-    tail, hits = (1 - confidence) / 2, number * estimate
+    tail = (1 - confidence) / 2
+    hits = number * estimate
     low = betaincinv(hits, number - hits + 1, tail) if hits > 0 else 0.0
     high = betaincinv(hits + 1, number - hits, 1 - tail) if hits < number else 1.0
     return estimate, float(low), float(high)
@@ -174,7 +179,8 @@ def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) ->
     state = ProofState.load(workspace)
     check_target(0.5, confidence)
     known = column_values(state, [column])[column]
-    place, side = np.where(known.is_null(), -1, _groups(state, known)), (1 - confidence) / 2
+    place = np.where(known.is_null(), -1, _groups(state, known))
+    side = (1 - confidence) / 2
     rows = []
     for number in (*np.unique(place[place >= 0]).tolist(), -1):
         where = (place == number) & state.population.reviewable

@@ -155,7 +155,8 @@ class ClipReader:
         found: list[Request] = []
         most = min(_MAX_REQUEST, max(_MIN_REQUEST, int(self.rows["length"][numbers].sum()) // 4))
         for number, shard, start, length in zip(numbers.tolist(), *columns, strict=True):
-            stop, last = start + length, found[-1] if found else None
+            stop = start + length
+            last = found[-1] if found else None
             if (
                 last
                 and last.shard == shard
@@ -202,7 +203,8 @@ class ClipRequests(ExitStack):
 
     def __init__(self, reader: ClipReader) -> None:
         super().__init__()
-        self._reader, self._fetchers = reader, ThreadPoolExecutor(reader.in_flight)
+        self._reader = reader
+        self._fetchers = ThreadPoolExecutor(reader.in_flight)
         self._shards = (
             None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
         )
@@ -217,9 +219,11 @@ class ClipRequests(ExitStack):
         """
         found: dict[int, Callable[[], bytes | memoryview]] = {}
         requests = self._reader.requests(clips)
-        self.small, shards = [], self._shards
+        self.small = []
+        shards = self._shards
         for request in requests:
-            shard, first = request.shard, request.start
+            shard = request.shard
+            first = request.start
             if shards is None:
                 future = self._fetchers.submit(self._reader.read, shard, first, request.stop)
                 self.small += [future] if len(requests) == len(clips) else []
@@ -251,7 +255,8 @@ class _LocalShards(threading.local):
     """
 
     def __init__(self, folder: Folder, owner: ExitStack) -> None:
-        self._folder, self._buffer = folder, bytearray()
+        self._folder = folder
+        self._buffer = bytearray()
         self._files = files = dict[
             str, int
         ]()  # descriptors of this thread; `owner` may close them in another one
@@ -262,7 +267,8 @@ class _LocalShards(threading.local):
         size = stop - start
         if len(buffer := self._buffer) < size:
             self._buffer = buffer = bytearray(size)
-        data, file = memoryview(buffer)[:size], self._open(shard)
+        data = memoryview(buffer)[:size]
+        file = self._open(shard)
         if _HAS_PREADV:  # one call: in each, another thread may take the interpreter
             count = os.preadv(file, [data], start)
         else:  # Windows
@@ -340,12 +346,10 @@ def clip(
     row = found.row(0, named=True)
     recordings = workspace.recordings.filter(pl.col("recording_id") == row["recording_id"])
     source = recordings.row(0, named=True) if len(recordings) else {}
-    root, start, end, length = (
-        workspace.audio,
-        row["start_sample"],
-        row["end_sample"],
-        source.get("num_samples"),
-    )
+    root = workspace.audio
+    start = row["start_sample"]
+    end = row["end_sample"]
+    length = source.get("num_samples")
     if root is None or length is None or start is None or end is None:
         raise AudioError(
             f"{segment_id}: its recording {row['recording_id']} is missing; ingest with audio"

@@ -118,7 +118,8 @@ class Groups:
         """Return the sum of a value of clips over each group, without those that the group before has too."""
         totals = np.zeros(len(self.clips) + 1, np.int64)
         np.cumsum(values[self.clips], out=totals[1:])
-        before, until = self.starts[:-1], self.ends[:-1]
+        before = self.starts[:-1]
+        until = self.ends[:-1]
         new = self.starts.copy()
         new[1:] = np.where((before < new[1:]) & (new[1:] < until), until, new[1:])
         return totals[self.ends] - totals[new]
@@ -258,7 +259,8 @@ class Epoch:
         """
         durations = self._column("duration_s")[clips]
         by_length = np.argsort(durations, kind="stable")
-        firsts, count = [0], 0
+        firsts = [0]
+        count = 0
         for place, duration in enumerate(durations[by_length].tolist()):
             if count and (count + 1) * duration > most:
                 firsts.append(place)
@@ -307,7 +309,9 @@ def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
 
     Each as long as possible below its bound and in one pool, but never empty.
     """
-    ends, total, start = [], np.cumsum(num_bytes), 0
+    ends = []
+    total = np.cumsum(num_bytes)
+    start = 0
     changes = np.append(np.flatnonzero(np.diff(pools)) + 1, len(pools))
     bound = min(_FIRST_BLOCK, most)
     while start < len(total):

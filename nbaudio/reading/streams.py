@@ -35,8 +35,10 @@ class Stream:
     """
 
     def __init__(self, clips: ClipReader, epoch: Epoch, share: Partition, *, threads: int) -> None:
-        self.epoch, self.share = epoch, share.check()
-        self.clips, self.threads = clips, threads
+        self.epoch = epoch
+        self.share = share.check()
+        self.clips = clips
+        self.threads = threads
         self._start_over([], 0)
 
     def __len__(self) -> int:
@@ -52,7 +54,8 @@ class Stream:
             # Requests are canceled first, as decoding tasks wait for them.
             cleanup.callback(requests.cancel)
             ahead = chain.from_iterable(decoded)
-            listed, overlapping = self.listed, self.epoch.overlapping
+            listed = self.listed
+            overlapping = self.epoch.overlapping
             for block in self._blocks():
                 lists = (
                     _windows(block, ahead)
@@ -159,7 +162,8 @@ class Stream:
         return 1 - real / padded if padded else 0.0
 
     def _start_over(self, done: list[_Level], taken: int) -> None:
-        self._done, self._taken = done, taken
+        self._done = done
+        self._taken = taken
         vars(self).pop("_steps", None)  # before others are made, so that both are never in memory
         self._steps, self._edges = self.epoch.of(self.share, self.epoch.after(done))
         if not 0 <= taken <= len(self._steps):
@@ -210,7 +214,8 @@ def _windows(block: Groups, ahead: Iterator[Clip]) -> Iterator[list[Clip]]:
 
     A clip comes once per block, and is kept until the last step that has it.
     """
-    uses, kept = Counter(block.members.tolist()), dict[int, Clip]()
+    uses = Counter(block.members.tolist())
+    kept = dict[int, Clip]()
     for step in block:
         clips = []
         for number in step.tolist():

@@ -157,7 +157,9 @@ class ClipTable:
 
         Those of the ids are only checked.
         """
-        columns, known, file = dict[str, NDArray[Any]](), dict[str, str](), self._file()
+        columns = dict[str, NDArray[Any]]()
+        known = dict[str, str]()
+        file = self._file()
         for group, start in enumerate(
             self._starts[:-1] or [0]
         ):  # without a row group too there are columns

@@ -85,7 +85,8 @@ def recognize(
         ['16000 samples']
     """
     began = time.monotonic()
-    workspace, site = Workspace.open(workspace), EngineLocation(engine, jobs, address, beam_options)
+    workspace = Workspace.open(workspace)
+    site = EngineLocation(engine, jobs, address, beam_options)
     if batch < 1:
         raise InputError(f"batch must be 1 or more, not {batch}")
     recognizer = Recognizer.of(with_)
@@ -98,25 +99,22 @@ def recognize(
         raise InputError(
             f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio"
         )
-    facts, segments = (
-        plan.recording_facts(workspace.recordings),
-        pl.concat(plan.with_audio_parts(workspace)),
-    )
+    facts = plan.recording_facts(workspace.recordings)
+    segments = pl.concat(plan.with_audio_parts(workspace))
     segments = segments.drop("row", "decision").with_columns(
         plan.clip_keys(segments, facts, plan.RECOGNIZED)
     )
     ledger = workspace.path / plan.RECOGNIZED_FOLDER / f"{name}.jsonl"
     held = _held(ledger, recognizer.version, set(segments["clip_key"]))
-    texts, failures = dict[str, str](), dict[str, str]()
+    texts = dict[str, str]()
+    failures = dict[str, str]()
     with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:
         missing = segments.filter(~pl.col("clip_key").is_in([*held]))
         windows = plan.Windows(
             [missing], facts, plan.RECOGNIZED, folder=Path(scratch), most=len(missing)
         )
-        hours, tasks = (
-            windows.seconds / 3600,
-            plan.cut_tasks(windows, facts, audio, location(workspace.path)),
-        )
+        hours = windows.seconds / 3600
+        tasks = plan.cut_tasks(windows, facts, audio, location(workspace.path))
         function = partial(_recognize_task, recognizer, batch)
         if windows.segments:
             with worker_pool(site) as run_tasks:
@@ -154,10 +152,8 @@ def recognize(
     )  # without arguments, which may hold secrets
     record = {"step": "recognize", "with": program, "version": recognizer.version}
     changes = store_column(workspace, column, found.select("segment_id", "value"), record)
-    total, now = (
-        tables.read(workspace, ["segment_id"]).height,
-        int(found["clip_key"].is_in([*texts]).sum()),
-    )
+    total = tables.read(workspace, ["segment_id"]).height
+    now = int(found["clip_key"].is_in([*texts]).sum())
     seconds = time.monotonic() - began
     counts = {
         "segments": total,
@@ -202,7 +198,8 @@ def _recognize_task(recognizer: Recognizer, batch: int, task: plan.CutTask) -> C
 
     Runs in a worker.
     """
-    failures, texts = dict[str, str](), dict[str, str]()
+    failures = dict[str, str]()
+    texts = dict[str, str]()
     files = {key: source.path.name for source in task.sources for key, *_ in source.windows}
     waiting = task_windows(task, partial(clip_of, rate=plan.RECOGNIZED.rate), failures)
     while some := dict(islice(waiting, None if isinstance(recognizer.given, tuple) else batch)):

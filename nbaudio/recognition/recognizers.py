@@ -178,7 +178,8 @@ def _run(words: tuple[str, ...], folder: str, clips: Clips) -> dict[str, str | F
             )
         except OSError as error:
             return dict.fromkeys(clips, Failure(f"{words[0]}: {error.strerror}"))
-    texts, wrong = dict[str, str | Failure](), ""
+    texts = dict[str, str | Failure]()
+    wrong = ""
     for number, line in enumerate(done.stdout.splitlines(), start=1):
         try:
             value = json.loads(line)

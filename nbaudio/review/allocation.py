@@ -10,18 +10,21 @@ _TARGET, _LEAST_ROOM = 0.98, 1.2  # what a proof must exclude is more than what 
 
 def largest_rates(rate: Array, divergence: float) -> Array:
     """Return for each rate p the largest q whose Kullback-Leibler divergence D(p || q) is at most `divergence`."""
-    low, high = rate.copy(), np.ones_like(rate)
+    low = rate.copy()
+    high = np.ones_like(rate)
     for _ in range(40):
         q = (low + high) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
             apart = rate * np.log(rate / q) + (1 - rate) * np.log((1 - rate) / (1 - q))
-        low, high = np.where(apart <= divergence, q, low), np.where(apart <= divergence, high, q)
+        low = np.where(apart <= divergence, q, low)
+        high = np.where(apart <= divergence, high, q)
     return low
 
 
 def least_divergence(sizes: Array, rate: Array, wrong: float) -> float:
     """Return the least T for which ``sum(sizes * largest_rates(rate, T))`` reaches a number of wrong segments."""
-    low, high = 0.0, 10.0
+    low = 0.0
+    high = 10.0
     for _ in range(40):
         middle = (low + high) / 2
         enough = float(sizes @ largest_rates(rate, middle)) >= wrong

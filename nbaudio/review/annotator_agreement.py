@@ -20,7 +20,8 @@ from nbaudio.storage.workspace import Workspace
 
 _RESAMPLES = 2000
 _SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")  # what is compared
-_TEXTS, _NUMBERS = ("of", "measure", "reviewers"), ("value", "low", "high")
+_TEXTS = ("of", "measure", "reviewers")
+_NUMBERS = ("value", "low", "high")
 _SCHEMA = pl.Schema(
     {
         **dict.fromkeys(_TEXTS, pl.String),
@@ -109,7 +110,8 @@ def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFra
 
 def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
     """Return a share with the score interval of E. B. Wilson, J. of the American Statistical Association 22 (1927), 209-212."""
-    z, p = NormalDist().inv_cdf((1 + confidence) / 2), part / whole
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    p = part / whole
     middle = (p + z**2 / (2 * whole)) / (1 + z**2 / whole)
     half = z / (1 + z**2 / whole) * sqrt(p * (1 - p) / whole + z**2 / (4 * whole**2))
     return p, max(middle - half, 0.0), min(middle + half, 1.0)
@@ -119,8 +121,10 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
     """Compute Cohen's kappa from how often one reviewer chose the word of the row and the other that of the column."""
     n = table.sum()
     p = table / n
-    rows, columns = p.sum(axis=1), p.sum(axis=0)
-    observed, expected = float(np.trace(p)), float(rows @ columns)
+    rows = p.sum(axis=1)
+    columns = p.sum(axis=0)
+    observed = float(np.trace(p))
+    expected = float(rows @ columns)
     if expected >= 1 - 1e-12:
         return np.nan, np.nan, np.nan
     if np.trace(table) == n:
@@ -144,7 +148,8 @@ def krippendorff_alpha(
     """Compute Krippendorff's alpha (Content Analysis, 2004, 11.3) of ratings (segments, reviewers), -1 where there is none."""
     counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
     judged = counts.sum(axis=1)
-    counts, judged = counts[judged > 1], judged[judged > 1]
+    counts = counts[judged > 1]
+    judged = judged[judged > 1]
     if not len(counts):
         return np.nan, np.nan, np.nan
     # Per segment: pairs of verdicts that differ, divided by one less than the number of its
@@ -154,7 +159,8 @@ def krippendorff_alpha(
         len(counts), np.full(len(counts), 1 / len(counts)), size=_RESAMPLES
     )
     alphas = _alpha(draws @ differing, draws @ counts)
-    low, high = np.nan, np.nan
+    low = np.nan
+    high = np.nan
     if differing.any() and np.isfinite(alphas).any():
         low, high = np.nanquantile(alphas, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(_alpha(differing.sum(), counts.sum(axis=0))), float(low), float(high)

@@ -101,7 +101,8 @@ def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
         if marked:
             # The blanks between differing words are marked too: one stretch instead of many.
             spans = [span for span, _ in words]
-            start, stop = spans[0][0], spans[-1][1]
+            start = spans[0][0]
+            stop = spans[-1][1]
             found += [(text[position:start], False), (text[start:stop], True)]
             position = stop
     return [fragment for fragment in (*found, (text[position:], False)) if fragment[0]]

@@ -184,7 +184,8 @@ def _wanted(
         dict(zip(each["segment_id"], content_hashes(each), strict=True)) for each in (before, now)
     )
     held = dict(zip(now["segment_id"], text_column(now, "text_corrected"), strict=True))
-    rows, problems = [], []
+    rows = []
+    problems = []
     for (segment_id,), of_one in votes.group_by("segment_id", maintain_order=True):
         key = str(segment_id)
         # The correction of a corrected text replaces the first one.
@@ -229,7 +230,8 @@ def _rewritten(
         text=pl.coalesce("text_corrected", "text"),
         text_raw=pl.when(corrected).then(pl.coalesce("text_raw", "text")).otherwise("text_raw"),
     )
-    scores, names = rescored(workspace, new), _scores(segments)
+    scores = rescored(workspace, new)
+    names = _scores(segments)
     columns = {
         name: scores[name]
         if name in scores

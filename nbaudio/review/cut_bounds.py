@@ -120,7 +120,8 @@ def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, review
         InputError: the reviewer has no name, a column is missing, or a segment is unknown, has
             other boundaries by now, or would be empty or outside of its recording.
     """
-    workspace, rows = Workspace.open(workspace), as_polars(proposals, "proposals")
+    workspace = Workspace.open(workspace)
+    rows = as_polars(proposals, "proposals")
     if not reviewer.strip():
         raise InputError("reviewer: a name is needed, under which corrections are stored")
     wanted = ("segment_id", *_BOUNDS, *_PROPOSED)
@@ -167,10 +168,8 @@ def _with_room(workspace: Workspace, most_s: float) -> pl.DataFrame:
         .cast(_CODES)
         for part in tables.read_batches(workspace, columns=("segment_id", "source_channel", *_READ))
     )
-    rows, recordings = (
-        pl.concat(parts).with_row_index(ROW),
-        workspace.recordings.unique("recording_id", keep="first"),
-    )
+    rows = pl.concat(parts).with_row_index(ROW)
+    recordings = workspace.recordings.unique("recording_id", keep="first")
     facts = recordings.select("recording_id", "sampling_rate", "num_samples").cast(
         {"recording_id": pl.Categorical()}
     )
@@ -179,7 +178,8 @@ def _with_room(workspace: Workspace, most_s: float) -> pl.DataFrame:
         pl.col("start_sample").is_between(0, "end_sample")
         & (pl.col("end_sample") <= pl.col("num_samples"))
     )
-    window, is_cut = (*_CODES, *_BOUNDS), pl.col("cut_start") | pl.col("cut_end")
+    window = (*_CODES, *_BOUNDS)
+    is_cut = pl.col("cut_start") | pl.col("cut_end")
     # The ids of segments with equal windows give their order.
     rows = rows.sort(window)
     same = pl.all_horizontal(pl.col(each).eq_missing(pl.col(each).shift()) for each in window)
@@ -234,12 +234,12 @@ def _moved(recording: Recording, row: Mapping[str, Any], channel: str) -> tuple[
 
     As they are if there is none, or nothing can be read.
     """
-    start, end, rate = row["start_sample"], row["end_sample"], recording.sampling_rate
-    inside, margin, found = (
-        int(_INSIDE_S * rate),
-        int(_MARGIN_S * rate),
-        {"start": start, "end": end},
-    )
+    start = row["start_sample"]
+    end = row["end_sample"]
+    rate = recording.sampling_rate
+    inside = int(_INSIDE_S * rate)
+    margin = int(_MARGIN_S * rate)
+    found = {"start": start, "end": end}
     heard = {
         "start": (row["room_start"], min(end, start + inside)),
         "end": (max(start, end - inside), row["room_end"]),

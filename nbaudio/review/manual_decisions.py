@@ -77,10 +77,8 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
         f"a decision is {', '.join(DECISIONS)}; unknown are",
         "decision",
     )
-    columns, is_given = (
-        ("segment_id", "split", "decision", "reason"),
-        tables.has_id(said["segment_id"]),
-    )
+    columns = ("segment_id", "split", "decision", "reason")
+    is_given = tables.has_id(said["segment_id"])
     segments = tables.read(workspace, columns, where=is_given, row=ROW)
     _refuse(
         said,

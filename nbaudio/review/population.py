@@ -124,7 +124,8 @@ class Population:
 
     def mask(self, segment_ids: pl.Series) -> Bools:
         """Return which segments have one of these ids."""
-        found, places = np.zeros(len(self), dtype=np.bool_), self.places(segment_ids)
+        found = np.zeros(len(self), dtype=np.bool_)
+        places = self.places(segment_ids)
         found[places[places >= 0]] = True
         return found
 
@@ -134,7 +135,8 @@ class Population:
         expected = pl.Schema({name: dtype for name, dtype in SEGMENTS.items() if name in names})
         done = 0
         for batch in tables.read_batches(self.state.workspace, columns=names):
-            mask, done = self._is_first[done : done + len(batch)], done + len(batch)
+            mask = self._is_first[done : done + len(batch)]
+            done = done + len(batch)
             yield self._joined(
                 uncorrected(self.state, conform(batch, expected, "segments")).filter(mask)
             )
@@ -190,10 +192,8 @@ class Population:
     @cached_property
     def numbers(self) -> dict[str, NDArray[Any]]:
         """`seconds` (0 if unknown), `words` of the text, and `similarity` (NaN if unknown) of each segment."""
-        seconds, similarity = (
-            seconds_column().fill_null(0.0),
-            pl.col("similarity").fill_null(np.nan),
-        )
+        seconds = seconds_column().fill_null(0.0)
+        similarity = pl.col("similarity").fill_null(np.nan)
         return self.arrays(
             ["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS)
         )
@@ -209,10 +209,8 @@ class Population:
         bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(
             value=False
         )
-        text, silent = (
-            pl.col("text"),
-            pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null()),
-        )
+        text = pl.col("text")
+        silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
         told = {"empty": text.is_null() | ~text.str.contains(r"\S"), "has_text": text.is_not_null()}
         told |= {
             "window": tables.window().hash(),
@@ -246,10 +244,8 @@ class Population:
         columns = pool_columns(
             strategy, pl.Schema({**table_schema(self.state.workspace), **RECORDINGS})
         )
-        known, wrong = (
-            reached(rounds),
-            pl.Series("wrong", [None], dtype=pl.Boolean).new_from_index(0, len(self)),
-        )
+        known = reached(rounds)
+        wrong = pl.Series("wrong", [None], dtype=pl.Boolean).new_from_index(0, len(self))
         places = self.places(known["segment_id"])
         there = places >= 0
         wrong = wrong.scatter(places[there], known["wrong"].filter(pl.Series(there)))

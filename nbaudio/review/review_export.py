@@ -119,7 +119,8 @@ def export(
         >>> len(workspace.reviewed_ids())
         1
     """
-    state, out = ReviewState.load(workspace), Path(out).absolute()
+    state = ReviewState.load(workspace)
+    out = Path(out).absolute()
     workspace = state.workspace
     clips = clips or ("mp3" if out.suffix.lower() == PAGE else "wav")
     _check(out, threshold=threshold, reviewers=reviewers, verdicts=verdicts, clips=clips)
@@ -144,7 +145,8 @@ def export(
             raise InputError(f"{workspace.path}: reviewers left no segment undecided")
     picked = None if segment_ids is None else _picked(population, segment_ids)
     if picked is not None:
-        n, strategy = len(picked), PICKED
+        n = len(picked)
+        strategy = PICKED
     elif n is None:
         left = int(
             (population.reviewable & ~population.mask(_series(workspace.reviewed_ids()))).sum()
@@ -215,7 +217,9 @@ def _make(
 
     Return all files (sheets or pages, archives), failed clips, and warnings.
     """
-    root, how, kind = workspace.audio, compared(workspace), out.suffix.lower()
+    root = workspace.audio
+    how = compared(workspace)
+    kind = out.suffix.lower()
     files: dict[Path, bytes] = {}
     failed: dict[str, str] = {}
     warnings = []
@@ -248,7 +252,8 @@ def _make(
                 )
                 warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
         else:
-            is_workbook, clips = kind == ".xlsx", part["clip"].drop_nulls().sort().to_list()
+            is_workbook = kind == ".xlsx"
+            clips = part["clip"].drop_nulls().sort().to_list()
             sheet = (
                 write_sheet(part, record, reviewer, **how)
                 if is_workbook
@@ -338,7 +343,8 @@ def _new_record(
 
     Raise InputError if nothing is left.
     """
-    state, strata = population.state, None
+    state = population.state
+    strata = None
     before = rounds(state, population.read(state.drawn["segment_id"]))
     if picked is not None:
         there = _series(picked).filter(
@@ -385,7 +391,8 @@ def _drawn_rows(record: ReviewRecord, population: Population, *, encoding: str) 
     Raise ExistsError if the segments have changed.
     """
     # Nothing is drawn again: a strategy may depend on verdicts that have been given since.
-    state, held = population.state, population.read(record.segment_ids)
+    state = population.state
+    held = population.read(record.segment_ids)
     held = held.filter(
         pl.Series(population.reviewable[population.places(held["segment_id"])], dtype=pl.Boolean)
     )
@@ -437,7 +444,8 @@ def _zipped(files: Mapping[Path, bytes], clips: Iterable[str], sheet: Path) -> d
     with zipfile.ZipFile(out, "w") as archive:
         for name, data in held.items():
             entry = zipfile.ZipInfo(f"{sheet.stem}/{name}")  # of 1980, and of no system
-            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            entry.create_system = 3
+            entry.external_attr = 0o644 << 16
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return {sheet.with_suffix(".zip"): out.getvalue()}
 
@@ -471,7 +479,8 @@ def _facts(
     population: Population, record: ReviewRecord, rows: pl.DataFrame, *, files: list[Path]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the facts of the report, and warnings about what was drawn and what is left."""
-    state, pool = population.state, population.reviewable
+    state = population.state
+    pool = population.reviewable
     left = population.numbers["seconds"][pool & ~population.mask(_series(reviewed_ids(state)))]
     shares = [
         {"reviewer": name, "segments": len(ids)} for name, ids in record.shares().items() if ids

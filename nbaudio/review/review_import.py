@@ -199,10 +199,8 @@ def _verdicts_of(
     default = "" if several else sheet.reviewer
     said: dict[tuple[str, str], Verdict | None] = {}
     for row, record, segment_id, listed in _matched(sheet, given, found):
-        where, content = (
-            f"{sheet.path.name} row {row.number}, {segment_id}",
-            given.by_id[record.name][segment_id],
-        )
+        where = f"{sheet.path.name} row {row.number}, {segment_id}"
+        content = given.by_id[record.name][segment_id]
         try:
             cells = _read(row, content, record.verdicts, given, found, where=where)
         except InputError as error:
@@ -239,7 +237,8 @@ def _matched(
     None if the sheet is of another corpus.
     """
     place = sheet.path.name
-    matched, unknown = [], []
+    matched = []
+    unknown = []
     for row in sheet.rows:
         try:
             matched.append((row, *_match(row, sheet, given)))

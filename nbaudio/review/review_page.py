@@ -40,8 +40,10 @@ _SCRIPTS = (
 _STYLES = ("style", "review_page")
 # Columns a second of the waveform and of the spectrogram; levels of the spectrogram, and bands of
 # `spectrogram` in one.
-_PEAKS_A_SECOND, _COLUMNS_A_SECOND = 200, 50
-_LEVELS, _BANDS = 16, BANDS // 2
+_PEAKS_A_SECOND = 200
+_COLUMNS_A_SECOND = 50
+_LEVELS = 16
+_BANDS = BANDS // 2
 _MEDIA = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 
@@ -104,7 +106,9 @@ def _clip(
 
     Without hypothesis and similarity if the review is blind.
     """
-    text, heard, similarity = row["text"] or "", row["asr_text"], row["similarity"]
+    text = row["text"] or ""
+    heard = row["asr_text"]
+    similarity = row["similarity"]
     if record.blind:
         heard = similarity = None
     times = row.get("word_times")

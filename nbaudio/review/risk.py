@@ -33,7 +33,8 @@ Ints = NDArray[np.int64]
 
 RECORD = "risk.json"
 LEAST = 5  # verdicts of each kind
-_FOLDS, _SALTS = 5, 20
+_FOLDS = 5
+_SALTS = 20
 _PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e6)  # the last one leaves the base rate
 _TAIL = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075])
 _QUANTILES = np.concatenate([[0.0], _TAIL, np.linspace(0.1, 0.9, 33), 1 - _TAIL[::-1], [1.0]])
@@ -54,10 +55,12 @@ _OWN = (
     "source_end",
     "text",
 )
-_STEPS, _SMALL_STEP = 30, 1e-8
+_STEPS = 30
+_SMALL_STEP = 1e-8
 _STEEPEST = 1.5
 _LEAST_GAIN = 2.0  # of the logarithm of the likelihood
-_GROUPS, _REASONS = 5, 3
+_GROUPS = 5
+_REASONS = 3
 
 
 def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
@@ -86,7 +89,9 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
             _write(workspace, known)
         return known
     values, wrong, recording, salt = _judged(state)
-    bad, good, of = int(wrong.sum()), int((1 - wrong).sum()), len(np.unique(recording))
+    bad = int(wrong.sum())
+    good = int((1 - wrong).sum())
+    of = len(np.unique(recording))
     if min(bad, good) < LEAST or len(set(_folds(values["recording_id"], salt))) < 2:
         if has_column:
             tables.replace_columns(
@@ -294,10 +299,8 @@ def _judged(state: ReviewState) -> tuple[pl.DataFrame, Array, Ints, int]:
     rows = uncorrected(state, held).unique("segment_id", keep="first")
     labels = current_labels(state, rows).filter(pl.col("verdict").is_in(["right", "wrong"]))
     rows = rows.join(labels, on="segment_id").sort("segment_id")
-    wrong, recording = (
-        rows["verdict"].eq("wrong").to_numpy(),
-        rows["recording_id"].fill_null("").rank("dense").to_numpy(),
-    )
+    wrong = rows["verdict"].eq("wrong").to_numpy()
+    recording = rows["recording_id"].fill_null("").rank("dense").to_numpy()
 
     def rarest(salt: int) -> list[int]:
         """Count the verdicts of the rarer kind in each fold, the fewest first."""
@@ -432,7 +435,8 @@ def _learn(
             logit = fitted(pair, penalty)[1]
             for one, other in (pair, pair[::-1]):
                 apart[one, place, fold == other] = logit[fold == other]
-    penalties, models = [], []
+    penalties = []
+    models = []
     for number in range(_FOLDS):
         rest = fold != number
         gain = -np.logaddexp(0.0, np.where(wrong > 0, -1, 1) * apart[number])[:, rest].sum(axis=1)
@@ -551,7 +555,8 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
     """
     area, variance = weighted_auc(score, wrong == 0, np.ones(len(score)), cluster)
     inner = min(max(area, 0.5 / len(score)), 1 - 0.5 / len(score))
-    logit, half = math.log(inner / (1 - inner)), 1.96 * math.sqrt(variance) / (inner * (1 - inner))
+    logit = math.log(inner / (1 - inner))
+    half = 1.96 * math.sqrt(variance) / (inner * (1 - inner))
     low, high = (1 / (1 + math.exp(-max(min(logit + side, 30.0), -30.0))) for side in (-half, half))
     return area, min(low, area), max(high, area)
 
@@ -569,12 +574,14 @@ def weighted_auc(
     )  # the share of the items of the other kind on the right side of each item
     for kind in (wrong, ~wrong):
         order = np.argsort(values[~kind])
-        others, below = values[~kind][order], np.append(0.0, np.cumsum(share[~kind][order]))
+        others = values[~kind][order]
+        below = np.append(0.0, np.cumsum(share[~kind][order]))
         lower, upper = (
             below[np.searchsorted(others, values[kind], side)] for side in ("left", "right")
         )
         part[kind] = (lower + upper) / 2
     part[wrong] = 1 - part[wrong]
     area = float(share[wrong] @ part[wrong])
-    sums, count = np.bincount(cluster, share * (part - area)), len(np.unique(cluster))
+    sums = np.bincount(cluster, share * (part - area))
+    count = len(np.unique(cluster))
     return area, float(sums @ sums) * count / max(count - 1, 1)

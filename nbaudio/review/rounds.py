@@ -71,7 +71,8 @@ def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
     )
     said = pl.concat([last, said.join(last, on="segment_id", how="anti")])
     word = pl.col("verdict")
-    right, wrong = (word == OK).mean() > 0.5, (~word.is_in([OK, UNSURE])).mean() > 0.5
+    right = (word == OK).mean() > 0.5
+    wrong = (~word.is_in([OK, UNSURE])).mean() > 0.5
     verdict = (
         pl.when(right)
         .then(pl.lit("right"))
@@ -147,7 +148,8 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round
         consensus(valid, state.adjudicators), on="segment_id", how="left", maintain_order="left"
     )
     rows = rows.join(_lines(record, state), on="segment_id", how="left", maintain_order="left")
-    reached, empty = pl.col("line").is_not_null(), pl.col("verdict").is_null() & ~pl.col("gone")
+    reached = pl.col("line").is_not_null()
+    empty = pl.col("verdict").is_null() & ~pl.col("gone")
     judged = pl.col("segment_id").is_in(
         state.verdicts_ever.filter(review=record.name)["segment_id"].implode()
     )

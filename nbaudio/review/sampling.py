@@ -148,7 +148,8 @@ def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.Dat
     picks = _pick_strata(strata.weights, sizes, min(n, int(sizes.sum())), salt)
     wanted = np.bincount(picks, minlength=len(sizes))
     places = np.flatnonzero(strata.number >= 0).astype(np.uint32)
-    hashed, first = hashes(pl.Series(places), salt).to_numpy(), np.zeros(0, dtype=np.int64)
+    hashed = hashes(pl.Series(places), salt).to_numpy()
+    first = np.zeros(0, dtype=np.int64)
     for start, part in with_starts(
         slices(places)
     ):  # the first of each stratum so far, by stratum and hash
@@ -173,7 +174,8 @@ def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
     """Return the stratum of each row; a stratum is left out when its segments are used up."""
     hashes = hash_column(pl.Series(map(str, range(n)), dtype=pl.String), f"{salt} row").to_numpy()
     number = (hashes >> np.uint64(11)) / 2.0**53  # in [0, 1)
-    left, picks = counts.astype(np.int64), np.zeros(n, dtype=np.int64)
+    left = counts.astype(np.int64)
+    picks = np.zeros(n, dtype=np.int64)
     start = 0
     while start < n:
         ends = np.cumsum(np.where(left > 0, weights, 0.0))
@@ -202,10 +204,8 @@ def _numbered(codes: Ints, name: Callable[[int], str]) -> tuple[Ints, list[str],
 
 def _verdicts(pool: pl.DataFrame, number: Ints, strata: int) -> tuple[Ints, Ints]:
     """Return how many segments of each stratum were judged, and how many of them are wrong."""
-    judged, wrong = (
-        pool["wrong"].is_not_null().to_numpy(),
-        pool["wrong"].fill_null(value=False).to_numpy(),
-    )
+    judged = pool["wrong"].is_not_null().to_numpy()
+    wrong = pool["wrong"].fill_null(value=False).to_numpy()
     return np.bincount(number[judged], minlength=strata), np.bincount(
         number[wrong], minlength=strata
     )
@@ -238,7 +238,8 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     )
     sizes = counts(number, len(names))
     judged, wrong = _verdicts(pool, number, len(names))
-    guessed, planned = np.zeros(len(names)), np.zeros(len(names))
+    guessed = np.zeros(len(names))
+    planned = np.zeros(len(names))
     for start, part in with_starts(slices(scores)):
         own = number[start : start + len(part)]
         guessed += np.bincount(own, _guess(part), len(names))
@@ -248,7 +249,8 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
     )
     # Half by the guess: a later round that nearly left a stratum out would give it weights that
     # spoil the intervals.
-    learnt, below = _deviation(share), used % len(_ZONES) == 0
+    learnt = _deviation(share)
+    below = used % len(_ZONES) == 0
     learnt[below] *= _scale_below((learnt * sizes)[below].sum(), (learnt * sizes)[~below].sum())
     return number, names, planned / (planned @ sizes) + learnt / (learnt @ sizes), None
 
@@ -319,7 +321,8 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
     in_selection = used % 2 == 1
     weight = sizes / sizes.sum()
     if in_selection.any():
-        size, outside = sizes[in_selection], min(_BELOW, sizes[~in_selection].sum() / sizes.sum())
+        size = sizes[in_selection]
+        outside = min(_BELOW, sizes[~in_selection].sum() / sizes.sum())
         best = best_allocation(size.astype(float), blend[in_selection])
         weight[in_selection] = ((1 - _PROPORTIONAL) * best + _PROPORTIONAL * size / size.sum()) * (
             1 - outside
@@ -456,10 +459,8 @@ def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
     start, end = (
         pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end")
     )
-    speed, folded = (
-        (pl.col("text").str.len_chars() / (end - start)).log(),
-        sentences(pl.col("text")),
-    )
+    speed = (pl.col("text").str.len_chars() / (end - start)).log()
+    folded = sentences(pl.col("text"))
     return segments.select(
         pl.col("recording_id").cast(pl.Categorical),
         *("start_sample", "end_sample"),
@@ -499,7 +500,8 @@ def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
 
 def _overlapping(pool: pl.DataFrame) -> pl.Series:
     """Return which segments have half of their audio in another segment of the recording too."""
-    start, end = pl.col("start_sample"), pl.col("end_sample")
+    start = pl.col("start_sample")
+    end = pl.col("end_sample")
     ordered = (
         pool.select("recording_id", start, end)
         .with_row_index("row")

@@ -40,10 +40,8 @@ def cut_clips(
             try:
                 with open_recording(audio_root / str(path)) as recording:
                     for row in rows:
-                        window, channel = (
-                            (row["start_sample"], row["end_sample"]),
-                            row["source_channel"] or "mix",
-                        )
+                        window = (row["start_sample"], row["end_sample"])
+                        channel = row["source_channel"] or "mix"
                         try:
                             samples = resample_window(
                                 recording,

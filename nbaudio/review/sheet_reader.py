@@ -99,7 +99,8 @@ def read_sheet(path: Path) -> Sheet:
             f"{path}: a page does not hold its verdicts: open it, click 'save verdicts', "
             "and import that file"
         )
-    kind, saved = path.suffix.lower().removeprefix("."), modified(path)
+    kind = path.suffix.lower().removeprefix(".")
+    saved = modified(path)
     if kind in SEPARATORS:
         tables = {"review": read_delimited(path)}
     elif kind == "xlsx":

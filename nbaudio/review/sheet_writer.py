@@ -43,7 +43,10 @@ NO_HYPOTHESIS = "no hypothesis"
 OTHER_SHEETS = ("summary", "instructions", "nbaudio")
 REVIEWER = "Reviewer"  # labels the cell with the name of the reviewer in the summary
 
-_GRAY, _YELLOW, _PALE, _LINES = "#E7E6E6", "#FFE599", "#FFF8E1", "#D9D9D9"
+_GRAY = "#E7E6E6"
+_YELLOW = "#FFE599"
+_PALE = "#FFF8E1"
+_LINES = "#D9D9D9"
 _LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", "text_wrap": True}
 _TEXT = {**_LINE, "num_format": "@"}
 _FIGURE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "right", "indent": 1}

@@ -52,7 +52,8 @@ SIGNALS = {
     "a segment that ends in a word": "cut_end",
     "a segment with an offset": "abs(dc_offset) > 0.02",
 }
-_DAMAGED, _DEAD_CHANNEL = "Qm4vT-8_xLp", "h7Rk2_WzB0c"
+_DAMAGED = "Qm4vT-8_xLp"
+_DEAD_CHANNEL = "h7Rk2_WzB0c"
 _ODD = "„“”–’"
 _FORMULA = "=2+3 nije proračun nego račun iz početnice"
 # Problems of ingest that the corpus contains on purpose.

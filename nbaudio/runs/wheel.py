@@ -66,10 +66,8 @@ def wheel(*, out: str | Path = "dist") -> Report:
 def _requirements() -> Iterator[str]:
     """Yield the requirements of a worker, pinned to the versions installed here."""
     for requirement in sorted(metadata.requires("nbaudio") or ()):
-        name, marker = (
-            re.split(r"[^\w.-]", requirement, maxsplit=1)[0],
-            requirement.partition(";")[2],
-        )
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        marker = requirement.partition(";")[2]
         if "extra ==" in marker or name in _NOT_FOR_WORKERS:
             continue
         try:

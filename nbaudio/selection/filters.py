@@ -88,7 +88,8 @@ def filtered(
             frame = frame.with_columns(samples.alias(f"{edge}_sample"))
     length = pl.col("end_sample") - pl.col("start_sample")
     unplaced = length.is_null()
-    accepted, rejected = pl.lit(value=False), pl.lit(None, dtype=pl.String)
+    accepted = pl.lit(value=False)
+    rejected = pl.lit(None, dtype=pl.String)
     if by_hand is not None and len(by_hand):
         said = (
             by_hand.select("segment_id", said=pl.col("decision").cast(pl.String), why="reason")

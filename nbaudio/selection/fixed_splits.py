@@ -62,7 +62,8 @@ class FixedSplits:
 
         Held-out splits precede train.
         """
-        fixed, earlier = pl.col("fixed"), pl.col("earlier")
+        fixed = pl.col("fixed")
+        earlier = pl.col("earlier")
         own = with_values(self.segments.select(value=pl.col(key).cast(pl.String)), self.rows)
         own = own.filter(fixed.is_not_null() | earlier.is_not_null()).select(
             "value", split=fixed.cast(pl.String)
@@ -225,7 +226,8 @@ def fixed_splits(
             f"if no corpus has these splits, remove {EARLIER_SPLITS}.parquet from the workspace"
         )
 
-    was_train, was_held_out = in_training(rows["earlier"]), ~in_training(rows["earlier"])
+    was_train = in_training(rows["earlier"])
+    was_held_out = ~in_training(rows["earlier"])
     train, held_out = (
         table.filter(in_training(table["split"]) == is_train) for is_train in (True, False)
     )

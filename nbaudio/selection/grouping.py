@@ -58,7 +58,8 @@ class Grouping:
 
     def warnings(self) -> Iterator[str]:
         """Warn of a choice that was not the first one, or is costly."""
-        first, own = DEFAULTS[0], self.losses[self.columns]
+        first = DEFAULTS[0]
+        own = self.losses[self.columns]
         if self.by_default and self.columns != first:
             refused = self.losses[first]
             why = f"would lose {refused}" if refused else "leaves too little for dev, test or train"
@@ -96,7 +97,8 @@ def choose_grouping(
 
     Single columns are tried for the report. Raises InputError if all choices leave too little.
     """
-    default, room = len(fit), 0
+    default = len(fit)
+    room = 0
     if budget:
         room = min(budget.limit, budget.total(fit))
         default = default * room // max(budget.total(fit), 1)
@@ -186,12 +188,11 @@ def still_needed(
         more = 0 if name in fixed.given_roles() else default - len(own)
         more = more if gold is None or name != "test" else int(gold.sum())
         target = parameters.target(name, default=len(own) + max(more, 0))
-        have, spare = len(own), 1
+        have = len(own)
+        spare = 1
         if target.unit == "micros":
-            have, spare = (
-                int(own["micros"].sum()),
-                fit.select(pl.col("micros").max().fill_null(0)).item(),
-            )
+            have = int(own["micros"].sum())
+            spare = fit.select(pl.col("micros").max().fill_null(0)).item()
         missing = target.amount - have
         needed[name] = target._replace(
             amount=0 if fixed.is_any and missing < spare else max(missing, 0)

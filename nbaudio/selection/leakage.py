@@ -15,7 +15,9 @@ from nbaudio.core.threads import in_threads
 from nbaudio.selection.splits import usable_keys
 from nbaudio.text.near_duplicates import NearIndex, sentences
 
-SENTENCE, NEAR_SENTENCE, AUDIO = "identical sentence", "near-identical sentence", "identical audio"
+SENTENCE = "identical sentence"
+NEAR_SENTENCE = "near-identical sentence"
+AUDIO = "identical audio"
 GROUPS = ("speaker_id", "recording_id")
 
 CHECK_MEANINGS = {
@@ -55,7 +57,8 @@ def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
 
 def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
     """List every held-out segment that shares something with a segment of another split, once per check, as `EXCEPTIONS`."""
-    table, checks = _lazy(segments), _checks(segments, keys)
+    table = _lazy(segments)
+    checks = _checks(segments, keys)
     usable_keys(pl.DataFrame(schema=table.collect_schema()), keys)
     values = {key: pl.col(key).cast(pl.String) for key in keys} | {
         SENTENCE: sentences(pl.col("text"))
@@ -78,7 +81,8 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     is_held = pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])
     held = table.filter(is_held).collect(**STREAMED).select(named)
     index = NearIndex(held[SENTENCE].drop_nulls().unique().sort())
-    first, further = pl.DataFrame(schema=_MATCHES), list[pl.DataFrame]()
+    first = pl.DataFrame(schema=_MATCHES)
+    further = list[pl.DataFrame]()
 
     def of_part(rows: pl.DataFrame) -> list[pl.DataFrame]:
         return [
@@ -95,7 +99,8 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     for found in in_threads(of_part, parts):
         further += found
         if sum(map(len, further)) > 2 * len(first) + ROWS_A_GROUP:
-            first, further = _first(pl.concat([first, *further]), splits), []
+            first = _first(pl.concat([first, *further]), splits)
+            further = []
     order = pl.col("check").cast(pl.Enum(checks))
     return (
         _first(pl.concat([first, *further]), splits)

@@ -112,7 +112,8 @@ def select(
     workspace = Workspace.open(given.pop("workspace"))
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
     columns = tuple(filter(None, map(str.strip, names)))
-    recordings, segments = workspace.recordings, tables.scan(workspace)
+    recordings = workspace.recordings
+    segments = tables.scan(workspace)
     fixed, notes = _fixed(workspace, segments, splits)
     if columns == (AUTO,) and len(fixed.earlier):
         columns = fixed.columns
@@ -233,7 +234,8 @@ def decide(
     fit = _collect(
         with_values(needed, [*fixed.rows, passed]).filter("passed").drop("segment_id", "passed")
     )
-    budget, hashes = parameters.budget(), row_hashes(segments)
+    budget = parameters.budget()
+    hashes = row_hashes(segments)
     if parameters.gold:
         told = with_values(segments.select("segment_id"), judged)
         gold_reasons = _collect(told.filter(is_one_of(gold)))["reason"]
@@ -268,7 +270,8 @@ def decide(
         barred=is_train & fit["reviewed"],
     )
     if budget:
-        kept, is_earlier = fit["reason"].is_null(), fit["earlier"].is_not_null()
+        kept = fit["reason"].is_null()
+        is_earlier = fit["earlier"].is_not_null()
         used = budget.total(fit, kept & (~in_training(fit["split"]) | is_earlier) & ~fit["barred"])
         # The size of an earlier version, if that leaves less than the longest segment takes.
         if len(fixed.earlier) and budget.limit - used < fit.select(budget.cost.max()).item():

@@ -52,10 +52,8 @@ def select_report(
     own = grouping.losses[grouping.columns]
     # The segments that each review keeps out of train; a segment of several reviews counts for the
     # first.
-    left, taken = (
-        set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"]),
-        dict[str, int](),
-    )
+    left = set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"])
+    taken = dict[str, int]()
     for name, ids in reviews.items():
         if number := len(left & ids):
             taken[name] = number
@@ -229,10 +227,8 @@ def _split_warnings(
     splits = ordered_splits(sizes)
     out = reasons_of(_reasons(groups), parameters, taken)
     held = "".join(f", {sizes[split]:,} in {split}" for split in splits if is_held_out(split))
-    train, reviewed = (
-        sum(sizes[split] for split in splits if not is_held_out(split)),
-        sum(taken.values()),
-    )
+    train = sum(sizes[split] for split in splits if not is_held_out(split))
+    reviewed = sum(taken.values())
     if len(groups) and not train:
         what = "train is empty" if held else "nothing is kept"
         yield f"{what}; of {_number(groups):,} segments: {out or 'none is out'}{held}"

@@ -35,7 +35,8 @@ def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> float | None:
     Return three standard errors above their mean bytes a second, None if fewer than two can be
     read.
     """
-    folder, measured = location(root), []
+    folder = location(root)
+    measured = []
     columns = (
         "path",
         "start_sample",

@@ -35,7 +35,9 @@ _NO_KEYS = (
     frozenset(("segment_id", "start_sample", "end_sample", "split", "decision", "reason"))
     | _INTERNAL
 )
-_TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
+_TRAIN = SPLITS.index("train")
+_OPEN = -1
+_CLOSED = -2
 
 _NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)  # by number; the last for none
 
@@ -155,7 +157,8 @@ def assign_splits(
         {SPLITS.index(name): (target, allowed[name]) for name, target in filled.items()}, seed
     )
     split = division.split_of_rows()
-    beyond, unfit = ~everywhere, ~everywhere
+    beyond = ~everywhere
+    unfit = ~everywhere
     for name, target in filled.items():
         within = np.equal(split, SPLITS.index(name))
         unfit |= within & ~allowed[name]
@@ -220,7 +223,9 @@ class _Division:
         known = {f"key {key}": values for key, values in preset.items()}
         numbers = {None: _OPEN} | {name: number for number, name in enumerate(SPLITS)}
         unit = np.zeros(len(segments), dtype=np.int32)
-        codes, hashes, split = [], [], list[int]()
+        codes = []
+        hashes = []
+        split = list[int]()
         for salt, column in ((f"key {key}", segments[key]) for key in keys):
             names, code = _ranks(column)
             codes.append(np.where(code < 0, -1, code + len(split)).astype(np.int32))
@@ -389,7 +394,8 @@ class _Division:
             np.frexp(_MIN_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0
         )
         order = whole[np.lexsort((group_hash[whole] ^ self.shuffle, size_class))]
-        fitting, left = dict[int, float](), amount
+        fitting = dict[int, float]()
+        left = amount
         for group, more in zip(order.tolist(), group_weight[order].tolist(), strict=True):
             if more <= left:
                 fitting[group] = more
@@ -403,7 +409,8 @@ class _Division:
         """
         self.visits += self.members.nnz
         is_open = self.split == _OPEN
-        num_open, num_within = self.members @ is_open, self.members @ (self.split == split)
+        num_open = self.members @ is_open
+        num_within = self.members @ (self.split == split)
         usable = (num_open > 0) & (num_open + num_within == self.size)
         one_missing = usable & (num_open == 1)
         untouched = usable & (num_within == 0) & (num_open > 1)
@@ -427,7 +434,8 @@ class _Division:
             self.members @ lost - np.where(untouched, num_open * every, 0.0) + (every - weight)
         )
         unit_score = score(np.where(usable, weight, 0.0), lost_by_unit)
-        best_value, best_unit = value_score.max(initial=0.0), unit_score.max(initial=0.0)
+        best_value = value_score.max(initial=0.0)
+        best_unit = unit_score.max(initial=0.0)
         if best_value == best_unit == 0:
             return np.empty(0, dtype=np.int64)
         if best_value >= best_unit:

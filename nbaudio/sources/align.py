@@ -116,14 +116,10 @@ def align(
             f"{transcripts}: transcripts are read from this machine; "
             "fetch them with 'nbaudio download'"
         )
-    site, stored = (
-        EngineLocation(engine, jobs, address, beam_options),
-        Path(out).absolute() / _STORED,
-    )
-    texts, table = (
-        Path(transcripts).absolute(),
-        Path(pairs).absolute() if pairs is not None else None,
-    )
+    site = EngineLocation(engine, jobs, address, beam_options)
+    stored = Path(out).absolute() / _STORED
+    texts = Path(transcripts).absolute()
+    table = Path(pairs).absolute() if pairs is not None else None
     counts: dict[str, int] = {}
 
     def read(source: Path) -> Transcripts:
@@ -229,7 +225,8 @@ def _collect(
 ) -> tuple[Transcripts, dict[str, int]]:
     """Return the segments of all recordings and what is in no segment, and the numbers of words."""
     unmatched: list[pl.DataFrame] = []
-    counts, sparse = Counter[str](), list[str]()
+    counts = Counter[str]()
+    sparse = list[str]()
     columns = [name for name in ALIGNED if name not in ("kind", "reason", "words")]
 
     def segments() -> Iterator[pl.DataFrame]:
@@ -241,10 +238,8 @@ def _collect(
                 .select("document", "text")
                 .iter_rows()
             )
-            found, rest = (
-                frame.filter(kind="segment"),
-                frame.filter(pl.col("kind").is_in(["text", "audio"])),
-            )
+            found = frame.filter(kind="segment")
+            rest = frame.filter(pl.col("kind").is_in(["text", "audio"]))
             unmatched.append(rest.select(*_UNMATCHED))
             heard = int(found["asr_text"].str.split(" ").list.len().sum())
             typed_only, heard_only = (

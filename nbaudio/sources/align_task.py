@@ -104,7 +104,8 @@ def _align(
     words = _split([document for _, document in documents])
     heard, spoken = _spoken(heard)
     pairs = pair_words(words.typed.words, spoken.words)
-    typed, said = len(words.spans), len(heard.words)
+    typed = len(words.spans)
+    said = len(heard.words)
     if len(pairs.left) < _LEAST_SHARE * min(typed, said):
         pairs = WordPairs(pairs.left[:0], pairs.right[:0], pairs.probability[:0])
     segments = cut_segments(
@@ -207,7 +208,8 @@ def _segments(
     for (first, last), (begin, end), (start, stop), room, confidence in zip(
         *(fact.tolist() for fact in facts), strict=True
     ):
-        (number, one, from_, _), (_, other, _, to) = words.spans[first], words.spans[last - 1]
+        (number, one, from_, _) = words.spans[first]
+        (_, other, _, to) = words.spans[last - 1]
         file, document = documents[number]
         typed = document.text[from_:to]
         tokens = [from_ + token.start() for token in _TOKEN.finditer(typed)]
@@ -248,7 +250,8 @@ def _word_times(times: np.ndarray) -> list[dict[str, float]]:
 
     Those without a pair share the time between their neighbors.
     """
-    edges, places = times.ravel(), (np.arange(len(times))[:, None] + (0, 1)).ravel()
+    edges = times.ravel()
+    places = (np.arange(len(times))[:, None] + (0, 1)).ravel()
     known = ~np.isnan(edges)
     starts, ends = (
         np.where(known, edges, np.interp(places, places[known], edges[known])).reshape(-1, 2).T
@@ -264,7 +267,8 @@ def _typed_only(
     segments: Segments, pairs: WordPairs, words: _Words, documents: Sequence[tuple[str, Document]]
 ) -> Iterator[dict[str, Any]]:
     for run, is_paired in _runs([span[0] for span in words.spans], segments.typed, pairs.left):
-        (number, _, start, _), (*_, end) = words.spans[run[0]], words.spans[run[-1]]
+        (number, _, start, _) = words.spans[run[0]]
+        (*_, end) = words.spans[run[-1]]
         yield {
             "kind": "text",
             "reason": "in no segment" if is_paired else "not heard",
@@ -296,7 +300,8 @@ def _runs(
     groups: Sequence[int], ranges: np.ndarray, paired: np.ndarray
 ) -> Iterator[tuple[list[int], bool]]:
     """Yield runs of words of one group outside of `ranges` (n x 2), and whether most of their words are `paired`."""
-    covered, is_paired = np.zeros(len(groups), np.bool_), np.zeros(len(groups), np.bool_)
+    covered = np.zeros(len(groups), np.bool_)
+    is_paired = np.zeros(len(groups), np.bool_)
     for start, end in ranges:
         covered[start:end] = True
     is_paired[paired] = True

@@ -109,7 +109,8 @@ def sources_of(workspace: Workspace) -> list[dict[str, Any]]:
 
 def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.DataFrame, bool]:
     """Return the audio folder of the grown workspace, recordings with paths below it or absolute, and whether `root` is apart."""
-    held, recordings = before.workspace.audio, before.workspace.recordings
+    held = before.workspace.audio
+    recordings = before.workspace.recordings
     if held is None or root is None or str(held) == str(root):
         return root or held, recordings, False
     # Of several audio folders, it is the first one on this machine.
@@ -223,7 +224,8 @@ def merge_recordings(
     was = conform(old, _FACTS, "recordings").with_columns(there=True)
     joined = conform(new, _FACTS, "recordings")
     joined = joined.join(was, on="recording_id", how="left", maintain_order="left", suffix=" was")
-    had, has = pl.col("num_samples was").is_not_null(), pl.col("num_samples").is_not_null()
+    had = pl.col("num_samples was").is_not_null()
+    has = pl.col("num_samples").is_not_null()
     equal = {
         name: (pl.col(name) == pl.col(f"{name} was")).fill_null(value=False) for name in _FACTS
     }

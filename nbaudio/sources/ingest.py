@@ -169,7 +169,8 @@ def bring_in(
             raise InputError(f"{shown}: the {what} has a name that is not Unicode; rename it")
     out = Path(out).absolute()
     store = Cache(out / "fetched", input_guards.parse_size(cache))
-    origin, root = remote_sources.resolve_source(source, store), _audio_folder(audio, store)
+    origin = remote_sources.resolve_source(source, store)
+    root = _audio_folder(audio, store)
     before = _check_free(out, format, origin, add=add)
     mapping = read_mapping(Path(names)) if names is not None else {}
     named = names and str(Path(names).absolute())
@@ -229,9 +230,13 @@ def _place(
 
     `keys` are those of a ``wav.scp``.
     """
-    withdrawn, transcripts, audit = Workspace(out).withdrawn, resolved.transcripts, resolved.audit
+    withdrawn = Workspace(out).withdrawn
+    transcripts = resolved.transcripts
+    audit = resolved.audit
     gone = _withdrawn_names(audit, transcripts.rows, withdrawn)
-    facts, audio, status = pl.DataFrame(schema=FACTS), root, pl.DataFrame()
+    facts = pl.DataFrame(schema=FACTS)
+    audio = root
+    status = pl.DataFrame()
     if root:
         facts = probe(
             root,

@@ -53,7 +53,8 @@ def save_tables(
     `source` is the name that problems have as their file.
     """
     problems = _problems(placed, source)
-    listed, names = pl.concat(problems.values(), how="vertical"), placed.resolved.audit
+    listed = pl.concat(problems.values(), how="vertical")
+    names = placed.resolved.audit
     recordings = placed.merged.drop("error", strict=False)
     further: dict[str, Any] = {}
     if (unmatched := placed.resolved.transcripts.unmatched) is not None:
@@ -61,7 +62,8 @@ def save_tables(
             names.select("name", "recording_id"), on="name", how="left", maintain_order="left"
         )
         further["unmatched"] = ids.select("recording_id", pl.exclude("name", "recording_id"))
-    growth, warnings = {}, []
+    growth = {}
+    warnings = []
     if before is None:
         tables.table_path(workspace, tables.GROWTH).unlink(missing_ok=True)
         workspace.save_together(
@@ -76,10 +78,8 @@ def save_tables(
         removed = merge.missing.select(
             file=pl.lit(source), item="segment_id", reason=pl.lit(_REMOVED)
         )
-        names, listed = (
-            before.all_rows("names", names),
-            before.all_rows("problems", pl.concat([listed, removed])),
-        )
+        names = before.all_rows("names", names)
+        listed = before.all_rows("problems", pl.concat([listed, removed]))
         made = grown_tables(before, merge)
         further = {name: before.all_rows(name, table) for name, table in further.items()}
         for name, table in {
@@ -92,7 +92,8 @@ def save_tables(
                 tables.table_path(workspace, name).exists() and workspace.table(name).equals(table)
             ):
                 made[name] = table
-        growth, warnings = _growth(placed, merge), list(_growth_warnings(merge))
+        growth = _growth(placed, merge)
+        warnings = list(_growth_warnings(merge))
         own = grown_settings(before, settings, placed.audio, replaced=len(merge.replaced) > 0)
         if made or own != workspace.settings:
             workspace.save_together(settings=own, **made)
@@ -155,7 +156,8 @@ def _listed(ids: pl.Series) -> str:
 
 def _problems(placed: Placed, source: str) -> dict[str, pl.DataFrame]:
     """Return tables of `file`, `item` and `reason` for everything of a source that is unusable, by kind."""
-    resolved, recordings = placed.resolved, placed.recordings
+    resolved = placed.resolved
+    recordings = placed.recordings
     line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))
     return {
         "names": name_problems(source, resolved)
@@ -207,7 +209,8 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
 
 
 def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict[str, Any]:
-    recordings, resolved = placed.merged, placed.resolved
+    recordings = placed.merged
+    resolved = placed.resolved
     is_broken = (
         pl.col("reason").is_in(list(tables.segment_failures(recordings))).fill_null(value=False)
     )

@@ -23,7 +23,8 @@ from nbaudio.storage.workspace import Workspace, locks_workspace
 
 IntArray = NDArray[np.int64]
 
-BY_ID, BY_TIMES = ("segment_id",), ("file", "start", "end")
+BY_ID = ("segment_id",)
+BY_TIMES = ("file", "start", "end")
 _NAMES = {
     "segment_id": ("segment_id", "id", "key", "utt_id", "utterance_id"),
     "file": ("file", "path", "name", "recording_id", "recording", "audio", "audio_filepath"),
@@ -34,16 +35,13 @@ _NAMES = {
     "hypothesis": ("asr_text", "pred_text", "hypothesis", "asr", "text"),
     "column": (),
 }
-_UNMATCHED, _NO_KEY = "matches no segment", "a key is empty or no number"
-_NO_RECORDING, _SEVERAL_RECORDINGS = (
-    "no recording has this name",
-    "several recordings have this name",
-)
-_TWICE, _SEVERAL, _EMPTY = (
-    "the table has this segment several times",
-    "matches several segments",
-    "the text is empty",
-)
+_UNMATCHED = "matches no segment"
+_NO_KEY = "a key is empty or no number"
+_NO_RECORDING = "no recording has this name"
+_SEVERAL_RECORDINGS = "several recordings have this name"
+_TWICE = "the table has this segment several times"
+_SEVERAL = "matches several segments"
+_EMPTY = "the text is empty"
 _REASONS = ("", _UNMATCHED, _NO_KEY, _NO_RECORDING, _SEVERAL_RECORDINGS, _TWICE, _SEVERAL, _EMPTY)
 _SECOND = 10**9  # times are compared in nanoseconds
 _NO_TIME = np.iinfo(np.int64).min
@@ -213,7 +211,8 @@ class _Joined:
         Add `problems` with other rows.
         """
         for start, batch in with_starts(self.cells.rows.batches((self.held, *self.used.values()))):
-            values, why = self.convert(batch[self.held]), self.why[start : start + len(batch)]
+            values = self.convert(batch[self.held])
+            why = self.why[start : start + len(batch)]
             blank = (
                 values.fill_null("").str.strip_chars() == ""
                 if values.dtype == pl.String
@@ -222,7 +221,8 @@ class _Joined:
             if no_blanks:
                 why[(why == 0) & blank.to_numpy()] = _REASONS.index(_EMPTY)
             if why.any():
-                keys, shown = pl.DataFrame(self._keys(batch)), values.cast(pl.String)
+                keys = pl.DataFrame(self._keys(batch))
+                shown = values.cast(pl.String)
                 for row in np.flatnonzero(why).tolist():
                     label = " ".join(str(part) for part in keys.row(row) if part is not None)
                     self.problems.append(
@@ -352,7 +352,8 @@ def _by_id(workspace: Workspace, total: int, _tolerance: Decimal) -> _Match:
         for seed, hashes in enumerate((first, second)):
             hashes[at : at + len(part)] = part["segment_id"].hash(seed).to_numpy()
     order = np.argsort(first, kind="stable").astype(np.uint32)
-    first, second = first[order], second[order]
+    first = first[order]
+    second = second[order]
 
     def match(located: Mapping[str, pl.Series]) -> tuple[IntArray, IntArray, NDArray[np.uint8]]:
         ids = located["segment_id"]
@@ -375,13 +376,12 @@ def _by_times(workspace: Workspace, total: int, tolerance: Decimal) -> _Match:
 
     Equal ones, or else those that differ by `tolerance` at most.
     """
-    known, most = _recording_names(workspace), int(tolerance * _SECOND)
+    known = _recording_names(workspace)
+    most = int(tolerance * _SECOND)
     numbers: dict[str, int] = {}
-    owner, start, end = (
-        np.empty(total, np.int32),
-        np.empty(total, np.int64),
-        np.empty(total, np.int64),
-    )
+    owner = np.empty(total, np.int32)
+    start = np.empty(total, np.int64)
+    end = np.empty(total, np.int64)
     for at, part in with_starts(
         tables.read_batches(workspace, columns=("recording_id", "source_start", "source_end"))
     ):
@@ -390,20 +390,21 @@ def _by_times(workspace: Workspace, total: int, tolerance: Decimal) -> _Match:
         start[own], end[own] = _times(part["source_start"]), _times(part["source_end"])
     owner[(start == _NO_TIME) | (end == _NO_TIME)] = -1
     order = np.lexsort((start, owner)).astype(np.uint32)
-    owner, start, end = owner[order], start[order], end[order]
+    owner = owner[order]
+    start = start[order]
+    end = end[order]
     first_of, end_of = (
         np.searchsorted(owner, np.arange(len(numbers)), side=side).tolist()
         for side in ("left", "right")
     )
 
     def match(located: Mapping[str, pl.Series]) -> tuple[IntArray, IntArray, NDArray[np.uint8]]:
-        begins, ends = (
-            _times(located["start"]),
-            _times(located["end" if "end" in located else "duration"]),
-        )
+        begins = _times(located["start"])
+        ends = _times(located["end" if "end" in located else "duration"])
         if "end" not in located:
             ends = np.where((begins == _NO_TIME) | (ends == _NO_TIME), _NO_TIME, begins + ends)
-        pairs, missed = list[tuple[int, int]](), np.zeros(len(begins), np.uint8)
+        pairs = list[tuple[int, int]]()
+        missed = np.zeros(len(begins), np.uint8)
         for row, (name, begin, stop) in enumerate(
             zip(located["file"], begins.tolist(), ends.tolist(), strict=True)
         ):

@@ -31,8 +31,10 @@ def check_name(workspace: Workspace, kind: str, name: str) -> str:
             f"{kind} {name!r}: a name has letters from a to z, digits and underscores, "
             "and begins with a letter"
         )
-    column, held = _PREFIXES[kind] + name, tables.table_schema(workspace)
-    texts, hypotheses = tables.text_names(held), tables.hypothesis_names(held)
+    column = _PREFIXES[kind] + name
+    held = tables.table_schema(workspace)
+    texts = tables.text_names(held)
+    hypotheses = tables.hypothesis_names(held)
     is_text = bool(tables.text_names([column]) or tables.hypothesis_names([column]))
     if name in {"text": {**hypotheses, "asr": ""}, "hypothesis": {**texts, "asr": ""}}.get(
         kind, {}
@@ -118,7 +120,8 @@ def _beside(
 
 def _scores_of(column: str, held: Collection[str]) -> list[str]:
     """Return the columns with scores of a text or hypothesis, and of the agreement of hypotheses."""
-    texts, hypotheses = tables.text_names([column]), tables.hypothesis_names([column])
+    texts = tables.text_names([column])
+    hypotheses = tables.hypothesis_names([column])
     if not (names := {*texts, *hypotheses}):
         return []
     names |= {

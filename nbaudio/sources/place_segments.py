@@ -101,8 +101,10 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
         audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
     )
     joined = with_recordings(named, recordings)
-    rate, length = joined["sampling_rate"], pl.col("num_samples")
-    starts, ends = joined["source_start"], joined["source_end"]
+    rate = joined["sampling_rate"]
+    length = pl.col("num_samples")
+    starts = joined["source_start"]
+    ends = joined["source_end"]
     samples = joined.with_columns(
         name_matching.segment_keys(joined["recording_id"], starts, ends, own=joined["segment_id"]),
         times.to_samples_column(starts, rate).alias("start_sample"),
@@ -187,8 +189,10 @@ class PlacedSegments:
                 batch["row"].filter(is_withdrawn(batch, withdrawn)) for batch in self.placed()
             )
             return replace(self, withdrawn=rows).compared(withdrawn.clear())
-        stays, window = self._stays, tables.window()
-        texts, hashes = 0, []
+        stays = self._stays
+        window = tables.window()
+        texts = 0
+        hashes = []
         for batch in self.placed():
             kept = batch.filter(stays)
             texts += kept["text"].count()
@@ -349,7 +353,8 @@ class Merge:
         """Return the merged value of a column, where columns of a changed row have a prefix."""
         old = pl.col(name)
         new = pl.col(f"\0new {name}") if name in self.rows.columns else pl.lit(None)
-        moved, replaced = is_("times", "audio"), is_(*_REPLACED)
+        moved = is_("times", "audio")
+        replaced = is_(*_REPLACED)
         # Corrections of the text hold while nothing is replaced, those of bounds while times and
         # audio are the same.
         own_text, own_bounds = (
@@ -394,7 +399,8 @@ def merge_segments(
         for flag, name in (("\0audio", "changed"), ("\0audio_arrived", "arrived"))
     }
     held = _uncorrected(workspace)
-    there, brought = held.collect_schema(), next(placed.judged()).schema
+    there = held.collect_schema()
+    brought = next(placed.judged()).schema
     nested = {
         name for schema in (there, brought) for name, dtype in schema.items() if dtype.is_nested()
     }
@@ -473,7 +479,9 @@ def _changed(
     order = np.argsort(was["segment_id"].to_numpy(), kind="stable")
     ids, contents = (was[name].to_numpy()[order] for name in was.columns)
     in_source = np.zeros(len(ids), dtype=np.bool_)
-    number, segments, rows = 0, [], []
+    number = 0
+    segments = []
+    rows = []
     for batch in placed.judged():
         number += len(batch)
         now = _compared(batch.lazy(), told).select(whole).collect()

@@ -89,7 +89,8 @@ def redact_names(
 
     In names of recordings, in further columns, in reasons of problems and in the names file.
     """
-    rows, problems = transcripts.rows, transcripts.problems
+    rows = transcripts.rows
+    problems = transcripts.problems
     names = rows.unique("name")["name"].drop_nulls()
     urls = names.filter(names.str.contains("://", literal=True)).to_list()
     # URLs that differ only in user and query get a hash; all do if ingest would fetch them, and are

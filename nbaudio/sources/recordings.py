@@ -61,7 +61,8 @@ def list_audio(
     if listed is not None:
         return pl.Series("path", listed[0], dtype=pl.String), listed[1]
     scheme = str(place) if place.is_scheme else None
-    paths, rejected = [], []
+    paths = []
+    rejected = []
     for name in sorted(set(names)):
         try:
             if scheme and name.startswith(scheme) and "::" in name:
@@ -144,7 +145,8 @@ def probe_recordings(
 
     `keep` is the folder of the cache.
     """
-    place, cores = location(root), os.cpu_count() or 1
+    place = location(root)
+    cores = os.cpu_count() or 1
     schema = FACTS if place.local else pl.Schema({**FACTS, "version": pl.String()})
     probes = Probes(keep, schema, sha256=sha256, before=before)
     bundles: Iterable[_Bundle]
@@ -186,13 +188,15 @@ def _bundles(root: LocalPath, paths: Paths) -> Iterator[_Bundle]:
 
     Many small files together, large ones alone.
     """
-    first, size = 0, 0
+    first = 0
+    size = 0
     for after, path in enumerate(paths, 1):
         with suppress(OSError):  # removed since it was listed: probing it reports that
             size += (root.local / path).stat().st_size
         if size > _BUNDLE_BYTES or after - first == _BUNDLE_FILES or after == len(paths):
             yield _places(root, paths[first:after]), size / 1e9
-            first, size = after, 0
+            first = after
+            size = 0
 
 
 def _places(root: Location, paths: Paths) -> Iterator[tuple[str, Location]]:
@@ -202,7 +206,8 @@ def _places(root: Location, paths: Paths) -> Iterator[tuple[str, Location]]:
 def _probe_bundle(
     items: Iterable[tuple[str, Location]], amount: float, probes: Probes
 ) -> tuple[list[dict[str, Any]], float]:
-    rows, new = [], []
+    rows = []
+    new = []
     for path, place in items:
         facts, is_known = _facts(place, probes)
         rows.append(facts | {"path": path})
@@ -222,7 +227,8 @@ def _facts(place: Location, probes: Probes) -> tuple[dict[str, Any], bool]:
             return known, True
         with place.fetched(status) as path:
             try:
-                found, digest = probe(path), atomic.sha256_file(path) if probes.sha256 else None
+                found = probe(path)
+                digest = atomic.sha256_file(path) if probes.sha256 else None
             except (AudioError, OSError) as error:
                 return {"error": str(error).replace(str(path), str(place))}, False
     except (AudioError, OSError) as error:

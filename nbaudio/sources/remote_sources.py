@@ -120,7 +120,8 @@ def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
     known = {line.get("name"): (line.get("num_bytes"), line.get("version")) for line in lines}
 
     def fetch(name: str) -> None:
-        status, target = places[name].status(), folder / name
+        status = places[name].status()
+        target = folder / name
         here = (
             known.get(name) == (*status,)
             and status.version

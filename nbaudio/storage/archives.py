@@ -91,7 +91,8 @@ class _Unpacked(io.RawIOBase):
 
     def __init__(self, archive: Path) -> None:
         with network.convert_error(InputError, tarfile.ReadError):
-            self._archive, self._size = archive, input_guards.check_regular(archive).st_size
+            self._archive = archive
+            self._size = input_guards.check_regular(archive).st_size
         with archive.open("rb") as file:
             head = file.read(_HEAD_BYTES)
         opener = next((opener for start, opener in _OPEN.items() if head.startswith(start)), open)

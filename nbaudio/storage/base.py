@@ -27,7 +27,10 @@ class RangeFile(io.RawIOBase):
         block_bytes: int = _BLOCK_BYTES,
     ) -> None:
         super().__init__()
-        self._check, self._size, self._block_bytes, self._position = check, size, block_bytes, 0
+        self._check = check
+        self._size = size
+        self._block_bytes = block_bytes
+        self._position = 0
         self._block = lru_cache(max(2, _CACHED_BYTES // block_bytes))(
             lambda number: read(number * block_bytes, min((number + 1) * block_bytes, size))
         )
@@ -57,7 +60,8 @@ class RangeFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
-        done, wanted = 0, min(len(buffer), max(0, self._size - self._position))
+        done = 0
+        wanted = min(len(buffer), max(0, self._size - self._position))
         try:
             while done < wanted:
                 number, offset = divmod(self._position, self._block_bytes)

@@ -36,14 +36,16 @@ class Cache:
 
         If it is missing, one process calls `fetch`, others wait.
         """
-        path, is_new = self._path(identity), False
+        path = self._path(identity)
+        is_new = False
         path.parent.mkdir(parents=True, exist_ok=True)
         file = _open_shared(path)
         if file is None:
             with self._locked(f"{path.parent.name}.lock"):
                 file = _open_shared(path)
                 if file is None:
-                    file, is_new = self._fetch(path, num_bytes, fetch), True
+                    file = self._fetch(path, num_bytes, fetch)
+                    is_new = True
         try:
             with file:
                 os.utime(path)

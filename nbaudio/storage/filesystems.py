@@ -62,7 +62,8 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
                 fs.index.pop(re.sub("/+", "/", member.name.rstrip("/")), None)
     place = FilesystemPath(fs, path, scheme)
     if scheme in ARCHIVES:
-        _ARCHIVE.address, _ARCHIVE.place = address, place
+        _ARCHIVE.address = address
+        _ARCHIVE.place = place
     return place
 
 
@@ -111,7 +112,8 @@ def filter_names(
 
     And, with a reason, those that point outside their folder.
     """
-    paths, refused = [], []
+    paths = []
+    refused = []
     for name in sorted(names):
         if not wanted(name) or any(
             part.startswith(".") and part not in (".", "..") for part in name.split("/")
@@ -142,7 +144,8 @@ def list_links(fs: http.HttpFiles, top: str) -> set[str]:
     """Return the files that the pages of a web folder and its subfolders link to, relative to it."""
     top = f"{top.rstrip('/')}/"
     names: set[str] = set()
-    seen, folders = {top}, [top]
+    seen = {top}
+    folders = [top]
     while folders:
         folder = folders.pop()
         for link in fs.ls(folder):

@@ -118,7 +118,8 @@ class Folder:
 
     def copy_from(self, other: "Folder", name: str, sha256: str, num_bytes: int) -> None:
         """Publish what another folder has under the same name, by links, by the server or by copies; only copies are hashed."""
-        source, target = other._place(name), self._place(name)
+        source = other._place(name)
+        target = self._place(name)
         parts = [f"{name}/{part}" for part in source.files()] if source.is_folder() else [name]
         if (
             source.local is None

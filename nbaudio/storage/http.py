@@ -63,7 +63,8 @@ class HttpStatusError(OSError):
 
     def __init__(self, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(f"the server responded with {status}")
-        self.status, self.headers = status, headers
+        self.status = status
+        self.headers = headers
 
 
 class HttpClient:
@@ -106,7 +107,8 @@ class HttpClient:
         """
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
-        whole, pool = {**_HEADERS, **headers}, self._pools(url)
+        whole = {**_HEADERS, **headers}
+        pool = self._pools(url)
         send = partial(
             pool.request,
             method,

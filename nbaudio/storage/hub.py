@@ -45,7 +45,8 @@ def _limit_request(request: Any) -> None:
 
 
 def _redact_record(record: logging.LogRecord) -> bool:
-    record.msg, record.args = strip_queries(record.getMessage()), ()
+    record.msg = strip_queries(record.getMessage())
+    record.args = ()
     return True
 
 
@@ -93,12 +94,12 @@ class HubDataset:
         with requires_extra("hub"):
             from huggingface_hub import HfApi
 
-        self._place, self._api, self._name = (
-            place,
-            HfApi(),
-            str(place).removeprefix("hf://datasets/"),
-        )
-        self.exists, self.private, self.head = False, False, ""
+        self._place = place
+        self._api = HfApi()
+        self._name = str(place).removeprefix("hf://datasets/")
+        self.exists = False
+        self.private = False
+        self.head = ""
         self.files: dict[str, Any] = {}
 
     def refresh(self) -> None:
@@ -142,7 +143,8 @@ class HubDataset:
             enable_progress_bars,
         )
 
-        head, tries = self.head, 0
+        head = self.head
+        tries = 0
 
         def send() -> None:
             nonlocal tries
@@ -185,7 +187,9 @@ class HubDataset:
             self._name, recursive=True, revision=found.sha, repo_type="dataset"
         )
         self.files = {each.path: each for each in tree if isinstance(each, RepoFile)}
-        self.exists, self.private, self.head = True, bool(found.private), str(found.sha)
+        self.exists = True
+        self.private = bool(found.private)
+        self.head = str(found.sha)
 
     def _send(self, request: Callable[[], Result], *, done: str = "read") -> Result:
         """Call the library with retries beyond its own."""

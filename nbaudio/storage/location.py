@@ -114,7 +114,8 @@ class LocalPath:
                 # What scandir knows of a file costs no further system call.
                 with os.scandir(self.local / folder) as entries:
                     for entry in entries:
-                        name, is_folder = f"{folder}{entry.name}", _is(entry.is_dir)
+                        name = f"{folder}{entry.name}"
+                        is_folder = _is(entry.is_dir)
                         if entry.name.startswith(".") or not (is_folder or wanted(entry.name)):
                             continue
                         reason = None

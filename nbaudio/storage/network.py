@@ -76,7 +76,8 @@ class Network:
         """Return the limits that are given and not None, else those of the environment, else the defaults."""
         found: dict[str, Any] = {}
         for name, (kind, usable, wanted) in _KINDS.items():
-            called, value = name, given.get(name)
+            called = name
+            value = given.get(name)
             if value is None:
                 called = f"--{name.replace('_', '-')} or {_PREFIX}{name.upper()}"
                 value = os.environ.get(_PREFIX + name.upper()) or None
@@ -99,7 +100,8 @@ class Network:
 
     def given_up(self, host: str) -> str | None:
         """Return why no further request is sent to a host in this run, or None."""
-        state, plain = _failing.get((self.run, host), _Failing()), self.tries * self.timeout
+        state = _failing.get((self.run, host), _Failing())
+        plain = self.tries * self.timeout
         lost = state.spent + state.waited
         if state.spent < 2 * plain and lost < 2 * max(plain, self.max_wait):
             return None
@@ -204,9 +206,12 @@ def with_retries(
 
     Tries are counted anew when more bytes were `received`; `wait` replaces `time.sleep`.
     """
-    network, host = place.network, place.host
-    first, pause = time.monotonic(), 0.0
-    attempt, reached = 0, received()
+    network = place.network
+    host = place.host
+    first = time.monotonic()
+    pause = 0.0
+    attempt = 0
+    reached = received()
     while True:
         attempt += 1
         if given_up := network.given_up(host):
@@ -231,9 +236,12 @@ def with_retries(
                 network.succeeded(host)  # it responds
                 # Without the cause, whose text may hold the signed URL of a redirect.
                 raise permanent from None
-            now, delay = time.monotonic(), _retry_after_of(error)
+            now = time.monotonic()
+            delay = _retry_after_of(error)
             if received() > reached:
-                attempt, first, reached = 0, now, received()
+                attempt = 0
+                first = now
+                reached = received()
             network.failed(
                 host, min(now - began, network.timeout) + pause, one_line_error(error), now=now
             )

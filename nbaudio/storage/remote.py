@@ -425,7 +425,8 @@ class Remote:
 
         From the Hub, in ranges, as its library shows bars.
         """
-        held, (fs, path, scheme) = size_of(partial), self.located
+        held = size_of(partial)
+        (fs, path, scheme) = self.located
         if found.version and (scheme == "hf" or (self._is_on_web and 0 < held < found.num_bytes)):
             with (
                 suppress(RemoteRefusedError),

@@ -25,12 +25,15 @@ from nbaudio.storage.urls import redact_log
 
 # Bytes from which on a log begins anew, and bytes that are read of a log, which may come from an
 # untrusted corpus.
-_KEPT_BYTES, _MAX_READ_BYTES = 1 << 20, 8 << 20
+_KEPT_BYTES = 1 << 20
+_MAX_READ_BYTES = 8 << 20
 _MAX_FAILURES = 1000
 # A progress line is written after this share of the stage and this many seconds.
-_STEP, _INTERVAL_S = 0.001, 1.0
+_STEP = 0.001
+_INTERVAL_S = 1.0
 # `alive` holds the lock for a moment.
-_LOCK_WAIT_S, _LOCK_PAUSE_S = 0.5, 0.05
+_LOCK_WAIT_S = 0.5
+_LOCK_PAUSE_S = 0.05
 
 
 class _LogWriter:
@@ -55,7 +58,9 @@ class _LogWriter:
         self.write("began", step=step, pid=os.getpid(), host=socket.gethostname(), **facts)
 
     def stage(self, what: str, total: float, unit: str) -> None:
-        self._total, self._done, self._logged = total, 0.0, 0.0
+        self._total = total
+        self._done = 0.0
+        self._logged = 0.0
         self._began = self._last = time.monotonic()
         self.write("stage", stage=what, total=total, unit=unit)
 
@@ -66,7 +71,8 @@ class _LogWriter:
             self._done - self._logged >= _STEP * self._total and now - self._last >= _INTERVAL_S
         )
         if self._done > self._logged and (is_due or self._done >= self._total):
-            self._logged, self._last = self._done, now
+            self._logged = self._done
+            self._last = now
             self.write(
                 "progress",
                 done=self._done,

@@ -42,7 +42,8 @@ _LOCK_WAIT_S = 10.0  # for a step that writes to the same tables
 _locked: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())  # by this thread
 # Folders of files that get their names together: while they are written, and when they are
 # complete.
-_SAVING, _SAVED = "saving", "saved"
+_SAVING = "saving"
+_SAVED = "saved"
 
 
 @dataclass(frozen=True)

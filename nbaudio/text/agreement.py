@@ -56,7 +56,8 @@ def _dispute(
     found = same = formatting.differences(text, first)
     for said in others:
         differences = formatting.differences(text, said)
-        found, same = found | differences, same & differences
+        found = found | differences
+        same = same & differences
         if not same:
             return False, None
     reference = words(text)

@@ -111,7 +111,8 @@ def align_words(
     """Align the words of a transcript, and `times` if they are as many, with a hypothesis, as `word_diff`; long texts are cut."""
     if times is not None and len(times) != len(words(text)):
         times = None
-    text, asr_text = text[:MOST_CHARACTERS], asr_text and asr_text[:MOST_CHARACTERS]
+    text = text[:MOST_CHARACTERS]
+    asr_text = asr_text and asr_text[:MOST_CHARACTERS]
     if asr_text is None:
         pairs = [WordPair("equal", word, None) for word in words(text)]
     else:
@@ -124,10 +125,12 @@ def align_words(
     if not times:
         return pairs
     timed: list[WordPair] = []
-    place, end = 0, 0.0
+    place = 0
+    end = 0.0
     for pair in pairs:
         if pair.reference is not None:
-            (start, end), place = times[place], place + 1
+            (start, end) = times[place]
+            place = place + 1
             timed.append(pair._replace(start=start, end=end))
         else:
             later = times[place][0] if place < len(times) else end

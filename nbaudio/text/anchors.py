@@ -63,9 +63,11 @@ def find_anchors(
         while run >= 0 and not used[run]:
             used[run] = True
             steps = np.arange(runs.size[run])
-            one, other = runs.left[run] + steps, runs.right[run] + steps
+            one = runs.left[run] + steps
+            other = runs.right[run] + steps
             both = free[0][one] & free[1][other]
-            one, other = one[both], other[both]
+            one = one[both]
+            other = other[both]
             free[0][one], free[1][other] = False, False
             chain.append((one, other))
             run = before[run]
@@ -99,9 +101,11 @@ def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs
         .filter(pl.col("len") * pl.col("len_right") <= most_places)
     )
     pairs = sides[0].join(rare, on="gram").join(sides[1], on="gram")
-    one, other = pairs["place"].to_numpy(), pairs["place_right"].to_numpy()
+    one = pairs["place"].to_numpy()
+    other = pairs["place_right"].to_numpy()
     order = np.lexsort((one, other - one))
-    one, other = one[order], other[order]
+    one = one[order]
+    other = other[order]
     starts = np.flatnonzero(
         np.diff(one, prepend=-2) - 1 | np.diff(other - one, prepend=-len(left) - 2)
     )
@@ -114,13 +118,16 @@ def _chain_scores(runs: _Runs) -> tuple[npt.NDArray[np.float64], Ints]:
     """Return for each run the score of the best chain that ends in it, and the run before it in that chain, -1 for none."""
     score = runs.size.astype(np.float64)
     before = np.full(len(score), -1)
-    left_end, right_end = runs.left + runs.size, runs.right + runs.size
+    left_end = runs.left + runs.size
+    right_end = runs.right + runs.size
     first = np.searchsorted(runs.left, runs.left - _MOST_GAP - int(runs.size.max()))
     for run in range(1, len(score)):
         near = slice(max(first[run], run - _LOOK_BACK), run)
-        gap, other_gap = runs.left[run] - left_end[near], runs.right[run] - right_end[near]
+        gap = runs.left[run] - left_end[near]
+        other_gap = runs.right[run] - right_end[near]
         overlap = np.maximum(0, np.maximum(-gap, -other_gap))
-        gap, other_gap = gap + overlap, other_gap + overlap
+        gap = gap + overlap
+        other_gap = other_gap + overlap
         fits = (
             (runs.left[near] < runs.left[run])
             & (runs.right[near] < runs.right[run])

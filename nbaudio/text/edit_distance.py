@@ -32,7 +32,8 @@ _WORD = re.compile(r"\S+(?:[^\S ]\S+)*")
 _BLOCK = 4096
 # Words are compared as code points of an artificial alphabet, above the surrogates, which cannot be
 # decoded.
-_FIRST, _ALPHABET = 0xE000, 0x110000 - 0xE000
+_FIRST = 0xE000
+_ALPHABET = 0x110000 - 0xE000
 
 Measure = Literal["similarity", "wer", "cer"]
 MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
@@ -153,7 +154,8 @@ def edit_counts(
 
     I64 columns, null where either text is null.
     """
-    text, asr_text = as_series(text), as_series(asr_text)
+    text = as_series(text)
+    asr_text = as_series(asr_text)
     if len(text) != len(asr_text):
         raise InputError(
             f"scores need two columns of equal length, got {len(text)} and {len(asr_text)} rows"
@@ -227,7 +229,8 @@ def _word_distances(
         ]
         return np.array(one_by_one, dtype=np.int64), lengths[:half], tidy
     letters = (codes + np.uint32(_FIRST)).astype("<u4", copy=False).tobytes().decode("utf-32-le")
-    ends, differ = np.cumsum(lengths), reference != hypothesis
+    ends = np.cumsum(lengths)
+    differ = reference != hypothesis
     sides = (differ.arg_true().to_numpy() + start for start in (0, half))
     bounds = (
         zip((ends - lengths)[rows].tolist(), ends[rows].tolist(), strict=True) for rows in sides

@@ -36,11 +36,13 @@ _SEPARATED = re.compile(r"\d+(?:[./:–-]\d+)+\.?")
 _UNCOVERED = re.compile(r"\d|[½¼¾⅓⅔]")
 _MAYBE_UNCOVERED = r"[\d½¼¾⅓⅔]|\p{L}\."  # texts that may have any, searched fast
 _ABBREVIATION = re.compile(r"[^\W\d_]{1,4}\.")
-_MOST_DIGITS, _MOST_READINGS = 12, 24
+_MOST_DIGITS = 12
+_MOST_READINGS = 24
 _BETWEEN = 3  # equal words between two differences that are compared together
 # Costs of a word too many and of another word: of alignments with as few edits, the one with more
 # equal words.
-_EDIT, _OTHER = 1000, 1001
+_EDIT = 1000
+_OTHER = 1001
 
 
 class Group(NamedTuple):
@@ -128,7 +130,8 @@ class Formatting:
                     f"{path}: line {number}: expected language, written and spoken, "
                     "separated by tabs"
                 )
-            written, spoken = unicodedata.normalize("NFKC", rest[0]).casefold().strip(), rest[1]
+            written = unicodedata.normalize("NFKC", rest[0]).casefold().strip()
+            spoken = rest[1]
             if language not in ("*", self.language):
                 continue
             if written.startswith("@"):
@@ -236,7 +239,8 @@ class Formatting:
         for scale in (10**9, 10**6, 1000):
             if number >= scale:
                 count, rest = divmod(number, scale)
-                many, few = self._parts(count), self._parts(rest) if rest else []
+                many = self._parts(count)
+                few = self._parts(rest) if rest else []
                 return (
                     None
                     if many is None or few is None or str(scale) not in self._spoken
@@ -301,8 +305,10 @@ class Formatting:
 
         First and one past the last word of `left`, and the words of `right` as read.
         """
-        found, at = set[tuple[int, int, tuple[str, ...]]](), 0
-        (one, _, has_readings), (other, _, has_others) = self._split(left), self._split(right)
+        found = set[tuple[int, int, tuple[str, ...]]]()
+        at = 0
+        (one, _, has_readings) = self._split(left)
+        (other, _, has_others) = self._split(right)
         if not (has_readings or has_others) and all(one) and all(other):  # fast
             for op in Levenshtein.editops(one, other):
                 at = op.src_pos
@@ -339,7 +345,8 @@ class Formatting:
         """
         if left == right:
             return left, right
-        (_, one, has_readings), (_, other, has_others) = self._split(left), self._split(right)
+        (_, one, has_readings) = self._split(left)
+        (_, other, has_others) = self._split(right)
         if one == other or not (has_readings or has_others):
             return one, other
         groups = self._aligned(left, right)
@@ -489,7 +496,8 @@ def _compose(
             )
             edits = (best[end[0]][end[1]] - best[i][j]) // _EDIT
             groups.insert(0, Group((tuple(numbers[0]), tuple(numbers[1])), spoken, edits))
-            end, said = (i, j), []
+            end = (i, j)
+            said = []
     return groups
 
 

@@ -81,11 +81,14 @@ class NearIndex:
         pieces = self._edits[can_change] + 1
         self._sentence = np.repeat(can_change, pieces)  # by piece, as the following
         self._number = _counted(pieces)
-        length, count = self._lengths[self._sentence], np.repeat(pieces, pieces)
-        self._start, sizes = self._number * length // count, length // count
+        length = self._lengths[self._sentence]
+        count = np.repeat(pieces, pieces)
+        self._start = self._number * length // count
+        sizes = length // count
         # As many edits as its number lie before a piece at most, else an earlier piece is intact
         # too; likewise after it.
-        self._rest, self._spare = length - self._start, count - 1 - self._number
+        self._rest = length - self._start
+        self._spare = count - 1 - self._number
         sums, powers = _sums(codes)
         # By size: hashes of pieces and places, in order; where their pieces begin; the pieces;
         # flags of hashes; lengths of texts.
@@ -94,13 +97,12 @@ class NearIndex:
             of_size = np.flatnonzero(sizes == size)
             at = starts[self._sentence[of_size]] + self._start[of_size]
             hashes = (sums[at + size] - sums[at]) * powers[at]
-            shortest, longest = (
-                length[of_size] * _PART // (_PART + 1),
-                length[of_size] + self._edits[self._sentence[of_size]],
-            )
+            shortest = length[of_size] * _PART // (_PART + 1)
+            longest = length[of_size] + self._edits[self._sentence[of_size]]
             first_class = _length_class(shortest)
             some, step = _expanded(_length_class(longest) - first_class + 1)
-            classes, piece = first_class[some] + step, of_size[some]
+            classes = first_class[some] + step
+            piece = of_size[some]
             width = _place_width(classes)
             first = np.maximum(self._start[piece] - self._number[piece], 0) // width
             more, step = _expanded((self._start[piece] + self._number[piece]) // width - first + 1)
@@ -149,8 +151,11 @@ class NearIndex:
             self._letters[sentence] - _letters(codes, starts[own], lengths[own])[place]
         ).sum(axis=1)
         some = np.flatnonzero(letters <= 2 * allowed)
-        sentence, text, allowed = sentence[some], text[some], allowed[some]
-        left, right = self.sentences.gather(sentence).to_list(), texts.gather(text).to_list()
+        sentence = sentence[some]
+        text = text[some]
+        allowed = allowed[some]
+        left = self.sentences.gather(sentence).to_list()
+        right = texts.gather(text).to_list()
         most = int(allowed.max(initial=0))  # a cutoff is much faster
         edits = cpdist(
             left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1
@@ -173,13 +178,12 @@ class NearIndex:
         )
         keys = np.concatenate([np.empty(0, dtype=np.uint64), *of_length])
         for size, (known, firsts, pieces, flags, shortest, longest) in self._pieces.items():
-            low, high = (
-                np.searchsorted(lengths, shortest),
-                np.searchsorted(lengths, longest, "right"),
-            )
+            low = np.searchsorted(lengths, shortest)
+            high = np.searchsorted(lengths, longest, "right")
             if low == high:
                 continue
-            begin, end = int(starts[low]), int(starts[high - 1] + lengths[high - 1]) - size + 1
+            begin = int(starts[low])
+            end = int(starts[high - 1] + lengths[high - 1]) - size + 1
             hashes = (sums[begin + size : end + size] - sums[begin:end]) * powers[begin:end] + keys[
                 begin:end
             ]
@@ -187,8 +191,10 @@ class NearIndex:
             place = place[flags[_flag(hashes[place] * _FACTOR, len(flags))]]
             at = np.searchsorted(known[:-1], hashes[place])
             is_known = known[at] == hashes[place]
-            at, place = at[is_known], place[is_known] + begin
-            first, number = firsts[at], firsts[at + 1] - firsts[at]
+            at = at[is_known]
+            place = place[is_known] + begin
+            first = firsts[at]
+            number = firsts[at + 1] - firsts[at]
             text = np.searchsorted(starts, place, side="right") - 1
             before = place - starts[text]
             # A common phrase is a piece of many sentences, so pairs are made a bounded number at a
@@ -198,7 +204,8 @@ class NearIndex:
                 some, step = _expanded(number[part])
                 some, piece = part[some], pieces[first[part][some] + step]
                 possible = np.abs(before[some] - self._start[piece]) <= self._number[piece]
-                some, piece = some[possible], piece[possible]
+                some = some[possible]
+                piece = piece[possible]
                 after = lengths[text[some]] - before[some]
                 possible = np.abs(after - self._rest[piece]) <= self._spare[piece]
                 yield self._sentence[piece[possible]] * len(lengths) + text[some[possible]]

@@ -45,10 +45,8 @@ def punctuation(text: str) -> str:
 
 
 def _gap(gone: re.Match[str]) -> str:
-    before, after = (
-        gone.string[max(gone.start() - 1, 0) : gone.start()],
-        gone.string[gone.end() : gone.end() + 1],
-    )
+    before = gone.string[max(gone.start() - 1, 0) : gone.start()]
+    after = gone.string[gone.end() : gone.end() + 1]
     return " " if before.strip() and after.strip() else ""
 
 
@@ -61,7 +59,8 @@ def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[
 
     Inner apostrophes, inner hyphens, others.
     """
-    mark, other = f"[{re.escape(marks)}]", f"[^\\s{re.escape(marks)}]"
+    mark = f"[{re.escape(marks)}]"
+    other = f"[^\\s{re.escape(marks)}]"
     # The class comes first, so that the search runs from mark to mark; marks to keep are recognized
     # from the position after them.
     kept = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"

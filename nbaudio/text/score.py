@@ -309,18 +309,20 @@ class _Tally:
     """What the report of a pair counts, batch by batch."""
 
     def __init__(self, pair: Pair, rules: Formatting) -> None:
-        self.pair, self.rules = pair, rules
-        self.counts, self.unread_text, self.unread = Counter[str](), Counter[str](), Counter[str]()
-        self.odd, self.similarity, self.agreement = (
-            [pl.DataFrame(schema=ODD)],
-            list[pl.Series](),
-            0.0,
-        )
+        self.pair = pair
+        self.rules = rules
+        self.counts = Counter[str]()
+        self.unread_text = Counter[str]()
+        self.unread = Counter[str]()
+        self.odd = [pl.DataFrame(schema=ODD)]
+        self.similarity = list[pl.Series]()
+        self.agreement = 0.0
 
     def add(self, segments: pl.DataFrame, counts: pl.DataFrame) -> None:
         """Count a batch of segments with their scores and edit counts."""
         pair = self.pair
-        text, hypothesis = segments[pair.text], segments[pair.hypothesis]
+        text = segments[pair.text]
+        hypothesis = segments[pair.hypothesis]
         similarity, spoken = (
             segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_")
         )
@@ -345,11 +347,11 @@ class _Tally:
 
     def report(self, first: "_Tally") -> Report:
         """Return the report; odd and uncovered words of the text are those of the `first` pair."""
-        counts, pair, rules = self.counts, self.pair, self.rules
-        similarity, words = (
-            pl.concat([pl.Series(dtype=pl.Float64), *self.similarity]).rechunk(),
-            counts["words"],
-        )
+        counts = self.counts
+        pair = self.pair
+        rules = self.rules
+        similarity = pl.concat([pl.Series(dtype=pl.Float64), *self.similarity]).rechunk()
+        words = counts["words"]
         odd = (
             pl.concat(first.odd)
             .group_by("character", "code_point", "name", maintain_order=True)

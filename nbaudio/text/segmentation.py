@@ -26,19 +26,18 @@ _TOLERANCE = 1e-9  # seconds, of sums of decimals
 # Costs of the segmentation, in words that are lost: of a segment; of an edge within a sentence, at
 # an edge without a pause, next to a word that has no pair, and for a probability of 0 of its pair;
 # of each word without a pair inside a segment.
-_SEGMENT, _IN_SENTENCE, _NO_PAUSE, _NEXT_UNPAIRED, _UNSURE, _UNPAIRED = (
-    0.2,
-    0.8,
-    0.4,
-    2.0,
-    10.0,
-    0.15,
-)
+_SEGMENT = 0.2
+_IN_SENTENCE = 0.8
+_NO_PAUSE = 0.4
+_NEXT_UNPAIRED = 2.0
+_UNSURE = 10.0
+_UNPAIRED = 0.15
 _PAUSE = 0.4  # seconds of a pause that costs nothing
 
 # A segment may span so many words without a pair, one more for each digit (numbers are spoken in
 # several words), or any number of words whose characters are as similar as this.
-_SPAN_WORDS, _SPAN_SIMILARITY = 3, 0.2
+_SPAN_WORDS = 3
+_SPAN_SIMILARITY = 0.2
 _SHORTEST_CHARACTER = 0.01  # seconds: what has more characters than a segment can have is in none
 
 
@@ -105,7 +104,9 @@ def cut_segments(
     if not len(pairs.left):
         none = np.empty((0, 2), np.int64)
         return Segments(none, none, none.astype(np.float64), np.empty(0), none.astype(np.float64))
-    one, other, sure = pairs.left, pairs.right, pairs.probability.astype(np.float64)
+    one = pairs.left
+    other = pairs.right
+    sure = pairs.probability.astype(np.float64)
     joint, unpaired = _joints(pairs, typed, heard, longest / _SHORTEST_CHARACTER)
     spoken_until = np.maximum.accumulate(heard.end)
     silence = heard.start - np.concatenate(
@@ -131,7 +132,8 @@ def cut_segments(
         silences[1], missing[1], tidy=np.append(tidy, True), sentence=breaks[one + 1]
     )
     unsure = np.where(sure < _LEAST_CONFIDENCE, np.inf, _UNSURE * (1 - sure))
-    begin, end = heard.start[other] - first_edges.room, heard.end[other] + last_edges.room
+    begin = heard.start[other] - first_edges.room
+    end = heard.end[other] + last_edges.room
     first, last = _choose(
         (begin, end),
         (first_edges.cost + unsure, last_edges.cost + unsure),
@@ -205,7 +207,9 @@ def _choose(
     `inner` is the cumulative cost of what segments span, and `breaks` are the pairs before which a
     segment must end.
     """
-    (begin, end), (first_cost, last_cost), (shortest, longest) = times, costs, lengths
+    (begin, end) = times
+    (first_cost, last_cost) = costs
+    (shortest, longest) = lengths
     count = len(begin)
     least = np.zeros(count + 1)  # cost of so many pairs
     first_of = np.full(count, -1)  # of the segment that ends in each pair

@@ -21,7 +21,8 @@ def word_accuracy(pairs: pl.DataFrame) -> pl.DataFrame:
     total = ends[len(pairs)]
     right = np.ones(total, dtype=bool)
     for row in (pairs["text"] != pairs["heard"]).arg_true():
-        start, other = ends[row], ends[len(pairs) + row]
+        start = ends[row]
+        other = ends[len(pairs) + row]
         sides = (
             codes[start : ends[row + 1]].tolist(),
             codes[other : ends[len(pairs) + row + 1]].tolist(),
@@ -65,7 +66,8 @@ def _normalized(texts: pl.Series) -> tuple[pl.Series, npt.NDArray[np.int64], npt
     ]
     counts = np.array([len(each) for each in normal], dtype=np.int64)
     flat = np.array([number for each in normal for number in each], dtype=np.int64)
-    starts, repeated = np.cumsum(counts) - counts, counts[codes]
+    starts = np.cumsum(counts) - counts
+    repeated = counts[codes]
     ends = np.concatenate(([0], np.cumsum(repeated)))
     within = np.arange(ends[-1]) - np.repeat(ends[:-1], repeated)
     bounds = np.concatenate(([0], np.cumsum(lengths)))

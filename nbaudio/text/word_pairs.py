@@ -28,10 +28,15 @@ _LEAST_PROBABILITY = 0.5  # of a pair that is kept
 # Odds that two words are the same: equal words (divided by the frequency of the word), similar
 # ones, others; and the odds of a gap in the alignment, of each word in it, and of words of both
 # texts in it.
-_EQUAL, _CLOSE, _SIMILAR, _OTHER = 0.8, 60.0, 4.0, 0.05
+_EQUAL = 0.8
+_CLOSE = 60.0
+_SIMILAR = 4.0
+_OTHER = 0.05
 _CLOSE_SIMILARITY = 0.75
 _PRIOR_WORDS = 1000  # that frequencies have in addition, as those of a short text say little
-_GAP, _GAP_WORD, _BOTH_SIDES = 0.03, 0.5, 0.5
+_GAP = 0.03
+_GAP_WORD = 0.5
+_BOTH_SIDES = 0.5
 _JOINED = (
     0.02  # that two words of one text are one word of the other, over the frequency of that word
 )
@@ -122,14 +127,16 @@ def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, in
             np.maximum(saved[row, 1:], saved[row, :-1] + same[row]), out=saved[row + 1, 1:]
         )
     pairs = []
-    row, column = len(left), len(right)
+    row = len(left)
+    column = len(right)
     while row and column:
         if saved[row, column] == saved[row - 1, column]:
             row -= 1
         elif saved[row, column] == saved[row, column - 1]:
             column -= 1
         else:
-            row, column = row - 1, column - 1
+            row = row - 1
+            column = column - 1
             pairs.append((row, column))
     return pairs[::-1]
 
@@ -160,18 +167,18 @@ def _fill_gaps(
         return start + pairs[-1][0] + 1 if pairs else start
 
     for gap in np.flatnonzero(np.diff(edges) > 1).tolist():
-        start, stop = int(edges[gap]) + 1, int(edges[gap + 1])
+        start = int(edges[gap]) + 1
+        stop = int(edges[gap + 1])
         behind = (int(other[gap - 1]) + 1, int(following[gap - 1])) if gap else (0, 0)
         ahead = (int(preceding[gap]), int(other[gap])) if gap < len(one) else (0, 0)
-        (first, last), is_whole = behind, behind == ahead
+        (first, last) = behind
+        is_whole = behind == ahead
         if is_whole and (stop - start) * (last - first) <= _MOST_CELLS:
             align(start, stop, first, last)
             continue
         if is_whole and not is_inner:
-            texts, inner = (
-                (left[start:stop], right[first:last]),
-                (codes[0][start:stop], codes[1][first:last]),
-            )
+            texts = (left[start:stop], right[first:last])
+            inner = (codes[0][start:stop], codes[1][first:last])
             rows, columns = _fill_gaps(
                 texts, inner, find_anchors(*inner, ngram=2, most_places=1, least=3), is_inner=True
             )
@@ -214,7 +221,8 @@ def _probabilities(
         before = _path_weights(odds, *joined)
         # Backwards, two words are joined at the first of them.
         ends = slice(None, _CONTEXT, -1)
-        rows, columns = np.zeros_like(joined[0]), np.zeros_like(joined[1])
+        rows = np.zeros_like(joined[0])
+        columns = np.zeros_like(joined[1])
         rows[:-1], columns[:, :-1] = joined[0][1:], joined[1][:, 1:]
         backwards = (each[ends, ends].swapaxes(0, 1) for each in (odds, columns, rows))
         behind = _path_weights(*backwards)
@@ -256,7 +264,8 @@ def _odds(left: Ints, right: Ints, equal_odds: Floats, lexicon: npt.NDArray[np.o
     )
     for shift in (-1, 0, 1):
         rows = np.arange(max(0, -shift), _WIDTH - max(0, shift))
-        one, other = left[rows], right[rows + shift]
+        one = left[rows]
+        other = right[rows + shift]
         at, pair = np.nonzero((one != other) & (one >= 0) & (other >= 0))
         keys, inverse = np.unique(
             one[at, pair] * len(lexicon) + other[at, pair], return_inverse=True
@@ -287,7 +296,8 @@ def _path_weights(
     """
     height, width, count = odds.shape
     total = np.empty((height + 1, width + 1, count))
-    pair, down = np.ones((width + 1, count)), np.zeros((width + 1, count))
+    pair = np.ones((width + 1, count))
+    down = np.zeros((width + 1, count))
     for row in range(height + 1):
         if row:
             down = _GAP_WORD * (down + _GAP * pair)

@@ -42,7 +42,8 @@ _ALL_ROWS = (
 )
 _OF_ALL_ROWS = re.compile(rf"\b({'|'.join(_ALL_ROWS)})\W?\s*\(|\bover\b", re.IGNORECASE)
 _MOST_VALUES = 10_000  # searched for similar ones
-_LONGEST_NAME, _MOST_SAVED = 100, 500
+_LONGEST_NAME = 100
+_MOST_SAVED = 500
 _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}
 
 
@@ -90,7 +91,8 @@ def arrange(
         raise InputError(f"sort: no column {sort!r}; {hint}")
     if sort and (frame.schema[sort].is_nested() or frame.schema[sort] == pl.Binary):
         raise InputError(f"sort: {sort} holds lists or bytes, which have no order")
-    found, done = [np.zeros(0, np.uint32)], 0
+    found = [np.zeros(0, np.uint32)]
+    done = 0
     if kept is None and (conditions or find):
         needed = (
             list(
@@ -128,7 +130,8 @@ def _masks(
     frame: TableFrame, conditions: list[str], needed: list[str], find: str
 ) -> Iterator[pl.Series]:
     """Yield which rows meet conditions over the columns `needed` and contain a text, for one part of the rows after the other."""
-    columns, whole = visible_columns(frame), None
+    columns = visible_columns(frame)
+    whole = None
     # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten
     # times as long.
     pattern = "(?i)" + pl.escape_regex(find)

@@ -27,14 +27,12 @@ from nbaudio.ui.histogram_bins import equal_width_edges
 
 # Of Okabe and Ito, 3:1 on white and on black: the orange is darker than theirs, the pale one is
 # transparent.
-BLUE, ORANGE, GREEN, RED, GRAY, PALE = (
-    "#0072B2",
-    "#C08200",
-    "#009E73",
-    "#D55E00",
-    "#8A8A8A",
-    "#8A8A8A4D",
-)
+BLUE = "#0072B2"
+ORANGE = "#C08200"
+GREEN = "#009E73"
+RED = "#D55E00"
+GRAY = "#8A8A8A"
+PALE = "#8A8A8A4D"
 STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
 SMALL = 8.5  # points
 _LONGEST_LABEL = 36
@@ -238,12 +236,14 @@ def draw_histogram(
         len(values), len(edges) - 1
     )
     # A gap between bars, which an outline in the color of the ground would have to follow.
-    widths, bases = 0.92 * np.diff(edges), drawn.cumsum(axis=0) - drawn
+    widths = 0.92 * np.diff(edges)
+    bases = drawn.cumsum(axis=0) - drawn
     for counts, base, style, label in zip(
         drawn, bases, cycle(styles), labels or cycle([""]), strict=False
     ):
         axes.bar(edges[:-1], counts, widths, base, align="edge", label=label, **bar_style(*style))
-    plot, what = axes.figure, axes.get_ylabel() or "segments"
+    plot = axes.figure
+    what = axes.get_ylabel() or "segments"
     for bin_counts, span in zip(drawn.T, pairwise(edges), strict=True):
         if isinstance(plot, Plot) and any(bin_counts):
             parts = [f"{what}: {sum(bin_counts):,.0f}"]

@@ -58,7 +58,8 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
     axes = style.new_axes(
         plot.add_subplot(), "Recordings, and how much of each is transcribed", x=f"length [{unit}]"
     )
-    rows, names = np.arange(len(table)), table["recording_id"].to_list()
+    rows = np.arange(len(table))
+    names = table["recording_id"].to_list()
     axes.barh(
         rows, lengths / scale, height=0.72, **style.bar_style(style.PALE), label="whole recording"
     )
@@ -123,7 +124,8 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
 
 def scores(source: Source, hypothesis: str = "") -> Plot:
     """Plot the distributions of similarity and WER (of a NAME, or TEXT_NAME, that was scored) and duration; WER is at most 1."""
-    segments, end = views.rows(source, further=bool(hypothesis)), hypothesis and f"_{hypothesis}"
+    segments = views.rows(source, further=bool(hypothesis))
+    end = hypothesis and f"_{hypothesis}"
     if f"wer{end}" not in segments.schema:
         raise InputError(
             f"there are no scores of {hypothesis}: 'nbaudio score W --hypothesis "
@@ -177,11 +179,10 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
         x="similarity of transcript and hypothesis",
         y="segments",
     )
-    out, inside = similarity[similarity < value], similarity[similarity >= value]
-    styles, labels = (
-        ((style.GRAY, "\\\\"), (style.BLUE, "")),
-        (f"below: {len(out):,}", f"kept: {len(inside):,}"),
-    )
+    out = similarity[similarity < value]
+    inside = similarity[similarity >= value]
+    styles = ((style.GRAY, "\\\\"), (style.BLUE, ""))
+    labels = (f"below: {len(out):,}", f"kept: {len(inside):,}")
     style.draw_histogram(
         left, [out, inside], bins=np.linspace(-1, 1, 51), styles=styles, labels=labels
     )
@@ -200,7 +201,8 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
         plot.show_on_hover(
             right, f"threshold {start:g}\nkept: {amount}", x=(start - 0.005, start + 0.005)
         )
-    point, kept_hours = (value, kept["hours"] * 3600 / scale), duration(3600 * kept["hours"])
+    point = (value, kept["hours"] * 3600 / scale)
+    kept_hours = duration(3600 * kept["hours"])
     right.plot(*point, "o", color=style.RED)
     right.set_ylim(bottom=0)
     note = f"{kept_hours}\n{kept['hours_share']:.0%} of all"
@@ -259,7 +261,9 @@ def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) 
         max([first - 0.05 for first in curve.filter(all_kept)["threshold"].tail(1)], default=-1),
         1.02,
     )
-    x, low, high = known["threshold"], known["low"], known["high"]
+    x = known["threshold"]
+    low = known["low"]
+    high = known["high"]
     axes.vlines(x, low, high, color=style.BLUE)
     axes.fill_between(
         x,
@@ -284,10 +288,10 @@ def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) 
     )
     axes.set_ylim(min(precision, 0.0 if shown is None else shown) - 0.03, 1.02)
     style.add_legend(plot)
-    points, texts = (
-        known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows(),
-        [],
+    points = (
+        known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows()
     )
+    texts = []
     half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
     for at, estimate, least, most, reviewed in points:
         texts.append(f"at {at:g}: {estimate:.2%}, interval {least:.2%} to {most:.2%}")
@@ -312,10 +316,8 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     """Return what is missing if no threshold is proven; empty if one is."""
     if curve["proven"].any():
         return ""
-    reviewed, least = (
-        max(curve["reviewed"]),
-        min_sample_size(precision=precision, confidence=confidence),
-    )
+    reviewed = max(curve["reviewed"])
+    least = min_sample_size(precision=precision, confidence=confidence)
     needed = (
         f"A proof needs at least {least:,} reviewed segments above a threshold, "
         "even if all are right."
@@ -339,12 +341,14 @@ def signals(source: Source, *, note: str = "") -> Plot:
     The outermost bars hold long tails.
     """
     segments = views.rows(source)
-    names, shown = views.signals(segments)["signal"].to_list(), []
+    names = views.signals(segments)["signal"].to_list()
+    shown = []
     note = note or ("" if names else "Nothing is measured yet: 'nbaudio measure W' does.")
     plot, panels = _panels(len(names), 4, note)
     for axes, name in zip(panels, names, strict=True):
         column = segments.read(name)[name].cast(pl.Float64).fill_nan(None)
-        values, unknown = column.drop_nulls().to_numpy(), column.null_count()
+        values = column.drop_nulls().to_numpy()
+        unknown = column.null_count()
         missing = f", {unknown:,} without" if unknown else ""
         is_logical = segments.schema[name] == pl.Boolean
         bins = np.array([-0.5, 0.5, 1.5]) if is_logical else _bins_of_signal(values)
@@ -390,9 +394,11 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
             "it takes verdicts of both kinds on drawn segments."
         )
         return signals(state.workspace, note=missing)
-    (plot, panels), shown = _panels(len(ranked), 3, _BY_VALUE), []
+    (plot, panels) = _panels(len(ranked), 3, _BY_VALUE)
+    shown = []
     for axes, best in zip(panels, ranked.iter_rows(named=True), strict=True):
-        name, direction = str(best["column"]), best["direction"]
+        name = str(best["column"])
+        direction = best["direction"]
         curve = precision_by(state, name)
         style.new_axes(
             axes,
@@ -424,7 +430,8 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
 def splits(source: Source) -> Plot:
     """Plot the hours of each speaker by split, rejected ones included, and the reasons of rejected segments."""
     segments = views.rows(source)
-    spoken, why = views.speakers(segments), views.reasons(segments)
+    spoken = views.speakers(segments)
+    why = views.reasons(segments)
     most = spoken.head(_MOST_BARS)
     rows = max(len(most), len(why), 4)
     plot = style.new_plot(1.6 + 0.34 * rows)
@@ -523,7 +530,8 @@ def _split_styles(splits: Iterable[str]) -> dict[str, tuple[str, str]]:
 
     Others take the rest in turn.
     """
-    fixed, rest = dict(zip(SPLITS, style.STYLES, strict=False)), cycle(style.STYLES[len(SPLITS) :])
+    fixed = dict(zip(SPLITS, style.STYLES, strict=False))
+    rest = cycle(style.STYLES[len(SPLITS) :])
     return {name: fixed.get(name) or next(rest) for name in splits}
 
 

@@ -86,7 +86,8 @@ def workspace_rows(
 
     All columns, or those that `columns` chooses from the names.
     """
-    path, held = tables.table_path(workspace), tables.table_schema(workspace)
+    path = tables.table_path(workspace)
+    held = tables.table_schema(workspace)
     whole = {**tables.SEGMENTS, **held, **tables.SEGMENTS}
     schema = pl.Schema(
         {name: whole[name] for name in (columns(list(held)) if columns else whole) if name in whole}

@@ -91,7 +91,8 @@ def kept_and_new(workspace: str | Path | Workspace) -> pl.DataFrame:
     No rows if it never grew.
     """
     facts = Workspace.open(workspace).report("select").get("facts", {})
-    kept, new = facts.get("kept_from_earlier", {}), facts.get("new", {})
+    kept = facts.get("kept_from_earlier", {})
+    new = facts.get("new", {})
     rows = [
         (split, kept.get(split, 0), new.get(split, 0)) for split in ordered_splits({**kept, **new})
     ]
@@ -115,10 +116,8 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
         [('r', None, None, None, None, 0, 0.0)]
     """
     workspace = Workspace.open(workspace)
-    table, segments = (
-        workspace.recordings,
-        workspace_rows(workspace).read("recording_id", "duration_s"),
-    )
+    table = workspace.recordings
+    segments = workspace_rows(workspace).read("recording_id", "duration_s")
     spoken = segments.group_by("recording_id").agg(
         segments=pl.len(), transcribed_s=3600 * HOURS.sum()
     )
@@ -171,10 +170,8 @@ def examples(
     if order not in ORDERS:
         raise InputError(f"order {order!r} is unknown; known are {', '.join(ORDERS)}")
     workspace = Workspace.open(workspace)
-    segments, lengths = (
-        workspace_rows(workspace),
-        workspace.recordings.select("recording_id", "num_samples"),
-    )
+    segments = workspace_rows(workspace)
+    lengths = workspace.recordings.select("recording_id", "num_samples")
     if ids is not None:
         wanted = as_ids(ids)
         segments = segments.filter(pl.col("segment_id").is_in(wanted))

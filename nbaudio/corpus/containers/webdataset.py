@@ -16,7 +16,9 @@ from nbaudio.corpus.containers.base import ClipLocation, as_json, escape_key
 # Header of ustar (POSIX.1-1988): 100 bytes of name, 12 of size from 124, 8 of checksum from 148,
 # blanks while it is summed.
 _BLANK = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)  # mode 644, dated 1970-01-01
-_BEFORE, _BETWEEN, _AFTER = _BLANK[100:124], _BLANK[135:148], _BLANK[155:]
+_BEFORE = _BLANK[100:124]
+_BETWEEN = _BLANK[135:148]
+_AFTER = _BLANK[155:]
 _SUM = sum(_BEFORE + _BETWEEN + _AFTER) + 7 * ord(" ")
 
 
@@ -55,6 +57,7 @@ def header(name: str, size: int) -> bytes:
         member = tarfile.TarInfo(name)
         member.size = size
         return member.tobuf(tarfile.PAX_FORMAT)
-    named, sized = name.encode().ljust(100, b"\0"), b"%011o" % size
+    named = name.encode().ljust(100, b"\0")
+    sized = b"%011o" % size
     checksum = b"%06o\0" % (_SUM + sum(named) + sum(sized))
     return b"".join((named, _BEFORE, sized, _BETWEEN, checksum, _AFTER))

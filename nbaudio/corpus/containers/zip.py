@@ -41,5 +41,6 @@ def write(
 
 def _member(name: str) -> zipfile.ZipInfo:
     member = zipfile.ZipInfo(name)  # dated 1980-01-01
-    member.create_system, member.external_attr = _UNIX, 0o100644 << 16
+    member.create_system = _UNIX
+    member.external_attr = 0o100644 << 16
     return member

@@ -52,7 +52,9 @@ def _cut(clip: Clip) -> Any:
     from lhotse import MonoCut, Recording, SupervisionSegment
     from lhotse.audio import AudioSource
 
-    row, rate, samples = clip.metadata, clip.sampling_rate, cast("NDArray[np.int16]", clip.samples)
+    row = clip.metadata
+    rate = clip.sampling_rate
+    samples = cast("NDArray[np.int16]", clip.samples)
     duration = row["num_samples"] / rate
     source = AudioSource("memory", [0], clip.encoded or encode_clip(samples, rate, "wav"))
     recording = Recording(clip.segment_id, [source], rate, row["num_samples"], duration)

@@ -55,7 +55,8 @@ class ClipDataset:
     ) -> None:
         _torch()
         self.segments = corpus.rows(split)
-        self._corpus, self._form = corpus, ArrayForm(dtype, columns).check(corpus.table.columns)
+        self._corpus = corpus
+        self._form = ArrayForm(dtype, columns).check(corpus.table.columns)
 
     def __len__(self) -> int:
         return len(self.segments)
@@ -108,7 +109,9 @@ class _StreamDataset:
     def __init__(
         self, stream: Stream, form: ArrayForm, epoch: Any = None, states: States | None = None
     ) -> None:
-        self._stream, self._form, self._states = stream, form, states
+        self._stream = stream
+        self._form = form
+        self._states = states
         # In shared memory, so that persistent workers see the next epoch.
         self._epoch = (
             _torch().tensor(stream.epoch.epoch).share_memory_() if epoch is None else epoch
@@ -125,7 +128,8 @@ class _StreamDataset:
         )
 
     def __iter__(self) -> Any:
-        self._running, self._states = self._started(), None
+        self._running = self._started()
+        self._states = None
         return (_tensors(self._form.step(step)) for step in self._running)
 
     def set_epoch(self, epoch: int) -> None:
@@ -142,7 +146,8 @@ class _StreamDataset:
             self.set_epoch((states if isinstance(states, dict) else states[0])["epoch"]["epoch"])
         except (KeyError, IndexError, TypeError) as error:
             raise InputError(f"not the state of a stream: {error!r}") from error
-        self._running, self._states = None, states
+        self._running = None
+        self._states = states
 
     def _started(self) -> Stream:
         worker = _torch().utils.data.get_worker_info()

@@ -143,7 +143,8 @@ def _find_missing(
     Write all others to the ledger.
     """
     sizes = [path.stat().st_size if (path := folder / one.name).is_file() else 0 for one in wanted]
-    rest, notes = [], []
+    rest = []
+    notes = []
     with (
         ThreadPoolExecutor(2) as pool,
         progress.progress(

@@ -74,7 +74,8 @@ class ByteProgress:
     """
 
     def __init__(self, bar: Any, num_files: int) -> None:
-        self._bar, self._num_files = bar, num_files
+        self._bar = bar
+        self._num_files = num_files
         self._lock = threading.Lock()
         self._num_known = self._num_done = 0
         self._left: dict[str, int] = {}  # bytes to come of files that have begun
@@ -146,7 +147,8 @@ class Fetcher:
         headers = {"Range": f"bytes={have}-"} if have else {}
         if row and have and row.validator:
             headers["If-Range"] = row.validator
-        address, passed = task.wanted.url, set[str]()
+        address = task.wanted.url
+        passed = set[str]()
         try:
             while True:
                 with (
@@ -167,7 +169,8 @@ class Fetcher:
     def _handle(
         self, task: Transfer, address: str, response: BaseHTTPResponse, row: Row | None, have: int
     ) -> Row:
-        status, headers = response.status, response.headers
+        status = response.status
+        headers = response.headers
         if status in RETRYABLE or status >= 500:
             self.limits.rest(urlsplit(address).netloc, retry_after(headers) or 0.0)
             raise HttpStatusError(status, headers)
@@ -267,7 +270,8 @@ class Fetcher:
         begun: Row,
         mode: Literal["ab", "wb"],
     ) -> Row:
-        is_over, most = False, begun.bytes
+        is_over = False
+        most = begun.bytes
         with partial_path(self.folder, task.wanted).open(mode) as file:
             # First truncate, then write the row: a kill in between leaves an empty file, never one
             # of another version.
@@ -333,7 +337,9 @@ class Fetcher:
 
 def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | None:
     """Return the row of a file that is complete by its hash, a failed one if another file has its name, else None."""
-    row, final, partial = ledger.row(wanted), folder / wanted.name, partial_path(folder, wanted)
+    row = ledger.row(wanted)
+    final = folder / wanted.name
+    partial = partial_path(folder, wanted)
     try:
         if row and row.sha256:
             # A kill may have come between the row and the move.

@@ -17,7 +17,8 @@ class HostLimits:
     """So many requests at once and per second to each host, and none while it rests, at most `max_wait` seconds."""
 
     def __init__(self, *, per_host: int, per_second: float, max_wait: float) -> None:
-        self._spacing, self._max_wait = 1 / per_second, max_wait
+        self._spacing = 1 / per_second
+        self._max_wait = max_wait
         self._lock = threading.Lock()
         self._slots: defaultdict[str, threading.Semaphore] = defaultdict(
             lambda: threading.Semaphore(per_host)

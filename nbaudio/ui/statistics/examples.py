@@ -20,14 +20,13 @@ from nbaudio.ui.widgets.segments import load_segments
 from nbaudio.ui.widgets.static_html import Clips, read_clips
 
 LONGEST_S = 15  # of a clip
-NEAREST, WORST, REASONS, SPEAKERS, FAULTS = (
-    "Kept, with the lowest similarity",
-    "Lowest similarity of all",
-    "One segment of each reason",
-    "One segment of each speaker",
-    "Judged as wrong",
-)
-_MOST_WORST, _MOST_GROUPS = 4, 12
+NEAREST = "Kept, with the lowest similarity"
+WORST = "Lowest similarity of all"
+REASONS = "One segment of each reason"
+SPEAKERS = "One segment of each speaker"
+FAULTS = "Judged as wrong"
+_MOST_WORST = 4
+_MOST_GROUPS = 12
 
 
 def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[str, dict[str, str]]:
@@ -35,10 +34,8 @@ def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[st
 
     Among equal candidates, the middle one by id.
     """
-    kept, one = (
-        segments.filter(pl.col("decision").ne_missing("reject")),
-        pl.col("segment_id").sort().get(pl.len() // 2),
-    )
+    kept = segments.filter(pl.col("decision").ne_missing("reject"))
+    one = pl.col("segment_id").sort().get(pl.len() // 2)
     spoken = views.speakers(kept)["speaker_id"].drop_nulls().head(_MOST_GROUPS)
     reasons = views.reasons(segments)["reason"].head(_MOST_GROUPS)
     none = pl.DataFrame(schema={"segment_id": pl.String, "verdict": pl.String})

@@ -48,7 +48,8 @@ from nbaudio.ui.statistics.examples import (
 from nbaudio.ui.statistics.page_html import Section
 from nbaudio.ui.statistics.stats import held_out_rates
 
-_MOST_ROWS, _MOST_SPEAKERS = 20, 10
+_MOST_ROWS = 20
+_MOST_SPEAKERS = 10
 _QUANTILES = {
     "least": 0.0,
     "5 %": 0.05,
@@ -64,7 +65,8 @@ _MEASURES = {
     "wer": "word error rate",
     "cer": "character error rate",
 }
-_WIDEST, _NARROWEST = 60, 9
+_WIDEST = 60
+_NARROWEST = 9
 _LONGEST_NAME = 31
 
 
@@ -439,7 +441,8 @@ def write_workbook(title: str, sections: Sequence[Section]) -> bytes:
 def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, Any]) -> None:
     sheet.write_string(0, 0, cell_text(f"{title}: {section.title}"), styles["title"])
     sheet.write_string(1, 0, cell_text(section.about))
-    row, widths = 3, [_NARROWEST]
+    row = 3
+    widths = [_NARROWEST]
     tables = {**({} if section.figures is None else {"In all": section.figures}), **section.tables}
     for caption, frame in tables.items():
         sheet.write_string(row, 0, cell_text(caption), styles["heading"])

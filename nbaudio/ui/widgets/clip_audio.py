@@ -25,14 +25,17 @@ MOST_CONTEXT_S = 30.0
 MOST_LANES = 8  # channels drawn one below another
 _CACHED_SOUNDS = 4 + MOST_LANES
 _MOST_COLUMNS = 4096
-BANDS, peaks = drawing.BANDS, drawing.peaks
+BANDS = drawing.BANDS
+peaks = drawing.peaks
 spectrogram = partial(
     drawing.spectrogram, rfft=fft.rfft
 )  # NumPy's transform takes three times as long
 
 # Pictures of saved pages have one color, the louder, the less transparent, to be legible on light
 # and on dark pages.
-_WIDTH, _WAVE, _BANDS = 400, 40, 40
+_WIDTH = 400
+_WAVE = 40
+_BANDS = 40
 _HIGHEST_HZ = 8000
 _COLOR = (0x2B, 0x86, 0xC4, 0)  # at least 3:1 on white and on the darkest gray
 _LEVELS = 16
@@ -71,14 +74,18 @@ def read_sound(
         raise InputError(
             f"context of {before:g} s and {after:g} s: both must be from 0 to {MOST_CONTEXT_S:g} s"
         )
-    path, start, end = row["recording_path"], row["start_sample"], row["end_sample"]
-    rate, length = row["sampling_rate"], row["num_samples"]
+    path = row["recording_path"]
+    start = row["start_sample"]
+    end = row["end_sample"]
+    rate = row["sampling_rate"]
+    length = row["num_samples"]
     if root is None or None in (path, start, end, rate, length):
         raise AudioError("no sound: its recording is missing")
     if not 0 <= start < end <= length:
         raise AudioError("no sound: its times are not inside the recording")
     shown_end = min(end, start + round(LONGEST_S * rate))
-    first, last = max(0, start - round(before * rate)), min(length, shown_end + round(after * rate))
+    first = max(0, start - round(before * rate))
+    last = min(length, shown_end + round(after * rate))
     channel = channel or row.get("source_channel") or "mix"
     samples = read_clip(
         location(root) / path, first, last, num_samples=length, rate=RATE, channel=channel
@@ -172,7 +179,8 @@ def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:
     """Draw waveform and spectrogram of a clip at `rate` Hz, up to 8 kHz, as a PNG of some 10 kB."""
     wave = peaks(samples, _WIDTH).astype(np.float32)
     wave *= 0.95 / max(1.0, float(np.abs(wave).max()))
-    rows, half = np.linspace(1, -1, _WAVE)[:, None], 1 / _WAVE
+    rows = np.linspace(1, -1, _WAVE)[:, None]
+    half = 1 / _WAVE
     drawn = (rows >= wave[:, 0] - half) & (rows <= wave[:, 1] + half)
     shown = max(_BANDS, min(BANDS, round(BANDS * 2 * _HIGHEST_HZ / rate)))
     starts = np.arange(_BANDS) * shown // _BANDS
@@ -184,7 +192,8 @@ def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:
     levels = np.rint(np.concatenate([drawn, levels]) * (_LEVELS - 1)) * (255 // (_LEVELS - 1))
     from matplotlib.image import imsave  # takes a moment to import
 
-    picture, out = np.full((*levels.shape, 4), _COLOR, dtype=np.uint8), io.BytesIO()
+    picture = np.full((*levels.shape, 4), _COLOR, dtype=np.uint8)
+    out = io.BytesIO()
     picture[..., 3] = levels
     imsave(out, picture, format="png", pil_kwargs={"compress_level": 9, "pnginfo": None})
     return out.getvalue()

@@ -51,7 +51,8 @@ class NumberBins:
             raise InputError(f"{self.column}: bins {first} to {last}; there are {bins}")
         if (first, last) == (0, bins - 1):
             return ""
-        name, below = quoted(self.column), "<=" if last == bins - 1 else "<"
+        name = quoted(self.column)
+        below = "<=" if last == bins - 1 else "<"
         return (
             f"{name} >= {number_text(self.edges[first])} and {name} {below} "
             f"{number_text(self.edges[last + 1])}"
@@ -157,8 +158,10 @@ def value_counts(column: pl.Series) -> ValueCounts:
 
 def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
     """Return the grid of two columns with at most `size` cells across and up."""
-    across, up = number_bins(x, size[0]), number_bins(y, size[1])
-    wide, high = len(across.edges) - 1, len(up.edges) - 1
+    across = number_bins(x, size[0])
+    up = number_bins(y, size[1])
+    wide = len(across.edges) - 1
+    high = len(up.edges) - 1
     codes = up.codes.astype(np.min_scalar_type((wide + 1) * (high + 1)))
     codes *= codes.dtype.type(wide)
     codes += across.codes
@@ -197,7 +200,8 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     """Return the edges of bins that hold all values, two at least."""
     if not len(values):
         return np.array([0.0, 1.0])
-    least, greatest = float(values.min()), float(values.max())
+    least = float(values.min())
+    greatest = float(values.max())
     low, high = (
         float(each)
         for each in np.quantile(values, [_TAIL, 1 - _TAIL], method="nearest", overwrite_input=True)
@@ -210,7 +214,8 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
         return np.array([least, greatest])
     unit = 10.0 ** math.floor(math.log10(width))
     step = next(each * unit for each in (1, 2, 5, 10) if each * unit >= width * (1 - 1e-9))
-    first, last = math.floor(low / step), math.ceil(high / step)
+    first = math.floor(low / step)
+    last = math.ceil(high / step)
     digits = max(0, -math.floor(math.log10(step)))
     edges = np.round(np.arange(first, max(last, first + 1) + 1) * step, min(digits, 300))
     edges = np.unique(

@@ -256,7 +256,8 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         return f"{chosen['segment_id'].item()}: {word}"
 
     def _log(self, chosen: pl.DataFrame, given: str, comment: str = "") -> int:
-        keys, time = zip(chosen["segment_id"], content_hashes(chosen), strict=True), utc_now()
+        keys = zip(chosen["segment_id"], content_hashes(chosen), strict=True)
+        time = utc_now()
         said = [
             Verdict(key, content, given, comment, None, self._reviewer, time, PANEL, blind=False)
             for key, content in keys
@@ -279,7 +280,8 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         Raises:
             InputError: there are no rows.
         """
-        keys, time = self._chosen(rows)["segment_id"], utc_now()
+        keys = self._chosen(rows)["segment_id"]
+        time = utc_now()
         append_note(self._segments.workspace, keys, text.strip(), self._reviewer, time)
         self._reload_log()
         return len(keys)
@@ -325,7 +327,8 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
 
     def _with_log(self) -> Segments:
         """Return the segments with the last verdict and the last note on each as columns."""
-        workspace, rows = self._segments.workspace, self._segments.rows
+        workspace = self._segments.workspace
+        rows = self._segments.rows
         said = verdicts(workspace).select("segment_id", "content", "verdict")
         noted = notes(workspace).select("segment_id", "note")
         logged = pl.concat([said["segment_id"], noted["segment_id"]]).unique()

@@ -53,7 +53,9 @@ class Histograms(BaseWidget):
     def __init__(
         self, frame: TableFrame, columns: Sequence[str], rows: Rows, changed: Callable[[], None]
     ) -> None:
-        self._frame, self._rows, self._changed = frame, rows, changed
+        self._frame = frame
+        self._rows = rows
+        self._changed = changed
         self._known: dict[str, NumberBins | ValueCounts] = {}
         self._chosen: dict[
             str, tuple[int, int] | list[Any]
@@ -111,7 +113,8 @@ class Histograms(BaseWidget):
         Counts of all rows and of those that pass every filter.
         """
         found = self._distribution(column)
-        every, passing = found.counts(), found.counts(rows)
+        every = found.counts()
+        passing = found.counts(rows)
         if isinstance(found, NumberBins):
             bins = len(found.edges) - 1
             counts = {
@@ -125,7 +128,8 @@ class Histograms(BaseWidget):
                 **counts,
                 "chosen": self._chosen.get(column),
             }
-        picked, searched = self._chosen.get(column, []), self._searched.get(column, "")
+        picked = self._chosen.get(column, [])
+        searched = self._searched.get(column, "")
         places, more = found.found(searched, MOST_VALUES, picked)
         values = [
             {"place": place, "name": value_name(value), "picked": value in picked}
@@ -158,7 +162,8 @@ class Histograms(BaseWidget):
         )
 
     def _pick(self, *, column: str, place: int) -> None:
-        found, picked = self._distribution(column), self._chosen.get(column, [])
+        found = self._distribution(column)
+        picked = self._chosen.get(column, [])
         if isinstance(found, NumberBins):
             raise InputError(f"{column} holds numbers: brush a range")
         value = found.values[place]
@@ -189,7 +194,8 @@ class Histograms(BaseWidget):
 
     def static_html(self) -> str:
         """Return the histograms as pictures and tables, with the part that passes all filters."""
-        rows, parts = self._rows(), []
+        rows = self._rows()
+        parts = []
         for column in self._columns:
             item = self._item(column, rows)
             parts.append(
@@ -199,7 +205,8 @@ class Histograms(BaseWidget):
 
 
 def _picture(item: Mapping[str, Any]) -> str:
-    most, edges = max(1, *item["all"]), item["edges"]
+    most = max(1, *item["all"])
+    edges = item["edges"]
     bars = []
     for name, color in (("all", "#9a9a9a"), ("passing", "#0072b2")):
         heights = [
@@ -248,7 +255,10 @@ class Scatter(BaseWidget):
         changed: Callable[[], None],
         found: Callable[[int], None],
     ) -> None:
-        self._frame, self._rows, self._changed, self._found = frame, rows, changed, found
+        self._frame = frame
+        self._rows = rows
+        self._changed = changed
+        self._found = found
         self.columns = [name for name in visible_columns(frame) if frame.schema[name].is_numeric()]
         scored = (
             "wer" if name == "asr" else f"wer_{name}" for name in hypothesis_names(frame.columns)
@@ -289,7 +299,8 @@ class Scatter(BaseWidget):
 
     def _state(self) -> Response:
         """Return axes and box, and the levels of all rows and of those that pass every filter as buffers."""
-        found, rows = self._grid(), self._rows()
+        found = self._grid()
+        rows = self._rows()
         facts = {"columns": self.columns, "axes": self._axes, "box": self._box, "shown": len(rows)}
         facts |= {"x": found.x.edges.tolist(), "y": found.y.edges.tolist()}
         return Response(facts, [found.levels().tobytes(), found.levels(rows).tobytes()], [])
@@ -297,12 +308,14 @@ class Scatter(BaseWidget):
     def _set_axes(self, *, x: str, y: str) -> None:
         if unknown := [name for name in (x, y) if name not in self.columns]:
             raise InputError(f"{unknown[0]} is no numeric column")
-        self._axes, self._density = (x, y), None
+        self._axes = (x, y)
+        self._density = None
         self._choose(box=None)
 
     def _choose(self, *, box: Box | None) -> None:
         """Choose the cells of a box, None for all; the box stays as it was if the filter fails."""
-        before, self._box = self._box, box and (box[0], box[1], box[2], box[3])
+        before = self._box
+        self._box = box and (box[0], box[1], box[2], box[3])
         try:
             self._changed()
         except InputError:
@@ -314,7 +327,8 @@ class Scatter(BaseWidget):
 
         Return its number.
         """
-        found, rows = self._grid(), self._rows()
+        found = self._grid()
+        rows = self._rows()
         rows = rows[found.codes[rows] < found.cells]
         if not len(rows):
             return None

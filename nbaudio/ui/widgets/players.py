@@ -43,7 +43,8 @@ class ClipPlayer(BaseWidget):
     def __init__(
         self, playback: Playback, saved: Callable[[], Clips], total: int, *, fixed: bool
     ) -> None:
-        self._saved, self._opened = saved, {"total": total, "fixed": fixed}
+        self._saved = saved
+        self._opened = {"total": total, "fixed": fixed}
         super().__init__(
             {"player.open": self._open, **playback.calls}, current=[min(0, total - 1), 0]
         )
@@ -215,7 +216,8 @@ class CorpusPlayback(Playback):
 
     def __init__(self, corpus: Corpus, frame: pl.DataFrame) -> None:
         super().__init__()
-        self.corpus, self.frame = corpus, frame
+        self.corpus = corpus
+        self.frame = frame
 
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words and sampling rate of a clip."""

@@ -84,7 +84,8 @@ class ReviewPanel(BaseWidget):
             InputError: there is no such review or segment, the reviewer has no name or no part in
                 the review.
         """
-        workspace, self._reviewer = Workspace.open(workspace), reviewer.strip()
+        workspace = Workspace.open(workspace)
+        self._reviewer = reviewer.strip()
         if segment_ids is not None and review is not None:
             raise InputError("give segment_ids or review, not both")
         if not self._reviewer:
@@ -172,7 +173,8 @@ class ReviewPanel(BaseWidget):
     @property
     def progress(self) -> dict[str, Any]:
         """`done`, `total`, `counts` by word, `per_hour`, `left_s` (seconds; None if unknown), and `next`, a line at the end."""
-        done, total = len(self._shown), len(self._frame)
+        done = len(self._shown)
+        total = len(self._frame)
         given = Counter(
             word for said in self._shown.values() for word in (said.verdict or "").split(SEPARATOR)
         )
@@ -235,7 +237,8 @@ class ReviewPanel(BaseWidget):
                 f"'{OK}' says that the transcript is right, but there is a corrected text"
             )
             raise InputError(f"{contradiction}: choose another or clear it")
-        segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
+        segment_id = segment["segment_id"][0]
+        [content] = content_hashes(segment)
         said = Verdict(
             segment_id,
             content,
@@ -286,7 +289,8 @@ class ReviewPanel(BaseWidget):
 
         Without the corrected text if that is the transcript by now.
         """
-        text, said = self._segments.row(number)["text"], self._shown.get(number)
+        text = self._segments.row(number)["text"]
+        said = self._shown.get(number)
         if said is None:
             return {"said": None, "text": text or ""}
         corrected = None if nfc(said.corrected_text or "") == text else said.corrected_text
@@ -297,7 +301,9 @@ class ReviewPanel(BaseWidget):
 
     def static_html(self) -> str:
         """Return HTML with the progress, how often each verdict was given, and some clips that are not judged yet."""
-        progress, frame, order = self.progress, self._rows.frame, self._rows.order
+        progress = self.progress
+        frame = self._rows.frame
+        order = self._rows.order
         html = f"<p>{progress['done']:,} of {progress['total']:,} judged</p>"
         if counts := progress["counts"]:
             html += Table(

@@ -142,7 +142,8 @@ class SegmentPlayback(Playback):
 
     def __init__(self, segments: Segments, reviewer: str) -> None:
         super().__init__()
-        self.segments, self.reviewer = segments, reviewer
+        self.segments = segments
+        self.reviewer = reviewer
         self.calls |= {"correct": self.correct, "undo_correction": self.undo_correction}
         self._corrected = {
             row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)
@@ -150,7 +151,8 @@ class SegmentPlayback(Playback):
 
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words (with the number of characters that are cut) and correction of a segment."""
-        row, lines = self.segments.row(number), self.segments.lines(number)
+        row = self.segments.row(number)
+        lines = self.segments.lines(number)
         return described(
             row,
             lines,
@@ -166,8 +168,11 @@ class SegmentPlayback(Playback):
     def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
         """Log bounds moved by milliseconds from those of the table; zeros withdraw a correction."""
         row = self.segments.row(number)
-        was_start, was_end, rate = row["start_sample"], row["end_sample"], row["sampling_rate"]
-        start, end = was_start + rescale(start_ms, _MS, rate), was_end + rescale(end_ms, _MS, rate)
+        was_start = row["start_sample"]
+        was_end = row["end_sample"]
+        rate = row["sampling_rate"]
+        start = was_start + rescale(start_ms, _MS, rate)
+        end = was_end + rescale(end_ms, _MS, rate)
         if not 0 <= start < end <= row["num_samples"]:
             held = row["num_samples"]
             raise InputError(
@@ -206,7 +211,8 @@ class SegmentPlayback(Playback):
 
     def _correction(self, row: dict[str, Any]) -> dict[str, Any] | None:
         """Return by how much the bounds are corrected; None if the table has other bounds by now."""
-        found, rate = self._corrected.get(row["segment_id"]), row["sampling_rate"]
+        found = self._corrected.get(row["segment_id"])
+        rate = row["sampling_rate"]
         if found is None or found["start_sample"] is None or not rate:
             return None
         if (found["was_start"], found["was_end"]) != (row["start_sample"], row["end_sample"]):

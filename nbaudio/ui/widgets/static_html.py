@@ -140,7 +140,8 @@ def diff_html(text: str, asr_text: str, **compared: Any) -> str:
     """Return the words of a transcript and a hypothesis in one line, differences marked as deleted or inserted."""
     parts = []
     for part in word_diff(_cut(text), _cut(asr_text), **compared):
-        said, heard = escape(" ".join(part.reference)), escape(" ".join(part.hypothesis))
+        said = escape(" ".join(part.reference))
+        heard = escape(" ".join(part.hypothesis))
         if part.kind == "equal":
             parts.append(said)
         elif part.kind == "formatting":
@@ -229,17 +230,22 @@ def read_clips(
     Names of files are without `folder`.
     """
     clips: list[StaticClip] = []
-    left, failures = MOST_BYTES, 0
+    left = MOST_BYTES
+    failures = 0
     for row, *facts in rows:
-        audio, note, picture = None, None, None
+        audio = None
+        note = None
+        picture = None
         if failures >= _MOST_FAILURES:
             note = f"no sound: it was not tried after {failures} clips that could not be read"
         elif read:
             try:
                 sound = read(row)
-                most, failures = round(longest_s * sound.rate), 0
+                most = round(longest_s * sound.rate)
+                failures = 0
                 note = f"the first {longest_s} s of it" if len(sound.samples) > most else None
-                samples, is_usual = sound.samples[:most], sound.rate in encoder(encoding).rates
+                samples = sound.samples[:most]
+                is_usual = sound.rate in encoder(encoding).rates
                 audio = encode_clip(samples, sound.rate, encoding if is_usual else "flac")
                 picture = clip_picture(samples, sound.rate)
             except (NbaudioError, OSError) as error:
@@ -247,9 +253,11 @@ def read_clips(
                 failures += reason == str(error)
                 note = f"no sound: {reason.replace(folder, '')}"
         if audio and len(audio) > left:
-            audio, note = None, f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
+            audio = None
+            note = f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
         left -= len(audio or b"")
-        told, further = (*segment_facts(row), *facts), further_hypotheses(row)
+        told = (*segment_facts(row), *facts)
+        further = further_hypotheses(row)
         words = (row["text"] or "", row["asr_text"])
         clips.append(
             StaticClip(row["segment_id"], told, *words, audio, note, picture, further, compared)

@@ -152,8 +152,11 @@ class TableView:
         first = next(parts)  # raises what is wrong with it
         if self._share == 1:
             self._before = self.order, self.arrangement
-        self.arrangement, self.cursor, self.version = arrangement, 0, self.version + 1
-        self._parts, self._share = chain([first], parts), 0.0
+        self.arrangement = arrangement
+        self.cursor = 0
+        self.version = self.version + 1
+        self._parts = chain([first], parts)
+        self._share = 0.0
         self.proceed(_PART_S)
         return self._size()
 
@@ -164,7 +167,8 @@ class TableView:
             if (
                 self._share == 1 and self.arrangement["sort"]
             ):  # these were rows in another order so far
-                self.cursor, self.version = 0, version + 1
+                self.cursor = 0
+                self.version = version + 1
         return self._size()
 
     def proceed(self, seconds: float = math.inf) -> None:
@@ -177,10 +181,12 @@ class TableView:
                 if monotonic() >= until:
                     break
         except BaseException:
-            self._share, self.version = 1.0, self.version + 1
+            self._share = 1.0
+            self.version = self.version + 1
             self.order, self.arrangement = self._before
             raise
-        self._share, self.order = share, joined(found)
+        self._share = share
+        self.order = joined(found)
         self.changed()
 
     def narrow(self, where: str) -> None:
@@ -188,12 +194,14 @@ class TableView:
 
         The cursor stays on its row.
         """
-        order, current = (
-            sort_and_filter(self.frame, **self.arrangement, narrowed=where),
-            self.current,
-        )
-        self.order, self.narrowed, self.cursor, self.version = order, where, 0, self.version + 1
-        self._parts, self._share = iter(()), 1.0
+        order = sort_and_filter(self.frame, **self.arrangement, narrowed=where)
+        current = self.current
+        self.order = order
+        self.narrowed = where
+        self.cursor = 0
+        self.version = self.version + 1
+        self._parts = iter(())
+        self._share = 1.0
         self.go_to(current)
         self.changed()
 
@@ -235,7 +243,8 @@ class TableView:
 
     def _layout(self, *, shown: list[str], **layout: Any) -> None:
         """Keep the columns shown, in their order, and `widths` in pixels by name, `wrap` and `charts` (booleans)."""
-        self.columns, self.layout = shown, layout
+        self.columns = shown
+        self.layout = layout
 
     def _distribution(self, *, column: str) -> dict[str, Any]:
         if isinstance(self.frame, StoredFrame):

@@ -93,7 +93,8 @@ def scale(
         finite = frame[column].cast(pl.Float64)
         finite = finite.filter(finite.is_finite())
         ends = [finite.quantile(share, "nearest") for share in (_TAIL, 1 - _TAIL)]
-        edges, dense = number_bins(finite.clip(*ends), STEPS).edges.tolist(), []
+        edges = number_bins(finite.clip(*ends), STEPS).edges.tolist()
+        dense = []
         if edges[0] == edges[-1]:
             edges = [edges[0], edges[0] + max(1.0, abs(edges[0]) * 1e-3)]
     own = [] if value is None else [min(edges[-1], max(edges[0], value))]
@@ -167,8 +168,10 @@ class ThresholdCounts:
         )
         listed = table.join(most, on="speaker", maintain_order="left")
         places: dict[str, Any] = {"rows": listed["row"].to_numpy(), "number": len(most)}
-        self.all_segments, self.unscored = len(frame), int(np.isnan(scores).sum())
-        self.all_hours, self.all_speakers = float(table["hours"].to_numpy().sum()), len(best)
+        self.all_segments = len(frame)
+        self.unscored = int(np.isnan(scores).sum())
+        self.all_hours = float(table["hours"].to_numpy().sum())
+        self.all_speakers = len(best)
         self.segments = _kept(found, table, "segments")[0, :-1].astype(np.int64)
         self.hours = _kept(found, table, "hours")[0, :-1]
         self.vanished = len(best) - _kept(found, best)[0, :-1].astype(np.int64)
@@ -189,11 +192,9 @@ class ThresholdCounts:
 
     def line(self, position: int) -> str:
         """Describe what a position keeps."""
-        segments, hours, vanished = (
-            self.segments[position],
-            self.hours[position],
-            int(self.vanished[position]),
-        )
+        segments = self.segments[position]
+        hours = self.hours[position]
+        vanished = int(self.vanished[position])
         time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
         gone = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
         return (
@@ -204,7 +205,9 @@ class ThresholdCounts:
 
     def plot(self, position: int) -> Plot:
         """Draw the histogram with a line at the threshold; bars of rejected segments are hollow."""
-        at, edges, bins = np.array(self.scale.grid), self.scale.edges, self.bins
+        at = np.array(self.scale.grid)
+        edges = self.scale.edges
+        bins = self.bins
         inside = (
             np.arange(len(bins)) >= position
             if self.scale.least
@@ -217,7 +220,8 @@ class ThresholdCounts:
         axes = style.new_axes(
             plot.add_subplot(), "", x=self.scale.label.partition(",")[0], y="segments"
         )
-        starts, widths = at[list(edges[:-1])], np.diff(at[list(edges)])
+        starts = at[list(edges[:-1])]
+        widths = np.diff(at[list(edges)])
         axes.bar(starts, kept, widths, align="edge", **style.bar_style(style.BLUE))
         axes.bar(starts, out, widths, kept, align="edge", **style.bar_style(style.PALE))
         axes.axvline(at[position], color=style.RED, linestyle="--")
@@ -255,7 +259,8 @@ class Neighbors:
         held = pl.DataFrame(
             [self._silent, self._frame[scale.column].cast(pl.Float64).alias("score")]
         )
-        score, number = pl.col("score"), pl.int_range(pl.len()).alias("number")
+        score = pl.col("score")
+        number = pl.int_range(pl.len()).alias("number")
         is_above = score >= value if scale.least else score > value
 
         def nearest(sign: int, side: pl.Expr) -> list[int]:
@@ -263,7 +268,8 @@ class Neighbors:
             rows = held.lazy().with_columns(number).filter(score.is_finite() & side)
             return rows.bottom_k(n, by=order).sort(*order).collect(**STREAMED)["number"].to_list()
 
-        above, below = nearest(1, is_above), nearest(-1, ~is_above)
+        above = nearest(1, is_above)
+        below = nearest(-1, ~is_above)
         return (above, below) if scale.least else (below, above)
 
 
@@ -306,7 +312,8 @@ class ThresholdTuner(BaseWidget):
         self._segments = load_segments(workspace, stored=True)
         self._counts: dict[tuple[str, bool], ThresholdCounts] = {}
         self._neighbors = Neighbors(self._segments.rows)
-        found, used = self._counted(column, least=least), self._segments.workspace.threshold
+        found = self._counted(column, least=least)
+        used = self._segments.workspace.threshold
         start = next(
             each
             for each in (value, used if column == "similarity" else None, self._start(found))
@@ -418,7 +425,8 @@ class ThresholdTuner(BaseWidget):
         from nbaudio.proof.judged_draws import ProofState
         from nbaudio.proof.separation import column_values
 
-        state, found = ProofState.load(workspace), self._counted(column, value, least=least).scale
+        state = ProofState.load(workspace)
+        found = self._counted(column, value, least=least).scale
         if isinstance(self._segments.rows, StoredFrame):
             self._segments.rows.release()  # claims take as much memory
         sign = 1 if found.least else -1
