@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write requirements.lock and docs/requirements.txt.
 
-Exact versions for development and for the documentation site.
+They hold exact versions for development and for the documentation site.
 
 Usage: `lock.py PYTHON...` with one interpreter per supported version. Each resolves pyproject's
 dependencies and its `dev` extra in a fresh environment; a version that is not the same, or not
@@ -17,11 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 TOP = Path(__file__).resolve().parent.parent
-HEADER = """\
-# Exact versions of nbaudio's dependencies and its dev extra, made by `make lock`; no index
-# addresses. pip install -r requirements.lock, or as constraints: pip install -c requirements.lock
-# 'nbaudio[webdataset]'
-"""
+HEADER = (
+    "# Exact versions of nbaudio's dependencies and its dev extra, made by `make lock`; "
+    "no index addresses.\n"
+    "# pip install -r requirements.lock, or as constraints: "
+    "pip install -c requirements.lock 'nbaudio[webdataset]'\n"
+)
 DOCS_HEADER = (
     "# Exact versions for the documentation site, made by `make lock`; "
     "no index addresses. `make docs` installs them.\n"
@@ -43,7 +44,10 @@ def docs_requirements() -> list[str]:
 
 
 def resolve(python: str, requirements: list[str]) -> tuple[str, dict[str, str]]:
-    """Version of the interpreter as ``3.11``, and the version of each package that pip picks for it."""
+    """Return the version of the interpreter, as ``3.11``, and that of each package.
+
+    The versions of packages are those that pip picks for it.
+    """
     with TemporaryDirectory() as folder:
         subprocess.run([python, "-m", "venv", folder], check=True)
         pip = [f"{folder}/bin/python", "-m", "pip"]

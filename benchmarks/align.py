@@ -1,4 +1,6 @@
-"""How much of a sitting does `nbaudio align` recover, how many of its edges are wrong, and how long does it take?
+"""Measure what `nbaudio align` recovers of a sitting.
+
+How much is it, how many of its edges are wrong, and how long does it take?
 
     python benchmarks/align.py --pairs asr.json [--seeds 5] [--show]
 
@@ -80,7 +82,7 @@ class Sitting(NamedTuple):
 def heard_times(row: dict[str, Any]) -> list[tuple[str, float, float]]:
     """Return the words of a hypothesis with times.
 
-    Those of the most similar words of the transcript, others between them.
+    The times are those of the most similar words of the transcript; other words are between them.
     """
     words, heard = row["words"], row["asr"]
     time: list[tuple[float, float] | None] = [None] * len(heard)
@@ -130,13 +132,18 @@ def glue(
     heard.sort(key=lambda each: each[1])
     said, hyp = list(zip(*spoken, strict=True)), list(zip(*heard, strict=True))
     return Sitting(
-        list(said[0]), np.array(said[1]), np.array(said[2]), [words for words, _ in typed], [number for _, number in typed],
-        list(hyp[0]), np.array(hyp[1]), np.array(hyp[2]), bounds, [" ".join(row["asr"]) for row in pairs],
+        list(said[0]), np.array(said[1]), np.array(said[2]),
+        [words for words, _ in typed], [number for _, number in typed],
+        list(hyp[0]), np.array(hyp[1]), np.array(hyp[2]),
+        bounds, [" ".join(row["asr"]) for row in pairs],
     )  # fmt: skip
 
 
 class Segment(NamedTuple):
-    """Words of the transcript (half open), what was heard, seconds, and the confidence of the less sure edge."""
+    """A segment: words of the transcript (half open), what was heard, and seconds.
+
+    `confidence` is that of the less sure edge.
+    """
 
     first: int
     last: int
@@ -147,7 +154,10 @@ class Segment(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Accepted segments, the words in them, wrong and far edges, and of each edge its confidence and whether it is right."""
+    """Accepted segments, the words in them, and wrong and far edges.
+
+    `edges` has the confidence of each edge and whether it is right.
+    """
 
     accepted: int
     words: int
@@ -157,7 +167,10 @@ class Score(NamedTuple):
 
 
 def typed_words(sitting: Sitting) -> tuple[list[str], np.ndarray]:
-    """Return the words of the transcript, and the number of each among those that were spoken, -1 for none."""
+    """Return the words of the transcript, and the number of each among those spoken.
+
+    The number is -1 for a word that was not spoken.
+    """
     places = [
         np.arange(*sitting.bounds[number]) if number >= 0 else np.full(len(words), -1)
         for words, number in zip(sitting.typed, sitting.pair, strict=True)
@@ -169,9 +182,8 @@ def judge(sitting: Sitting, segments: list[Segment], *, show: bool = False) -> S
     """Compare segments with the truth."""
     typed, place = typed_words(sitting)
     middle = (sitting.spoken_start + sitting.spoken_end) / 2
-    before = np.concatenate(
-        ([0.0], sitting.spoken_end[:-1])
-    )  # where the pause before each word begins
+    # Where the pause before each word begins.
+    before = np.concatenate(([0.0], sitting.spoken_end[:-1]))
     after = np.append(sitting.spoken_start[1:], sitting.spoken_end[-1])
     accepted = words = far = 0
     edges: list[tuple[float, bool]] = []
@@ -256,7 +268,10 @@ def aligned(sitting: Sitting) -> list[Segment]:
 
 
 def compare(rows: list[dict[str, Any]], seeds: int, *, show: bool) -> None:
-    """Print a row for each case and entrant, in turns of seeds, and the share of right edges by confidence."""
+    """Print a row for each case and entrant, in turns of seeds.
+
+    Print the share of right edges by confidence too.
+    """
     print(
         f"{'case':6} {'entrant':8} {'accepted':>9} {'words':>7} {'wrong':>7} {'far':>7} "
         f"{'seconds':>8}"

@@ -1,17 +1,20 @@
-"""How fast `materialize` is, against three ways of doing the same by hand, all in one run on the same recordings.
+"""Measure how fast `materialize` is, against three ways of doing the same by hand.
 
-    python benchmarks/cut.py [--hours 3.5] [--recordings 12] [--formats wav,flac,mp3,m4a,opus]
-    [--jobs 2]
+All are measured in one run on the same recordings.
+
+    python benchmarks/cut.py [--hours 3.5] [--recordings 12]
+                             [--formats wav,flac,mp3,m4a,opus] [--jobs 2]
                              [--share 0.1] [--long 4] [--folder DIR]
-    python benchmarks/cut.py --entrants nbaudio,soundfile,ffmpeg [--scale 1] [--jobs 2] [--folder
-    DIR]
+    python benchmarks/cut.py --entrants nbaudio,soundfile,ffmpeg [--scale 1] [--jobs 2]
+                             [--folder DIR]
 
 The second form is the published benchmark, which others can enter: see `cutting` and
 docs/cutting-benchmark.md.
 
 References, each with as many processes as nbaudio has jobs:
     bare loop   soundfile window read, mean of channels, soxr HQ, FLAC, tar; the fastest that is
-    written in an afternoon pydub       every recording loaded whole, cut and exported clip by clip
+                written in an afternoon
+    pydub       every recording loaded whole, cut and exported clip by clip
     ffmpeg      one call a segment
 pydub and ffmpeg are run on a share of the recordings and scaled up. Every contender runs in
 separate processes; wall time, CPU time and the resident memory of all its processes together are
@@ -128,7 +131,10 @@ def demo_speech() -> np.ndarray:
 def make_workspace(
     folder: Path, speech: np.ndarray, kind: str, *, hours: float, recordings: int
 ) -> Path:
-    """Recordings in one format, segments of 4 to 20 s over nine tenths of them, ingested and selected."""
+    """Make a workspace of recordings in one format, ingested and selected.
+
+    Segments of 4 to 20 s cover nine tenths of the recordings.
+    """
     if (folder / "w/reports/select.json").is_file():
         return folder / "w"
     audio = folder / "audio"
@@ -176,7 +182,7 @@ def compare(
     jobs: int,
     share: float,
 ) -> list[dict[str, object]]:
-    """Every contender on one format.
+    """Run every contender on one format.
 
     Wall times of nbaudio and the bare loop are the better of two, run in turn.
     """
@@ -185,9 +191,8 @@ def compare(
     audio_hours = (
         kept.select((pl.col("end_sample") - pl.col("start_sample")).sum()).item() / RATE / 3600
     )
-    names = (
-        ["nbaudio"] if kind == "m4a" else ["bare loop", "nbaudio", "bare loop", "nbaudio"]
-    )  # libsndfile has no AAC
+    # libsndfile has no AAC.
+    names = ["nbaudio"] if kind == "m4a" else ["bare loop", "nbaudio", "bare loop", "nbaudio"]
     best: dict[str, dict[str, float]] = {}
     for name in names:
         taken = measure(name, workspace, folder / "out", jobs)
@@ -232,7 +237,7 @@ def compare(
 def measure(name: str, workspace: Path, out: Path, jobs: int) -> dict[str, float]:
     """Run one contender from nothing.
 
-    Wall and CPU seconds, and the most resident bytes that its processes held together.
+    Return wall and CPU seconds, and the most resident bytes that its processes held together.
     """
     shutil.rmtree(out, ignore_errors=True)
     shutil.rmtree(workspace / "packs", ignore_errors=True)

@@ -1,9 +1,10 @@
 """The benchmark of segment materialization.
 
-What cutting clips out of recordings costs, and whether the clips are right.
+It tells what cutting clips out of recordings costs, and whether the clips are right.
 
     python benchmarks/cut.py --entrants nbaudio,soundfile,ffmpeg,torchaudio,lhotse [--scale 1]
-    [--jobs 2] [--folder DIR] python benchmarks/cut.py --entrants "python my_entrant.py" ...
+                             [--jobs 2] [--folder DIR]
+    python benchmarks/cut.py --entrants "python my_entrant.py" ...
 
 An entrant is a program that is called as ``COMMAND MANIFEST OUT JOBS``; docs/cutting-benchmark.md
 has the rules. It is a name of `cutting_entrants` or a command.
@@ -34,7 +35,8 @@ STEP = 1 / 32768  # of 16 bits
 class Kind(NamedTuple):
     """Recordings of one kind.
 
-    `seconds` at scale 1, and how far a clip may be from a full decode, in steps of 16 bits.
+    `seconds` are at scale 1. `tolerance` is how far a clip may be from a full decode, in steps of
+    16 bits.
     """
 
     suffix: str
@@ -136,7 +138,7 @@ def digest(manifest: Path) -> str:
 def run(entrant: str, manifest: Path, out: Path, jobs: int) -> dict[str, float]:
     """Run an entrant from nothing.
 
-    Wall and CPU seconds, and the most resident bytes of its processes together.
+    Return wall and CPU seconds, and the most resident bytes of its processes together.
     """
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -168,7 +170,7 @@ def run(entrant: str, manifest: Path, out: Path, jobs: int) -> dict[str, float]:
 def decoded(path: str, channels: int) -> list[NDArray[np.float32]]:
     """Return full decodes, as the mean of the channels, by the decoders that count.
 
-    FFmpeg and, where it can, libsndfile.
+    These are FFmpeg and, where it can, libsndfile.
     """
     command = ["ffmpeg", "-v", "error", "-i", path, "-f", "f32le", "-c:a", "pcm_f32le", "-"]
     raw = np.frombuffer(subprocess.run(command, capture_output=True, check=True).stdout, np.float32)
@@ -179,7 +181,10 @@ def decoded(path: str, channels: int) -> list[NDArray[np.float32]]:
 
 
 def check(manifest: Path, out: Path) -> dict[str, tuple[int, int]]:
-    """Return by kind how many clips equal the same window of a full decode, and how many there should be."""
+    """Return by kind how many clips are right, and how many there should be.
+
+    A clip is right if it equals the same window of a full decode.
+    """
     found: dict[str, tuple[int, int]] = {}
     for line in map(json.loads, manifest.read_text().splitlines()):
         wholes = decoded(line["path"], line["channels"])

@@ -1,11 +1,13 @@
 """Reference entrants of the cutting benchmark.
 
-``python cutting_entrants.py NAME MANIFEST OUT JOBS``; see `cutting`.
+Call it as ``python cutting_entrants.py NAME MANIFEST OUT JOBS``; see `cutting`.
 
 nbaudio      what `materialize` does with a window
 soundfile    seek, read, mean of the channels, FLAC; soxr where another rate is asked for, which is
-nowhere here ffmpeg       one process per segment torchaudio   load with offset and length lhotse
-a cut of a recording
+             nowhere here
+ffmpeg       one process per segment
+torchaudio   load with offset and length
+lhotse       a cut of a recording
 """
 
 import json

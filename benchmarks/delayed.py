@@ -1,6 +1,6 @@
 """A web server at the far end of a slow line.
 
-Ranges, kept connections, a delay for each answer and a limit for all bytes.
+It has ranges, kept connections, a delay for each answer and a limit for all bytes.
 
     python benchmarks/delayed.py FOLDER [--delay 0.04] [--megabits 200]
 

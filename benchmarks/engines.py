@@ -1,10 +1,10 @@
-"""What each engine adds.
+"""Measure what each engine adds.
 
-Seconds to start, overhead of a task, speed-up with more jobs and the serial fraction that explains
-it.
+It is the seconds to start, the overhead of a task, the speed-up with more jobs and the serial
+fraction that explains it.
 
     python benchmarks/engines.py [--engines loky,threading,dask,ray,spark,beam] [--jobs 1,2]
-    [--tasks 400] [--work 0.05]
+                                 [--tasks 400] [--work 0.05]
 
 Every measurement is a separate process. *Start* is until as many empty tasks as there are jobs are
 back; *a task* the time of each of `--tasks` further ones; both with the most jobs. *Speed-up* is of
@@ -88,9 +88,9 @@ def ask(arguments: list[str]) -> dict[str, float]:
 
 
 def measured(engine: str, jobs: int, tasks: int, work: float) -> dict[str, float]:
-    """Seconds: until the first empty task is back, each of the others, and all that work.
+    """Return seconds: until the first empty task is back, of each other one, and of all that work.
 
-    With workers that are awake.
+    The last two are measured with workers that are awake.
     """
     began = time.perf_counter()
     with worker_pool(EngineLocation(engine, jobs)) as run:

@@ -1,6 +1,6 @@
-"""Coverage of the intervals of `views.error_rates`, by simulation.
+"""Measure the coverage of the intervals of `views.error_rates` by simulation.
 
-Few speakers of unequal size who differ much.
+There are few speakers of unequal size, who differ much.
 
     python benchmarks/error_rates.py [--runs 20000] [--seed 42]
 

@@ -1,8 +1,9 @@
-"""Are claims of `nbaudio evidence` false in more than 5 % of corpora, and how many reviews does a proof take?
+"""Measure how often claims of `nbaudio evidence` are false, and what a proof takes.
+
+Are claims false in more than 5 % of corpora, and how many reviews does a proof take?
 
     python benchmarks/evidence.py [TRANSCRIPTS.jsonl] [--cases NAME ...] [--corpora 1000]
-    [--segments 20000] [--reviews 2000]
-        [--jobs 2] [--seed 42]
+                                  [--segments 20000] [--reviews 2000] [--jobs 2] [--seed 42]
 
 Corpora are simulated; draws, bets and claims are the package's own. The target is 98 % right with
 confidence 95 %. Unless a case says otherwise, the claim is about all segments with a similarity of
@@ -209,9 +210,9 @@ def pool_of(score: Array, speaker: Ints, recording: Ints) -> pl.DataFrame:
 
 
 def corpus_of(rng: np.random.Generator, task: Task) -> Corpus:
-    """Segments of 60 speakers in 400 recordings of various sizes.
+    """Return segments of 60 speakers in 400 recordings of various sizes.
 
-    Nothing is said about which are wrong.
+    Nothing is said about which of them are wrong.
     """
     count = task.segments
     score, seconds = (
@@ -299,7 +300,10 @@ def in_rounds(
     seed: int,
     learn: Callable[[Ints], Array] | None = None,
 ) -> Sheets:
-    """Draw and judge rounds one after the other, with the risk that `learn` returns for what was judged before."""
+    """Draw and judge rounds one after the other.
+
+    Each later round has the risk that `learn` returns for what was judged before.
+    """
     frames, sheets, rounds, pool = list[Frame](), list[Ints](), list[Round](), corpus.pool
     for strategy, n in planned:
         if learn is not None and sheets:
@@ -342,16 +346,19 @@ def state_of(corpus: Corpus, wrong: Bools, sheets: Sheets) -> Judged:
 
 
 def first_proof(part: Part, what: str = "segments", error: float = ERROR) -> int:
-    """After how many draws somebody who looks after each one sees a proof of the target.
+    """Return after how many draws somebody who looks after each one sees a proof of the target.
 
-    -1 for never.
+    It is -1 if that never happens.
     """
     null = np.array([part.least_not_allowed(what, TARGET)])
     return int(bet(part.state.draws, part.value(what), null, level=-math.log(error)).crossed[0])
 
 
 def judge(part: Part, wrong: Bools, *, seen: bool, what: str = "segments") -> tuple[bool, bool]:
-    """Whether a proof that was seen is false, or the claim after all reviews, and whether its interval holds the truth."""
+    """Return whether a proof is false, and whether the interval of the claim holds the truth.
+
+    The proof is one that was seen, or the claim after all reviews.
+    """
     claim = part.by(what, target=TARGET, error=ERROR / 2, high_error=ERROR / 2)
     amount = part.state.amount(what) * part.ships
     truth = 1 - float(amount[wrong].sum() / amount.sum())
@@ -593,9 +600,9 @@ def hours(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tup
 
 
 def by_group(group: Ints, item: Ints, wrong: Bools, rows: float) -> Array:
-    """A risk of each segment.
+    """Return a risk of each segment.
 
-    The rate of wrong ones among what was judged of its group, shrunk to 0.02 by so many rows.
+    It is the rate of wrong ones among what was judged of its group, shrunk to 0.02 by so many rows.
     """
     judged, faulty = (
         np.bincount(group[each], minlength=group.max() + 1) for each in (item, item[wrong[item]])
@@ -625,9 +632,8 @@ def frozen(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     """A threshold on a risk that is overfitted to verdicts."""
     corpus, half = corpus_of(rng, task), task.reviews // 2
     domain, group = corpus.score >= THRESHOLD, rng.integers(0, 2000, task.segments)
-    number = not_allowed(domain.sum()) + round(
-        1.5 * (1 - TARGET) * half
-    )  # what is found and left out does not ship
+    # What is found and left out does not ship.
+    number = not_allowed(domain.sum()) + round(1.5 * (1 - TARGET) * half)
     wrong = outside(rng, corpus) | first_of(rng.permutation(task.segments), domain, number)
     frame, rows = plan(corpus.pool, task.segments, "random", half, seed=seed)
     item = places_of(rows)
@@ -691,7 +697,10 @@ CURVES: dict[str, Callable[[Array, float], Array]] = {
 
 
 def chances(curve: str, score: Array) -> Array:
-    """Probabilities with a mean of 1 % at or above the threshold, for curves that have a position."""
+    """Return probabilities with a mean of 1 % at or above the threshold.
+
+    They are for curves that have a position.
+    """
     low, high = 0.0, 1.5
     for _ in range(40):
         middle = (low + high) / 2

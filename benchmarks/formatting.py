@@ -1,19 +1,20 @@
-"""The measure without formatting against jiwer with whisper-normalizer, and k hypotheses against one, all in one run.
+"""Measure the comparison without formatting, and that of several hypotheses.
+
+The references are jiwer with whisper-normalizer, and one hypothesis; all in one run.
 
     pip install whisper-normalizer
     python benchmarks/formatting.py [TRANSCRIPTS.jsonl] [--pairs 100000] [--language hr]
-    [--hypotheses 3] [--runs 3]
+                                    [--hypotheses 3] [--runs 3]
 
 Pairs are those of the file (JSON lines with `words` and `asr`, as in ParlaSpeech) over and over, or
 made up. In every fourth transcript a number word becomes digits, so that there is something to
 compare.
 
 1. Ours: similarity, WER and CER, plain and without formatting. Reference: whisper-normalizer
-(BasicTextNormalizer) on both texts,
-   and `jiwer.process_words` pair by pair, which gives the WER alone. Required: at most its time.
+   (BasicTextNormalizer) on both texts, and `jiwer.process_words` pair by pair, which gives the WER
+   alone. Required: at most its time.
 2. `score` of k hypotheses (further ones with other words in places) and their agreement against
-`score` of one.
-   Required: at most k times its time.
+   `score` of one. Required: at most k times its time.
 
 CPU seconds of all threads, sides in turns, the best of the runs. The exit code is 1 where a
 requirement fails.
@@ -52,7 +53,7 @@ DIGITS = {
 def pairs(path: Path, number: int) -> Iterator[tuple[str, str]]:
     """Yield transcripts, every fourth with digits, and hypotheses.
 
-    Repeated pairs end in other words, so that none is cached.
+    Pairs that are repeated end in other words, so that none is cached.
     """
     lines = [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
     lexicon = sorted({word for line in lines for word in line["words"]})

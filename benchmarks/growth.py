@@ -1,9 +1,9 @@
-"""What a new version of a corpus costs, against making all of it again, in one run.
+"""Measure what a new version of a corpus costs, against making all of it again, in one run.
 
-Time, and bytes that are written.
+The costs are time and bytes that are written.
 
-    python benchmarks/growth.py [--hours 120] [--percent 1] [--jobs 2] [--runs 3] [--container
-    webdataset] [--folder DIR]
+    python benchmarks/growth.py [--hours 120] [--percent 1] [--jobs 2] [--runs 3]
+                                [--container webdataset] [--folder DIR]
 
 Recordings are an hour of noisy tones at 48 kHz in stereo FLAC, under as many names as there are
 hours. A workspace with all of them is made into a corpus (the base) and grows by some percent of

@@ -111,9 +111,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
         folder = Path(place)
         measured(lambda: make_up(folder, options.files, options.chapter))
-        measured(
-            lambda: scan(folder / "LibriSpeech")
-        )  # so that all that is measured finds the same cache
+        # This lets all that is measured find the same cache.
+        measured(lambda: scan(folder / "LibriSpeech"))
         works = {
             "os.scandir and headers": lambda: scan(folder / "LibriSpeech"),
             "reader": lambda: read(folder / "LibriSpeech"),

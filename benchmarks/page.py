@@ -1,6 +1,6 @@
-"""How fast a review page answers.
+"""Measure how fast a review page answers.
 
-1,000 clips of 2 to 10 s, opened from a file in headless Chromium.
+It has 1,000 clips of 2 to 10 s, and is opened from a file in headless Chromium.
 
     python benchmarks/page.py [--clips 1000] [--rounds 15] [--work DIR] [--json FILE]
 
@@ -47,7 +47,10 @@ KEY_TO_SOUND = """async () => {
 
 
 def make(folder: Path, clips: int) -> Workspace:
-    """Make a workspace of texts of up to 25 words with their times, over one recording of gliding tones."""
+    """Make a workspace of texts of up to 25 words with their times.
+
+    Its one recording is of gliding tones.
+    """
     (folder / "audio").mkdir(parents=True)
     seconds = np.random.default_rng(0).uniform(2, 10, clips).round(2)
     ends = np.cumsum(seconds)

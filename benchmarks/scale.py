@@ -1,13 +1,12 @@
-"""What a large corpus costs the machine that plans it.
+"""Measure what a large corpus costs the machine that plans it.
 
-300,000 tiny recordings, materialized with any engine.
+The corpus has 300,000 tiny recordings, and is materialized with any engine.
 
-    python benchmarks/scale.py [--recordings 300000] [--each 1] [--seconds 5] [--sizes
-    75000,150000,300000]
-                               [--engine loky] [--jobs 2] [--folder DIR] [--required-mb 1000]
-                               [--driver-mb 700]
+    python benchmarks/scale.py [--recordings 300000] [--each 1] [--seconds 5]
+                               [--sizes 75000,150000,300000] [--engine loky] [--jobs 2]
+                               [--folder DIR] [--required-mb 1000] [--driver-mb 700]
     python benchmarks/scale.py --plan-only [--segments 1000000] [--each 600] [--seconds 5]
-    [--no-words] [--step measure]
+                               [--no-words] [--step measure]
 
 Recordings have `--each` segments of `--seconds` of noise, and are all names of one file: what is
 planned, opened, cut, packed and published is what as many files would be, only the disk has less to
@@ -241,9 +240,9 @@ def plan_only(asked: argparse.Namespace) -> int:
 
 
 def made_segments(folder: Path, segments: int, each: int, seconds: float, *, words: bool) -> Path:
-    """A workspace of so many accepted segments, and a tenth more that are rejected.
+    """Make a workspace of so many accepted segments, and a tenth more that are rejected.
 
-    Written in parts.
+    The table is written in parts.
     """
     total, length = segments + segments // 10, round(seconds * RATE)
     number = pl.int_range(-(-total // each), eager=True)
@@ -434,7 +433,11 @@ def declared_check(_folder: Any, _encoding: str, task: Any) -> Any:
 
 
 def measure(command: list[str], *, work: Path | None = None) -> dict[str, float]:
-    """Run a command: seconds, CPU seconds of all its processes, most MB of the first and of all together, temporary bytes."""
+    """Run a command, and return what it took.
+
+    That is seconds, CPU seconds of all its processes, the most MB of the first one and of all
+    together, and temporary bytes.
+    """
     began, driver, everything, disk, looked = time.monotonic(), 0, 0, 0, 0.0
     cpu: dict[int, float] = {}
     run = psutil.Popen(command, stdout=subprocess.DEVNULL)
@@ -464,7 +467,7 @@ def measure(command: list[str], *, work: Path | None = None) -> dict[str, float]
 
 
 def temporary_bytes(folder: Path) -> int:
-    """Bytes of temporary files: in hidden folders, and with hidden names.
+    """Return the bytes of temporary files: in hidden folders, and with hidden names.
 
     Hard links to the segments table do not count.
     """

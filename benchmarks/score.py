@@ -1,4 +1,6 @@
-"""Load and score 447,542 transcript pairs, against polars and rapidfuzz used plainly, in the same run.
+"""Load and score 447,542 transcript pairs, against polars and rapidfuzz used plainly.
+
+Both are measured in the same run.
 
     python benchmarks/score.py [TRANSCRIPTS.jsonl] [--segments 447542] [--runs 3] [--seed 42]
 
@@ -73,9 +75,9 @@ def make_up(path: Path, segments: int, seed: int) -> None:
 
 
 def misheard(words: list[str], errors: list[int]) -> list[str]:
-    """What a recognizer might make of words.
+    """Return what a recognizer might make of words.
 
-    0 leaves one as it is, 1 changes its end, 2 loses it, 3 splits it.
+    An error of 0 leaves a word as it is, 1 changes its end, 2 loses it, 3 splits it.
     """
     heard = []
     for word, error in zip(words, errors, strict=True):
@@ -107,7 +109,7 @@ def reference(path: Path, workers: int = 1) -> tuple[float, float]:
 def ours(path: Path) -> tuple[float, float]:
     """Load and score the pairs with nbaudio, scoring what has been read while more is read.
 
-    Seconds until read, and after.
+    Return the seconds until all is read, and the seconds after that.
     """
     from nbaudio.formats import parlaspeech
     from nbaudio.text import similarity_column
@@ -125,7 +127,10 @@ def ours(path: Path) -> tuple[float, float]:
 
 
 def ours_all(path: Path) -> tuple[float, float]:
-    """Load everything and score by all measures with nbaudio, one after the other as its commands do."""
+    """Load everything and score by all measures with nbaudio.
+
+    One comes after the other, as with its commands.
+    """
     from nbaudio.formats import parlaspeech
     from nbaudio.text import score_columns
 
@@ -147,7 +152,7 @@ SIDES = {
 class Run(NamedTuple):
     """What a run of one side took.
 
-    Seconds to load and to score, of all processors, and peak resident bytes.
+    It has the seconds to load and to score, those of all processors, and the peak resident bytes.
     """
 
     load: float

@@ -1,6 +1,6 @@
-"""Windows out of hours-long recordings against decoding them whole.
+"""Read windows out of hours-long recordings, against decoding them whole.
 
-How long one takes, and whether it is the same.
+How long does a window take, and is it the same?
 
     python benchmarks/seek.py [--hours 2] [--work DIR] [--only TEXT]
 
@@ -69,9 +69,8 @@ def make(path: Path, codec: str | None, option: str | None, hours: float) -> Non
     if codec == "vorbis":  # its packets lean on one another, so all of it is encoded
         with sf.SoundFile(short, "w", RATE, 1, format="OGG", subtype="VORBIS") as file:
             for _ in range(minutes):
-                for second in np.split(
-                    minute, MINUTE
-                ):  # libsndfile crashes when it gets a minute at once
+                # libsndfile crashes when it gets a minute at once.
+                for second in np.split(minute, MINUTE):
                     file.write(second)
     else:
         encode(short, minute, codec, option)
@@ -110,7 +109,10 @@ def encode(path: Path, samples: np.ndarray, codec: str, option: str | None) -> N
 
 
 def whole(recording: Recording, path: Path) -> Iterator[tuple[int, np.ndarray]]:
-    """A recording decoded from its first sample to its last: position and samples, block by block."""
+    """Yield a recording decoded from its first sample to its last, block by block.
+
+    A block is a position and samples.
+    """
     if isinstance(recording, AvRecording):
         yield from ((position, samples[0]) for position, samples in recording._decode_from(0))
         return
@@ -120,9 +122,10 @@ def whole(recording: Recording, path: Path) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def measure(path: Path) -> tuple[float, float, float, float, float, float]:
-    """Seconds to probe, for the first window, for one at the start, for one near the end, for all.
+    """Measure the windows of a recording.
 
-    And the largest difference.
+    Return the seconds to probe, for the first window, for one at the start, for one near the end
+    and for all, and the largest difference.
     """
     began = time.perf_counter()
     length = probe(path).num_samples

@@ -1,9 +1,10 @@
-"""What signals cost.
+"""Measure what signals cost.
 
-`measure` against cutting, `materialize --signals` against without, and librosa, all in one run.
+`measure` runs against cutting, `materialize --signals` against `materialize` without, and librosa
+too, all in one run.
 
     python benchmarks/signals.py [--hours 3.5] [--recordings 12] [--formats wav,flac,mp3] [--jobs 2]
-    [--rounds 3] [--folder DIR]
+                                 [--rounds 3] [--folder DIR]
 
 Recordings and segments are those of benchmarks/cut.py: 48 kHz stereo, segments of 4 to 20 s over
 nine tenths of them. Contenders run one after the other in separate processes, in turns; times are
@@ -12,10 +13,9 @@ the least of all rounds, as other programs run beside.
     measure     `measure` alone: decode and all signals
     both        `materialize --signals`
     librosa     a window read by soundfile; frame RMS, split of speech, spectral roll-off and STFT
-    of librosa at the recording's
-                own rate; peak, DC, runs at the rail, silence and correlation by NumPy; by one
-                process, on a tenth of the segments, scaled up and divided by the jobs. Left out if
-                librosa is not installed.
+                of librosa at the recording's own rate; peak, DC, runs at the rail, silence and
+                correlation by NumPy; by one process, on a tenth of the segments, scaled up and
+                divided by the jobs. Left out if librosa is not installed.
 Wanted: measure at most 0.6 of cut, both at most 1.25 of cut, librosa at least 5 times measure.
 """
 

@@ -1,8 +1,9 @@
-"""How fast a corpus is read back, against a bare prototype on the same machine and against other libraries, all in one run.
+"""Measure how fast a corpus is read back.
 
-    python benchmarks/stream.py [--clips 3120] [--seconds 6] [--runs 5] [--only READER ...] [--lines
-    local,40ms,200Mbit]
-        [--folder DIR]
+It is compared with a bare prototype on the same machine and with other libraries, all in one run.
+
+    python benchmarks/stream.py [--clips 3120] [--seconds 6] [--runs 5] [--only READER ...]
+                                [--lines local,40ms,200Mbit] [--folder DIR]
 
 Each reader gives every clip of a split once, shuffled where it can, in a separate process
 (benchmarks/stream_readers.py). Clips per second count from when its libraries are imported, so with
@@ -40,11 +41,8 @@ import nbaudio
 TOP = Path(__file__).resolve().parent
 RANDOM_CLIPS = 500
 FLOOR = "floor: prototype"
-REQUIRED, FIRST, LOCAL_MB = (
-    0.95,
-    1.3,
-    150,
-)  # of the floor's clips per second, times its first batch, memory
+# A share of the floor's clips per second, a multiple of its first batch, and memory.
+REQUIRED, FIRST, LOCAL_MB = 0.95, 1.3, 150
 
 
 # --- one reader, in a separate process

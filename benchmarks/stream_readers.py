@@ -1,6 +1,6 @@
 """Readers that benchmarks/stream.py compares.
 
-The prototypes that are its floors, nbaudio, and other libraries.
+They are the prototypes that are its floors, nbaudio, and other libraries.
 
     python benchmarks/stream_readers.py READER FOLDER-OR-ADDRESS FOLDER WORKERS
 
@@ -39,7 +39,10 @@ Rows = list[tuple[str, int, int]]
 
 
 class Source(NamedTuple):
-    """What to read: a folder or its address, the same folder on this machine, and by how many workers."""
+    """What to read: a folder or its address, and the same folder on this machine.
+
+    `workers` is by how many workers it is read.
+    """
 
     where: str
     folder: Path
@@ -56,7 +59,10 @@ class Source(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """Shard, offset and length of each clip, in order, as benchmarks/stream.py wrote them beside the folder."""
+        """Shard, offset and length of each clip, in order.
+
+        benchmarks/stream.py wrote them beside the folder.
+        """
         return json.loads(self.folder.with_suffix(".json").read_text())
 
     def pieces(self) -> list[Rows]:
@@ -74,7 +80,7 @@ class Source(NamedTuple):
 class Reader(NamedTuple):
     """A reader: the libraries that it imports, the container that it reads, and how.
 
-    None starts the clock anew.
+    When `read` yields None, the clock starts anew.
     """
 
     libraries: tuple[str, ...]
@@ -94,7 +100,7 @@ def decoded(data: bytes) -> Any:
 
 
 def prototype(source: Source, *, check: bool = False) -> Iterator[Any]:
-    """No library: ranges of 1 MB, eight in flight, decoded by dr_flac in threads.
+    """Read without a library: ranges of 1 MB, eight in flight, decoded by dr_flac in threads.
 
     The places of all clips are known.
     """
@@ -151,7 +157,10 @@ def checked_prototype(source: Source) -> Iterator[Any]:
 
 
 def memory(source: Source) -> Iterator[Any]:
-    """Every clip is in memory, one process or two decode them by soundfile and give nothing back."""
+    """Decode clips that are all in memory by soundfile, and give nothing back.
+
+    One process or two do so.
+    """
     for shard, offset, length in source.rows:
         with (source.folder / shard).open("rb") as file:
             IN_MEMORY.append(os.pread(file.fileno(), length, offset))

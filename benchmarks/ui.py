@@ -1,9 +1,9 @@
-"""How fast the widgets answer at real size.
+"""Measure how fast the widgets answer at real size.
 
-450,000 segments over 750 recordings of an hour, in JupyterLab and headless Chromium.
+There are 450,000 segments over 750 recordings of an hour, in JupyterLab and headless Chromium.
 
-    python benchmarks/ui.py [--segments 450000] [--rounds 15] [--parts table,explorer,...] [--work
-    DIR] [--json FILE]
+    python benchmarks/ui.py [--segments 450000] [--rounds 15] [--parts table,explorer,...]
+                            [--work DIR] [--json FILE]
 
 `--segments 10000000 --parts table` measures a table whose rows stay in their file, and the most
 memory that its kernel held.
@@ -56,11 +56,13 @@ SCRIPT = """() => {
         return performance.now() - begun;
     };
     window.one = (selector) => document.querySelector(selector);
-    window.key = (key) => one('.nba').dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    window.key = (key) =>
+        one('.nba').dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
     window.since = (name) => (begun) => Number(one('.nba')?.dataset[name]) > begun;
     window.sorted = () => one('[aria-sort]:not([aria-sort=none])')?.innerText ?? '';
     window.filled = () => {
-        const cells = [...document.querySelectorAll('.nba-row:not([hidden]) .nba-cell:first-child')];
+        const first = '.nba-row:not([hidden]) .nba-cell:first-child';
+        const cells = [...document.querySelectorAll(first)];
         return cells.length > 0 && cells.every(cell => cell.textContent);
     };
     window.enter = (field, text) => {
@@ -295,8 +297,10 @@ def explorer(bench: Bench, rounds: int) -> Found:
                 const target = one(selector), box = target.getBoundingClientRect();
                 target.setPointerCapture = () => {};
                 for (const [kind, [x, y]] of [['down', from], ['move', to], ['up', to]]) {
-                    const at = { clientX: box.left + x * box.width, clientY: box.top + y * box.height };
-                    target.dispatchEvent(new PointerEvent(`pointer${kind}`, { bubbles: true, buttons: 1, pointerId: 1, ...at }));
+                    target.dispatchEvent(new PointerEvent(`pointer${kind}`, {
+                        bubbles: true, buttons: 1, pointerId: 1,
+                        clientX: box.left + x * box.width, clientY: box.top + y * box.height,
+                    }));
                 }
             };
         }"""

@@ -1,7 +1,9 @@
-"""What windows of 10 consecutive clips take to read, also sliding by one, against every clip once, all in one run.
+"""Measure what windows of 10 consecutive clips take to read, also sliding by one.
+
+The reference is every clip once; all is measured in one run.
 
     python benchmarks/windows.py [--clips 3000] [--seconds 6] [--tries 2] [--lines local,40ms]
-    [--folder DIR]
+                                 [--folder DIR]
 
 Two corpora of the same clips: as materialized, and with `--window 10`, where windows are stored
 together. Each is read shuffled, by two threads, in turns; the least of the tries counts. Exit code

@@ -1,4 +1,6 @@
-"""Count words by frequency and accuracy (`views.words`) over 450,000 made-up segments of 20 words, against plain Python.
+"""Count words by frequency and accuracy (`views.words`), against plain Python.
+
+They are those of 450,000 made-up segments of 20 words.
 
     python benchmarks/words.py [--segments 450000] [--sample 20000] [--runs 3] [--seed 42]
 

@@ -1,13 +1,13 @@
-"""Makes `docs/notebooks`.
+"""Make `docs/notebooks`: the notebooks as the demo ran them.
 
-The notebooks as the demo ran them, small enough to be read on GitHub and nbviewer.
+They are small enough to be read on GitHub and nbviewer.
 
 The notebooks in `docs/examples` are run as well, and have their outputs in place.
 
     nbaudio demo --out demo-output
     python docs/executed.py demo-output            write the copies
     python docs/executed.py demo-output --compare  exit with 1 where the copies are not what the
-    demo shows
+                                                   demo shows
 
 What differs from run to run (times, durations, paths, pictures) is masked before copies are
 compared.
@@ -47,9 +47,9 @@ _VARYING = re.compile(
 
 
 def copy(notebook: Path, out: Path, *, tags: bool) -> dict[str, Any]:
-    """An executed notebook without the traces of its run.
+    """Return an executed notebook without the traces of its run.
 
-    Paths below `out` become relative, clips are compressed.
+    Paths below `out` become relative, and clips are compressed.
     """
     text = notebook.read_text(encoding="utf8").replace(
         json.dumps(str(out.resolve()))[1:-1], "demo-output"
@@ -91,9 +91,8 @@ def copy(notebook: Path, out: Path, *, tags: bool) -> dict[str, Any]:
             output.get("metadata", {}).clear()
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             if "image/png" in output.get("data", {}):
-                output["data"].pop(
-                    "text/html", None
-                )  # the same plot as SVG, which GitHub does not show
+                # The same plot as SVG, which GitHub does not show.
+                output["data"].pop("text/html", None)
                 output["data"]["image/png"] = with_few_colors(output["data"]["image/png"])
             if html := output.get("data", {}).get("text/html"):
                 output["data"]["text/html"] = _AUDIO.sub(smaller, "".join(html))

@@ -1,6 +1,6 @@
-"""Takes the pictures of README and docs.
+"""Take the pictures of README and docs.
 
-The notebooks in JupyterLab on the demo corpus, and the review sheet in LibreOffice.
+They show the notebooks in JupyterLab on the demo corpus, and the review sheet in LibreOffice.
 
     .venv/bin/python docs/screenshots.py
 

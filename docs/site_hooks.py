@@ -1,6 +1,6 @@
 """What mkdocs.yml cannot say.
 
-Notebooks as pages, files outside of docs/, and reference pages that are generated.
+The hooks make notebooks into pages, add files outside of docs/, and generate reference pages.
 
 Pages are written for GitHub and for the site alike. At the comments named in `GENERATED` the site
 adds what is generated from the package: the options of every command, the types of columns, the
@@ -91,7 +91,9 @@ def on_page_content(content: str, page: Page, **_: Any) -> str:
 
 
 def relink(markdown: str, page: str, pages: set[str]) -> str:
-    """Links of a page, relative to its place in the repository, made relative to its place on the site.
+    """Return a page with its links made relative to its place on the site.
+
+    In the page they are relative to its place in the repository.
 
     Args:
         markdown: of the page.
@@ -230,7 +232,10 @@ def api_names() -> dict[str, list[tuple[str, str]]]:
 
 
 def api_pages() -> dict[str, str]:
-    """One page for each group of names, with directives from which mkdocstrings makes their documentation."""
+    """Return one page for each group of names.
+
+    It has directives from which mkdocstrings makes their documentation.
+    """
     return {
         f"api/{group.lower().replace(' ', '-')}.md": f"# {group}\n\n"
         + "\n".join(directive(name) for name, _ in names)
@@ -248,7 +253,7 @@ def directive(name: str) -> str:
 
 @cache
 def exports() -> dict[str, str]:
-    """Where the names that `nbaudio` exports really are.
+    """Return where the names that `nbaudio` exports really are.
 
     Mkdocstrings reads the source, where lazy names are only text.
     """

@@ -1,4 +1,6 @@
-"""Turn long recordings, their transcripts and a recognizer's hypotheses into a training corpus whose label quality is known.
+"""Turn long recordings with transcripts into a training corpus whose label quality is known.
+
+The hypotheses of a recognizer are the third input.
 
 Each step is a function named as its command, tables in and tables out:
 

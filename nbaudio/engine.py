@@ -1,4 +1,4 @@
-"""Run tasks in threads, processes, on Dask, Ray, Spark or Beam (docs/engines.md).
+"""Run tasks in threads or processes, or on Dask, Ray, Spark or Beam (docs/engines.md).
 
 A task whose worker is killed may run twice.
 """
@@ -72,7 +72,7 @@ _MAX_LOG_BYTES = 1 << 20
 class RunTasks(Protocol):
     """Call a module-level function on every task.
 
-    Tasks are taken as workers become free, results come in any order.
+    Tasks are taken as workers become free, and results come in any order.
     """
 
     def __call__(
@@ -85,8 +85,8 @@ class RunTasks(Protocol):
 class EngineLocation:
     """Where workers run.
 
-    On a running cluster, with all its workers, or on this machine, with one job per core by
-    default.
+    This is a running cluster, with all its workers, or this machine, by default with one job per
+    core.
     """
 
     engine: str | None  # a key of `ENGINES`; None takes the backend of ``joblib.parallel_config``
@@ -124,9 +124,8 @@ def _loky(site: EngineLocation) -> Iterator[RunTasks]:
 
 
 def _threading(site: EngineLocation) -> AbstractContextManager[RunTasks]:
-    return nullcontext(
-        partial(ordered_map, jobs=site.local_jobs, ahead=2)
-    )  # no thread runs on after an error, unlike joblib's
+    # No thread runs on after an error, unlike joblib's.
+    return nullcontext(partial(ordered_map, jobs=site.local_jobs, ahead=2))
 
 
 @contextmanager
@@ -176,16 +175,14 @@ def _ray(site: EngineLocation) -> Iterator[RunTasks]:
 def _spark(site: EngineLocation) -> Iterator[RunTasks]:
     """Use the active Spark session, or start one and stop it afterwards.
 
-    Report the cause that Java logs, in one line.
+    Report the cause that Java logs in one line.
     """
     master = site.address or f"local[{site.local_jobs}]"
-    os.environ.setdefault(
-        "PYSPARK_PYTHON", sys.executable
-    )  # Spark's default Python need not have nbaudio
+    # Spark's default Python need not have nbaudio.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with warnings.catch_warnings(), tempfile.TemporaryFile() as log:
-        warnings.filterwarnings(
-            "ignore", module="pyspark"
-        )  # about newer pandas, which is not used here
+        # A warning is about newer pandas, which is not used here.
+        warnings.filterwarnings("ignore", module="pyspark")
         with requires_extra("spark"):
             from pyspark.errors import PySparkException
             from pyspark.sql import SparkSession
@@ -271,14 +268,16 @@ def worker_pool(site: EngineLocation) -> Iterator[RunTasks]:
 def _run(
     engine: str | None, run: RunTasks, function: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Iterator[Result]:
-    """Run tasks; raise errors of tasks unchanged, though some engines convert exceptions to text and some retry."""
+    """Run tasks; raise errors of tasks unchanged.
+
+    Some engines convert exceptions to text, and some retry.
+    """
     own: list[Exception] = []
 
     def planned() -> Iterator[Task]:
         try:
-            yield from chain(
-                tasks
-            )  # does not close a generator: the rest is run after a worker is lost
+            # `chain` does not close a generator: the rest is run after a worker is lost.
+            yield from chain(tasks)
         except Exception as error:
             own.append(error)
             raise
@@ -322,7 +321,10 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Excep
 def _run_joblib(
     function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None
 ) -> Iterator[Result]:
-    """Run tasks on the backend of ``joblib.parallel_config``, with its number of jobs if `jobs` is None."""
+    """Run tasks on the backend of ``joblib.parallel_config``.
+
+    If `jobs` is None, the number of jobs is also that of ``joblib.parallel_config``.
+    """
     waiting = enumerate(tasks)
     most = _BATCH * joblib.effective_n_jobs(jobs)
     underway: dict[int, Task] = {}
@@ -395,7 +397,10 @@ def _parallel(
 def _run_spark(
     context: Any, function: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Iterator[Result]:
-    """Run each task as a job of its own, so that a lost worker takes no results of others with it."""
+    """Run each task as a job of its own.
+
+    A lost worker then takes no results of other tasks with it.
+    """
     lost: list[Task] = []
     for task, results in ordered_map(
         partial(_spark_job, context, function), tasks, jobs=context.defaultParallelism, ahead=2
@@ -409,7 +414,10 @@ def _run_spark(
 def _spark_job(
     context: Any, function: Callable[[Task], Result], task: Task
 ) -> tuple[Task, list[Result]]:
-    """Return a task with its result in a list, which is empty if each worker that ran the task was lost."""
+    """Return a task with its result in a list.
+
+    The list is empty if each worker that ran the task was lost.
+    """
     from py4j.protocol import Py4JJavaError
 
     for _ in range(_ATTEMPTS):
@@ -426,7 +434,7 @@ def _run_beam(
 ) -> Iterator[Result]:
     """Run tasks, the lines of a file, in a pipeline that writes a file per result.
 
-    After a lost worker, the rest in another.
+    After a lost worker, the rest is run in another pipeline.
     """
     import apache_beam as beam
     from apache_beam.io.filesystems import FileSystems
@@ -482,7 +490,10 @@ def _run_beam(
 
 
 def _files(folder: str, kind: str) -> set[str]:
-    """Return the numbers of the tasks that have a file of a kind, ``begun`` or ``result``, in a folder of Beam."""
+    """Return the numbers of the tasks that have a file of a kind in a folder of Beam.
+
+    A kind is ``begun`` or ``result``.
+    """
     from apache_beam.io.filesystems import FileSystems
 
     [found] = FileSystems.match([FileSystems.join(folder, f"*.{kind}")])
@@ -492,9 +503,9 @@ def _files(folder: str, kind: str) -> set[str]:
 def _call_on_line(
     function: Callable[[Any], Any], folder: str, skipped: set[str], line: bytes
 ) -> None:
-    """Run the task of a line, unless it is to be skipped; write when it begins, and its result.
+    """Run the task of a line in a worker, unless it is to be skipped.
 
-    Runs in a worker.
+    Write a file when it begins, and another with its result.
     """
     from apache_beam.io.filesystems import FileSystems
 

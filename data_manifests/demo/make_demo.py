@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Speak the sentences beside this script into a small corpus that has the troubles of a real archive on purpose.
+"""Speak the sentences beside this script into a small corpus.
+
+It has the troubles of a real archive on purpose.
 
 Usage: `make_demo.py [FOLDER]`; writes transcripts.jsonl, wav.scp and audio/ there (default: beside
 the script). Needs espeak-ng and ffmpeg, which nbaudio itself does not need. README.md says which
@@ -33,7 +35,11 @@ SECONDS_DIGITS = 2
 
 @dataclass(frozen=True)
 class Recording:
-    """One recording: its names in the transcripts, in wav.scp and on disk, who speaks, and how it is encoded."""
+    """One recording: its names, who speaks, and how it is encoded.
+
+    `listed` is its name in the transcripts, `kaldi` that in wav.scp, and `on_disk` those of its
+    files.
+    """
 
     key: str
     listed: str
@@ -142,7 +148,10 @@ CUT_SECONDS = 0.4
 
 
 def speak(speaker: str, text: str) -> np.ndarray:
-    """One sentence as mono float32 at 22,050 Hz, without the silence that espeak-ng leaves at the end."""
+    """Return one sentence as mono float32 at 22,050 Hz.
+
+    The silence that espeak-ng leaves at the end is cut off.
+    """
     voice, speed, pitch = VOICES[speaker]
     command = ["espeak-ng", "-v", voice, "-s", str(speed), "-p", str(pitch), "--stdout"]
     wav = subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout
@@ -151,9 +160,9 @@ def speak(speaker: str, text: str) -> np.ndarray:
 
 
 def written(sentence: str | dict[str, str]) -> list[str]:
-    """A sentence's words as a stenographer of this corpus writes them.
+    """Return a sentence's words as a stenographer of this corpus writes them.
 
-    Lower case, no punctuation unless spelled out.
+    They are in lower case, without punctuation unless it is spelled out.
     """
     if isinstance(sentence, dict):
         return sentence["write"].split()
@@ -161,9 +170,9 @@ def written(sentence: str | dict[str, str]) -> list[str]:
 
 
 def misheard_word(word: str, chance: float) -> str:
-    """One word as a recogniser hears it.
+    """Return one word as a recogniser hears it.
 
-    Most chances leave it, the others cost a mark, an ending, a vowel or a short word.
+    Most chances leave it, and the others cost a mark, an ending, a vowel or a short word.
     """
     if chance < 0.06:
         return unicodedata.normalize("NFD", word).encode("ascii", "ignore").decode()
@@ -181,9 +190,9 @@ def misheard(words: list[str], rng: random.Random) -> list[str]:
 
 
 def word_times(words: list[str], duration: float) -> tuple[list[float], list[float]]:
-    """Starts and ends in seconds from the segment's start.
+    """Return starts and ends of words in seconds from the segment's start.
 
-    Shares by length, since espeak-ng's command tells no times.
+    They are shares by length, since espeak-ng's command tells no times.
     """
     borders = np.cumsum([0] + [len(word) + 1 for word in words])
     seconds = [
@@ -210,7 +219,10 @@ def damaged(sound: np.ndarray, place: tuple[str, int]) -> np.ndarray:
 
 
 def lay_out(recording: Recording, sentences: list, seed: int) -> tuple[np.ndarray, list[dict]]:
-    """All sentences of one recording, end to end with pauses, and their lines for the transcripts."""
+    """Return all sentences of one recording, end to end with pauses.
+
+    The second result is their lines for the transcripts.
+    """
     rng = random.Random(seed)
     parts, lines, now = [], [], 0
     texts = [written(sentence) for sentence in sentences]
@@ -249,7 +261,7 @@ def lay_out(recording: Recording, sentences: list, seed: int) -> tuple[np.ndarra
 
 
 def write_audio(recording: Recording, mono: np.ndarray, folder: Path) -> None:
-    """Every file of one recording.
+    """Write every file of one recording.
 
     The right channel of a stereo one is weaker or silent, as from a second microphone.
     """

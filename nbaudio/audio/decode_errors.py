@@ -1,4 +1,7 @@
-"""Reasons why a file is not usable as a recording, since decoders give no reasons that users understand."""
+"""Reasons why a file is not usable as a recording.
+
+Decoders give no reasons that users understand.
+"""
 
 from codecs import getincrementaldecoder
 from pathlib import Path

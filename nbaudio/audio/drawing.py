@@ -13,9 +13,9 @@ _LOUDEST_DB = -25.0
 
 
 def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:
-    """Return least and greatest sample of each of `columns` equal parts.
+    """Return the least and the greatest sample of each of `columns` equal parts.
 
-    Int8 of shape (columns, 2), full scale is 127.
+    The result is int8 of shape (columns, 2), with a full scale of 127.
     """
     # With fewer samples than columns, some samples are in several columns.
     starts = np.arange(columns) * len(samples) // columns
@@ -33,9 +33,9 @@ def spectrogram(
     *,
     rfft: Callable[..., Any] = np.fft.rfft,
 ) -> NDArray[np.uint8]:
-    """Return levels of bands, lowest first, from -100 dBFS (0) to -25 (255), from `begin` to `end`.
+    """Return the levels of bands, lowest first, from `begin` to `end` (shares of the length).
 
-    Uint8 (columns, `BANDS`).
+    The result is uint8 of shape (columns, `BANDS`), from -100 dBFS (0) to -25 dBFS (255).
     """
     padded = np.pad(samples, (_FRAME // 2, _FRAME // 2 + 1))
     centers = (

@@ -24,9 +24,9 @@ _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 
 
 class Encoding(NamedTuple):
-    """An encoding of clips; `rates` are those supported, in Hz, any where empty.
+    """An encoding of clips; `rates` are those supported, in Hz, or empty if any is.
 
-    `decode` returns None for an undeclared one.
+    `decode` returns samples and rate; the rate is None if the file does not declare it.
     """
 
     extension: str
@@ -35,7 +35,7 @@ class Encoding(NamedTuple):
     rates: tuple[int, ...] = ()
 
     def check_rate(self, rate: int | None) -> None:
-        """Raise InputError with the supported rates for a rate that the encoding does not support."""
+        """Raise InputError, with the supported rates, for a rate that is not among them."""
         if rate is not None and self.rates and rate not in self.rates:
             raise InputError(
                 f"{self.extension} has no rate of {rate} Hz; it has "
@@ -70,7 +70,7 @@ def _decode_pcm(data: bytes | memoryview) -> tuple[NDArray[np.int16], int | None
 def _decode_flac(data: bytes | memoryview) -> tuple[NDArray[np.int16], int] | None:
     """Decode FLAC of one channel and 16 bits by dr_flac, twice as fast as libsndfile.
 
-    None for any other, and for damaged.
+    Return None for any other FLAC, and for a damaged one.
     """
     ffi, lib = _dr_flac()
     flac = lib.ma_dr_flac_open_memory(ffi.from_buffer(data), len(data), ffi.NULL)
@@ -186,10 +186,10 @@ def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -
 def decode_clip(
     data: bytes | memoryview, encoding: str = "flac"
 ) -> tuple[NDArray[np.int16], int | None]:
-    """Return samples, shape (samples,), and rate (Hz; None where the file does not declare it) of bytes from `encode_clip`.
+    """Return the samples, shape (samples,), and the rate (Hz) of bytes from `encode_clip`.
 
-    `encoding` is a key of `ENCODERS`; ``flac`` reads ``wav`` too. Raises AudioError where the bytes
-    are not a complete clip.
+    The rate is None where the file does not declare it. `encoding` is a key of `ENCODERS`; ``flac``
+    reads ``wav`` too. Raise AudioError where the bytes are not a complete clip.
     """
     return encoder(encoding).decode(data)
 

@@ -1,6 +1,6 @@
 """Recordings read by FFmpeg (PyAV).
 
-Formats that libsndfile cannot read, or reads slowly or inexactly; see `recordings`.
+It reads formats that libsndfile cannot read, or reads slowly or inexactly; see `recordings`.
 """
 
 import sys
@@ -80,7 +80,10 @@ class _WrongPacketError(Exception):
 
 
 class _Decoded(NamedTuple):
-    """Samples, shape (samples, channels), and the ranges of them that could not be decoded, which are zeros."""
+    """Samples, shape (samples, channels), and ranges of them that could not be decoded.
+
+    Those ranges are zeros.
+    """
 
     samples: NDArray[np.float32]
     holes: list[tuple[int, int]]
@@ -207,9 +210,9 @@ class AvRecording:
         self._file.close()
 
     def _find_run_up(self) -> int:
-        """Return the samples to decode before a window.
+        """Return how many samples to decode before a window.
 
-        `sys.maxsize`, for all, where no smaller number is known to suffice.
+        It is `sys.maxsize`, which means all, where no smaller number is known to suffice.
         """
         if self.codec == "mp3" and self.sampling_rate < 32000:
             return int(_LOW_MP3_RUN_UP_S * self.sampling_rate)
@@ -263,7 +266,10 @@ class AvRecording:
         return index_packets(self._begin, self._ticks)
 
     def _is_even(self) -> bool:
-        """Return whether all packets but the last have the same duration in the container's index, where it has one."""
+        """Return whether all packets but the last have the same duration.
+
+        The durations are those of the container's index; without one it is true.
+        """
         entries = self._stream.index_entries
         last = len(entries) - 1
         if last < 2:
@@ -287,17 +293,16 @@ class AvRecording:
             yield from self._container.demux(self._stream)
 
     def _packets_from(self, target: int) -> Iterator[tuple[AudioPacket, int | None]]:
-        """Yield packets from the one with a position on, each with its end position.
+        """Yield packets from the one at a position on, each with its end position.
 
-        None where the clock tells the position.
+        The end position is None where the clock tells it.
         """
         if self._ogg:
             self._stream.codec_context.flush_buffers()
             for number in range(first_packet(self._ogg.ends, target), len(self._ogg.ends)):
                 data = self._ogg.packet(self._file, number)
-                packet = cast(
-                    AudioPacket, av.Packet(len(data))
-                )  # decoders read its zero padding; `av.Packet(data)` has none
+                # Decoders read its zero padding; `av.Packet(data)` has none.
+                packet = cast(AudioPacket, av.Packet(len(data)))
                 packet.update(data)
                 yield packet, int(self._ogg.ends[number])
             return
@@ -323,7 +328,7 @@ class AvRecording:
     def _jump_to(self, number: int) -> Iterator[AudioPacket] | None:
         """Seek and yield packets from one of the index on.
 
-        None if its time and bytes show that the seek found another packet.
+        Return None if time and bytes of the packet show that the seek found another one.
         """
         index = self._index
         if (
@@ -347,7 +352,10 @@ class AvRecording:
         return None
 
     def _decode_from(self, start: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Yield decoded frames as (position, samples of shape (channels, n)), from a run-up before `start` on."""
+        """Yield decoded frames as (position, samples of shape (channels, n)).
+
+        They begin a run-up before `start`.
+        """
         if self._run_up < start:
             yield from self._decode(self._packets_from(start - self._run_up))
             return
@@ -378,7 +386,7 @@ class AvRecording:
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Decode packets, given with their end positions, from `position` on.
 
-        None where the packets tell it.
+        `position` is None where the packets tell it.
         """
         to_packed = AudioResampler(format="flt")
         decoder: AudioCodecContext | None = None
@@ -435,7 +443,7 @@ class AvRecording:
     def _decoder(self) -> AudioCodecContext:
         """Return a decoder for packets after a seek.
 
-        The stream's, or a new one where a flush does not reset it.
+        It is the stream's own, or a new one where a flush does not reset that.
         """
         decoder = self._stream.codec_context
         if self.codec == "opus":

@@ -19,7 +19,7 @@ _RATES = {0: (11025, 12000, 8000), 2: (22050, 24000, 16000), 3: (44100, 48000, 3
 def is_consistent(descriptor: int) -> bool:
     """Return whether the tag of an open MP3 counts its frames, all of one kind, up to the end.
 
-    Else libmpg123 guesses lengths.
+    Without such a tag libmpg123 guesses lengths.
     """
     found = os.fstat(descriptor)
     return _look_through(descriptor, found.st_size, (found.st_dev, found.st_ino, found.st_mtime_ns))

@@ -30,7 +30,7 @@ _OPUS_FRAME = np.array(
 
 
 class _Page(NamedTuple):
-    """One page: flags, granule position, stream, offset of its body in the file, and lacing values."""
+    """One page: flags, granule position, stream, offset of its body in the file, lacing values."""
 
     flags: int
     granule: int
@@ -63,7 +63,7 @@ class OggIndex:
 def first_packet(ends: NDArray[np.int64], position: int) -> int:
     """Return the number of the first packet that ends after a position.
 
-    The first for 0, the last where none does.
+    It is the first packet for position 0, and the last one if none ends after the position.
     """
     return (
         0
@@ -73,7 +73,11 @@ def first_packet(ends: NDArray[np.int64], position: int) -> int:
 
 
 def scan_pages(path: Path) -> tuple[str | None, int | None]:
-    """Return the first problem of an Ogg file, None for none, and the samples before it, Opus at 48 kHz; None where unknown."""
+    """Return the first problem of an Ogg file and the number of samples before it.
+
+    The problem is None if there is none. The samples, of Opus at 48 kHz, are None where they are
+    unknown.
+    """
     problem = None
     position = 0
     serials = set()
@@ -97,7 +101,7 @@ def scan_pages(path: Path) -> tuple[str | None, int | None]:
 def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
     """Index the first ``opus`` or ``vorbis`` stream by file offset.
 
-    None without one, or where pages contradict the packets.
+    Return None if there is none, or if pages contradict the packets.
     """
     magic, headers = _HEADERS[codec]
     pages: list[_Page] = []
@@ -119,9 +123,8 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
         bodies + before - np.repeat(before[np.minimum(firsts, max(0, len(lacing) - 1))], counts)
     )
     starts = np.concatenate([[0], np.flatnonzero(lacing < 255) + 1])
-    completed = (
-        np.searchsorted(starts, firsts + counts, side="right") - 1 - headers
-    )  # audio packets up to the end of each page
+    # Audio packets up to the end of each page.
+    completed = np.searchsorted(starts, firsts + counts, side="right") - 1 - headers
     starts = starts[headers:]
     if len(starts) < 2:
         return None
@@ -153,7 +156,10 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
 
 
 def packet_samples(codec: str, header: bytes, heads: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return the samples that each ``opus`` (at 48 kHz) or ``vorbis`` packet completes, by its first two bytes, a row each."""
+    """Return how many samples each ``opus`` (at 48 kHz) or ``vorbis`` packet completes.
+
+    `heads` has a row for each packet: its first two bytes.
+    """
     first, second = heads.astype(np.int64).T
     if codec == "opus":
         frames = np.choose(first & 3, [1, 2, 2, second & 63])
@@ -167,7 +173,7 @@ def packet_samples(codec: str, header: bytes, heads: NDArray[np.uint8]) -> NDArr
 
 
 def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
-    """Yield all pages, with `checked` after verifying their checksums.
+    """Yield all pages; `checked` verifies their checksums first.
 
     Raise _DamagedError at a problem or another recording.
     """

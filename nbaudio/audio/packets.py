@@ -1,4 +1,7 @@
-"""Index the packets of streams whose clock is too coarse for samples, without decoding them if possible; see docs/audio.md."""
+"""Index the packets of streams whose clock is too coarse for samples.
+
+They are not decoded if that is possible; see docs/audio.md.
+"""
 
 import struct
 import zlib
@@ -48,22 +51,19 @@ def packet_time(packet: AudioPacket) -> int | None:
 def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
     """Index a stream, which `begin` restarts, of `ticks` samples per tick.
 
-    `skipped` is the pre-skip of Opus, if known better.
+    `skipped` is the pre-skip of Opus, if it is better known from elsewhere.
     """
     packets, decoder = begin()
     opus = decoder.name.removeprefix("lib") == "opus"
-    lead, size = (
-        None,
-        0,
-    )  # the first packet with samples as (its number, samples), and the samples of the last packet
+    # The first packet with samples as (its number, samples), and the samples of the last packet.
+    lead, size = None, 0
     with suppress(av.error.FFmpegError):
         for number, packet in enumerate(islice(packets, 0 if opus else _FIRST)):
             size = sum(frame.samples for frame in decoder.decode(packet)) or size
             lead = lead or ((number, size) if size else None)
     packets, decoder = begin()
-    trims: list[
-        tuple[int, int]
-    ] = []  # samples that the container trims at the start and the end of a packet
+    # Samples that the container trims at the start and the end of a packet.
+    trims: list[tuple[int, int]] = []
     stamps: list[int] = []
     checks: list[int] = []
     heads: list[bytes] = []
@@ -104,9 +104,9 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
 
 
 def _counted(context: AudioCodecContext, size: int, heads: list[bytes]) -> NDArray[np.int64] | None:
-    """Return the samples of packets by their first bytes, or the number that all have.
+    """Return the number of samples of each packet.
 
-    None if neither is known.
+    It is told by the first bytes of a packet, or is the same for all; None if neither is known.
     """
     name = context.name.removeprefix("lib")
     header = context.extradata or b""
@@ -121,7 +121,7 @@ def _counted(context: AudioCodecContext, size: int, heads: list[bytes]) -> NDArr
 def _head(packet: bytes | memoryview) -> bytes:
     """Return the first two bytes of a packet.
 
-    Those that are missing declare an Opus packet of no frames.
+    Missing bytes are filled in so that they declare an Opus packet of no frames.
     """
     data = bytes(packet[:2])
     return data + b"\3\0"[len(data) :]

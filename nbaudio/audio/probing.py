@@ -72,10 +72,8 @@ def probe(path: LocationLike) -> Probe:
             num_samples, warning = _check_end(recording, file)
             container = recording.container
         else:
-            num_samples, container = (
-                recording.count_samples(),
-                "OGG",
-            )  # perhaps; other files have no pages
+            # Perhaps it is Ogg; other files have no pages.
+            num_samples, container = recording.count_samples(), "OGG"
             warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
         problem, before = scan_pages(file) if container == "OGG" else (None, None)
         if problem:
@@ -96,7 +94,7 @@ def _check_beginning(
 ) -> tuple[int, str | None]:
     """Decode the beginning at once and in windows, where damage to a header shows.
 
-    Return the usable samples and the warning.
+    Return the number of usable samples and the warning.
     """
     rate = recording.sampling_rate
     codec = recording.codec
@@ -175,9 +173,9 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
 
 
 def _promised(recording: SoundfileRecording, path: Path) -> int:
-    """Return the samples that the header declares.
+    """Return the number of samples that the header declares.
 
-    Libsndfile replaces their number by the actual one and at best logs it.
+    Libsndfile replaces that number by the actual one, and at best logs it.
     """
     log = recording.log
     declared = recording.declared_samples
@@ -195,7 +193,7 @@ def _promised(recording: SoundfileRecording, path: Path) -> int:
 def _count(path: Path, channels: int) -> int:
     """Count the samples that decode from the start.
 
-    After a failed block, smaller ones find the last sample before the break.
+    After a block that fails, smaller blocks find the last sample before the break.
     """
     held = 0
     block = _COUNT_BLOCK // channels

@@ -1,6 +1,6 @@
 """Convert clips to pydub, and normalize their loudness (RMS, dBFS), for listening only.
 
-Imported on demand.
+The module is imported on demand.
 """
 
 import warnings
@@ -30,14 +30,20 @@ class PlayableSegment(AudioSegment):  # type: ignore[misc]
 
 
 def to_audiosegment(samples: NDArray[np.int16], rate: int) -> PlayableSegment:
-    """Return a clip, shape (samples,), at `rate` Hz as an `AudioSegment` that plays in a notebook."""
+    """Return a clip, shape (samples,), as an `AudioSegment` that plays in a notebook.
+
+    `rate` is in Hz.
+    """
     return PlayableSegment(
         data=samples.astype("<i2").tobytes(), sample_width=2, frame_rate=rate, channels=1
     )
 
 
 def normalize_loudness(samples: NDArray[np.int16], rate: int) -> NDArray[np.int16]:
-    """Bring a clip to a loudness of -20 dBFS, but no sample above -1 dBFS; silence stays silence."""
+    """Bring a clip to a loudness of -20 dBFS, with no sample above -1 dBFS.
+
+    Silence stays silence.
+    """
     segment = to_audiosegment(samples, rate)
     if not segment.max:
         return samples

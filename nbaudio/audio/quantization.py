@@ -1,4 +1,7 @@
-"""Quantize samples to 256 levels, by the formulas in docs/audio.md (van den Oord et al., "WaveNet", 2016, section 2.2)."""
+"""Quantize samples to 256 levels, by the formulas in docs/audio.md.
+
+They are those of van den Oord et al., "WaveNet", 2016, section 2.2.
+"""
 
 from functools import cache
 

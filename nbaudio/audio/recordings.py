@@ -1,6 +1,6 @@
 """Read exact windows of recordings without decoding them from the start, and cut clips.
 
-One channel, one rate, 16 bits.
+Clips have one channel, one rate and 16 bits.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,10 @@ class Recording(Protocol):
     codec: str
 
     def read(self, start: int, stop: int) -> Window:
-        """Return samples [start, stop), shape (samples, channels), fewer at the recording's end; raise AudioError if damaged."""
+        """Return samples [start, stop), shape (samples, channels).
+
+        There are fewer at the recording's end. Raise AudioError if it is damaged.
+        """
 
 
 @contextmanager
@@ -64,7 +67,7 @@ def open_recording(
 ) -> Iterator["OpenRecording"]:
     """Open a recording for reading windows.
 
-    Raise AudioError with file and reason where it is missing, not readable or not audio.
+    Raise AudioError, with file and reason, where it is missing, not readable or not audio.
 
     The number of `windows` and the `share` of the recording that they cover decide whether range
     reads of a remote file are cheaper than fetching it.
@@ -84,7 +87,7 @@ def open_recording(
 def _open_ranges(place: Location, file: RangeFile) -> "OpenRecording | None":
     """Open a recording for range reads.
 
-    None where the whole file is better, also to report what is wrong with it.
+    Return None where the whole file is better, also to report what is wrong with it.
     """
     try:
         recording = SoundfileRecording(place, file)
@@ -135,7 +138,7 @@ class SoundfileRecording:
     def __init__(self, path: LocationLike, file: BinaryIO | RangeFile) -> None:
         """Take an open file, which `close` closes.
 
-        Raise AudioError for an implausible header, else errors of libsndfile.
+        Raise AudioError for an implausible header, and libsndfile's own errors for other problems.
         """
         self.path = path
         self._descriptor = file
@@ -165,7 +168,7 @@ class SoundfileRecording:
     def is_exact(self) -> bool:
         """Whether length and windows are reliable.
 
-        Of MP3s, only those of two channels, 32 kHz or more, with a consistent tag.
+        Of MP3 files only those of two channels and 32 kHz or more, with a consistent tag, are.
         """
         # libsndfile makes an absurd length negative, and an open one longer than the bound. In GSM
         # and some ADPCM it cannot seek.
@@ -217,7 +220,8 @@ class SoundfileRecording:
 # Seconds read on each side when resampling; measured: from 0.01 s on, 8 to 48 kHz clips equal a
 # conversion of the whole.
 CONTEXT_S = 0.03
-#: Limit of a clip, over all channels: 90 minutes at 48 kHz, 512 MB, which a FLAC of 1 MB holds if it is silent.
+#: Limit of a clip, over all channels: 90 minutes at 48 kHz, 512 MB, which a FLAC of 1 MB holds if
+#: it is silent.
 MOST_SAMPLES = 1 << 28
 
 
@@ -259,11 +263,12 @@ def resample_window(
     rate: int | None = 16000,
     channel: str = "mix",
 ) -> NDArray[np.int16]:
-    """Return samples [start, stop) of an open recording, at its own rate, as one channel at `rate`, shape (samples,).
+    """Return samples [start, stop) of an open recording as one channel, shape (samples,).
 
-    Each bound is converted to the new rate on its own, rounded half up; None keeps the recording's.
-    Nothing is read beyond `num_samples`, the recording's length where it is known, as that may be a
-    trailer. `channel` is as in `nbaudio.core.channels`.
+    `start` and `stop` count samples at the recording's own rate. Each of them is converted to
+    `rate` on its own, rounded half up; None keeps the recording's rate. Nothing is read beyond
+    `num_samples`, the recording's length where it is known, as that may be a trailer. `channel` is
+    as in `nbaudio.core.channels`.
 
     Raises:
         AudioError: the window cannot be decoded or has no sample at `rate`, or the channel does not
@@ -299,7 +304,10 @@ def resample_window(
 
 
 def read_around(recording: Recording, start: int, stop: int, begin: int, end: int) -> Window:
-    """Read samples [begin, end) of a recording; raise AudioError if [start, stop) is not all there, or too long for a clip."""
+    """Read samples [begin, end) of a recording.
+
+    Raise AudioError if [start, stop) is not all there, or is too long for a clip.
+    """
     if (stop - start) * recording.num_channels > MOST_SAMPLES:
         minutes = [
             samples / recording.sampling_rate / 60
@@ -321,7 +329,7 @@ def read_around(recording: Recording, start: int, stop: int, begin: int, end: in
 def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
     """Return one channel and its factor to int16 full scale.
 
-    Exact, and without a copy where none is needed.
+    It is exact, and not copied unless it has to be.
     """
     scale = 1.0 if window.dtype == np.int16 else 32768.0
     first, *others = channel_numbers(channel, window.shape[1])

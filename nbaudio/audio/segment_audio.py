@@ -1,6 +1,6 @@
 """A segment with the audio around it, and facts from its samples, such as where it is speech.
 
-docs/signals.md has the method.
+The method is in docs/signals.md.
 """
 
 from functools import cached_property
@@ -49,15 +49,18 @@ class _Hops(NamedTuple):
 
 
 class SegmentAudio:
-    """A segment with its context, and the facts that signals take, the costly ones computed once.
+    """A segment with its context, and the facts that signals take.
 
-    Full scale is 1.
+    Costly facts are computed once. Full scale is 1.
     """
 
     def __init__(
         self, window: AnySamples, channel: str, rate: int, num_samples: int, before: int
     ) -> None:
-        """Take a window, shape (samples, channels), from `before` samples before a segment of `num_samples`, and the channel."""
+        """Take a window, shape (samples, channels), and the channel that is cut.
+
+        The window starts `before` samples before a segment of `num_samples`.
+        """
         self.window = window
         self.rate = rate
         self.num_samples = num_samples
@@ -65,21 +68,18 @@ class SegmentAudio:
         self.num_channels = int(window.shape[1])
         self.full_scale = 32768.0 if window.dtype == np.int16 else 1.0  # in the units of `window`
         self._channels = channel_numbers(channel, self.num_channels)  # that are mixed
-        self._unit = np.float32(
-            1 / self.full_scale / len(self._channels)
-        )  # what their sum is multiplied with
-        self.decimation = max(
-            1, rate // _SPEECH_RATE
-        )  # samples that are averaged for the decision on speech
+        # What their sum is multiplied with.
+        self._unit = np.float32(1 / self.full_scale / len(self._channels))
+        # Samples that are averaged for the decision on speech.
+        self.decimation = max(1, rate // _SPEECH_RATE)
         # Samples of a hop: 10 ms, in whole steps of `decimation`; less in a shorter segment.
         self.hop = (
             max(1, min(round(rate * _HOP_S / self.decimation), num_samples // self.decimation))
             * self.decimation
         )
         self.hop_s = self.hop / rate
-        self.hops_before = (
-            before // self.hop
-        )  # whole hops before the segment; hops are numbered from the first of them
+        # Whole hops before the segment; hops are numbered from the first of them.
+        self.hops_before = before // self.hop
         # Numbers of the whole hops of the segment.
         self.inside = slice(self.hops_before, self.hops_before + max(1, num_samples // self.hop))
 
@@ -93,7 +93,10 @@ class SegmentAudio:
         return self._summed(by_channel) * self._unit
 
     def mixed(self, start: int, stop: int) -> Samples:
-        """Return samples [start, stop), counted from the start of the segment, in the channel that is cut."""
+        """Return samples [start, stop) in the channel that is cut.
+
+        Positions count from the start of the segment.
+        """
         return self._mixed(_by_channel(self.window[self.before + start : self.before + stop]))
 
     @cached_property
@@ -153,7 +156,10 @@ class SegmentAudio:
 
     @cached_property
     def covariance(self) -> dict[tuple[int, int], float]:
-        """The covariance of each two channels, and the variance of each, in whole hops of the segment; none for one channel."""
+        """The covariance of each two channels, and the variance of each; none for one channel.
+
+        Both are taken in whole hops of the segment.
+        """
         sums = self._hops.by_channel[:, self.inside].mean(axis=1, dtype=np.float64) / self.hop
         means = sums[: self.num_channels] / self.full_scale
         products = sums[self.num_channels :] / self.full_scale**2
@@ -173,9 +179,9 @@ class SegmentAudio:
 
     @cached_property
     def silent_runs(self) -> Ints:
-        """Digital silence, runs of equal samples of 20 ms or more.
+        """Runs of digital silence: equal samples for 20 ms or more.
 
-        First and one past the last position, shape (runs, 2).
+        Each has its first position and one past its last; the shape is (runs, 2).
         """
         if not self.is_constant[self.inside].any():  # such a run holds a whole hop
             return np.zeros((0, 2), dtype=np.int64)
@@ -241,16 +247,19 @@ class SegmentAudio:
 
     @cached_property
     def frame_power(self) -> Numbers:
-        """The mean square of each frame of 20 ms without digital silence, every 10 ms, at least -120 dBFS."""
+        """The mean square of frames of 20 ms, every 10 ms, at least -120 dBFS.
+
+        Frames with digital silence are left out.
+        """
         power = self.power[self.inside]
         following = np.minimum(self._frames + 1, len(power) - 1)
         return np.maximum((power[self._frames] + power[following]) / 2, NOTHING)
 
     @cached_property
     def speech(self) -> Bools:
-        """Which hops, with context, are speech: by themselves; and without bursts and short gaps.
+        """Which hops, with context, are speech; shape (2, hops).
 
-        Shape (2, hops).
+        The first row has each hop by itself, the second is without bursts and short gaps.
         """
         within = np.flatnonzero(self.is_live[self.inside]) + self.inside.start
         factor = self.decimation
@@ -288,9 +297,9 @@ class SegmentAudio:
 
     @cached_property
     def spectrum(self) -> tuple[Numbers, Numbers] | None:
-        """Frequencies in Hz, and mean power spectrum of up to 16 of the loud frames, spread evenly.
+        """Frequencies in Hz, and the mean power spectrum of loud frames; None in digital silence.
 
-        None in digital silence.
+        Up to 16 of the loud frames are taken, spread evenly.
         """
         if not len(self.frame_power):
             return None
@@ -315,15 +324,14 @@ class SegmentAudio:
 def _by_channel(window: AnySamples, held: Samples | None = None) -> Samples:
     """Return samples as float32 in the same units, shape (channels, samples).
 
-    Written into `held` if it is given.
+    They are written into `held` if it is given.
     """
     found = (
         np.empty(window.shape[::-1], dtype=np.float32) if held is None else held[:, : len(window)]
     )
     if window.dtype == np.int16 and window.shape[1] == 2 and window.flags.c_contiguous:
-        pairs = window.view(np.int32)[
-            :, 0
-        ]  # of little-endian samples: the fastest way to separate them
+        # Samples are little-endian; this is the fastest way to separate them.
+        pairs = window.view(np.int32)[:, 0]
         found[0], found[1] = pairs.astype(np.int16), pairs >> 16
     else:
         found[:] = window.T

@@ -1,6 +1,6 @@
 """Signals: what the samples of a segment say about it, such as noise, clipping and speech.
 
-docs/signals.md has the formulas.
+The formulas are in docs/signals.md.
 """
 
 import math
@@ -73,7 +73,7 @@ def _clipping(audio: SegmentAudio) -> tuple[Value, ...]:
 def _at_rail(x: Samples) -> int:
     """Count samples in runs at the maximum, without round peaks that quantization makes flat.
 
-    They fall off slowly.
+    Such peaks fall off slowly on both sides.
     """
     rail = float(x.max())
     if rail <= 0:
@@ -101,7 +101,10 @@ def _noise(audio: SegmentAudio) -> tuple[Value, ...]:
 
 
 def _bandwidth(audio: SegmentAudio) -> tuple[Value, ...]:
-    """Return the highest frequency within 60 dB of the strongest band, or an edge of 18 dB above which no band comes near."""
+    """Return the highest frequency within 60 dB of the strongest band.
+
+    Return an edge instead where the level falls by 18 dB and no band above the edge comes near it.
+    """
     if audio.spectrum is None:
         return (None,)
     frequencies, power = audio.spectrum
@@ -133,7 +136,7 @@ def _bandwidth(audio: SegmentAudio) -> tuple[Value, ...]:
 def _correlation(audio: SegmentAudio) -> tuple[Value, ...]:
     """Return the mean of Pearson's correlation over all pairs of channels.
 
-    None where one is below -80 dBFS.
+    It is None where a channel is below -80 dBFS.
     """
     covariance = audio.covariance
     powers = [covariance[a, a] for a in range(audio.num_channels)] if covariance else [0.0]
@@ -218,7 +221,10 @@ def signals(audio: SegmentAudio) -> dict[str, Value]:
 def window_signals(
     recording: Recording, start: int, stop: int, channel: str, *, num_samples: int
 ) -> dict[str, Value]:
-    """Return the `signals` of samples [start, stop) of an open recording of `num_samples`; raise AudioError as for a clip."""
+    """Return the `signals` of samples [start, stop) of an open recording of `num_samples`.
+
+    Raise AudioError as for a clip.
+    """
     context = int(_CONTEXT_S * recording.sampling_rate)
     begin = max(0, start - context)
     end = min(num_samples, stop + context)
@@ -238,6 +244,9 @@ def window_signals(
 
 
 def speech_frames(samples: Samples, rate: int) -> tuple[Bools, float]:
-    """Return which frames of one channel, shape (samples,), are speech, and the seconds of a frame (about 0.01)."""
+    """Return which frames of one channel, shape (samples,), are speech.
+
+    The second value is the length of a frame in seconds (about 0.01).
+    """
     audio = SegmentAudio(samples[:, None], "left", rate, len(samples), 0)
     return audio.speech[1][audio.inside], audio.hop_s

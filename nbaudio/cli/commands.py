@@ -355,7 +355,7 @@ def evidence(
     ] = 0.98,
     confidence: Annotated[float, Option(help="confidence of the proof, between 0 and 1")] = 0.95,
 ) -> None:
-    """Report how right the clips that ship are, as far as the reviews prove it, and what to review next."""
+    """Report how right the shipped clips are, as far as reviews prove it, and what to review."""
 
 
 @common.command("select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
@@ -405,7 +405,7 @@ def export(
         str, Option(help="paths of the recordings: absolute, or relative to the manifests")
     ] = "absolute",
 ) -> None:
-    """Write manifests of the accepted segments for other toolkits, which read the recordings themselves."""
+    """Write manifests of accepted segments for toolkits that read the recordings themselves."""
 
 
 @common.command(
@@ -577,7 +577,7 @@ def stats(
         Option(metavar="EARLIER", help="compare with it; default: the base beside a corpus"),
     ] = None,
 ) -> None:
-    """Report hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
+    """Report hours, speakers, durations, similarity and splits of a workspace or corpus."""
 
 
 @common.command("wheel --out dist")

@@ -40,7 +40,7 @@ def _common(
         bool, Option("--version", callback=_print_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
-    """Turn long recordings, transcripts and a recognizer's hypotheses into a training corpus of known label quality."""
+    """Turn recordings, transcripts and hypotheses into a corpus of known label quality."""
 
 
 Options = dict[str, Any]

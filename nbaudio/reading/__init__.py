@@ -1,4 +1,7 @@
-"""Read a corpus: clips by id, and streams that shuffle, split among consumers, resume and batch, locally or over the network."""
+"""Read a corpus, locally or over the network: clips by id, and streams.
+
+Streams shuffle, split among consumers, resume and batch.
+"""
 
 from nbaudio.reading.clips import Clip
 from nbaudio.reading.corpora import Corpus, open_corpus

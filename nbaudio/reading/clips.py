@@ -1,6 +1,6 @@
-"""Clips of a corpus: where their bytes are, how they are requested and decoded.
+"""Clips of a corpus: where their bytes are, and how they are requested and decoded.
 
-And one clip cut from a workspace.
+`clip` cuts a single clip from a workspace.
 """
 
 import os
@@ -90,9 +90,9 @@ class Clip:
         return to_audiosegment(self._pcm(), self.sampling_rate)
 
     def save(self, path: str | Path) -> Path:
-        """Write the clip atomically to a .wav or .flac (exact), .mp3, .ogg or .opus (Opus) file.
+        """Write the clip atomically to a file, and return its path.
 
-        Return its path.
+        A .wav or .flac file is exact; an .mp3, .ogg or .opus (Opus) file is not.
 
         Raises:
             InputError: another suffix, a rate that the format does not support, or the clip was
@@ -135,7 +135,7 @@ class Request:
 class ClipReader:
     """Reader of the clips in `rows`.
 
-    On this machine, threads that decode read the files of `folder` themselves.
+    On this machine, the threads that decode read the files of `folder` themselves.
     """
 
     rows: SplitRows
@@ -143,9 +143,8 @@ class ClipReader:
     read: Callable[[str, int, int], bytes]  # the bytes [start, stop) of a shard
     decode: Callable[[bytes | memoryview], NDArray[Any]] | None  # None leaves clips encoded
     in_flight: int  # concurrent requests
-    read_uncached: Callable[
-        [str, int, int], bytes
-    ]  # past the cache, for bytes that turned out to be wrong
+    # Reads past the cache, for bytes that turned out to be wrong.
+    read_uncached: Callable[[str, int, int], bytes]
 
     def requests(self, clips: IntArray) -> list[Request]:
         """Return the requests for these clips, in the order of first need; neighbors share one."""
@@ -170,7 +169,7 @@ class ClipReader:
         return sorted(found, key=lambda request: min(needed[clip] for clip, _, _ in request.clips))
 
     def decoded(self, number: int, data: bytes | memoryview) -> Clip:
-        """Decode a clip from its bytes, which are read again where their checksum is wrong.
+        """Decode a clip from its bytes, and read them again if their checksum is wrong.
 
         Raise AudioError if it still is.
         """
@@ -208,14 +207,14 @@ class ClipRequests(ExitStack):
         self._shards = (
             None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
         )
-        self.small = list[
-            Future[bytes]
-        ]()  # of the last call, where each clip has a request of its own
+        # Requests of the last call, where each clip has a request of its own.
+        self.small = list[Future[bytes]]()
 
     def parts(self, clips: IntArray) -> dict[int, Callable[[], bytes | memoryview]]:
         """Request clips in the order of need.
 
-        Return for each what waits for its bytes, which the same thread may overwrite.
+        Return for each clip a function that waits for its bytes. The same thread may overwrite them
+        later.
         """
         found: dict[int, Callable[[], bytes | memoryview]] = {}
         requests = self._reader.requests(clips)
@@ -251,15 +250,14 @@ def _part(future: Future[bytes], start: int, end: int) -> memoryview:
 class _LocalShards(threading.local):
     """Shards on this machine.
 
-    Each thread has a buffer and few open files of its own, which are closed with `owner`.
+    Each thread has its own buffer and a few open files, which are closed with `owner`.
     """
 
     def __init__(self, folder: Folder, owner: ExitStack) -> None:
         self._folder = folder
         self._buffer = bytearray()
-        self._files = files = dict[
-            str, int
-        ]()  # descriptors of this thread; `owner` may close them in another one
+        # Descriptors of this thread; `owner` may close them in another one.
+        self._files = files = dict[str, int]()
         owner.callback(lambda: list(map(os.close, files.values())))
 
     def read(self, shard: str, start: int, stop: int) -> memoryview:
@@ -301,7 +299,9 @@ def clip(
     rate: int | None = 16000,
     channel: str = "mix",
 ) -> Clip:
-    """Cut the clip of a segment, with the samples that `materialize` cuts for the same rate and channel.
+    """Cut the clip of a segment from its recording.
+
+    Its samples are those that `materialize` cuts for the same rate and channel.
 
     Args:
         workspace: the workspace or its folder.
@@ -325,9 +325,13 @@ def clip(
         >>> folder = Path(tempfile.mkdtemp())
         >>> soundfile.write(folder / "a.wav", np.zeros(48000), 48000)
         >>> workspace = Workspace.create(folder / "w", source="asr.json", audio=str(folder))
-        >>> facts = {"path": "a.wav", "sampling_rate": 48000, "num_channels": 1, "num_samples": 48000}
-        >>> segment = {"segment_id": "s", "recording_id": "a", "start_sample": 12000, "end_sample": 36000}
-        >>> workspace.save(recordings=pl.DataFrame([{"recording_id": "a", **facts}]), segments=pl.DataFrame([segment]))
+        >>> recordings = pl.DataFrame({"recording_id": ["a"], "path": ["a.wav"]}).with_columns(
+        ...     sampling_rate=48000, num_channels=1, num_samples=48000
+        ... )
+        >>> segments = pl.DataFrame({"segment_id": ["s"], "recording_id": ["a"]}).with_columns(
+        ...     start_sample=12000, end_sample=36000
+        ... )
+        >>> workspace.save(recordings=recordings, segments=segments)
         >>> clip(workspace, "s").samples.shape
         (8000,)
     """

@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 Give = Literal["samples", "levels", "encoded"]
 
-_STREAM_REQUESTS, _CLIP_REQUESTS = (
-    8,
-    64,
-)  # concurrent requests: of a stream, whose requests are large, and of clips by id
+# Concurrent requests: of a stream, whose requests are large, and of clips by id.
+_STREAM_REQUESTS, _CLIP_REQUESTS = 8, 64
 # Opened with a corpus, besides those that read its index: the first two blocks of files then come
 # at once
 _CONNECTIONS = 20
@@ -47,7 +45,7 @@ _PIECE_BYTES = 1 << 20  # size of a file in the cache
 class Corpus:
     """An open corpus, as returned by `open_corpus`.
 
-    It can be pickled, and used after a fork, as it keeps no files open.
+    It can be pickled and used after a fork, as it keeps no files open.
 
     Attributes:
         table: the places of all clips; further columns are read when they are needed.
@@ -70,7 +68,10 @@ class Corpus:
 
     @cached_property
     def segments(self) -> "pl.DataFrame":
-        """One row per clip: its metadata, and `shard`, `offset` and `length` (bytes), by which the rows are sorted."""
+        """One row per clip: its metadata, and `shard`, `offset` and `length` (bytes).
+
+        Rows are sorted by these three.
+        """
         _check_not_forked("Corpus.segments")
         return self.table.frame()
 
@@ -102,7 +103,10 @@ class Corpus:
         return self.segments.slice(numbers.start, len(numbers))
 
     def read(self, segment_id: str, *, give: Give = "samples") -> Clip:
-        """Read one clip by its id, as `read_many` does; of a remote corpus nothing else is fetched."""
+        """Read one clip by its id, as `read_many` does.
+
+        Of a remote corpus nothing else is fetched.
+        """
         return self.read_many([segment_id], give=give)[0]
 
     def read_many(self, segment_ids: "Ids", *, give: Give = "samples") -> list[Clip]:
@@ -171,7 +175,7 @@ class Corpus:
     ) -> Stream:
         """Stream one epoch of a split, or a consumer's part of it.
 
-        Clips, or lists of them, read ahead and decoded by threads.
+        Steps are clips, or lists of them, that threads read ahead and decode.
 
         Every step comes exactly once per epoch over all ranks and workers, whatever their numbers,
         and so does every clip, unless windows overlap; ranks differ by at most one step, and with
@@ -284,7 +288,10 @@ class Corpus:
         return b"".join(found)
 
     def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
-        """Yield the cache keys of the pieces with the bytes [start, stop) of a file, and where each begins and ends."""
+        """Yield the cache keys of the pieces of a file that hold the bytes [start, stop).
+
+        Each comes with the positions where the piece begins and ends.
+        """
         # A shard that is a folder has files of one clip each, which are one piece each; its hash is
         # that of all files.
         sha256, size = self._sizes.get(name, (None, stop))
@@ -336,7 +343,10 @@ def open_corpus(
 
 
 def _whole(name: str, value: Any, *, least: int | None = None) -> int:
-    """Convert an integer of any kind, such as NumPy's, to Python's, which states and JSON can hold."""
+    """Convert an integer of any kind, such as NumPy's, to Python's.
+
+    States and JSON can hold no others.
+    """
     try:
         number = operator.index(value)
     except TypeError as error:

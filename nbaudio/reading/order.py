@@ -34,7 +34,7 @@ _HASHED_ROWS = 1 << 16  # rows whose texts are in memory at once
 class Partition(NamedTuple):
     """The part of an epoch that a consumer takes.
 
-    Its rank of `world_size`, and its worker of `num_workers` in that rank.
+    A consumer is a rank of `world_size`, and in it a worker of `num_workers`.
     """
 
     rank: int = 0
@@ -68,7 +68,7 @@ class Partition(NamedTuple):
     def of(self, size: int, *, pad: bool = False) -> slice:
         """Return its slice of so many steps.
 
-        With `pad`, a rank with one fewer than others gets the next rank's first too.
+        With `pad`, a rank with one step fewer than others also gets the first one of the next rank.
         """
         first, last = (size * edge // self.world_size for edge in (self.rank, self.rank + 1))
         if pad:
@@ -84,7 +84,7 @@ class Partition(NamedTuple):
 class Groups:
     """Groups of consecutive `clips`, each from one of `starts` to one of `ends`.
 
-    Groups may overlap, none is empty.
+    Groups may overlap, and none is empty.
     """
 
     clips: IntArray
@@ -115,7 +115,10 @@ class Groups:
         return self.clips[np.repeat(self.ends - np.cumsum(sizes), sizes) + np.arange(sizes.sum())]
 
     def sums(self, values: IntArray) -> IntArray:
-        """Return the sum of a value of clips over each group, without those that the group before has too."""
+        """Return the sum of a value of clips over each group.
+
+        Clips that the group before has too are left out.
+        """
         totals = np.zeros(len(self.clips) + 1, np.int64)
         np.cumsum(values[self.clips], out=totals[1:])
         before = self.starts[:-1]
@@ -127,7 +130,10 @@ class Groups:
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch of a split: all that its order depends on, with the parameters of `Corpus.stream`."""
+    """An epoch of a split: all that its order depends on.
+
+    The parameters are those of `Corpus.stream`.
+    """
 
     # Columns of the split's clips by name, in the order of the corpus: a data frame, or rows of the
     # corpus
@@ -145,7 +151,7 @@ class Epoch:
     def parameters(self) -> dict[str, Any]:
         """Return what a state must agree on.
 
-        `step` only where windows overlap, as states of older versions have none.
+        It includes `step` only where windows overlap, as states of older versions have none.
         """
         names = [
             "corpus",
@@ -204,7 +210,7 @@ class Epoch:
         )
 
     def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
-        """Return a consumer's share of the steps that are left, and the edges of its blocks among them."""
+        """Return a consumer's share of the steps that are left, and the edges of its blocks."""
         own = left[share.of(len(left), pad=self.pad)]
         edges = [0, *_blocks(own.sums(self._column("length")), self.buffer, self._pools[own.first])]
         if self.shuffle and len(own):
@@ -222,7 +228,7 @@ class Epoch:
     def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:
         """Return the steps that are left when consumers have taken so many each.
 
-        One level per change of their number.
+        `done` has one level per change of the number of consumers.
         """
         left = self.whole
         for level in done:
@@ -245,7 +251,10 @@ class Epoch:
 
     @cached_property
     def _pools(self) -> IntArray:
-        """For each clip, the part of the epoch from which its batch is made, so that what is close is read together."""
+        """For each clip, the part of the epoch from which its batch is made.
+
+        So clips that are close are read together.
+        """
         pools = np.zeros(len(self.index), np.int32)
         if self.batch_s is not None:
             ends = _blocks(self._column("length")[self._drawn], self.buffer, pools)
@@ -255,7 +264,8 @@ class Epoch:
     def _batches(self, clips: IntArray, most: float) -> tuple[IntArray, IntArray]:
         """Return the clips by duration, and the first of each batch.
 
-        Clips times the longest is at most `most`, or one clip.
+        The number of clips of a batch times its longest one is at most `most`, unless it is a
+        single clip.
         """
         durations = self._column("duration_s")[clips]
         by_length = np.argsort(durations, kind="stable")
@@ -274,7 +284,7 @@ class Epoch:
     def _order(self, numbers: IntArray, purpose: str) -> IntArray:
         """Return the order of numbers by their hashes.
 
-        The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+        The hash is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
         """
         key = f"{purpose} {self.seed} {self.epoch}".encode()
         salt = np.uint64(int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little"))
@@ -294,7 +304,10 @@ def _numbers(count: int) -> IntArray:
 
 
 def _windows(index: Any, size: int, step: int) -> Groups:
-    """Return `size` consecutive clips of each recording from every `step`-th on, up to its end, where there may be fewer."""
+    """Return windows of `size` consecutive clips of each recording.
+
+    They begin at every `step`-th clip; at the recording's end there may be fewer clips.
+    """
     _, codes = np.unique(np.asarray(index["recording_id"]), return_inverse=True)
     ordered = np.lexsort((np.asarray(index["start_sample"]), codes))
     recordings = codes[ordered]
@@ -307,7 +320,7 @@ def _windows(index: Any, size: int, step: int) -> Groups:
 def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
     """Return where blocks end.
 
-    Each as long as possible below its bound and in one pool, but never empty.
+    Each block is as long as possible below its bound and in one pool, but never empty.
     """
     ends = []
     total = np.cumsum(num_bytes)

@@ -1,4 +1,4 @@
-"""Stream clips, read one block ahead and decoded by threads of this process.
+"""Stream clips, which threads of this process read one block ahead and decode.
 
 Two blocks and a few clips bound the memory.
 """
@@ -71,7 +71,7 @@ class Stream:
     def of(self, share: Partition, *, epoch: int | None = None, worker: Any = None) -> "Stream":
         """Return the same stream for another consumer or epoch, from its beginning.
 
-        A DataLoader's `worker` takes its part.
+        For a DataLoader's `worker` it is that worker's part.
         """
         order = (
             self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
@@ -95,7 +95,7 @@ class Stream:
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Resume from a state of the same share, or from those of all shares, of any number.
 
-        Raise InputError for others.
+        Raise InputError for other states.
         """
         try:
             states = [state] if isinstance(state, dict) else list(state)
@@ -150,9 +150,9 @@ class Stream:
 
     @property
     def padding(self) -> float:
-        """Share of padding in all batches, each padded to its longest clip.
+        """Share of padding in all batches, from 0 to 1, if each is padded to its longest clip.
 
-        0 to 1, known before anything is read.
+        It is known before anything is read.
         """
         durations = np.asarray(self.epoch.index["duration_s"])
         real = padded = 0.0
@@ -174,15 +174,14 @@ class Stream:
         return [self._steps[start:end] for start, end in pairwise(edges) if end > start]
 
     def _tasks(self, requests: ClipRequests) -> Iterator[_Task]:
-        """Yield decoding tasks in order without keeping them, as each holds its bytes.
+        """Yield decoding tasks in order, and keep none, as each holds its bytes.
 
         Requests are made one block ahead.
         """
         tasks: deque[_Task] = deque()
         for number, block in enumerate(self._blocks()):
-            if (
-                number in (2, 3) and requests.small
-            ):  # many small requests would delay the first batch
+            # Many small requests would delay the first batch.
+            if number in (2, 3) and requests.small:
                 while tasks:
                     yield tasks.popleft()
                 if number == 2:
@@ -202,9 +201,8 @@ class Stream:
     def _decode(self, task: _Task) -> list[Clip]:
         clips = [self.clips.decoded(clip, data()) for clip, data in task]
         for clip in clips if self.epoch.overlapping else ():
-            if (
-                clip.samples is not None
-            ):  # several steps have this array: none may change it for the others
+            # Several steps have this array: none may change it for the others.
+            if clip.samples is not None:
                 clip.samples.flags.writeable = False
         return clips
 
@@ -212,7 +210,7 @@ class Stream:
 def _windows(block: Groups, ahead: Iterator[Clip]) -> Iterator[list[Clip]]:
     """Yield windows that overlap.
 
-    A clip comes once per block, and is kept until the last step that has it.
+    `ahead` has a clip once per block; it is kept until the last step that has it.
     """
     uses = Counter(block.members.tolist())
     kept = dict[int, Clip]()

@@ -1,4 +1,4 @@
-"""The table of a corpus: the places of all clips are in memory.
+"""The table of a corpus, with the places of all clips in memory.
 
 Further columns and rows are read when they are needed.
 """
@@ -35,13 +35,13 @@ _GROUPS = 32
 class ClipTable:
     """The rows of a corpus, sorted by `shard` and `offset`.
 
-    Can be used after a fork, and by several threads.
+    They can be used after a fork, and by several threads.
     """
 
     def __init__(self, folder: Folder) -> None:
         """Read the places of all clips.
 
-        Raise InputError where there is no such table, or one is implausible.
+        Raise InputError where there is no such table, or one of the places is implausible.
         """
         self.folder = folder
         self._order: NDArray[np.int64] | None = None
@@ -121,7 +121,7 @@ class ClipTable:
     def _hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """The 64-bit hashes of the ids in ascending order, and the positions of their clips.
 
-        12 bytes a clip.
+        They take 12 bytes a clip.
         """
         groups = (
             self._read(group, ["segment_id"])["segment_id"]
@@ -155,14 +155,13 @@ class ClipTable:
     def _columns_of(self, names: Sequence[str], *, check: bool = False) -> dict[str, NDArray[Any]]:
         """Read columns group by group, so that little more than these arrays is in memory.
 
-        Those of the ids are only checked.
+        With `check`, the columns of `_FACTS`, such as the ids, are only checked.
         """
         columns = dict[str, NDArray[Any]]()
         known = dict[str, str]()
         file = self._file()
-        for group, start in enumerate(
-            self._starts[:-1] or [0]
-        ):  # without a row group too there are columns
+        # Without a row group there are columns too.
+        for group, start in enumerate(self._starts[:-1] or [0]):
             rows = self._read(group, names, file)
             if check:
                 check_locations(self.folder, rows)
@@ -178,7 +177,10 @@ class ClipTable:
         return columns
 
     def _file(self) -> Any:
-        """Return a reader, which is for one thread, and does without threads, which a forked process has not."""
+        """Return a reader, which is for one thread.
+
+        It uses no threads itself, as a forked process has none of them.
+        """
         return pq.ParquetFile(self._source, metadata=self._footer, read_dictionary=_TEXTS)
 
     def _read(self, group: int, names: Sequence[str] | None = None, file: Any = None) -> pa.Table:

@@ -26,7 +26,8 @@ LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
 CSS = bundled_files.front_end("run_page", kind="css")
 _LINKS = re.compile('<nav class="nbaudio-pages">.*?</nav>')
 _INDEX = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>nbaudio: {title}</title>
 <style>
 {style}</style></head><body>
@@ -122,7 +123,7 @@ def _own_kernel() -> Iterator[None]:
 
 
 def _keep(working: Path, final: Path) -> None:
-    """Move a notebook to its final path, with the static HTML of each widget in place of the widget."""
+    """Move a notebook to its final path, with static HTML in place of each widget."""
     notebook = json.loads(working.read_text(encoding="utf8"))
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
@@ -133,7 +134,10 @@ def _keep(working: Path, final: Path) -> None:
 
 
 def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
-    """Link the pages in OUT/html in the order of all notebooks, run or not, and write OUT/html/index.html; return its path."""
+    """Link the pages in OUT/html in the order of all notebooks, run or not.
+
+    Write OUT/html/index.html and return its path.
+    """
     folder = out / "html"
     there = [(folder / f"{notebook.stem}.html", *_introduction(notebook)) for notebook in notebooks]
     there = [page for page in there if page[0].exists()]

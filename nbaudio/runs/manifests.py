@@ -33,7 +33,7 @@ def list_notebooks() -> list[Path]:
 
 
 def defaults(notebook: Path) -> dict[str, Any]:
-    """Return the parameters that a notebook's cell tagged ``parameters`` assigns, with their defaults.
+    """Return the parameters of a notebook, those of its cell ``parameters``, and their defaults.
 
     The default of ``n = manifest.get("n", 4)`` and of ``n = 4`` is 4; it is None for a value that
     is computed.
@@ -204,7 +204,10 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
 
 
 def _defaults_to_fill(notebook: Path, folder: Path) -> dict[str, Any]:
-    """Return the defaults of parameters that a ``manifest.txt`` may set, and of paths, absolute from `folder`."""
+    """Return the defaults of parameters that ``manifest.txt`` may set, and of paths.
+
+    Paths become absolute; they are relative to `folder`.
+    """
     filled: dict[str, Any] = {}
     for name, node in _assignments(notebook).items():
         default = _literal(node)

@@ -1,4 +1,7 @@
-"""Manifests for plain papermill, which reads every file through `handler` by the entry point ``papermill.io``."""
+"""Manifests for plain papermill, which reads every file through `handler`.
+
+The entry point ``papermill.io`` registers it.
+"""
 
 import copy
 import json
@@ -11,7 +14,10 @@ from papermill.iorw import papermill_io
 
 
 class ManifestHandler:
-    """Handler of `papermill.iorw` that resolves manifests and delegates all else to the handlers registered before it."""
+    """Handler of `papermill.iorw` that resolves manifests.
+
+    It delegates all other files to the handlers that were registered before it.
+    """
 
     def __init__(self) -> None:
         others = self._others = copy.deepcopy(papermill_io)

@@ -109,7 +109,10 @@ def run(
 
 
 def _reports(workspace: Path) -> dict[str, tuple[int, dict[str, Any]]]:
-    """Return the reports of a workspace in the order of the steps, each with the mtime of its file in nanoseconds."""
+    """Return the reports of a workspace in the order of the steps.
+
+    Each comes with the modification time of its file in nanoseconds.
+    """
     paths = {path.stem: path for path in sorted((workspace / "reports").glob("*.json"))}
     order = [
         *(step for step in _STEPS if step in paths),

@@ -1,4 +1,7 @@
-"""Write a wheel of the running nbaudio and the requirements of cluster workers, without build tools or a package index."""
+"""Write a wheel of the running nbaudio and the requirements of cluster workers.
+
+It needs neither build tools nor a package index.
+"""
 
 import base64
 import csv
@@ -18,9 +21,22 @@ from nbaudio.core.version import __version__
 REQUIREMENTS = "requirements-worker.txt"
 # Needed by notebooks, sheets and plots only; workers decode, cut, pack and verify.
 _NOT_FOR_WORKERS = {
-    "anywidget", "audioop-lts", "click", "ipykernel", "ipywidgets", "jupyterlab", "matplotlib", "nbclient", "nbconvert",
-    "openpyxl", "pandas", "papermill", "pydub", "traitlets", "xlsxwriter",
-}  # fmt: skip
+    "anywidget",
+    "audioop-lts",
+    "click",
+    "ipykernel",
+    "ipywidgets",
+    "jupyterlab",
+    "matplotlib",
+    "nbclient",
+    "nbconvert",
+    "openpyxl",
+    "pandas",
+    "papermill",
+    "pydub",
+    "traitlets",
+    "xlsxwriter",
+}
 # Engines bring their own version: Beam requires an older one.
 _NOT_PINNED = {"pyarrow"}
 _LABEXTENSION = ("ui/widgets/labextension", "share/jupyter/labextensions/nbaudio")

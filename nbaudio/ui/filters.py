@@ -1,6 +1,6 @@
 """Filter and sort a frame by SQL conditions, text search and columns.
 
-Orders are row numbers of the frame (uint32).
+An order is an array of row numbers of the frame (uint32).
 """
 
 import os
@@ -50,7 +50,7 @@ _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}
 def sort_and_filter(frame: TableFrame, **arrangement: Any) -> Order:
     """Return the numbers of rows that meet both conditions and contain a text.
 
-    Equal rows keep their order, nulls are last.
+    Equal rows keep their order, and nulls are last.
     """
     *_, (_, found) = arrange(frame, **arrangement)
     return joined(found)
@@ -73,7 +73,8 @@ def arrange(
 ) -> Iterator[tuple[float, list[Order]]]:
     """Do `sort_and_filter` in parts.
 
-    Yield which share is done, and the rows found, in order only when all is done.
+    Yield the share that is done, and the rows found so far; they are in order only when all is
+    done.
 
     Rows in memory are one part. `kept` are the rows that pass the filter, in the order of the
     frame, if they are known.
@@ -129,7 +130,10 @@ def arrange(
 def _masks(
     frame: TableFrame, conditions: list[str], needed: list[str], find: str
 ) -> Iterator[pl.Series]:
-    """Yield which rows meet conditions over the columns `needed` and contain a text, for one part of the rows after the other."""
+    """Yield which rows meet conditions and contain a text, for one part of the rows at a time.
+
+    The conditions are over the columns `needed`.
+    """
     columns = visible_columns(frame)
     whole = None
     # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten
@@ -177,7 +181,7 @@ def visible_columns(frame: TableFrame) -> list[str]:
 def similar_values(frame: TableFrame, where: str) -> str:
     """Return which text of a filter no row has, with similar values.
 
-    Empty if there is none, or the rows are in a file.
+    The result is empty if there is no such text, or if the rows are in a file.
     """
     if isinstance(frame, StoredFrame):
         return ""
@@ -195,13 +199,16 @@ def similar_values(frame: TableFrame, where: str) -> str:
 class SavedFilters:
     """Filters by name: condition, text to find and order.
 
-    In ``filters.json`` of a workspace, or in memory only.
+    They are kept in ``filters.json`` of a workspace, or in memory only.
     """
 
     def __init__(
         self, workspace: Workspace | None, arrangement: Callable[[], Mapping[str, Any]]
     ) -> None:
-        """Take the workspace, and a function that returns the arrangement of a table, which is saved."""
+        """Take the workspace, and a function that returns the arrangement of a table.
+
+        The arrangement is what is saved.
+        """
         self._path = None if workspace is None else workspace.path / "filters.json"
         self._held: dict[str, Any] = {}
         self._arrangement = arrangement

@@ -1,6 +1,6 @@
 """Figures that show themselves as SVG without scripts, and their style.
 
-Colors, axes, bars, histograms and legends.
+The style covers colors, axes, bars, histograms and legends.
 
 Black follows the theme, all text is escaped, and equal plots give equal SVG.
 """
@@ -36,9 +36,8 @@ PALE = "#8A8A8A4D"
 STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
 SMALL = 8.5  # points
 _LONGEST_LABEL = 36
-_NARROWEST_PX = (
-    760  # narrower, a plot scrolls instead of shrinking: its smallest font has 9 CSS pixels
-)
+# Where there is less room, a plot scrolls instead of shrinking: its smallest font has 9 CSS pixels.
+_NARROWEST_PX = 760
 _FONTS = "Verdana, 'DejaVu Sans', system-ui, sans-serif"
 _TOOLTIP_STYLE = ".nbaudio-values rect:hover{fill-opacity:.15}"
 # Class names are none of those of the widgets, whose style sheet holds for the whole page.
@@ -63,7 +62,10 @@ class Plot(Figure):
     def show_on_hover(
         self, axes: Axes, text: str, *, x: _Span | None = None, y: _Span | None = None
     ) -> None:
-        """Show a text while the pointer is over a part of the axes (data coordinates; None for the whole width or height)."""
+        """Show a text while the pointer is over a part of the axes.
+
+        `x` and `y` are in data coordinates; None is the whole width or height.
+        """
         self._values.append((axes, text, x, y))
 
     def svg(self) -> str:
@@ -103,7 +105,10 @@ class Plot(Figure):
         # Texts and attributes have no bare angle brackets, so that nothing but tags is changed.
         drawn = re.sub(r">\s+<", "><", re.sub(r"<[^>]*>", adapt, drawn))
         width, height = self.get_size_inches() * 72
-        style = f"display:block;width:100%;min-width:{_NARROWEST_PX}px;max-width:{width * 4 / 3:.0f}px;height:auto"
+        style = (
+            f"display:block;width:100%;min-width:{_NARROWEST_PX}px;"
+            f"max-width:{width * 4 / 3:.0f}px;height:auto"
+        )
         return (
             '<div class="nbaudio-scroll" role="group" tabindex="0" aria-label="Plot" '
             'style="overflow-x:auto">'
@@ -153,7 +158,8 @@ class Plot(Figure):
     def _saved(self, **options: Any) -> bytes:
         """Return the bytes of a file.
 
-        Characters missing from the font are boxes, about which a page of warnings adds nothing.
+        Characters missing from the font become boxes; a page of warnings about them would add
+        nothing.
         """
         file = io.BytesIO()
         with (
@@ -168,7 +174,7 @@ class Plot(Figure):
 def bar_style(color: str, hatch: str = "") -> dict[str, Any]:
     """Return the style of bars.
 
-    Pale ones have an outline, the others white hatches, both visible on white and on black.
+    Pale bars have an outline, the others white hatches; both are visible on white and on black.
     """
     pale = color == PALE
     return {
@@ -227,7 +233,10 @@ def draw_histogram(
     styles: Sequence[tuple[str, str]] = STYLES,
     labels: Sequence[str] = (),
 ) -> None:
-    """Draw stacked histograms, one style each, with integer ticks; `bins` is their number or edges."""
+    """Draw stacked histograms, one style each, with integer ticks.
+
+    `bins` is the number of bins, or their edges.
+    """
     if isinstance(bins, int):
         edges = equal_width_edges(np.concatenate([np.empty(0), *values]), bins)
     else:

@@ -1,6 +1,6 @@
 """Plots of each step.
 
-Axes have units, hatches or words repeat what colors show, names are drawn as they are, never as
+Axes have units, hatches or words repeat what colors show, and names are drawn as they are, never as
 TeX.
 """
 
@@ -44,7 +44,7 @@ _MOST_BARS = 24  # of more, a histogram or the longest ones
 def recordings(workspace: str | Path | Workspace) -> Plot:
     """Plot the length of each recording, its transcribed part, rate and channels.
 
-    A histogram if there are many.
+    If there are many recordings, plot a histogram.
     """
     table = views.recordings(workspace)
     if len(table) > _MOST_BARS:
@@ -123,7 +123,11 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
 
 
 def scores(source: Source, hypothesis: str = "") -> Plot:
-    """Plot the distributions of similarity and WER (of a NAME, or TEXT_NAME, that was scored) and duration; WER is at most 1."""
+    """Plot the distributions of similarity, WER and duration.
+
+    Similarity and WER are those of a hypothesis NAME, or TEXT_NAME, that was scored. WER is at most
+    1.
+    """
     segments = views.rows(source, further=bool(hypothesis))
     end = hypothesis and f"_{hypothesis}"
     if f"wer{end}" not in segments.schema:
@@ -165,7 +169,8 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
 def threshold(source: Source, value: float = 0.8) -> Plot:
     """Plot what a threshold on similarity keeps.
 
-    The distribution with the part below it, and hours kept by threshold.
+    The panels are the distribution, with the part below the threshold, and the hours kept by
+    threshold.
     """
     segments = views.rows(source).read("similarity", "duration_s")
     similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
@@ -230,9 +235,8 @@ def evidence(
 ) -> Plot:
     """Plot precision above thresholds from the verdicts.
 
-    The estimate, its interval, the lowest threshold that is proven.
-
-    It is about all segments at or above a threshold, whether `select` keeps them or not.
+    The plot has the estimate, its interval and the lowest threshold that is proven. It is about all
+    segments at or above a threshold, whether `select` keeps them or not.
     """
     grid = [*np.arange(-20, 10) / 20, *np.arange(50, 101) / 100]
     curve = precision_curve(
@@ -381,7 +385,9 @@ def _panels(number: int, across: int, note: str) -> tuple[Plot, list[Axes]]:
 
 
 def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: int = 6) -> Plot:
-    """Plot the precision by the value of the columns that separate right from wrong labels best, at most `most`, the best first.
+    """Plot the precision by value of the columns that separate right from wrong labels best.
+
+    There are at most `most` columns, the best first.
 
     `views.signal_precision` has the ranking of all columns, `views.precision_by` the figures.
     Without verdicts of both kinds it shows the distributions of the signals and what is missing.
@@ -428,7 +434,10 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
 
 
 def splits(source: Source) -> Plot:
-    """Plot the hours of each speaker by split, rejected ones included, and the reasons of rejected segments."""
+    """Plot the hours of each speaker by split, and the reasons of rejected segments.
+
+    Rejected segments are included in the hours.
+    """
     segments = views.rows(source)
     spoken = views.speakers(segments)
     why = views.reasons(segments)
@@ -526,9 +535,9 @@ def shards(corpus: str | Path) -> Plot:
 
 
 def _split_styles(splits: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the style of each split: train, dev and test always have the same.
+    """Return the style of each split.
 
-    Others take the rest in turn.
+    Train, dev and test always have the same style, and others take the rest in turn.
     """
     fixed = dict(zip(SPLITS, style.STYLES, strict=False))
     rest = cycle(style.STYLES[len(SPLITS) :])

@@ -25,7 +25,7 @@ Parts = Callable[[Columns], Iterator[pl.DataFrame]]
 class SegmentRows:
     """Rows with the columns of `schema`.
 
-    `parts` yields some of these, `ROWS` at a time, at least once.
+    `parts` takes some of these columns and yields the rows, `ROWS` at a time, in at least one part.
     """
 
     schema: pl.Schema
@@ -84,7 +84,7 @@ def workspace_rows(
 ) -> SegmentRows:
     """Return the segments of a workspace with their durations.
 
-    All columns, or those that `columns` chooses from the names.
+    They have all columns, or those that `columns` chooses from the names.
     """
     path = tables.table_path(workspace)
     held = tables.table_schema(workspace)
@@ -101,7 +101,10 @@ def workspace_rows(
 
 
 def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> SegmentRows:
-    """Return the segments of a corpus and those that it rejected, with their durations and the columns that `columns` chooses."""
+    """Return the segments of a corpus and those that it rejected, with their durations.
+
+    They have the columns that `columns` chooses from the names.
+    """
     sources = read_corpus_info(folder).get("sources", [])
     try:
         recordings = tables.conform(
@@ -144,7 +147,7 @@ def _stored(
 ) -> SegmentRows:
     """Return rows of these types, and what `tables.with_durations` adds.
 
-    `read` yields files, and rows with the columns held.
+    `read` yields the names of files, and rows with those of the columns that they hold.
     """
 
     def parts(names: Columns) -> Iterator[pl.DataFrame]:

@@ -1,6 +1,6 @@
 """Read-only tables of a workspace or a corpus, most informative rows first.
 
-`duration_s` is to show, never to compute with.
+`duration_s` is for showing, never for computing.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ _SHOWN = (
 def names(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return how each file name was resolved: `name`, `decision`, `path`, `candidates`.
 
-    Missing and ambiguous ones first.
+    Missing and ambiguous names are first.
     """
     audit = (
         Workspace.open(workspace).table("names").select("name", "decision", "path", "candidates")
@@ -67,7 +67,7 @@ def names(workspace: str | Path | Workspace) -> pl.DataFrame:
 def growth(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return what the last `ingest` found new or changed: `change`, `segments`, `recordings`.
 
-    No rows if it was the first.
+    There are no rows if it was the first one.
     """
     facts = Workspace.open(workspace).report("ingest").get("facts", {})
     recordings = facts.get("recordings_by_status", {})
@@ -88,7 +88,7 @@ def growth(workspace: str | Path | Workspace) -> pl.DataFrame:
 def kept_and_new(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return how many segments of each `split` are `kept` from before the archive grew, and `new`.
 
-    No rows if it never grew.
+    There are no rows if it never grew.
     """
     facts = Workspace.open(workspace).report("select").get("facts", {})
     kept = facts.get("kept_from_earlier", {})
@@ -111,7 +111,8 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp(), source="asr.json", audio=None)
-        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame({"segment_id": []}))
+        >>> table = pl.DataFrame({"recording_id": ["r"]})
+        >>> workspace.save(recordings=table, segments=pl.DataFrame({"segment_id": []}))
         >>> recordings(workspace).rows()
         [('r', None, None, None, None, 0, 0.0)]
     """
@@ -200,7 +201,7 @@ def cut_or_clipped(
 ) -> pl.DataFrame:
     """Return up to `n` random segments with `cut_start`, `cut_end` or clipping, as `examples` does.
 
-    None before `measure`.
+    There are none before `measure`.
     """
     workspace = Workspace.open(workspace)
     measured = {"cut_start", "cut_end", "clipped_share"} <= set(tables.table_schema(workspace))
@@ -218,7 +219,8 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
         `hours_share`, in [0, 1].
 
     Examples:
-        >>> threshold_curve(pl.DataFrame({"similarity": [0.3, 0.9], "duration_s": [1800.0, 5400.0]}), step=0.5).rows()[-2:]
+        >>> frame = pl.DataFrame({"similarity": [0.3, 0.9], "duration_s": [1800.0, 5400.0]})
+        >>> threshold_curve(frame, step=0.5).rows()[-2:]
         [(0.5, 1, 1.5, 0.5, 0.75), (1.0, 0, 0.0, 0.0, 0.0)]
     """
     # NaN means not scored, as null does; both pass.
@@ -242,14 +244,16 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
 def signals(source: Source) -> pl.DataFrame:
     """Return the distribution of each signal that `measure` has written.
 
-    What the audio of the segments is like.
+    It shows what the audio of the segments is like.
 
     Returns:
         `signal`, `missing` (share without a value), `p5`, `median`, `p95` (null for yes and no),
         `true` (share, else null).
 
     Examples:
-        >>> frame = pl.DataFrame({"duration_s": [2.0, 3.0], "snr_db": [20.0, None], "cut_end": [True, False]})
+        >>> frame = pl.DataFrame(
+        ...     {"duration_s": [2.0, 3.0], "snr_db": [20.0, None], "cut_end": [True, False]}
+        ... )
         >>> signals(frame).select("signal", "missing", "median", "true").rows()
         [('snr_db', 0.5, 20.0, None), ('cut_end', 0.0, None, 0.5)]
     """
@@ -261,9 +265,9 @@ def signals(source: Source) -> pl.DataFrame:
 
 
 def speakers(source: Source) -> pl.DataFrame:
-    """Return hours of each speaker.
+    """Return the hours of each speaker.
 
-    `speaker_id`, a column for each split, such as `train`, and `out` (of the corpus).
+    The columns are `speaker_id`, one for each split, such as `train`, and `out` (of the corpus).
     """
     table = rows(source).read("speaker_id", "split", "duration_s", codes=True)
     splits = listed_splits(table["split"].unique())
@@ -280,9 +284,9 @@ def speakers(source: Source) -> pl.DataFrame:
 
 
 def reasons(source: Source) -> pl.DataFrame:
-    """Return why segments are rejected.
+    """Return why segments are rejected, most frequent reasons first.
 
-    `reason`, `segments`, `hours`, `example` (a segment id), most frequent first.
+    The columns are `reason`, `segments`, `hours`, `example` (a segment id).
     """
     rejected = rows(source).filter(pl.col("reason").is_not_null())
     found = rejected.read("reason", "duration_s", "segment_id").group_by("reason")
@@ -329,8 +333,9 @@ def error_rates(
         InputError: a hypothesis, `by` or a column is unknown, or the condition is not valid.
 
     Examples:
-        >>> rows = {"segment_id": ["a", "b"], "recording_id": ["r", "s"], "speaker_id": ["x", "y"], "duration_s": [1.0, 2.0]}
-        >>> frame = pl.DataFrame({**rows, "text": ["evo blic", "da ne"], "asr_text": ["evo blitz", "da ne"]})
+        >>> ids = {"segment_id": ["a", "b"], "recording_id": ["r", "s"], "speaker_id": ["x", "y"]}
+        >>> texts = {"text": ["evo blic", "da ne"], "asr_text": ["evo blitz", "da ne"]}
+        >>> frame = pl.DataFrame({**ids, **texts, "duration_s": [1.0, 2.0]})
         >>> error_rates(frame, by="duration").select("group", "hypothesis", "words", "wer").rows()
         [('0-2 s', 'asr', 2, 0.5), ('2-5 s', 'asr', 2, 0.0)]
     """
@@ -409,7 +414,7 @@ def error_rates(
 def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) -> pl.DataFrame:
     """Return each word of the transcripts and how often a hypothesis has it.
 
-    The words that a recognizer fails on.
+    It shows the words that a recognizer fails on.
 
     Words are compared in lower case and without punctuation (`text.DEFAULT_STEPS`), aligned as in
     `text.word_diff`.
@@ -466,7 +471,9 @@ def _with_hypotheses(
 
 
 def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
-    """Return all segments, rejected ones too, with `duration_s`, all hypotheses and, on `further`, the source's further columns.
+    """Return all segments, rejected ones too, with `duration_s` and all hypotheses.
+
+    If `further` is set, they have the source's further columns too.
 
     Raises:
         InputError: there is neither a workspace nor a corpus, or its tables cannot be read.

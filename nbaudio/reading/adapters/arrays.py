@@ -68,9 +68,9 @@ def batches(
     dtype: Dtype = "float32",
     columns: Sequence[str] = ("text",),
 ) -> Iterator[dict[str, Any]]:
-    """Yield padded batches from the stream's state on.
+    """Yield padded batches, from the stream's state on.
 
-    `stream.state_dict` between two of them determines which comes next.
+    `stream.state_dict` between two batches determines which comes next.
 
     Where steps are single clips, a batch has `size` of them, the last one perhaps fewer; otherwise
     each step is a batch. Batches are padded to a `multiple` of so many samples, so that code
@@ -91,7 +91,10 @@ def batches(
 
 
 def padded(clips: Sequence[dict[str, Any]], *, multiple: int = 1) -> dict[str, Any]:
-    """Return clips as a batch, padded to the longest, or to the next multiple of so many samples."""
+    """Return clips as a batch, padded to a multiple of so many samples.
+
+    With `multiple` 1 this is the length of the longest clip.
+    """
     batch: dict[str, Any] = {name: [clip[name] for clip in clips] for name in clips[0]}
     lengths = np.array([len(one) for one in batch["samples"]])
     dtype = batch["samples"][0].dtype

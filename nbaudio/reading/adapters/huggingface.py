@@ -1,4 +1,7 @@
-"""Hugging Face adapter: a stream as a `datasets.IterableDataset`, of arrays or of an Audio column."""
+"""Hugging Face adapter: a stream as a `datasets.IterableDataset`.
+
+Its samples are arrays, or an Audio column.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

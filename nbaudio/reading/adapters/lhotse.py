@@ -15,7 +15,7 @@ from nbaudio.reading import Clip, Stream
 def cuts(stream: Stream) -> Any:
     """Return a stream as a lazy CutSet.
 
-    ``cut.load_audio()`` returns exactly the clip's samples, decoded ahead by threads.
+    ``cut.load_audio()`` returns exactly the clip's samples, which threads have decoded ahead.
 
     Iterating again repeats the same epoch. Workers of a DataLoader (a sampler in an
     ``IterableDatasetWrapper``) divide the stream. The rank is the stream's: give it either to the

@@ -1,6 +1,6 @@
-"""TensorFlow adapter.
+"""TensorFlow adapter: a stream as a tf.data.Dataset.
 
-A stream, whose threads read and decode ahead of TensorFlow, as a tf.data.Dataset.
+Threads of the stream read and decode ahead of TensorFlow.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,7 @@
-"""PyTorch adapter: a stream as an IterableDataset that resumes exactly, and a split as a map-style dataset; any start method."""
+"""PyTorch adapter: a stream as an IterableDataset, and a split as a map-style dataset.
+
+The stream resumes exactly. Both work with any start method of processes.
+"""
 
 from collections.abc import Sequence
 from functools import cache
@@ -19,7 +22,7 @@ def stream_dataset(
 ) -> Any:
     """Return a stream as an IterableDataset.
 
-    Iterating again starts over, in another order after ``set_epoch``.
+    Each iteration starts over, and after ``set_epoch`` in another order.
 
     ``state_dict`` and ``load_state_dict`` are those of the stream: torchdata's StatefulDataLoader
     collects them from its workers and resumes exactly. A plain DataLoader does not; with
@@ -74,16 +77,19 @@ class ClipDataset:
 
 
 def collate(clips: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Collate clips of either dataset to a padded batch, for ``DataLoader(dataset, batch_size=16, collate_fn=collate)``."""
+    """Collate clips of either dataset to a padded batch.
+
+    It is for ``DataLoader(dataset, batch_size=16, collate_fn=collate)``.
+    """
     return _tensors(padded([clip | {"samples": clip["samples"].numpy()} for clip in clips]))
 
 
 def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the states of a StatefulDataLoader's workers from its own state.
 
-    Raise InputError for one before the last step.
+    Raise InputError for a state that is older than the last step.
 
-    Those of all ranks together, passed to ``load_state_dict`` of a new dataset, resume with any
+    Pass the states of all ranks together to ``load_state_dict`` of a new dataset to resume with any
     number of ranks and workers.
     """
     if loader.get("_steps_since_snapshot"):
@@ -103,7 +109,7 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
 class _StreamDataset:
     """Implementation of `stream_dataset`.
 
-    Torch's base class is added by `_kind`, after torch is imported.
+    `_kind` adds torch's base class after torch is imported.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Examples of a statistics page.
 
-A few segments for each finding, with their audio, or a note why there is none.
+Each finding has a few segments, with their audio or a note why there is none.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -32,7 +32,7 @@ _MOST_GROUPS = 12
 def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[str, dict[str, str]]:
     """Return for each finding the ids of its examples, with a label each.
 
-    Among equal candidates, the middle one by id.
+    Among equal candidates, it takes the middle one by id.
     """
     kept = segments.filter(pl.col("decision").ne_missing("reject"))
     one = pl.col("segment_id").sort().get(pl.len() // 2)

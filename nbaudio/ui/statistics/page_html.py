@@ -52,8 +52,8 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 
 def _findings(sections: Sequence[Section]) -> str:
     links = "".join(
-        "<li><a "
-        f'href="#s{number}">{escape(section.title)}</a>{": " if section.finding else ""}{escape(section.finding)}</li>'
+        f'<li><a href="#s{number}">{escape(section.title)}</a>'
+        f"{': ' if section.finding else ''}{escape(section.finding)}</li>"
         for number, section in enumerate(sections[1:], start=1)
     )
     return f'<nav aria-label="Findings">\n<ul>{links}</ul>\n</nav>\n' if links else ""

@@ -73,7 +73,11 @@ def stats(
 
 
 def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.DataFrame:
-    """Return `views.error_rates` of held-out splits, or else of all segments with several hypotheses; otherwise no rows."""
+    """Return `views.error_rates` of the held-out splits.
+
+    Without such splits they are those of all segments if there are several hypotheses; otherwise
+    there are no rows.
+    """
     found = segments.read("split", codes=True)["split"].unique().cast(pl.String)
     splits = [name for name in ordered_splits(found) if split_role(name) != "train"]
     known = [

@@ -1,6 +1,6 @@
-"""Sections of the statistics page.
+"""Sections of the statistics page, and the page as an .xlsx workbook.
 
-And the page as an .xlsx workbook, of the same bytes for equal sections.
+Equal sections give a workbook of the same bytes.
 """
 
 import io
@@ -78,7 +78,10 @@ def page_sections(
     audio: bool = True,
     base: str | Path | None = None,
 ) -> tuple[str, list[Section]]:
-    """Return title and sections of the page, from the segments of `views.rows` and the facts of `stats`."""
+    """Return the title and the sections of the page.
+
+    They are made from the segments of `views.rows` and the facts of `stats`.
+    """
     folder = folder_at(path)
     state = None if folder.exists(CORPUS_JSON) else ProofState.load(path)
     notes = _workspace_notes(state) if state else read_corpus_info(folder)
@@ -141,7 +144,10 @@ def _since(base: str | Path | None, path: str | Path) -> list[Section]:
 
 
 def _workspace_notes(state: ProofState) -> dict[str, Any]:
-    """Return results of earlier steps from the reports of a workspace, as corpus.json holds those of a corpus."""
+    """Return results of earlier steps from the reports of a workspace.
+
+    They have the form in which corpus.json holds those of a corpus.
+    """
     selection = state.workspace.report("select").get("facts", {})
     names = {fact_key(check): check for check in CHECK_MEANINGS}
     leakage = {
@@ -406,9 +412,9 @@ def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def write_workbook(title: str, sections: Sequence[Section]) -> bytes:
-    """Return the bytes of an .xlsx file, a sheet for each section.
+    """Return the bytes of an .xlsx file with a sheet for each section.
 
-    The title is a property of the file and heads each sheet.
+    The title is a property of the file, and heads each sheet.
     """
     out = io.BytesIO()
     with new_workbook(out, title) as book:

@@ -1,6 +1,6 @@
 """Notebook widgets to listen, compare, tune and review.
 
-Each also shows in a saved page, offline, without a kernel.
+Each of them also shows in a saved page, offline and without a kernel.
 """
 
 from nbaudio.ui.widgets.explorer import Explorer

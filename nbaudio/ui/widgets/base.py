@@ -1,6 +1,7 @@
 """Base of the live widgets.
 
-Requests `{call, number, arguments}`, replies `{number, comm, result}` or `{..., error}`, buffers.
+Requests are `{call, number, arguments}`; replies are `{number, comm, result}` or `{..., error}`,
+and buffers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,10 @@ Handler = Callable[..., Any]  # returns what JSON can carry, or a `Response`
 
 
 class Response(NamedTuple):
-    """A result with buffers, and buffers to send after it: a picture does not wait for its audio."""
+    """A result with buffers, and buffers to send after it.
+
+    So a picture does not wait for its audio.
+    """
 
     result: Any
     buffers: list[bytes]
@@ -30,7 +34,7 @@ class Response(NamedTuple):
 def esm(*names: str) -> str:
     """Concatenate files of ``js``, the only build step of the front end.
 
-    ``player`` is several, the last defines `render`.
+    ``player`` stands for several files, and the last file defines `render`.
     """
     return f"{front_end(*names)}\nexport default {{ render }};\n"
 
@@ -43,7 +47,7 @@ def handlers(owner: object, group: str, *names: str) -> dict[str, Handler]:
 class SavedHtml:
     """Mixin of widgets that show `static_html` in a saved page, without a kernel.
 
-    Nothing by default.
+    By default they show nothing there.
     """
 
     def static_html(self) -> str:
@@ -52,9 +56,8 @@ class SavedHtml:
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
-        data, *metadata = (
-            bundle if isinstance(bundle, tuple) else (bundle,)
-        )  # of anywidget, with metadata
+        # Anywidget's bundle comes with metadata.
+        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
         data["text/html"] = self.static_html()
         return (data, *metadata) if metadata else data
 

@@ -27,9 +27,8 @@ _CACHED_SOUNDS = 4 + MOST_LANES
 _MOST_COLUMNS = 4096
 BANDS = drawing.BANDS
 peaks = drawing.peaks
-spectrogram = partial(
-    drawing.spectrogram, rfft=fft.rfft
-)  # NumPy's transform takes three times as long
+# NumPy's transform takes three times as long.
+spectrogram = partial(drawing.spectrogram, rfft=fft.rfft)
 
 # Pictures of saved pages have one color, the louder, the less transparent, to be legible on light
 # and on dark pages.
@@ -39,9 +38,8 @@ _BANDS = 40
 _HIGHEST_HZ = 8000
 _COLOR = (0x2B, 0x86, 0xC4, 0)  # at least 3:1 on white and on the darkest gray
 _LEVELS = 16
-_LEAST = (
-    0.25  # levels of a spectrogram below this share are not drawn: noise makes most of the bytes
-)
+# Levels of a spectrogram below this share are not drawn: noise makes most of the bytes.
+_LEAST = 0.25
 
 Row = dict[str, Any]
 
@@ -66,9 +64,8 @@ def read_sound(
 ) -> Sound:
     """Read at most `LONGEST_S` of a segment at `RATE` with context (seconds).
 
-    By default its channel, or the mix.
-
-    `even` normalizes the loudness. Raises AudioError, with the reason, where there is no audio.
+    `channel` is by default that of the segment, or the mix. `even` normalizes the loudness. Raise
+    AudioError, with the reason, where there is no audio.
     """
     if not (0 <= before <= MOST_CONTEXT_S and 0 <= after <= MOST_CONTEXT_S):
         raise InputError(
@@ -119,14 +116,13 @@ class Playback:
             "clip": self.clip,
             "picture": self.picture,
         }
-        self._sound = lru_cache(_CACHED_SOUNDS)(
-            self.read
-        )  # a zoomed picture is drawn from the window that is playing
+        # A zoomed picture is drawn from the window that is playing.
+        self._sound = lru_cache(_CACHED_SOUNDS)(self.read)
 
     def clip(self, *, number: int, columns: int = 800, **options: Any) -> Response:
-        """Return length, start and end of a segment, its peaks and spectrogram, later its WAV.
+        """Return length, start and end of a segment, its peaks and spectrogram, and later its WAV.
 
-        Or a note why it has no audio.
+        If it has no audio, return a note that says why.
         """
         _check_columns(columns)
         try:
@@ -152,7 +148,7 @@ class Playback:
     ) -> Response:
         """Return peaks and spectrogram of a clip from `first` to `last` seconds.
 
-        Of several `lanes` the peaks of each channel.
+        With several `lanes` there are peaks of each channel.
         """
         _check_columns(columns)
         sound = self._sound(number, **options)

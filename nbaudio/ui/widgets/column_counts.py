@@ -1,6 +1,6 @@
 """Distributions of columns, and the SQL conditions of a choice.
 
-Each row has the number of its bin or value, to count fast.
+Each row has the number of its bin or value, which makes counting fast.
 """
 
 import math
@@ -27,7 +27,7 @@ _AT_ONCE = 1 << 20  # rows; more at once would take several times the memory of 
 class NumberBins:
     """Bins of a numeric column, the last one closed.
 
-    `codes` is the bin of each row, `len(edges) - 1` for no finite number.
+    `codes` is the bin of each row, or `len(edges) - 1` where there is no finite number.
     """
 
     column: str
@@ -37,14 +37,14 @@ class NumberBins:
     def counts(self, rows: Order | None = None) -> NDArray[np.int64]:
         """Return the number of rows in each bin, and of those without a finite number.
 
-        Of all rows unless given.
+        All rows are counted unless some are given.
         """
         return _count(self.codes, rows, len(self.edges))
 
     def condition(self, first: int, last: int) -> str:
         """Return the condition for the bins `first` to `last`, which NaN and null never meet.
 
-        Empty if these are all bins.
+        It is empty if these are all bins.
         """
         bins = len(self.edges) - 1
         if not 0 <= first <= last < bins:
@@ -75,7 +75,10 @@ class ValueCounts:
         return _count(self.codes, rows, len(self.values))
 
     def found(self, text: str, most: int, picked: Sequence[object] = ()) -> tuple[list[int], int]:
-        """Return the places of picked values and of the first `most` that contain a text, and how many more contain it."""
+        """Return the places of picked values and of the first `most` that contain a text.
+
+        The second result is how many more values contain it.
+        """
         names = self.values.cast(pl.String).fill_null(value_name(None)).str.to_lowercase()
         places = names.str.contains(text.lower(), literal=True).arg_true().to_list()
         held = [
@@ -100,9 +103,9 @@ class ValueCounts:
 
 @dataclass(frozen=True)
 class Density:
-    """Grid of numeric columns, which have no codes.
+    """Grid of two numeric columns, whose own bins have no codes.
 
-    `codes` is each row's cell, from below, `cells` for no finite numbers.
+    `codes` is the cell of each row, counted from below, or `cells` without finite numbers.
     """
 
     x: NumberBins
@@ -113,7 +116,7 @@ class Density:
     def levels(self, rows: Order | None = None) -> NDArray[np.uint8]:
         """Return the density of each cell.
 
-        0 for no row, else 32 for one to 255 for the most, on a logarithmic scale.
+        It is 0 for no row, else from 32 for one row to 255 for the most, on a logarithmic scale.
         """
         counts = _count(self.codes, rows, self.cells + 1)[: self.cells]
         share = np.log1p(counts) / max(np.log1p(counts.max(initial=0.0)), 1e-9)

@@ -1,6 +1,6 @@
 """Explorer of a workspace.
 
-Histograms, scatter, table and player in one, with actions on the marked rows.
+It has histograms, scatter, table and player in one, with actions on the marked rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ class ActionBar(BaseWidget):
 class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Segments of a workspace.
 
-    Histograms and a scatter filter a table, its rows play, and actions apply to marked rows.
+    Histograms and a scatter filter a table, its rows play, and actions apply to the marked rows.
 
     All filters have to hold. The last verdict and the last note on each segment are columns.
     """
@@ -123,7 +123,9 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             >>> import tempfile
             >>> workspace = Workspace.create(tempfile.mkdtemp())
             >>> recordings = pl.DataFrame({"recording_id": ["r"]})
-            >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "recording_id": "r", "wer": [0.5, 0.1]})
+            >>> segments = pl.DataFrame(
+            ...     {"segment_id": ["a", "b"], "recording_id": "r", "wer": [0.5, 0.1]}
+            ... )
             >>> workspace.save(recordings=recordings, segments=segments)
             >>> Explorer(workspace, where="wer < 0.3").shown["segment_id"].to_list()
             ['b']
@@ -221,9 +223,9 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
     def verdict(
         self, word: str, comment: str = "", *, rows: str = MARKED, confirm: bool = False
     ) -> int:
-        """Log a verdict on segments, each for itself.
+        """Log a verdict on each of some segments.
 
-        They count as those of the review panel, never as a random sample.
+        They count as those of the review panel do, never as a random sample.
 
         Args:
             word: a key of `nbaudio.review.VERDICTS`, or several faults such as ``cut off, noise``.
@@ -289,7 +291,7 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
     def review(self, *, out: str | Path, rows: str = MARKED, **options: Any) -> Report:
         """Write a review sheet of segments.
 
-        They are picked, hence no evidence (see `nbaudio.review.export`).
+        They are picked, hence they are no evidence (see `nbaudio.review.export`).
 
         Args:
             out: the .xlsx file to write.
@@ -374,9 +376,10 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         self._table.current = [number, self._table.current[1]]
 
     def _turn(self, *, number: int, by: int) -> int:
-        """Move the cursor of the table by rows from the one with a number, or from where it is.
+        """Move the cursor of the table by some rows from the row with a number.
 
-        Return the number there.
+        Return the number of the row there. If the table does not show that row, move from where the
+        cursor is.
         """
         self._rows.go_to(number)
         return self._rows.move_by(by)
@@ -394,7 +397,10 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
 
 
 def _has_values(frame: TableFrame, name: str) -> bool:
-    """Return whether a column has a value that is not null; reads no further than to the first one."""
+    """Return whether a column has a value that is not null.
+
+    It reads no further than to the first such value.
+    """
     parts = (
         (frame.part(groups, [name])[name] for groups in frame.parts)
         if isinstance(frame, StoredFrame)

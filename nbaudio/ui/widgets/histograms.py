@@ -1,6 +1,6 @@
-"""Histograms of columns and a scatter of two, to choose rows by.
+"""Histograms of columns and a scatter of two, by which rows are chosen.
 
-Ranges are brushed, values picked, a box drawn.
+A range is brushed, values are picked, and a box is drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,9 +57,8 @@ class Histograms(BaseWidget):
         self._rows = rows
         self._changed = changed
         self._known: dict[str, NumberBins | ValueCounts] = {}
-        self._chosen: dict[
-            str, tuple[int, int] | list[Any]
-        ] = {}  # by column, the first and last bin or the values chosen
+        # By column, the first and last bin, or the values chosen.
+        self._chosen: dict[str, tuple[int, int] | list[Any]] = {}
         self._searched: dict[str, str] = {}
         self._columns = list(columns)
         super().__init__(
@@ -77,7 +76,10 @@ class Histograms(BaseWidget):
         ]
 
     def refresh(self, frame: TableFrame | None = None, changed: Sequence[str] = ()) -> None:
-        """Count again. `frame` replaces the present one, with other values in the columns `changed` only."""
+        """Count again.
+
+        `frame` replaces the present one, from which it differs in the columns `changed` only.
+        """
         if frame is not None:
             self._frame = frame
             for column in changed:
@@ -110,7 +112,7 @@ class Histograms(BaseWidget):
     def _item(self, column: str, rows: Order) -> dict[str, Any]:
         """Return what the front end draws of a column.
 
-        Counts of all rows and of those that pass every filter.
+        It is the counts of all rows and of those that pass every filter.
         """
         found = self._distribution(column)
         every = found.counts()
@@ -179,9 +181,9 @@ class Histograms(BaseWidget):
         self._choose(dict.fromkeys(self._chosen if column is None else (column,)))
 
     def _choose(self, chosen: Mapping[str, tuple[int, int] | list[Any] | None]) -> None:
-        """Replace the choice of columns, None for no choice.
+        """Replace the choice of columns; None is no choice.
 
-        The choices stay as they were if the filter fails.
+        All choices stay as they were if the filter fails.
         """
         before = self._chosen
         kept = {column: choice for column, choice in before.items() if column not in chosen}
@@ -199,7 +201,8 @@ class Histograms(BaseWidget):
         for column in self._columns:
             item = self._item(column, rows)
             parts.append(
-                f"<p><code>{escape(column)}</code></p>{_picture(item) if 'edges' in item else _counts(item)}"
+                f"<p><code>{escape(column)}</code></p>"
+                f"{_picture(item) if 'edges' in item else _counts(item)}"
             )
         return "".join(parts)
 
@@ -240,13 +243,12 @@ def _counts(item: Mapping[str, Any]) -> str:
 class Scatter(BaseWidget):
     """Density of the rows in `rows()` over two columns.
 
-    A box calls `changed`, a click `found` with the number of a row.
+    A box calls `changed`, and a click calls `found` with the number of a row.
     """
 
     _esm = esm("core", "range_handles", "scatter")
-    version = traitlets.Int(0).tag(
-        sync=True
-    )  # another one makes the front end request the densities
+    # Another version makes the front end request the densities.
+    version = traitlets.Int(0).tag(sync=True)
 
     def __init__(
         self,
@@ -298,7 +300,10 @@ class Scatter(BaseWidget):
         return self._density
 
     def _state(self) -> Response:
-        """Return axes and box, and the levels of all rows and of those that pass every filter as buffers."""
+        """Return axes and box, and the levels of all rows and of those that pass every filter.
+
+        The levels are buffers.
+        """
         found = self._grid()
         rows = self._rows()
         facts = {"columns": self.columns, "axes": self._axes, "box": self._box, "shown": len(rows)}
@@ -323,9 +328,9 @@ class Scatter(BaseWidget):
             raise
 
     def _nearest(self, *, x: float, y: float) -> int | None:
-        """Find the row nearest to a point, given in cells, among those that pass every filter.
+        """Return the number of the row nearest to a point, among those that pass every filter.
 
-        Return its number.
+        The point is given in cells.
         """
         found = self._grid()
         rows = self._rows()

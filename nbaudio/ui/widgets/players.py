@@ -34,7 +34,7 @@ WORD_COLUMNS = ("word", "count", "right", "accuracy", "segments")
 class ClipPlayer(BaseWidget):
     """Clips to listen to, one after the other.
 
-    `fixed` ones have no keys for bounds, context and channels.
+    If `fixed`, there are no keys for bounds, context and channels.
     """
 
     _esm = esm("core", "player", "single_player")
@@ -145,7 +145,9 @@ class TranscriptDiff(BaseWidget):
 
 
 class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """Words of the transcripts, how often a hypothesis has them, and a player of examples of the word under the cursor.
+    """Words of the transcripts, how often a hypothesis has them, and a player of examples.
+
+    The player has examples of the word under the cursor.
 
     `words` is the table of `views.words`; the first example of a word has an error if there is one.
     """

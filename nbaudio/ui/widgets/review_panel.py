@@ -1,6 +1,6 @@
 """Review segments in one cell.
 
-The workspace's log holds all verdicts, the panel only what this kernel did, for undo and rate.
+The workspace's log holds all verdicts. The panel holds what this kernel did, for undo and rate.
 """
 
 import time
@@ -112,9 +112,8 @@ class ReviewPanel(BaseWidget):
             )
         self._review = review or PANEL
         self._blind = record is not None and record.blind
-        self._frame = frame = (
-            segments.frame
-        )  # with the hypothesis, which is a part of what a verdict is about
+        # It has the hypothesis, which is a part of what a verdict is about.
+        self._frame = frame = segments.frame
         columns = [name for name in _COLUMNS if not (self._blind and name == "similarity")]
         if self._blind:
             frame = frame.select(name for name in frame.columns if name in _BLIND)
@@ -132,7 +131,7 @@ class ReviewPanel(BaseWidget):
     def _as_shown(self, said: list[Verdict]) -> dict[int, Verdict]:
         """Return the verdict on each segment as shown.
 
-        Without one, the verdict on the text before a correction.
+        Where there is none, it is the verdict on the text before a correction.
         """
         by_content = {(one.segment_id, one.content): one for one in said}
         frame = self._frame.with_row_index("number").filter(
@@ -161,7 +160,10 @@ class ReviewPanel(BaseWidget):
         )
 
     def _unjudged_after(self, position: int) -> int | None:
-        """Return the next position after one, continuing from the start, whose segment this reviewer has not judged."""
+        """Return the next position whose segment this reviewer has not judged.
+
+        The search begins after `position` and continues from the start.
+        """
         unjudged = np.flatnonzero(
             self._rows.frame["verdict"].is_null().to_numpy()[self._rows.order]
         )
@@ -172,15 +174,17 @@ class ReviewPanel(BaseWidget):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """`done`, `total`, `counts` by word, `per_hour`, `left_s` (seconds; None if unknown), and `next`, a line at the end."""
+        """How much is reviewed: `done`, `total`, `counts` by word, `per_hour`, `left_s`, `next`.
+
+        `left_s` is in seconds, None if unknown. `next` is a line at the end.
+        """
         done = len(self._shown)
         total = len(self._frame)
         given = Counter(
             word for said in self._shown.values() for word in (said.verdict or "").split(SEPARATOR)
         )
-        counts = {
-            word: given[word] for word in self._words if word in given
-        } | given  # in the order of the verdict words
+        # In the order of the verdict words.
+        counts = {word: given[word] for word in self._words if word in given} | given
         # A segment counts once, however many words were added to its verdict.
         times = sorted({number: at for number, *_, at in self._done[-_RECENT:]}.values())
         rate, left_s = (
@@ -219,7 +223,7 @@ class ReviewPanel(BaseWidget):
     def _give(
         self, *, number: int, verdict: str | None, comment: str, corrected_text: str | None
     ) -> dict[str, Any]:
-        """Log a verdict, None to withdraw it, at once on disk.
+        """Log a verdict, or None to withdraw it, at once on disk.
 
         A blank text, or that of the transcript, corrects nothing.
         """
@@ -258,7 +262,7 @@ class ReviewPanel(BaseWidget):
     def _undo(self) -> dict[str, Any]:
         """Withdraw the last verdict of this session, or restore the one it replaced.
 
-        Return its segment, None without one.
+        Return its segment, or None if there is none.
         """
         if not self._done:
             return {**self._changed(), "number": None, "position": None}
@@ -287,7 +291,7 @@ class ReviewPanel(BaseWidget):
     def _said(self, *, number: int) -> dict[str, Any]:
         """Return text and verdict of a segment.
 
-        Without the corrected text if that is the transcript by now.
+        The corrected text is left out if it is the transcript by now.
         """
         text = self._segments.row(number)["text"]
         said = self._shown.get(number)
@@ -300,7 +304,10 @@ class ReviewPanel(BaseWidget):
         }
 
     def static_html(self) -> str:
-        """Return HTML with the progress, how often each verdict was given, and some clips that are not judged yet."""
+        """Return HTML with the progress, how often each verdict was given, and some clips.
+
+        The clips are of segments that are not judged yet.
+        """
         progress = self.progress
         frame = self._rows.frame
         order = self._rows.order

@@ -43,10 +43,9 @@ class SegmentTable(BaseWidget):
     )
     height = traitlets.Int(340).tag(sync=True)
     current = traitlets.List([-1, 0]).tag(sync=True)
-    """Row under the cursor as its number in the frame (-1 for none), and how many times play was requested."""
-    _verdicts = traitlets.List(traitlets.Unicode()).tag(
-        sync=True
-    )  # words that keys log, by the call `verdict`
+    """Number of the row under the cursor (-1 for none), and how often play was requested."""
+    # Words that keys log, by the call `verdict`.
+    _verdicts = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _player = traitlets.Enum(("own", "linked", "missing"), "own").tag(sync=True)
     _static_rows = 25
 
@@ -81,7 +80,8 @@ class SegmentTable(BaseWidget):
             InputError: there is no such column, or the condition is not valid.
 
         Examples:
-            >>> table = SegmentTable(pl.DataFrame({"segment_id": ["a", "b"], "wer": [0.5, 0.1]}), sort="wer")
+            >>> frame = pl.DataFrame({"segment_id": ["a", "b"], "wer": [0.5, 0.1]})
+            >>> table = SegmentTable(frame, sort="wer")
             >>> table.shown["segment_id"].to_list()
             ['b', 'a']
         """
@@ -117,13 +117,14 @@ class SegmentTable(BaseWidget):
     def narrow(self, where: str) -> None:
         """Show only rows that meet a further SQL condition, beside the one in the filter field.
 
-        "" shows all again.
+        An empty condition shows all again.
 
         Raises:
             InputError: the condition is not valid.
 
         Examples:
-            >>> table = SegmentTable(pl.DataFrame({"segment_id": ["a", "b"], "wer": [0.5, 0.1]}), where="wer < 0.9")
+            >>> frame = pl.DataFrame({"segment_id": ["a", "b"], "wer": [0.5, 0.1]})
+            >>> table = SegmentTable(frame, where="wer < 0.9")
             >>> table.narrow("segment_id = 'b'")
             >>> table.where
             "(wer < 0.9) AND (segment_id = 'b')"
@@ -166,7 +167,7 @@ class SegmentTable(BaseWidget):
 def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table | SegmentTable:
     """Show a pandas or polars frame.
 
-    Numbers to the right with few decimals, nothing in a cell taken for markup.
+    Numbers are on the right with few decimals, and nothing in a cell is taken for markup.
 
     Args:
         frame: the frame.

@@ -1,6 +1,6 @@
 """Segments of a widget, by their row in its frame, which never changes.
 
-Word times, most of the table, are read on demand.
+Word times, which are most of the table, are read on demand.
 """
 
 from dataclasses import asdict, dataclass
@@ -33,7 +33,7 @@ _MOST_IN_MEMORY = 1_000_000  # segments
 class Segments:
     """Segments of a workspace: all columns but the heaviest, `duration_s` and `INTERNAL_COLUMNS`.
 
-    `place` is the table's row.
+    The column `place` is the row in the table.
     """
 
     workspace: Workspace
@@ -54,9 +54,8 @@ class Segments:
         """Return `align_lines` of a segment, with times where they are known."""
         row = self.row(number)
         held = tables.scan(self.workspace, ["segment_id", "word_times"]).slice(row["place"], 1)
-        found = held.filter(
-            pl.col("segment_id") == row["segment_id"]
-        ).collect()  # the table may have been written anew since
+        # The table may have been written anew since.
+        found = held.filter(pl.col("segment_id") == row["segment_id"]).collect()
         timed = [
             [(time["start"], time["end"]) for time in times]
             for times in found["word_times"].drop_nulls()
@@ -69,7 +68,7 @@ def load_segments(
 ) -> Segments:
     """Load all segments of a workspace, or those of `segment_ids` in that order.
 
-    Leave a large table in its file if `stored`.
+    If `stored` is set, a large table is left in its file.
     """
     workspace = Workspace.open(workspace)
     hidden = (*_HEAVY, *INTERNAL_COLUMNS, "duration_s")
@@ -125,7 +124,7 @@ def align_lines(
 ) -> dict[str, list[WordPair]]:
     """Return the words of a segment aligned with each hypothesis, by name.
 
-    "" is the source's own one, or the text alone.
+    The name "" is the source's own hypothesis, or the text alone.
     """
     lines = {"": row["asr_text"], **further_hypotheses(row)}
     return {
@@ -137,7 +136,7 @@ def align_lines(
 class SegmentPlayback(Playback):
     """Handler of a player's requests.
 
-    Facts and words of a segment, its audio, corrections of its bounds by `reviewer`.
+    It has facts and words of a segment, its audio, and corrections of its bounds by `reviewer`.
     """
 
     def __init__(self, segments: Segments, reviewer: str) -> None:
@@ -150,7 +149,10 @@ class SegmentPlayback(Playback):
         }
 
     def segment(self, *, number: int) -> dict[str, Any]:
-        """Return id, facts, words (with the number of characters that are cut) and correction of a segment."""
+        """Return id, facts, words and correction of a segment.
+
+        With the words comes the number of characters that are cut.
+        """
         row = self.segments.row(number)
         lines = self.segments.lines(number)
         return described(
@@ -210,7 +212,10 @@ class SegmentPlayback(Playback):
         return self._correction(row)
 
     def _correction(self, row: dict[str, Any]) -> dict[str, Any] | None:
-        """Return by how much the bounds are corrected; None if the table has other bounds by now."""
+        """Return by how much the bounds are corrected.
+
+        It is None if the table has other bounds by now.
+        """
         found = self._corrected.get(row["segment_id"])
         rate = row["sampling_rate"]
         if found is None or found["start_sample"] is None or not rate:
@@ -229,7 +234,8 @@ def described(
 ) -> dict[str, Any]:
     """Return what a player shows.
 
-    Id, facts and `further` ones, words, those of further hypotheses, number of cut characters.
+    It is id, facts and `further` ones, words, those of further hypotheses, and the number of cut
+    characters.
     """
     unshown = max(0, len(row["text"] or "") - MOST_CHARACTERS)
     shown = {

@@ -1,6 +1,6 @@
 """HTML of clips, word differences and tables in saved pages.
 
-No scripts, no style sheets, nothing loaded from elsewhere.
+It has no scripts and no style sheets, and nothing is loaded from elsewhere.
 
 Every text is escaped and isolated: neither markup nor direction marks affect the text around it.
 Colors only repeat other marks.
@@ -68,7 +68,10 @@ class StaticClip:
 
 @dataclass(frozen=True)
 class Clips:
-    """Clips as Jupyter and saved pages show them; `hidden` is the number of clips beyond the limit."""
+    """Clips as Jupyter and saved pages show them.
+
+    `hidden` is the number of clips beyond the limit.
+    """
 
     clips: tuple[StaticClip, ...]
     hidden: int = 0
@@ -87,7 +90,7 @@ class Clips:
 class Table:
     """The first `limit` rows of a frame as Jupyter shows them.
 
-    `total` is the number of all rows if `frame` is a beginning.
+    `total` is the number of all rows if `frame` is only the beginning.
     """
 
     frame: pl.DataFrame
@@ -137,7 +140,10 @@ def _cell(value: Any, align: str) -> str:
 
 
 def diff_html(text: str, asr_text: str, **compared: Any) -> str:
-    """Return the words of a transcript and a hypothesis in one line, differences marked as deleted or inserted."""
+    """Return the words of a transcript and a hypothesis in one line.
+
+    Differences are marked as deleted or inserted.
+    """
     parts = []
     for part in word_diff(_cut(text), _cut(asr_text), **compared):
         said = escape(" ".join(part.reference))
@@ -160,7 +166,10 @@ def clip_html(clip: StaticClip) -> str:
     )
     audio = ""
     if clip.audio is not None:
-        data = f"data:{_MIME.get(clip.audio[:4], 'audio/mpeg')};base64,{b64encode(clip.audio).decode()}"
+        data = (
+            f"data:{_MIME.get(clip.audio[:4], 'audio/mpeg')};base64,"
+            f"{b64encode(clip.audio).decode()}"
+        )
         if clip.picture is not None:
             style = "display:block;width:100%;max-width:480px;height:104px;margin-top:4px"
             picture = b64encode(clip.picture).decode()
@@ -203,7 +212,7 @@ def saved_clips(
 ) -> Clips:
     """Return segments for a saved page, with their audio unless `sound` is False.
 
-    A note says why one has none.
+    Where one has no audio, a note says why.
     """
 
     def read(row: Row) -> Sound:
@@ -227,7 +236,7 @@ def read_clips(
 ) -> list[StaticClip]:
     """Return the clips of rows with further facts, at most `MOST_BYTES` of audio.
 
-    Names of files are without `folder`.
+    The names of files are given without `folder`.
     """
     clips: list[StaticClip] = []
     left = MOST_BYTES

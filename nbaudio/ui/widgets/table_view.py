@@ -1,6 +1,6 @@
 """State of a table in Python.
 
-Order, layout, cursor and marks of a frame, its pages of rows, and what column headers show.
+It is order, layout, cursor and marks of a frame, its pages of rows, and what column headers show.
 """
 
 import math
@@ -51,7 +51,7 @@ def row_page(
 ) -> list[list[Any]]:
     """Return rows `first` to `last` of an order, at most `MOST_ROWS`.
 
-    The number in the frame, then its cells as JSON values.
+    Each row is its number in the frame and then its cells as JSON values.
     """
     if unknown := [name for name in columns if name not in frame.columns]:
         raise InputError(
@@ -65,7 +65,7 @@ def row_page(
 def cell(value: Any) -> str | int | float | bool | None:
     """Convert a value for JSON.
 
-    Texts are cut, NaN and infinities are null, all else is shown as text.
+    Long texts are cut, NaN and infinities are null, and what JSON does not have is shown as text.
     """
     if value is None or isinstance(value, int | float):
         return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -74,7 +74,10 @@ def cell(value: Any) -> str | int | float | bool | None:
 
 
 class TableView:
-    """State of a table: order, columns, cursor and marks of a frame, with the handlers of its front end."""
+    """State of a table: order, columns, cursor and marks of a frame.
+
+    It has the handlers of the table's front end.
+    """
 
     def __init__(self, frame: TableFrame, columns: Sequence[str], **order: Any) -> None:
         self.frame: Any = frame  # `TableFrame`
@@ -85,13 +88,11 @@ class TableView:
         self.narrowed = ""
         self.layout: dict[str, Any] = {"widths": {}, "wrap": False, "charts": False}
         self.version = 0
-        self.changed: Callable[[], None] = lambda: (
-            None
-        )  # called when other rows are shown or marked
+        # Called when other rows are shown or marked.
+        self.changed: Callable[[], None] = lambda: None
         self.order: Order = sort_and_filter(frame, **self.arrangement)
-        self._parts: Iterator[tuple[float, list[Order]]] = iter(
-            ()
-        )  # of an arrangement that is not done
+        # Parts of an arrangement that is not done.
+        self._parts: Iterator[tuple[float, list[Order]]] = iter(())
         self._share = 1.0
         self._before = self.order, self.arrangement
         row_page(frame, self.order, 0, 1, self.columns)  # checks the columns
@@ -140,9 +141,9 @@ class TableView:
         return size | ({"note": note} if note else {})
 
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
-        """Arrange the rows, or begin to.
+        """Arrange the rows, or begin to do so.
 
-        `progress` in the size says that there is more to be done by `_continue`.
+        `progress` in the size says that `_continue` has more to do.
         """
         is_known = self._share == 1 and all(
             arrangement[key] == self.arrangement[key] for key in ("where", "find")
@@ -164,9 +165,8 @@ class TableView:
         """Do a further part of an arrangement, unless there is another one by now."""
         if version == self.version:
             self.proceed(_PART_S)
-            if (
-                self._share == 1 and self.arrangement["sort"]
-            ):  # these were rows in another order so far
+            # So far, these were rows in another order.
+            if self._share == 1 and self.arrangement["sort"]:
                 self.cursor = 0
                 self.version = version + 1
         return self._size()
@@ -190,9 +190,9 @@ class TableView:
         self.changed()
 
     def narrow(self, where: str) -> None:
-        """Keep rows that meet a condition besides the typed one, all as before if it is invalid.
+        """Keep rows that meet a condition besides the typed one.
 
-        The cursor stays on its row.
+        The cursor stays on its row. If the condition is invalid, all stays as it was.
         """
         order = sort_and_filter(self.frame, **self.arrangement, narrowed=where)
         current = self.current
@@ -234,7 +234,7 @@ class TableView:
         return self.cursor
 
     def move_by(self, rows: int) -> int:
-        """Move the cursor by rows, up to the first or last one.
+        """Move the cursor by some rows, up to the first or last one.
 
         Return the number of the row there, -1 for none.
         """
@@ -242,7 +242,10 @@ class TableView:
         return self.current
 
     def _layout(self, *, shown: list[str], **layout: Any) -> None:
-        """Keep the columns shown, in their order, and `widths` in pixels by name, `wrap` and `charts` (booleans)."""
+        """Keep the layout: the columns shown, in their order, and further settings.
+
+        These are `widths` in pixels by name, and `wrap` and `charts` (booleans).
+        """
         self.columns = shown
         self.layout = layout
 
@@ -280,7 +283,10 @@ class TableView:
 
     @property
     def selection(self) -> pl.DataFrame:
-        """The marked rows in the order shown, or the row under the cursor if no row shown is marked."""
+        """The marked rows in the order shown.
+
+        If no row shown is marked, it is the row under the cursor.
+        """
         chosen = self.marked_order
         return take_rows(
             self.frame,

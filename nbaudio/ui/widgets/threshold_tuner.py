@@ -34,17 +34,15 @@ MOST_SPEAKERS = 2000  # counted one by one: those with the most hours
 _EXAMPLES = 3
 UNKNOWN = "speaker not known"
 _TAIL = 0.005
-_DENSE, _DENSE_STEPS = (
-    0.95,
-    50,
-)  # similarities are dense near 1: from here positions are 0.001 apart
+# Similarities are dense near 1: from here on, positions are 0.001 apart.
+_DENSE, _DENSE_STEPS = 0.95, 50
 
 
 @dataclass(frozen=True)
 class Scale:
     """Positions of a threshold on a column.
 
-    Segments without a value are kept for similarity only, as `select` does.
+    Segments without a value are kept only if the column is similarity, as `select` does.
     """
 
     column: str
@@ -74,7 +72,7 @@ def scale(
 ) -> Scale:
     """Return the scale of a column, without 0.5 % of the values at either end.
 
-    `value` is one more position, clipped to it.
+    `value` is one more position, clipped to the scale.
     """
     if column not in (known := number_columns(frame)):
         raise InputError(
@@ -121,7 +119,7 @@ def format_threshold(value: float) -> str:
 class ThresholdCounts:
     """What each position of a scale keeps.
 
-    Segments (`unscored` have no value), hours, and speakers who have vanished.
+    It is segments (`unscored` have no value), hours, and speakers who have vanished.
     """
 
     def __init__(
@@ -237,7 +235,10 @@ def _kept(
     rows: NDArray[Any] | int = 0,
     number: int = 1,
 ) -> NDArray[np.float64]:
-    """Return the count or weight kept at each position for each of `number` rows, and the sum of all in the last column."""
+    """Return the count or weight that each position keeps, for each of `number` rows.
+
+    The last column is the sum of all.
+    """
     width = len(found.grid) + 1
     weights = None if weight is None else table[weight].to_numpy()
     sums = np.bincount(rows * width + table["reached"].to_numpy(), weights, number * width).reshape(
@@ -326,13 +327,16 @@ class ThresholdTuner(BaseWidget):
 
     @property
     def where(self) -> str:
-        """The condition of the threshold for ``select(workspace, where=...)``, such as ``snr_db >= 10``."""
+        """The condition of the threshold, such as ``snr_db >= 10``.
+
+        It is for ``select(workspace, where=...)``.
+        """
         return f"{quoted(self.column)} {'>=' if self.least else '<='} {number_text(self.value)}"
 
     def use(self) -> None:
         """Store `value` in the workspace, as the button does.
 
-        `select` uses it unless it is given ``min_similarity``.
+        `select` uses the stored value unless it is given ``min_similarity``.
 
         Raises:
             InputError: the threshold is not on similarity.
@@ -352,7 +356,7 @@ class ThresholdTuner(BaseWidget):
     def _start(counts: ThresholdCounts) -> float:
         """Return the first position.
 
-        0.8 of similarity, else the one that keeps about 95 % of the segments with a value.
+        It is 0.8 for similarity, else the one that keeps about 95 % of the segments with a value.
         """
         if counts.scale.column == "similarity":
             return MIN_SIMILARITY
