@@ -10,13 +10,13 @@ import shutil
 import sys
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 import polars as pl
 import pytest
 import typer
 import yaml
+from pages import FENCED, TOP, blocks, text
 from sittings import make_sitting
 from specimens import LAYOUTS, librispeech_archive, tone
 
@@ -25,7 +25,6 @@ from nbaudio.cli import app, main
 from nbaudio.core import tables
 from nbaudio.core.bundled_files import bundled
 
-TOP = Path(nbaudio.__file__).parent.parent
 DOCS = sorted((TOP / "docs").glob("*.md"))
 PAGES = [
     TOP / "README.md",
@@ -34,15 +33,10 @@ PAGES = [
     TOP / "data_manifests/demo/README.md",
     *DOCS,
 ]
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def name(path):
     return path.relative_to(TOP).as_posix()
-
-
-def text(path):
-    return path.read_text(encoding="utf8")
 
 
 def links(path):
@@ -213,42 +207,6 @@ def test_python_code_is_python(page):
 
 
 # Code blocks that run
-
-
-class Block(NamedTuple):
-    """Code of a page: ``python``, or ``shell`` where each line is a command of nbaudio; and why it
-    is not run, if so."""
-
-    kind: str
-    code: str
-    reason: str
-
-
-NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
-
-
-def blocks(page):
-    """The blocks of a page, in order. Indented lines are a block of commands if all of them are
-    commands of nbaudio."""
-    reason, body, inside = "", [], None
-    for line in [*text(page).splitlines(), ""]:
-        if inside is not None:
-            if line == "```":
-                if inside == "python":
-                    yield Block("python", "\n".join(body), reason)
-                reason, body, inside = "", [], None
-            else:
-                body.append(line)
-        elif line.startswith("```"):
-            inside = line.removeprefix("```")
-        elif line.startswith("    "):
-            body.append(line.strip())
-        else:
-            if body and all(each.startswith("nbaudio ") for each in body):
-                yield Block("shell", "\n".join(body), reason)
-            if body or line:
-                found = NOT_RUN.fullmatch(line)
-                reason, body = found[1] if found else "", []
 
 
 DEMO = bundled("data_manifests/demo.yaml").with_suffix("")

@@ -1,0 +1,239 @@
+"""The five jobs of docs/jobs.md, and the commands of README: they run as printed, on small made
+archives, and the job's own reader opens the result.
+
+What no test can have is replaced: addresses of servers and clusters, and OpenSLR's list.
+NBAUDIO_WORKER names a Python with nbaudio and Beam: see .ci/run.
+"""
+
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from nbaudio.adapters.arrays import batches
+from openpyxl import load_workbook
+from pages import TOP, Block, blocks, text
+from specimens import librispeech_tree, tone
+from test_engines import SPARK_CLUSTER, WORKER, environment
+from web import serving
+
+import nbaudio
+from nbaudio.cli import main
+from nbaudio.core import bundled_files
+
+JOBS = TOP / "docs/jobs.md"
+README = TOP / "README.md"
+
+
+def job(heading: str) -> list[Block]:
+    """The blocks of a job."""
+    return [block for block in blocks(JOBS) if block.heading == heading]
+
+
+def commands(job_blocks: list[Block]) -> list[str]:
+    return [
+        line for block in job_blocks if block.kind == "shell" for line in block.code.split("\n")
+    ]
+
+
+def command_of_readme(job_name: str) -> str:
+    """The command beside a job in README's table."""
+    row = next(line for line in text(README).split("\n") if line.startswith(f"| {job_name} |"))
+    return re.findall(r"`(nbaudio [^`]+)`", row)[0]
+
+
+def run(command: str, folder: Path, *, python: str = sys.executable) -> str:
+    """Run a command as printed; what it prints. Listed problems, exit code 1, are an error too."""
+    words = [python, "-m", *shlex.split(command)]
+    done = subprocess.run(
+        words, cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def execute(job_blocks: list[Block], **replaced: str) -> dict[str, object]:
+    """Run the Python code of a job in the current folder; the names that it makes."""
+    names: dict[str, object] = {"nbaudio": nbaudio}
+    for block in job_blocks:
+        if block.kind == "python":
+            code = block.code
+            for old, new in replaced.items():
+                code = code.replace(f"https://{old}", new)
+            exec(code, names)  # noqa: S102
+    return names
+
+
+def write_parliament(folder: Path, *, recordings: int, segments: int) -> None:
+    """Sittings with a segment each second, in JSON lines as ParlaSpeech has them."""
+    with (folder / "asr.json").open("w", encoding="utf8") as file:
+        for number in range(recordings):
+            tone(folder / f"audio/sitting {number}.wav", segments + 1, seed=number)
+            for start in range(segments):
+                words = f"rečenica broj {'abcdefghij'[start % 10] * 3} u {number} {start}".split()
+                line = {"file": f"sitting {number}.wav", "start": start, "end": start + 0.9}
+                line |= {"words": words, "asr": words, "speaker": f"{number} {start % 12}"}
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def fill_in(folder: Path) -> None:
+    """Unpack the archives of the reviewers and judge every row, as they do in Excel."""
+    for reviewer in ("ana", "ben"):
+        with zipfile.ZipFile(folder / f"round-{reviewer}.zip") as archive:
+            archive.extractall(folder / reviewer)
+        (sheet,) = (folder / reviewer).rglob("*.xlsx")
+        book = load_workbook(sheet)
+        rows = book["review"].iter_rows()
+        verdict = [cell.value for cell in next(rows)].index("verdict")
+        for row in rows:
+            row[verdict].value = "ok"
+        book.save(folder / f"round-{reviewer}.xlsx")
+
+
+def test_a_parliament_reviewed_in_excel(tmp_path):
+    write_parliament(tmp_path, recordings=8, segments=200)
+    manifest = yaml.safe_load(text(TOP / "data_manifests/parlaspeech.yaml"))
+    manifest |= {"source": "asr.json", "audio": "audio", "names": None}
+    (tmp_path / "parliament.yaml").write_text(yaml.safe_dump(manifest))
+    printed = commands(job("A parliament, reviewed in Excel"))
+    assert len(printed) == 5
+    for command in printed:
+        if command.startswith("nbaudio review import"):
+            fill_in(tmp_path)
+        output = run(command, tmp_path)
+        if command.startswith("nbaudio evidence"):
+            assert "are right" in output
+    corpus = nbaudio.open_corpus(tmp_path / "RESULT/corpus")
+    assert corpus.info["evidence"]["selection"]["proven"] is True
+    batch = next(batches(corpus.stream("train", seed=1, batch_s=20)))
+    assert len(batch["text"]) > 10
+
+
+def test_the_review_of_readme(tmp_path):
+    write_parliament(tmp_path, recordings=2, segments=60)
+    run("nbaudio ingest parlaspeech asr.json --audio audio --out W", tmp_path)
+    run("nbaudio score W", tmp_path)
+    run(command_of_readme("a parliament, reviewed in Excel"), tmp_path)
+    for reviewer in ("ana", "ben"):
+        rows = load_workbook(tmp_path / f"round-{reviewer}.xlsx")["review"].max_row - 1
+        assert rows == 60
+
+
+def write_openslr(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
+    """Archives of three parts of LibriSpeech; by part, their name."""
+    parts = {"train-clean-100": 40, "dev-clean": 6, "test-clean": 5}
+    for seed, (part, number) in enumerate(parts.items()):
+        texts = {
+            f"{100 * seed + n // 4}-1-{n:04}": f"WORDS {part.upper()} {n}" for n in range(number)
+        }
+        librispeech_tree(folder / "tree/LibriSpeech" / part, texts, seconds=1.0, rate=16000)
+        shutil.make_archive(str(folder / part), "gztar", folder / "tree", f"LibriSpeech/{part}")
+    return {part: f"{part}.tar.gz" for part in parts}
+
+
+def test_librispeech_to_tfrecord_on_beam(tmp_path, monkeypatch):
+    served = tmp_path / "server"
+    archives = write_openslr(served)
+    work = tmp_path / "work"
+    work.mkdir()
+    printed = commands(job("LibriSpeech to TFRecord on Beam"))
+    with serving(served) as web:
+        listed = {part: {"url": f"{web.url}/{name}"} for part, name in archives.items()}
+        openslr = tmp_path / "openslr.yaml"
+        openslr.write_text(yaml.safe_dump({"librispeech": listed}))
+        with monkeypatch.context() as patch:
+            patch.setattr(bundled_files, "bundled", lambda _name: openslr)
+            patch.chdir(work)
+            patch.setattr(sys, "argv", shlex.split(printed[0]))
+            with pytest.raises(SystemExit) as end:
+                main()
+        assert end.value.code == 0
+    for command in printed[1:]:
+        run(command, work, python=WORKER if "--engine beam" in command else sys.executable)
+    monkeypatch.chdir(work)
+    train = execute(job("LibriSpeech to TFRecord on Beam"))["train"]
+    texts = {example["text"].numpy().decode() for example in train}
+    assert texts == {f"WORDS TRAIN-CLEAN-100 {n}" for n in range(40)}
+    segments = nbaudio.open_corpus(work / "CORPUS").segments
+    held_out = dict(segments.group_by("split").len().iter_rows())
+    assert held_out == {"train": 40, "dev": 6, "test": 5}
+    command = command_of_readme("LibriSpeech to TFRecord on Beam")
+    run(command, work, python=WORKER)
+
+
+def test_zip_shards_streamed_over_http(tmp_path, monkeypatch):
+    write_parliament(tmp_path, recordings=2, segments=60)
+    run("nbaudio ingest parlaspeech asr.json --audio audio --out W", tmp_path)
+    run("nbaudio score W", tmp_path)
+    run("nbaudio select W", tmp_path)
+    job_blocks = job("ZIP shards streamed over HTTP")
+    for command in commands(job_blocks):
+        run(command, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with serving(tmp_path) as web:
+        names = execute(job_blocks, host=web.url)
+        read = {key for batch in batches(names["stream"]) for key in batch["segment_id"]}
+    train = nbaudio.open_corpus(tmp_path / "CORPUS").segments.filter(split="train")
+    assert len(train) == 100
+    assert read == set(train["segment_id"])
+    run(command_of_readme("ZIP shards streamed over HTTP"), tmp_path)
+
+
+def test_songs_to_mu_law_on_spark(tmp_path):
+    for number in range(4):
+        tone(tmp_path / f"songs/{number}.mp3", 12, rate=48000, channels=2, seed=number)
+    shutil.copytree(TOP / "data_manifests", tmp_path / "data_manifests")
+    for command in commands(job("Songs to mu-law on Spark")):
+        run(command.replace("spark://host:7077", SPARK_CLUSTER), tmp_path)
+    for corpus in ("RESULT/corpus", "CORPUS"):
+        opened = nbaudio.open_corpus(tmp_path / corpus)
+        kept = opened.segments
+        assert len(kept) >= 3
+        for clip in opened.read_many(kept["segment_id"], give="encoded"):
+            levels = np.load(io.BytesIO(clip.encoded))
+            assert (levels.dtype, levels.ndim) == (np.uint8, 1)
+            assert len(levels) == pytest.approx(12 * 8000, abs=1200)
+            assert 100 < levels.mean() < 156
+    assert command_of_readme("mp3 songs to mu-law on Spark").replace(
+        "--out R ", "--out RESULT "
+    ) in (commands(job("Songs to mu-law on Spark")))
+
+
+def test_shards_for_tf_data(tmp_path, monkeypatch):
+    write_parliament(tmp_path, recordings=2, segments=60)
+    run("nbaudio ingest parlaspeech asr.json --audio audio --out W", tmp_path)
+    run("nbaudio score W", tmp_path)
+    run("nbaudio select W", tmp_path)
+    run("nbaudio materialize W --out CORPUS", tmp_path)
+    job_blocks = job("Shards for tf.data")
+    for command in commands(job_blocks):
+        run(command, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    examples = execute(job_blocks)["examples"]
+    texts = [example["text"].numpy().decode() for example in examples]
+    train = nbaudio.open_corpus(tmp_path / "CORPUS").segments.filter(split="train")
+    assert sorted(texts) == sorted(train["text"])
+    (tmp_path / "C").symlink_to("CORPUS")
+    run(command_of_readme("shards for tf.data"), tmp_path)
+
+
+def test_own_recordings_by_three_lines_as_readme_says(tmp_path):
+    write_parliament(tmp_path, recordings=4, segments=96)
+    (tmp_path / "audio").rename(tmp_path / "recordings")
+    (manifest,) = re.findall(r"```yaml\n(.*?)```", text(README), re.DOTALL)
+    (tmp_path / "my-corpus.yaml").write_text(manifest)
+    (command,) = commands(
+        [each for each in blocks(README) if each.heading == "Your own recordings"]
+    )
+    output = run(command, tmp_path)
+    assert "corpus" in output
+    verified = nbaudio.verify(tmp_path / "RESULT/corpus", jobs=1, engine="threading")
+    assert verified.problems == []
