@@ -32,6 +32,7 @@ from nbaudio.review.corrections import correct_bounds, correct_texts
 from nbaudio.review.manual_decisions import import_decisions
 from nbaudio.review.rounds import gold_ids
 from nbaudio.review.state import Correction, ReviewState, append_corrections, content_hashes
+from nbaudio.sources import grow as growth
 from nbaudio.sources import recordings as probing
 from nbaudio.storage.workspace import Workspace
 
@@ -989,6 +990,66 @@ def withdraw(workspace, *pairs):
         {"kind": kind, "sha256": tombstone(kind, key), "reason": "opoziv"} for kind, key in pairs
     ]
     workspace.save(**{WITHDRAWN: pl.DataFrame(stones, schema=TOMBSTONES)})
+
+
+def spell(path, spelling):
+    """Another spelling of the path of a file in `sittings`."""
+    if spelling == "dots":
+        return path.parent / "audio" / ".." / path.name
+    if spelling == "relative":
+        return os.path.relpath(path)
+    link = path.with_name("linked")
+    link.symlink_to(path.parent)
+    return link / path.name
+
+
+@pytest.mark.parametrize("spelling", ["dots", "relative", "link"])
+def test_a_source_is_the_same_however_its_path_is_spelled(sittings, monkeypatch, spelling):
+    monkeypatch.chdir(sittings / "audio")
+    with (sittings / "asr.json").open("a") as file:
+        file.write("not JSON\n")
+    source = sittings / "asr.json"
+    other = spell(source, spelling)
+    runner = CliRunner()
+    words = ["ingest", "parlaspeech", str(source), "--audio", str(sittings / "audio")]
+    words += ["--out", str(sittings / "W")]
+    assert runner.invoke(app, words).exit_code == 1
+    workspace = Workspace.open(sittings / "W")
+    before = {name: workspace.table(name) for name in TABLES}
+    words[2] = str(other)
+    for added in (["--add"], []):
+        done = runner.invoke(app, [*words, *added])
+        assert (done.exit_code, "Traceback" in done.output) == (1, False)
+        for name, table in before.items():
+            assert workspace.table(name).equals(table), (name, added)
+    assert len(workspace.settings.get("sources", [1])) == 1
+
+
+def test_names_that_an_earlier_version_listed_twice_are_listed_once_again(
+    sittings, bring, monkeypatch
+):
+    with (sittings / "asr.json").open("a") as file:
+        file.write("not JSON\n")
+    bring()
+    workspace = Workspace.open(sittings / "W")
+    names, problems = workspace.table("names"), workspace.table("problems")
+    other = sittings / "audio" / ".." / "asr.json"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(growth, "is_same_place", lambda a, b: a == b)
+        bring(source=other)
+        with (sittings / "asr.json").open("a") as file:
+            file.write(json.dumps(seg("s2.wav", 0, 1, "nova")) + "\n")
+        bring(source=other)
+    assert len(workspace.table("names")) == 2 * len(names) + 1
+    grown = workspace.segments
+    for source in (sittings / "asr.json", other):
+        bring(source=source)
+        assert sorted(workspace.table("names")["name"]) == ["s0.wav", "s1.wav", "s2.wav"]
+        assert workspace.table("problems")["reason"].to_list() == problems["reason"].to_list()
+        assert workspace.segments.equals(grown)
+    write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s1.wav", 5)])
+    removed = bring().facts["removed"]
+    assert removed == 1  # of s2.wav: it is not taken for a segment of another source
 
 
 @pytest.mark.parametrize("add", [True, False])

@@ -1,5 +1,6 @@
 """Growth: bring a source that has grown or changed, or a further one, into a workspace that has tables (`ingest --add`)."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,23 +26,34 @@ _FACTS = pl.Schema({**_FILE, "mtime_ns": pl.Int64, "version": pl.String, "name":
 
 @dataclass(frozen=True)
 class Before:
-    """A workspace before it grows, and which of its sources grows."""
+    """A workspace before it grows, and which of its sources grows.
+
+    Attributes:
+        workspace: the workspace.
+        sources: settings of its sources, with the one that grows.
+        number: number of that source, from 0.
+        numbers: all numbers of that source. There are several where an earlier version took another
+            spelling of its path for another source.
+    """
 
     workspace: Workspace
-    sources: list[dict[str, Any]]  # settings of the sources, with that one
-    number: int  # of that source, from 0
+    sources: list[dict[str, Any]]
+    number: int
+    numbers: tuple[int, ...]
 
     @classmethod
     def load(cls, workspace: Workspace, format: str, source: str) -> "Before":
         """Find the source among those of the workspace, or add it to them."""
         sources = sources_of(workspace)
-        same = [
+        numbers = tuple(
             number
-            for number, one in enumerate(sources)
-            if (one["format"], one["source"]) == (format, source)
-        ]
-        further = [] if same else [{"format": format, "source": source}]
-        return cls(workspace, sources + further, same[0] if same else len(sources))
+            for number, settings in enumerate(sources)
+            if settings["format"] == format and is_same_place(settings["source"], source)
+        )
+        if not numbers:
+            numbers = (len(sources),)
+            sources = [*sources, {"format": format, "source": source}]
+        return cls(workspace, sources, numbers[0], numbers)
 
     @property
     def audio(self) -> str | None:
@@ -68,7 +80,7 @@ class Before:
         if len(self.sources) == 1:
             return own
         rows = own.with_columns(source_number=pl.lit(self.number, pl.Int32))
-        others = self.numbered(table).filter(pl.col("source_number") != self.number)
+        others = self.numbered(table).filter(~pl.col("source_number").is_in(self.numbers))
         return (
             pl.concat([others, rows], how="diagonal")
             .select(rows.columns)
@@ -86,7 +98,7 @@ class Before:
             return held.with_columns(is_other=pl.lit(value=False))
         numbers = self.workspace.growth.lazy().select("segment_id", "source_number")
         held = held.join(numbers, on="segment_id", how="left", maintain_order="left")
-        return held.with_columns(is_other=pl.col("source_number").fill_null(0) != self.number)
+        return held.with_columns(is_other=~pl.col("source_number").fill_null(0).is_in(self.numbers))
 
     def probed(self) -> pl.DataFrame | None:
         """Return what is known of recordings with audio, and their `file`."""
@@ -105,6 +117,20 @@ def sources_of(workspace: Workspace) -> list[dict[str, Any]]:
         {name: settings.get(name) for name in _SOURCE}
     ]
     return found
+
+
+def is_same_place(a: str, b: str) -> bool:
+    """Return whether two paths, or two addresses, are of one file or folder.
+
+    Paths that exist are compared by their files, so that links and ``..`` make no difference;
+    others as normalized absolute paths.
+    """
+    if is_url(a) or is_url(b):
+        return a.rstrip("/") == b.rstrip("/")
+    try:
+        return Path(a).samefile(b)
+    except OSError:  # one of the two does not exist
+        return os.path.normpath(Path(a).absolute()) == os.path.normpath(Path(b).absolute())
 
 
 def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.DataFrame, bool]:
@@ -134,7 +160,7 @@ def keep_ids(
     """Give names in an audit the ids that their recordings had (same path, or name and content), and others new ids."""
     own = (
         before.numbered("names")
-        .filter(pl.col("source_number") == before.number)
+        .filter(pl.col("source_number").is_in(before.numbers))
         .select("name", own="recording_id")
     )
     known = (
@@ -240,7 +266,7 @@ def merge_recordings(
     }
     named = (pl.when(is_so).then(pl.lit(name)) for name, is_so in status.items())
     joined = joined.with_columns(status=pl.coalesce(*named, pl.lit("unchanged")))
-    names = before.numbered("names").filter(pl.col("source_number") != before.number)
+    names = before.numbered("names").filter(~pl.col("source_number").is_in(before.numbers))
     unchanged = pl.col("status") == "unchanged"
     copied = (
         unchanged & ~equal["path"] & pl.col("recording_id").is_in(names["recording_id"].implode())

@@ -32,6 +32,7 @@ from nbaudio.sources import folder, ingest_report, place_segments, remote_source
 from nbaudio.sources.grow import (
     Before,
     absolute,
+    is_same_place,
     keep_ids,
     merge_recordings,
     own_segment_ids,
@@ -332,9 +333,9 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
                 else None
             )
         others = [
-            one["source"]
-            for one in sources_of(workspace)
-            if (one["format"], one["source"]) != (format, str(source))
+            settings["source"]
+            for settings in sources_of(workspace)
+            if settings["format"] != format or not is_same_place(settings["source"], str(source))
         ]
         if others:
             held = ", ".join(map(str, others))
