@@ -18,7 +18,9 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
 OFFENDERS = TOP / "tests/offenders.txt"
-MOST_NODES = 350  # of the body of a function with all that it nests, without docstring and signature
+MOST_NODES = (
+    350  # of the body of a function with all that it nests, without docstring and signature
+)
 RULES = {
     "C901": "complexity",
     "PLR0912": "branches",
@@ -64,7 +66,9 @@ def read_list() -> Offenders:
     listed: Offenders = {}
     for line in OFFENDERS.read_text(encoding="utf8").splitlines():
         file, name, *figures = line.split()
-        listed[file, name] = {key: int(value) for key, value in (each.split("=") for each in figures)}
+        listed[file, name] = {
+            key: int(value) for key, value in (each.split("=") for each in figures)
+        }
     return listed
 
 
@@ -92,7 +96,9 @@ def _functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFun
                 todo.append((prefix, child))
 
 
-def _enclosing(functions: list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]], row: int) -> str:
+def _enclosing(
+    functions: list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]], row: int
+) -> str:
     """Return the name of the innermost function that contains a row."""
     spans = [(node.lineno, node.end_lineno or node.lineno, name) for name, node in functions]
     return max(span for span in spans if span[0] <= row <= span[1])[2]
@@ -112,7 +118,11 @@ def _relative(path: Path) -> str:
 def shorten(listed: Offenders, measured: Offenders) -> Offenders:
     """Return the listed functions that are still over a limit, with figures that have not grown."""
     return {
-        key: {rule: min(figure, figures[rule]) for rule, figure in measured[key].items() if rule in figures}
+        key: {
+            rule: min(figure, figures[rule])
+            for rule, figure in measured[key].items()
+            if rule in figures
+        }
         for key, figures in listed.items()
         if key in measured
     }

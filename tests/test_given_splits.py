@@ -26,6 +26,8 @@ from nbaudio.cli import app as cli
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.corpus.layout import read_corpus_info
+from nbaudio.corpus.materialize import materialize
+from nbaudio.reading import open_corpus
 from nbaudio.selection.fixed_splits import fixed_splits
 from nbaudio.selection.given_splits import given_splits
 from nbaudio.selection.parameters import Parameters
@@ -314,15 +316,51 @@ def test_a_requested_size_counts_what_is_given(workspace, test, size):
     )
 
 
-def test_more_than_is_left_beside_given_segments_is_refused(workspace):
+@pytest.mark.parametrize(("dev", "requested"), [(7, "7 segments"), ("0.1h", "0.100 hours")])
+def test_of_a_size_as_much_is_filled_as_given_segments_leave(workspace, dev, requested):
     given = pl.DataFrame({"speaker_id": [f"s{n}" for n in range(19)], "split": ["train"] * 19})
-    with pytest.raises(
-        InputError,
-        match=r"dev: 7 segments requested beside those whose split is fixed, but of the 6 segments",
-    ):
-        select(workspace, splits=given, dev=7, test=0)
+    report = select(workspace, splits=given, dev=dev, test=0)
+    assert report.facts["dev"]["segments"] == 6
+    (warning,) = [line for line in report.warnings if "requested" in line]
+    assert warning.startswith(f"dev: {requested} requested, but ")
+    assert "beside the segments whose split is fixed" in warning
     # By default nothing is asked of what is not there.
-    assert select(workspace, splits=given, dev=0).facts["test"]["segments"] == 6
+    report = select(workspace, splits=given, dev=0)
+    assert report.facts["test"]["segments"] == 6
+    assert not [line for line in report.warnings if "requested" in line]
+
+
+def test_a_stricter_threshold_with_the_splits_of_the_corpus_and_the_sizes_of_the_manifest(
+    make_workspace, tmp_path
+):
+    workspace = make_workspace({f"r{n}.wav": (60.0, 16000) for n in range(6)}, channels=1)
+    number = pl.int_range(pl.len())
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            similarity=pl.when(2 * (number // 20 + 4) > number % 20).then(0.95).otherwise(0.85),
+            speaker_id=pl.col("recording_id"),
+            text=pl.format("rečenica {}", number),
+        )
+    )
+    sizes = {"dev": 15, "test": 15, "group_by": "speaker_id"}
+    quiet = {"jobs": 1, "engine": "threading", "show_progress": False}
+    first, second = tmp_path / "corpus", tmp_path / "corpus-v2"
+    select(workspace, **sizes)
+    materialize(workspace, out=first, **quiet)
+    select(workspace, min_similarity=0.9, **sizes)
+    with pytest.raises(InputError, match=r"select .* --splits .*corpus' keeps what it holds out"):
+        materialize(workspace, out=second, base=first, **quiet)
+    report = select(workspace, min_similarity=0.9, splits=str(first), **sizes)
+    materialize(workspace, out=second, base=first, **quiet)
+    before, after = (open_corpus(corpus).segments for corpus in (first, second))
+    held_out = set(before.filter(pl.col("split") != "train")["segment_id"])
+    assert not held_out & set(after.filter(split="train")["segment_id"])
+    sizes_now = dict(after.group_by("split").len().iter_rows())
+    for split in ("dev", "test"):
+        warned = any(line.startswith(f"{split}: 15 segments requested") for line in report.warnings)
+        assert warned == (sizes_now[split] < 15)
+        kept = set(before.filter(split=split)["segment_id"])
+        assert kept & set(after.filter(split=split)["segment_id"])
 
 
 def test_gold_and_a_given_test_are_refused_together(workspace):

@@ -473,6 +473,33 @@ def test_failing_cell_is_named_and_what_ran_is_kept(tmp_path, manifest, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_sizes_that_leave_nothing_for_train_are_refused_in_the_first_notebook(tmp_path):
+    message = (
+        r"01_ingest, cell \d+: InputError: dev: 2,000 segments and test: 2,000 segments: nothing would "
+        r"be left for train, as 112 segments are usable; .*; run the same command again to continue"
+    )
+    with pytest.raises(NbaudioError, match=message):
+        run(
+            bundled("data_manifests/demo.yaml"),
+            out=tmp_path / "out",
+            settings={"dev": 2000, "test": 2000},
+        )
+
+
+def test_sizes_that_the_selection_cannot_fill_are_refused_with_the_way_to_continue(tmp_path):
+    message = (
+        r"06_splits, cell \d+: InputError: dev: 60 segments requested, but of the 91 segments that "
+        r"pass the filters.*; run the same command with --only 6-8 to continue"
+    )
+    with pytest.raises(NbaudioError, match=message):
+        run(
+            bundled("data_manifests/demo.yaml"),
+            out=tmp_path / "out",
+            settings={"dev": 60, "test": 50},
+            only="1,2,6-8",
+        )
+
+
 def test_out_that_is_a_file(tmp_path, manifest):
     (tmp_path / "out").touch()
     with pytest.raises(NbaudioError, match="out"):

@@ -343,7 +343,8 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
     moved, shared = run.base.shared_with_train(tables.table_path(run.workspace), withdrawn)
     if moved or (shared and not selected.get("parameters", {}).get("splits")):
         remedy = (
-            f"'nbaudio select {run.workspace.path} --splits {run.base}' keeps what it holds out"
+            f"'nbaudio select {run.workspace.path} --splits {run.base}', "
+            f"or splits: {run.base} in a manifest, keeps what it holds out"
         )
         raise InputError(f"{moved or shared}; {remedy}")
     return (

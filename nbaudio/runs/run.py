@@ -3,7 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,77 +49,103 @@ def run(
     notebooks = list_notebooks()
     chosen = parse_only(only, len(notebooks))
     values = parameters(manifest, settings or {})
-    from nbaudio.runs.execute import execute, link_pages  # takes seconds to import
-
     out = Path(out if out is not None else f"{manifest.stem}-output").absolute()
     values = {"workspace": str(out / "workspace"), "corpus": str(out / "corpus"), **values}
+    workspace = Path(values["workspace"])
     try:
         (out / "notebooks").mkdir(parents=True, exist_ok=True)
-        before = _reports(Path(values["workspace"]))
-        try:
-            for number in chosen:
-                source = notebooks[number - 1]
-                print(
-                    f"{number}/{len(notebooks)} {source.stem} …",
-                    end=" ",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                began = time.monotonic()
-                try:
-                    execute(
-                        source,
-                        out,
-                        {name: values[name] for name in defaults(source) if name in values},
-                    )
-                finally:
-                    print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
-        finally:
-            index = link_pages(out, notebooks)
-        after = _reports(Path(values["workspace"]))
+        before = _reports(workspace)
+        index = _execute(notebooks, chosen, out, values)
+        after = _reports(workspace)
     except OSError as error:
         raise NbaudioError(f"{error.filename or out}: {error.strerror or error}") from error
+    new = [report for report in after if report not in before]
+    facts: dict[str, Any] = {
+        "ran": [notebooks[number - 1].stem for number in chosen],
+        "notebooks": str(out / "notebooks"),
+        "html": str(out / "html"),
+        **_made_folders(values),
+        **{report.step: _counts(report.content["facts"]) for report in new},
+        "open": str(index),
+    }
+    return Report("run", facts, warnings=_lines(new, "warnings"), problems=_lines(new, "problems"))
+
+
+def _execute(
+    notebooks: Sequence[Path], chosen: Sequence[int], out: Path, values: Mapping[str, Any]
+) -> Path:
+    """Execute the chosen notebooks and link their pages; return the index of the pages."""
+    from nbaudio.runs.execute import execute, link_pages  # takes seconds to import
+
+    try:
+        for number in chosen:
+            notebook = notebooks[number - 1]
+            step = f"{number}/{len(notebooks)} {notebook.stem} …"
+            print(step, end=" ", file=sys.stderr, flush=True)
+            began = time.monotonic()
+            own_values = {name: values[name] for name in defaults(notebook) if name in values}
+            try:
+                execute(notebook, out, own_values)
+            except NbaudioError as error:
+                raise NbaudioError(f"{error}; {_remedy(number, chosen)}") from error
+            finally:
+                print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+    finally:
+        index = link_pages(out, notebooks)
+    return index
+
+
+def _remedy(failed: int, chosen: Sequence[int]) -> str:
+    """Return what to run after the cause of a failure is removed."""
+    rest = [number for number in chosen if number >= failed]
+    if len(rest) == len(chosen):
+        return "run the same command again to continue"
+    is_range = rest == list(range(rest[0], rest[-1] + 1))
+    only = f"{rest[0]}-{rest[-1]}" if is_range and len(rest) > 1 else ",".join(map(str, rest))
+    return f"run the same command with --only {only} to continue"
+
+
+def _made_folders(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the workspace and the latest version of the corpus, as far as they exist here."""
     corpus = values["corpus"]
     made = {
         "workspace": values["workspace"],
         "corpus": corpus if is_url(corpus) else latest_version(corpus),
     }
-    facts: dict[str, Any] = {
-        "ran": [notebooks[number - 1].stem for number in chosen],
-        "notebooks": str(out / "notebooks"),
-        "html": str(out / "html"),
-        **{name: folder for name, folder in made.items() if Path(folder).is_dir()},
-    }
-    new = {
-        step: report
-        for step, (stamp, report) in after.items()
-        if before.get(step, (None,))[0] != stamp
-    }
-    for step, report in new.items():
-        facts[step] = {
-            name: value
-            for name, value in report["facts"].items()
-            if type(value) in (int, float) and name != "seed"
-        }
-    facts["open"] = str(index)
-    warnings, problems = (
-        [f"{step}: {line}" for step, report in new.items() for line in report[kind]]
-        for kind in ("warnings", "problems")
-    )
-    return Report("run", facts, warnings=warnings, problems=problems)
+    return {name: folder for name, folder in made.items() if Path(folder).is_dir()}
 
 
-def _reports(workspace: Path) -> dict[str, tuple[int, dict[str, Any]]]:
-    """Return the reports of a workspace in the order of the steps.
-
-    Each comes with the modification time of its file in nanoseconds.
-    """
-    paths = {path.stem: path for path in sorted((workspace / "reports").glob("*.json"))}
-    order = [
-        *(step for step in _STEPS if step in paths),
-        *(step for step in paths if step not in _STEPS),
-    ]
+def _counts(facts: Mapping[str, Any]) -> dict[str, int | float]:
+    """Return the numbers among the facts of a step."""
     return {
-        step: (paths[step].stat().st_mtime_ns, json.loads(paths[step].read_text(encoding="utf8")))
-        for step in order
+        name: value
+        for name, value in facts.items()
+        if type(value) in (int, float) and name != "seed"
     }
+
+
+def _lines(reports: Sequence["_StepReport"], kind: str) -> list[str]:
+    """Return the warnings or problems of all reports, each with its step."""
+    return [f"{report.step}: {line}" for report in reports for line in report.content[kind]]
+
+
+@dataclass(frozen=True)
+class _StepReport:
+    """The report of a step in a workspace; `written_ns` is the modification time of its file."""
+
+    step: str
+    written_ns: int
+    content: dict[str, Any] = field(compare=False)
+
+
+def _reports(workspace: Path) -> list[_StepReport]:
+    """Return the reports of a workspace in the order of the steps."""
+    paths = {path.stem: path for path in sorted((workspace / "reports").glob("*.json"))}
+    further_steps = [step for step in paths if step not in _STEPS]
+    return [
+        _StepReport(
+            step, paths[step].stat().st_mtime_ns, json.loads(paths[step].read_text(encoding="utf8"))
+        )
+        for step in (*_STEPS, *further_steps)
+        if step in paths
+    ]

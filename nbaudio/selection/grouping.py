@@ -13,6 +13,7 @@ from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import HELD_OUT, Parameters
+from nbaudio.selection.requested_sizes import default_size
 from nbaudio.selection.size_budget import Budget
 from nbaudio.selection.splits import Target, assign_splits, usable_keys
 
@@ -105,9 +106,10 @@ def choose_grouping(
     rest = fit.filter(pl.col("fixed").is_null()) if fixed.is_any else fit
     is_gold = rest["is_gold"] if parameters.gold else None
     missing = still_needed(
-        fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed
+        fit, parameters, default=default_size(default), gold=is_gold, fixed=fixed
     )
-    optional = [name for name in HELD_OUT if getattr(parameters, name) is None and fixed.is_any]
+    # Beside fixed splits, sizes are what is left to fill: the report warns of what is missing.
+    optional = HELD_OUT if fixed.is_any else ()
     losses: dict[tuple[str, ...], Loss | None] = {}
     refused: list[InputError] = []
 

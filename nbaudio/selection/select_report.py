@@ -263,6 +263,25 @@ def _split_warnings(
         )
         if have.amount > target.amount:
             yield f"{split}: {target} requested, but {have} are fixed, and stay"
+        if fixed.is_any:
+            yield from _unfilled(groups, split, parameters)
+
+
+def _unfilled(groups: pl.DataFrame, split: str, parameters: Parameters) -> Iterator[str]:
+    """Warn of a split that has less than was requested, as fixed splits leave no more for it."""
+    target = parameters.target(split, default=0)
+    names = [name for name in groups["split"].unique().drop_nulls() if split_role(name) == split]
+    filled = groups.filter(pl.col("split").is_in(names))
+    have = target._replace(
+        amount=_number(filled) if target.unit == "segments" else int(filled["micros"].sum())
+    )
+    # Hours are met within the duration of the longest segment.
+    tolerance = 0 if target.unit == "segments" else int(parameters.max_duration * MICROSECONDS)
+    if have.amount + tolerance < target.amount:
+        yield (
+            f"{split}: {target} requested, but {have} can be filled beside the segments whose "
+            "split is fixed"
+        )
 
 
 def _data_warnings(

@@ -16,6 +16,7 @@ from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.layout import CORPUS_JSON
 from nbaudio.proof.separation import precision_by, signal_precision  # noqa: F401 - public under this name
+from nbaudio.selection.requested_sizes import requested_sizes
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import normalize_column
@@ -292,6 +293,44 @@ def reasons(source: Source) -> pl.DataFrame:
     found = rejected.read("reason", "duration_s", "segment_id").group_by("reason")
     counted = found.agg(segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first())
     return counted.sort("segments", "reason", descending=[True, False])
+
+
+def split_sizes(
+    workspace: str | Path | Workspace,
+    *,
+    dev: int | str | None = None,
+    test: int | str | None = None,
+    splits: str | None = None,
+) -> pl.DataFrame:
+    """Return the sizes that dev and test will have, and what is left for train, before filters.
+
+    Args:
+        workspace: the workspace, or its folder.
+        dev: number of segments, or hours such as ``"1.5h"``; 5 %, at most 2000 segments, unless
+            given.
+        test: likewise.
+        splits: given splits, as `select` takes them. Sizes are then what is left to fill, and the
+            table has no rows.
+
+    Returns:
+        `split` (train, dev, test), `segments` and `hours`; null where the size is in the other unit.
+
+    Raises:
+        InputError: a size is no size, or nothing would be left for train.
+    """
+    schema = {"split": pl.String, "segments": pl.Int64, "hours": pl.Float64}
+    if splits is not None:
+        return pl.DataFrame(schema=schema)
+    usable, sizes = requested_sizes(workspace, dev=dev, test=test)
+    hours = {split: size.amount / 3.6e9 for split, size in sizes.items() if size.unit == "micros"}
+    segments = {split: size.amount for split, size in sizes.items() if size.unit == "segments"}
+    held_out = [(split, segments.get(split), hours.get(split)) for split in sorted(sizes)]
+    train = (
+        "train",
+        None if hours else usable.segments - sum(segments.values()),
+        None if segments else usable.micros / 3.6e9 - sum(hours.values()),
+    )
+    return pl.DataFrame([train, *held_out], schema=schema, orient="row")
 
 
 def error_rates(

@@ -79,8 +79,10 @@ def write_parliament(folder: Path, *, recordings: int, segments: int) -> None:
             tone(folder / f"audio/sitting {number}.wav", segments + 1, seed=number)
             for start in range(segments):
                 words = f"rečenica broj {'abcdefghij'[start % 10] * 3} u {number} {start}".split()
+                # The similarity of every second segment of some speakers is above 0.8, below 0.9.
+                heard = words if start % 12 < 6 or start % 2 else [*words[:-2], "xx"]
                 line = {"file": f"sitting {number}.wav", "start": start, "end": start + 0.9}
-                line |= {"words": words, "asr": words, "speaker": f"{number} {start % 12}"}
+                line |= {"words": words, "asr": heard, "speaker": f"{number} {start % 12}"}
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
@@ -225,15 +227,30 @@ def test_shards_for_tf_data(tmp_path, monkeypatch):
     run(command_of_readme("shards for tf.data"), tmp_path)
 
 
-def test_own_recordings_by_three_lines_as_readme_says(tmp_path):
+def test_own_recordings_by_three_lines_as_readme_says_and_a_stricter_threshold(tmp_path):
     write_parliament(tmp_path, recordings=4, segments=96)
     (tmp_path / "audio").rename(tmp_path / "recordings")
     (manifest,) = re.findall(r"```yaml\n(.*?)```", text(README), re.DOTALL)
     (tmp_path / "my-corpus.yaml").write_text(manifest)
-    (command,) = commands(
-        [each for each in blocks(README) if each.heading == "Your own recordings"]
-    )
-    output = run(command, tmp_path)
-    assert "corpus" in output
+    own = [block for block in blocks(README) if block.heading == "Your own recordings"]
+    (command,) = commands(own)
+    run(command, tmp_path)
     verified = nbaudio.verify(tmp_path / "RESULT/corpus", jobs=1, engine="threading")
     assert verified.problems == []
+    first = nbaudio.open_corpus(tmp_path / "RESULT/corpus").segments
+    assert dict(first.group_by("split").len().iter_rows())["dev"] == 19
+
+    with (tmp_path / "my-corpus.yaml").open("a") as file:
+        file.write("dev: 30\ntest: 30\n")
+    variants = [
+        block for block in blocks(TOP / "docs/runs.md") if block.heading == "A second variant"
+    ]
+    with_splits, apart = commands(variants)
+    run(with_splits, tmp_path)
+    second = nbaudio.open_corpus(tmp_path / "RESULT/corpus-v2").segments
+    assert second["similarity"].min() >= 0.9
+    assert first["similarity"].min() < 0.9
+    train = set(second.filter(split="train")["segment_id"])
+    assert not train & set(first.filter(first["split"] != "train")["segment_id"])
+    run(apart, tmp_path)
+    assert nbaudio.open_corpus(tmp_path / "RESULT/stricter").segments["similarity"].min() >= 0.9

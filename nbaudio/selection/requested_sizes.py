@@ -1,0 +1,80 @@
+"""Sizes of dev and test before a selection: what was requested, and whether there is enough for it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.core import tables
+from nbaudio.core.dataframes import STREAMED
+from nbaudio.core.errors import InputError
+from nbaudio.selection.parameters import HELD_OUT, Parameters
+from nbaudio.selection.size_budget import MICROSECONDS
+from nbaudio.selection.splits import Target
+from nbaudio.storage.workspace import Workspace
+
+_DEFAULT_SHARE = 20  # dev and test each get a twentieth of the segments,
+_MOST_BY_DEFAULT = 2000  # at most so many
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Segments and their duration in microseconds."""
+
+    segments: int
+    micros: int
+
+    def of(self, unit: str) -> int:
+        """Return the amount in the unit of a `Target`."""
+        return self.segments if unit == "segments" else self.micros
+
+
+def default_size(segments: int) -> int:
+    """Return the number of segments of dev, or of test, where no size was requested."""
+    return min(_MOST_BY_DEFAULT, segments // _DEFAULT_SHARE)
+
+
+def usable_amount(workspace: Workspace) -> Amount:
+    """Return the segments that break no rule of the tables, whatever a selection will filter."""
+    recordings = workspace.recordings
+    broken = list(tables.segment_failures(recordings))
+    rates = recordings.select("recording_id", "sampling_rate").lazy()
+    usable = tables.scan(workspace).filter(~pl.col("reason").is_in(broken).fill_null(value=False))
+    seconds = tables.seconds_column().clip(0).fill_nan(0).sum()
+    sums = usable.join(rates, on="recording_id", how="left").select(pl.len(), seconds)
+    segments, duration_s = sums.collect(**STREAMED).row(0)
+    return Amount(segments, round(duration_s * MICROSECONDS))
+
+
+def requested_sizes(
+    workspace: str | Path | Workspace,
+    *,
+    dev: int | str | None = None,
+    test: int | str | None = None,
+) -> tuple[Amount, dict[str, Target]]:
+    """Return the usable segments of a workspace and the sizes of dev and test.
+
+    Args:
+        workspace: the workspace, or its folder.
+        dev: number of segments, or hours such as ``"1.5h"``; 5 % of the usable segments, at most
+            2000, unless given.
+        test: likewise.
+
+    Raises:
+        InputError: a size is no size, or nothing would be left for train.
+    """
+    usable = usable_amount(Workspace.open(workspace))
+    parameters = Parameters(dev=dev, test=test)
+    default = default_size(usable.segments)
+    sizes = {split: parameters.target(split, default=default) for split in HELD_OUT}
+    for unit in ("segments", "micros"):
+        of_unit = {split: size for split, size in sizes.items() if size.unit == unit}
+        total = Target(sum(size.amount for size in of_unit.values()), unit)
+        available = Target(usable.of(unit), unit)
+        if total.amount and total.amount >= available.amount:
+            listed = " and ".join(f"{split}: {size}" for split, size in sorted(of_unit.items()))
+            raise InputError(
+                f"{listed}: nothing would be left for train, as {available} are usable; "
+                "request less, or leave dev and test out: then each gets 5 %"
+            )
+    return usable, sizes
