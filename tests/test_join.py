@@ -76,7 +76,10 @@ def test_a_table_of_any_kind_is_joined_by_id(workspace, tmp_path, ending):
         report.facts["without"],
         report.problems,
     ) == (3, 3, 1, [])
-    assert text_names(workspace.segments.columns) == {"verbatim": "text_verbatim"}
+    assert text_names(workspace.segments.columns) == {
+        "raw": "text_raw",
+        "verbatim": "text_verbatim",
+    }
 
 
 @pytest.mark.parametrize(
@@ -333,7 +336,7 @@ def test_scores_of_pairs_and_agreement(workspace):
     assert found["agreement"][0] == pytest.approx((1 + 2 * (1 - 2 * 2 / 19)) / 3)
     assert found["agreement_text"][1] == pytest.approx((1 + 1 + (1 - 2 / 18)) / 3)
     assert report.facts["a"]["text_disputed"] == 1
-    assert text_names(found.columns) == {"v": "text_v"}
+    assert text_names(found.columns) == {"raw": "text_raw", "v": "text_v"}
     nbaudio.score(workspace, text="v", hypothesis="a")
     assert workspace.segments["similarity_v_a"].null_count() == 3
     with pytest.raises(InputError, match="no hypothesis 'c'; there are asr, a, b"):

@@ -413,14 +413,20 @@ def number_columns(schema: pl.Schema) -> list[str]:
     return [name for name, dtype in schema.items() if dtype.is_numeric() or dtype == pl.Boolean]
 
 
+RAW_TEXT = "text_raw"
+"""The transcript as the source has it: null where it is that of `text`, or where there is none."""
+
 _NO_TRANSCRIPTS = frozenset(
-    ("text_corrected", "text_disputed", "text_normalized", "text_origin", "text_raw", "text_source")
+    ("text_corrected", "text_disputed", "text_normalized", "text_origin", "text_source")
 )
 _NO_HYPOTHESES = frozenset(("asr_text_normalized", "asr_text_raw"))
 
 
 def text_names(columns: Iterable[str]) -> dict[str, str]:
-    """Return the columns of further transcripts, `text_NAME`, by name, in order."""
+    """Return the columns of further transcripts, `text_NAME`, by name, in order.
+
+    `text_raw` is one of them; all segments tables have it, also without any value.
+    """
     return {
         name[5:]: name
         for name in columns

@@ -121,11 +121,13 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
         return
     table = tables.table_path(workspace)
     held = tables.table_schema(workspace)
-    if (column := f"text_{text}") not in held or held[column] != pl.String:
-        known = sorted(
-            {name[5:] for name in held if name.startswith("text_")}
-            - {"corrected", "disputed", "origin"}
-        )
+    column = f"text_{text}"
+    is_absent = held.get(column) != pl.String
+    if is_absent or (column == tables.RAW_TEXT and not workspace.has_raw_texts):
+        names = {"normalized": "text_normalized", **tables.text_names(held)}
+        if not workspace.has_raw_texts:
+            names.pop("raw", None)
+        known = sorted(name for name, column in names.items() if column in held)
         hint = (
             "'nbaudio join W FILE --text NAME' brings one in, "
             "'nbaudio score W --normalize STEP' makes text_normalized"
@@ -137,8 +139,10 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
     if _SOURCE_TEXT in held:
         raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be overwritten; rename it")
     remedy = f"""'nbaudio select {workspace.path} --where "{column} <> \'\'"' leaves them out"""
-    rows = tables.scan(workspace, ["segment_id", "text", column, "decision"]).filter(
-        pl.col("decision") == "accept"
+    rows = (
+        tables.scan(workspace, ["segment_id", "text", column, "decision"])
+        .filter(pl.col("decision") == "accept")
+        .with_columns(workspace.transcript(column).alias(column))
     )
     missing = rows.filter(
         (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")
@@ -164,7 +168,7 @@ def selection_hash(workspace: Workspace, text: str | None) -> str:
     """Hash what was decided about every segment, and the transcripts that ship."""
     decided = ("segment_id", "decision", "split", "text", "reason")
     parts = (
-        conform(_with_text(part, text), SEGMENTS, "segments")
+        conform(_with_text(workspace, part, text), SEGMENTS, "segments")
         for part in tables.read_batches(workspace)
     )
     return digest(part.select(decided) for part in parts)
@@ -182,14 +186,19 @@ def freeze_table(workspace: Workspace, target: Path, text: str | None) -> Path:
             shutil.copyfile(tables.table_path(workspace), partial)
         else:
             write_parts(
-                partial, (_with_text(part, text) for part in tables.read_batches(workspace))
+                partial,
+                (_with_text(workspace, part, text) for part in tables.read_batches(workspace)),
             )
     return target
 
 
-def _with_text(part: pl.DataFrame, text: str | None) -> pl.DataFrame:
+def _with_text(workspace: Workspace, part: pl.DataFrame, text: str | None) -> pl.DataFrame:
     """Rename the chosen transcript to `text` and the source's to ``text_source``."""
-    return part if text is None else part.rename({"text": _SOURCE_TEXT, f"text_{text}": "text"})
+    if text is None:
+        return part
+    column = f"text_{text}"
+    chosen = part.with_columns(workspace.transcript(column).alias(column))
+    return chosen.rename({"text": _SOURCE_TEXT, column: "text"})
 
 
 def publish(

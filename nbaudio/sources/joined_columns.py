@@ -18,7 +18,7 @@ from nbaudio.storage.workspace import Workspace, locks_workspace
 _PREFIXES = {"text": "text_", "hypothesis": "asr_text_", "column": ""}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _SCORE = re.compile(r"(?:spoken_)?(?:similarity|wer|cer)_(.+)")
-_OTHERS = {*tables.RESERVED, *tables.WRITTEN, *tables.SEGMENTS}
+_OTHERS = {*tables.RESERVED, *tables.WRITTEN, *tables.SEGMENTS} - {tables.RAW_TEXT}
 
 
 def check_name(workspace: Workspace, kind: str, name: str) -> str:
@@ -47,7 +47,9 @@ def check_name(workspace: Workspace, kind: str, name: str) -> str:
 
 
 def _check_joined(workspace: Workspace, column: str, held: Collection[str]) -> None:
-    if column in held and column not in workspace.settings.get("joined", {}):
+    if column == tables.RAW_TEXT and not workspace.has_raw_texts:
+        return  # all tables have the column
+    if column in held and column not in workspace.joined_columns:
         _refuse(held, column, f"{workspace.path}: the source has a column {column}, which stays")
 
 

@@ -1,8 +1,9 @@
 """Place segments in their recordings, judge them by the rules that every segment must keep, and merge them into the table."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -312,6 +313,7 @@ class Merge:
     rows: pl.DataFrame
     unchanged: int  # segments of the source
     missing: pl.DataFrame  # `segment_id` and `recording_id` of the rows that are not in the source
+    has_joined_raw: bool  # whether `join` wrote `text_raw`, which the source has not
 
     @property
     def replaced(self) -> pl.DataFrame:
@@ -361,7 +363,9 @@ class Merge:
             pl.col(column).is_not_null() & ~other if column in schema else pl.lit(value=False)
             for column, other in (("text_corrected", replaced), ("corrected_by", moved))
         )
-        if name in ("text", "text_raw", "text_corrected", "text_origin"):
+        if name == tables.RAW_TEXT and self.has_joined_raw:
+            value = pl.when(replaced).then(None).otherwise(old)
+        elif name in ("text", "text_raw", "text_corrected", "text_origin"):
             value = pl.when(own_text).then(old).otherwise(new)
         elif name in ("start_sample", "end_sample", "word_times", "corrected_by"):
             value = pl.when(own_bounds).then(old).otherwise(new)
@@ -405,12 +409,14 @@ def merge_segments(
         name for schema in (there, brought) for name, dtype in schema.items() if dtype.is_nested()
     }
     told = [name for name in brought if name not in (*_APART, *nested)]
+    has_joined_raw = tables.RAW_TEXT in workspace.joined_columns
+    compared = partial(_compared, told=told, compares_raw=not has_joined_raw)
     number, segments, rows, in_source = _changed(
-        _compared(held, told), placed, told, pl.any_horizontal(audio.values())
+        compared, held, placed, pl.any_horizontal(audio.values())
     )
-    some = _compared(held, told).with_row_index(_ROW).filter(pl.col(_ROW).is_in(rows.implode()))
+    some = compared(held).with_row_index(_ROW).filter(pl.col(_ROW).is_in(rows.implode()))
     was = some.collect(**STREAMED).unique("segment_id", keep="first", maintain_order=True)
-    now = _compared(segments.lazy(), told).collect()
+    now = compared(segments.lazy()).collect()
     joined = now.join(was, on="segment_id", how="left", maintain_order="left", suffix=" was")
     differs = {name: pl.col(name) != pl.col(f"{name} was") for name in _HASHED}
     kinds = {
@@ -467,15 +473,19 @@ def merge_segments(
         _judged(workspace, changes, placed.recordings),
         unchanged,
         missing,
+        has_joined_raw,
     )
 
 
 def _changed(
-    held: pl.LazyFrame, placed: PlacedSegments, told: list[str], has_other_audio: pl.Expr
+    compared: Callable[[pl.LazyFrame], pl.LazyFrame],
+    held: pl.LazyFrame,
+    placed: PlacedSegments,
+    has_other_audio: pl.Expr,
 ) -> tuple[int, pl.DataFrame, pl.Series, NDArray[np.bool_]]:
     """Return the number of segments, those that differ from the table by a hash, their rows in it, and its rows in the source."""
     whole = (pl.col("segment_id").hash(), pl.struct(_HASHED).hash().alias("whole"))
-    was = held.select(whole).collect(**STREAMED)
+    was = compared(held).select(whole).collect(**STREAMED)
     order = np.argsort(was["segment_id"].to_numpy(), kind="stable")
     ids, contents = (was[name].to_numpy()[order] for name in was.columns)
     in_source = np.zeros(len(ids), dtype=np.bool_)
@@ -484,7 +494,7 @@ def _changed(
     rows = []
     for batch in placed.judged():
         number += len(batch)
-        now = _compared(batch.lazy(), told).select(whole).collect()
+        now = compared(batch.lazy()).select(whole).collect()
         places = np.minimum(
             np.searchsorted(ids, now["segment_id"].to_numpy()), max(0, len(ids) - 1)
         )
@@ -521,12 +531,13 @@ def _uncorrected(workspace: Workspace) -> pl.LazyFrame:
     return joined.with_columns(text=pl.coalesce(was, "text")).drop("before")
 
 
-def _compared(segments: pl.LazyFrame, told: list[str]) -> pl.LazyFrame:
-    """Return ids, and hashes of what is compared."""
+def _compared(segments: pl.LazyFrame, told: list[str], *, compares_raw: bool) -> pl.LazyFrame:
+    """Return ids, and hashes of what is compared; not of `text_raw` if `join` wrote it."""
     there = segments.collect_schema()
     absent = [name for name in (*_PLACE, *told, "text_corrected") if name not in there]
     whole = segments.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
-    columns = (["text"], _PLACE, ["text_raw"], ["asr_text"], ["segment_id", *told])
+    raw = ["text_raw"] if compares_raw else ["segment_id"]
+    columns = (["text"], _PLACE, raw, ["asr_text"], ["segment_id", *told])
     hashed = {
         name: pl.struct(pl.col(some).cast(pl.String)).hash()
         for name, some in zip(_HASHED, columns, strict=True)

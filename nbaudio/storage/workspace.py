@@ -6,7 +6,7 @@ docs/tables.md lists its files.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -193,6 +193,30 @@ class Workspace:
         if absent is not None and not tables.table_path(self, name).exists():
             return pl.DataFrame(schema=absent)
         return tables.read(self, table=name)
+
+    @property
+    def joined_columns(self) -> Collection[str]:
+        """The columns of the segments table that `join` and `recognize` wrote."""
+        joined: dict[str, Any] = self.settings.get("joined", {})
+        return joined
+
+    @property
+    def has_raw_texts(self) -> bool:
+        """Whether the source brought, or `join` wrote, any `text_raw`."""
+        if tables.RAW_TEXT not in tables.table_schema(self):
+            return False
+        any_value = pl.col(tables.RAW_TEXT).is_not_null().any()
+        return bool(tables.scan(self, [tables.RAW_TEXT]).select(any_value).collect().item())
+
+    def transcript(self, column: str) -> pl.Expr:
+        """Return the values of a transcript, a column of the segments table, as an expression.
+
+        A source leaves `text_raw` out where it is that of `text`, which then stands for it. What
+        `join` wrote is taken as it is.
+        """
+        if column == tables.RAW_TEXT and column not in self.joined_columns:
+            return pl.coalesce(tables.RAW_TEXT, "text")
+        return pl.col(column)
 
     def to_pandas(self, table: str = "segments") -> "pd.DataFrame":
         """Return a table by name, such as ``segments`` or ``recordings``, as a pandas frame.

@@ -26,13 +26,25 @@ _TABLE = "formatting.tsv"
 class Pair(NamedTuple):
     """A transcript and a hypothesis that are compared.
 
-    Their columns, how names of their scores end, and normalization steps.
+    Attributes:
+        text: column of the transcript.
+        hypothesis: column of the hypothesis.
+        suffix: end of the names of their scores, such as ``_large``.
+        steps: normalization steps.
+        transcript: values of the transcript (`Workspace.transcript`); those of its column if None.
     """
 
     text: str
     hypothesis: str
-    suffix: str  # such as ``_large``
+    suffix: str
     steps: Sequence[str] = ()
+    transcript: pl.Expr | None = None
+
+    def texts(self, segments: pl.DataFrame) -> pl.Series:
+        """Return the transcripts of segments."""
+        if self.transcript is None:
+            return segments[self.text]
+        return segments.select(self.transcript.alias(self.text)).to_series()
 
 
 @locks_workspace("score")
@@ -178,6 +190,8 @@ def _pair(
 ) -> Pair:
     """Return the columns of a transcript and a hypothesis by name, None for those of the source."""
     texts = {"text": "text", "normalized": "text_normalized", **tables.text_names(columns)}
+    if not workspace.has_raw_texts:
+        del texts["raw"]
     hypotheses = {"asr": "asr_text", **tables.hypothesis_names(columns)}
     for kind, name, known in (("text", text, texts), ("hypothesis", hypothesis, hypotheses)):
         if name is not None and known.get(name) not in columns:
@@ -187,7 +201,13 @@ def _pair(
                 "'nbaudio join' brings in others"
             )
     own = (f"_{name}" for name in (text, hypothesis) if name not in (None, "text", "asr"))
-    pair = Pair(texts[text or "text"], hypotheses[hypothesis or "asr"], "".join(own))
+    column = texts[text or "text"]
+    pair = Pair(
+        column,
+        hypotheses[hypothesis or "asr"],
+        "".join(own),
+        transcript=workspace.transcript(column),
+    )
     before = scored.get(pair.suffix)
     if before is None and pair.suffix and f"similarity{pair.suffix}" in columns:
         raise InputError(
@@ -206,7 +226,13 @@ def _pairs(workspace: Workspace) -> dict[str, Pair]:
     """Return what was compared by `score`, by the end of the names of the scores."""
     scored: dict[str, dict[str, Any]] = workspace.settings.get("scored", {})
     return {
-        suffix: Pair(one["pair"][0], one["pair"][1], suffix, one["normalize"])
+        suffix: Pair(
+            one["pair"][0],
+            one["pair"][1],
+            suffix,
+            one["normalize"],
+            workspace.transcript(one["pair"][0]),
+        )
         for suffix, one in scored.items()
     }
 
@@ -268,7 +294,7 @@ def _scored(
     segments: pl.DataFrame, pair: Pair, rules: Formatting
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Score a pair: return segments with the scores, and with normal forms of `text` and `asr_text`; and the edit counts."""
-    compared = segments[pair.text], segments[pair.hypothesis]
+    compared = pair.texts(segments), segments[pair.hypothesis]
     if pair.steps:
         compared = (
             normalize_column(compared[0], ("nfc", *pair.steps)),
@@ -321,12 +347,12 @@ class _Tally:
     def add(self, segments: pl.DataFrame, counts: pl.DataFrame) -> None:
         """Count a batch of segments with their scores and edit counts."""
         pair = self.pair
-        text = segments[pair.text]
+        text = pair.texts(segments)
         hypothesis = segments[pair.hypothesis]
         similarity, spoken = (
             segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_")
         )
-        compared = segments["text_normalized" if pair.steps and not pair.suffix else pair.text]
+        compared = segments["text_normalized"] if pair.steps and not pair.suffix else text
         self.odd.append(vocabulary(compared, segment_ids=segments["segment_id"]).odd)
         self.unread_text += self.rules.uncovered(text)
         self.unread += self.rules.uncovered(hypothesis)
