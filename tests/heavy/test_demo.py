@@ -13,11 +13,14 @@ import polars as pl
 import pytest
 from browser import chromium
 from test_browser_notebooks import PLAYABLE
+from typer.testing import CliRunner
 
 import nbaudio
+from nbaudio.cli import app
 from nbaudio.core.bundled_files import bundled
+from nbaudio.core.report import Report
 from nbaudio.corpus.verify import verify
-from nbaudio.runs.demo import NAMES, SEGMENTS, check_demo, demo
+from nbaudio.runs.demo import NAMES, SEGMENTS, check_demo
 from nbaudio.runs.manifests import list_notebooks
 from nbaudio.runs.run import run
 from nbaudio.storage.workspace import Workspace
@@ -27,8 +30,11 @@ MANIFEST = bundled("data_manifests/demo.yaml")
 
 @pytest.fixture(scope="module")
 def demonstrated(tmp_path_factory):
+    """What the command with all its options leaves, and its report."""
     out = tmp_path_factory.mktemp("demo")
-    return out, demo(out=out)
+    done = CliRunner().invoke(app, ["demo", "--out", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    return out, Report(**json.loads(done.stdout))
 
 
 def contents(folder):
