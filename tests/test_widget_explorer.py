@@ -97,7 +97,7 @@ def test_signals_have_histograms_at_first_and_filter_with_missing_values(many):
     assert item(explorer, "snr_db")["without"] == 100
     values = {one["name"]: one for one in item(explorer, "cut_end")["values"]}
     assert sorted(one["all"] for one in values.values()) == [60, 120, 120]
-    place = next(one["place"] for name, one in values.items() if one["all"] == 60)
+    place = next(one["place"] for one in values.values() if one["all"] == 60)
     ask(explorer._histograms, "histograms.pick", column="cut_end", place=place)
     assert explorer.where == "cut_end is null"
     assert explorer.shown["cut_end"].null_count() == len(explorer.shown) == 60
