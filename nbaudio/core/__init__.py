@@ -1,6 +1,7 @@
 """Basics of all rooms.
 
-Errors, times, tables, reports, progress, file names, hashing, input guards, atomic files and locks.
+They are errors, times, tables, reports, progress, file names, hashing, input guards, atomic files
+and locks.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""Atomic writes (beside the final name, then moved onto it), JSON files, append-only logs, links, file hashes, and locks."""
+"""Atomic writes, JSON files, append-only logs, links, file hashes, and locks.
+
+A file is written beside its final name, then moved onto it.
+"""
 
 import errno
 import fcntl
@@ -30,9 +33,10 @@ _SYNC_THREADS = 16
 def lock(
     file: BinaryIO | int, *, shared: bool = False, wait: bool = True, required: bool = True
 ) -> bool:
-    """Lock a file until it is closed; False if it is locked and not `wait`.
+    """Lock a file until it is closed; return whether it is locked.
 
-    Without locks True, or OSError if `required`.
+    Return False if another holds the lock and not `wait`. On a filesystem without locks, return
+    True, or raise OSError if `required`.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
@@ -189,7 +193,7 @@ def write_lines(file: BinaryIO, lines: Iterable[bytes], *, sync: bool = True) ->
 def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> list[_Line]:
     """Return the decoded lines of a log, if any, without half a line at its end.
 
-    Raise InputError for one that is not `what`.
+    Raise InputError for a line that is not `what`.
     """
     found: list[_Line] = []
     with suppress(FileNotFoundError):
@@ -228,7 +232,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def trusted_root(folder: Path) -> Path:
     """Return the folder that links below a folder may point to.
 
-    Itself, or the repository of a Hugging Face snapshot.
+    It is the folder itself, or the repository of a Hugging Face snapshot.
     """
     whole = Path(os.path.realpath(folder))
     above = (part.parent for part in (whole, *whole.parents) if part.parent.name == "snapshots")
@@ -236,7 +240,10 @@ def trusted_root(folder: Path) -> Path:
 
 
 def escapes_folder(path: Path, home: Path) -> bool:
-    """Return whether a path is, or is below, a link that points outside a folder (see `trusted_root`)."""
+    """Return whether a path is, or is below, a link that points outside a folder.
+
+    `trusted_root` returns the folder to compare with.
+    """
     return not Path(os.path.realpath(path)).is_relative_to(home)
 
 

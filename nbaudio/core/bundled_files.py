@@ -1,6 +1,6 @@
 """Notebooks and manifests that ship with nbaudio, located in a wheel or a checkout.
 
-And the front end of widgets and pages.
+The front end of widgets and pages is found here, too.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ _PLAYER = ("diff", "player_drawing", "player_timeline", "player_bounds", "player
 def bundled(name: str) -> Path:
     """Return the path of a bundled file or folder, such as ``notebooks/01_ingest.ipynb``.
 
-    Raise InputError with known names.
+    Raise InputError, with the known names, if it is not bundled.
     """
     folder = name.split("/", 1)[0]
     if folder not in FOLDERS or ".." in name.split("/"):
@@ -43,7 +43,7 @@ def bundled(name: str) -> Path:
 def front_end(*names: str, kind: str = "js") -> str:
     """Concatenate files of the widgets, JavaScript unless `kind` is another ending.
 
-    ``player`` stands for all of the player's.
+    ``player`` stands for all files of the player.
     """
     files = dict.fromkeys(
         file for name in names for file in (_PLAYER if name == "player" else (name,))

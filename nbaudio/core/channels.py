@@ -1,4 +1,8 @@
-"""Channels: ``mix`` is the mean of all, ``left`` the first, ``right`` the second, ``0,2`` the mean of these, from 0."""
+"""Channels of a recording.
+
+``mix`` is the mean of all, ``left`` the first, ``right`` the second, ``0,2`` the mean of these,
+counted from 0.
+"""
 
 import re
 
@@ -43,7 +47,7 @@ def channel_numbers(channel: str, num_channels: int) -> list[int]:
 def source_channel(segments: pl.DataFrame) -> pl.Expr:
     """Return the column `source_channel` as text.
 
-    Null where a segment, or the whole table, has none.
+    It is null where a segment, or the whole table, has none.
     """
     held = pl.col("source_channel") if "source_channel" in segments.columns else pl.lit(None)
     return held.cast(pl.String).alias("source_channel")

@@ -1,6 +1,6 @@
 """SQL conditions such as ``similarity < 0.5``, from fields that anybody can type into.
 
-Bounded before polars parses them.
+They are bounded before polars parses them.
 """
 
 import re
@@ -101,7 +101,7 @@ _LONGEST_SHOWN = 200
 def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl.Expr:
     """Parse a condition over a schema.
 
-    InputError, naming `columns`, if it is invalid, not true or false, or over a limit.
+    Raise InputError, naming `columns`, if it is invalid, not true or false, or over a limit.
     """
     if problem := _problem(where):
         raise InputError(f"filter {_short(where)}: {problem}")
@@ -142,7 +142,7 @@ def condition_mask(frame: pl.DataFrame, where: str, columns: Sequence[str]) -> p
 def condition_error(
     where: str, error: pl.exceptions.PolarsError, columns: Sequence[str]
 ) -> InputError:
-    """Return the error of a condition.
+    """Return the InputError for a condition that polars refused.
 
     Messages of polars name columns and types that the user did not write.
     """

@@ -39,7 +39,11 @@ Ids = Iterable[str] | Frame
 
 
 def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:
-    """Convert a table; named or non-integer index levels become columns, NaN and NA null, categories and objects text."""
+    """Convert a table of pandas or polars to polars.
+
+    Named or non-integer index levels become columns, NaN and NA become null, and categories and
+    objects become text.
+    """
     if isinstance(frame, pl.DataFrame):
         return frame
     import pandas as pd
@@ -72,7 +76,10 @@ def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:
 
 
 def as_series(values: Any) -> pl.Series:
-    """Convert a Series of pandas or polars, or any other values, to a polars Series by the rules of `as_polars`."""
+    """Convert a Series of pandas or polars, or any other values, to a polars Series.
+
+    The rules are those of `as_polars`.
+    """
     if isinstance(values, pl.Series):
         return values
     if hasattr(values, "array"):  # pandas
@@ -83,7 +90,7 @@ def as_series(values: Any) -> pl.Series:
 def as_ids(ids: Any, what: str = "segment_ids") -> list[str]:
     """Return segment ids as a list, in order, from one id or any kind of `Ids`.
 
-    Raise InputError with `what` otherwise.
+    Raise InputError, naming `what`, for anything else.
     """
     if isinstance(ids, str):
         return [ids]

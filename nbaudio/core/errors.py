@@ -88,7 +88,11 @@ def one_line(error: BaseException) -> str:
 
 
 def root_cause(error: BaseException) -> str:
-    """Return the cause from a message that holds a traceback of Java or a remote Python, in one line; else `one_line`."""
+    """Return the cause of an error in one line.
+
+    It is taken from the traceback of Java or a remote Python in the message; without one, return
+    `one_line`.
+    """
     lines = str(error).splitlines()
     if causes := [
         line.partition(":")[2].strip()

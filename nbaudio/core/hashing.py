@@ -1,4 +1,7 @@
-"""Hashes and file names that depend on their keys alone, the same in every version and on every machine."""
+"""Hashes and file names that depend on their keys alone.
+
+They are the same in every version and on every machine.
+"""
 
 import hashlib
 import json
@@ -36,7 +39,8 @@ def json_hash(value: object) -> str:
 def clip_file_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
     """Return a safe file name per segment.
 
-    Its id if that is plain and unique in any case, else with ``_`` and a hash.
+    It is the segment's id if that is plain and unique regardless of case, else the id with ``_``
+    and a hash.
     """
     folded = Counter(segment_id.casefold() for segment_id in segment_ids)
 

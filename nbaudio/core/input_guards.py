@@ -60,7 +60,7 @@ def is_utf8() -> bool:
 def escape_surrogates(name: str) -> str:
     """Escape undecodable bytes in a file name.
 
-    InputError for one that is not ASCII where names are not read as UTF-8.
+    Raise InputError for a name that is not ASCII where names are not read as UTF-8.
     """
     if not is_utf8() and not name.isascii():
         raise InputError(
@@ -127,7 +127,10 @@ def lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
 
 
 def check_line(line: bytes | str, path: Path) -> None:
-    """Raise InputError for a line longer than `MAX_TEXT_BYTES`, of which one byte or character more was read."""
+    """Raise InputError for a line longer than `MAX_TEXT_BYTES`.
+
+    Of a longer line, one byte or character more than the limit was read.
+    """
     if len(line) > MAX_TEXT_BYTES:
         raise InputError(
             f"{path}: a line is longer than {MAX_TEXT_BYTES >> 20} MB, which is not read"
@@ -135,7 +138,10 @@ def check_line(line: bytes | str, path: Path) -> None:
 
 
 def check_expansion(what: object, packed: int, unpacked: int) -> None:
-    """Raise InputError where `packed` bytes of `what` expand to more `unpacked` bytes than real data does."""
+    """Raise InputError where `what` expands to more bytes than real data does.
+
+    Its size is `packed` bytes before and `unpacked` bytes after.
+    """
     most = max(FREE_BYTES, MOST_TIMES * packed)
     if unpacked > most:
         raise InputError(
@@ -147,7 +153,7 @@ def check_expansion(what: object, packed: int, unpacked: int) -> None:
 def check_workbook(path: Path) -> None:
     """Raise InputError for a workbook that is too large, a zip bomb, or spans many absent cells.
 
-    Other damage is its reader's.
+    Other damage is left to its reader.
     """
     size = check_regular(path).st_size
     if size > MOST_WORKBOOK_BYTES:

@@ -15,7 +15,7 @@ from typing import Any
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__`, `__all__` of a package.
 
-    Its submodules and ``from module import name as name``.
+    They give its submodules, and what it imports as ``from module import name as name``.
     """
     tree = ast.parse(inspect.getsource(sys.modules[package]))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

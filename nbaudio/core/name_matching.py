@@ -1,4 +1,7 @@
-"""Find the audio files that messy names mean, POSIX and relative to the audio folder, with an audit of every decision."""
+"""Find the audio files that messy names mean, with an audit of every decision.
+
+Names are POSIX paths relative to the audio folder.
+"""
 
 import re
 import unicodedata
@@ -53,7 +56,8 @@ def youtube_id(name: str) -> str | None:
 def recording_id(name: str) -> str:
     """Return the id of a recording.
 
-    The `youtube_id` in its name, else its relative path without extension, blanks collapsed.
+    It is the `youtube_id` in its name, else its relative path without extension, with blanks
+    collapsed.
     """
     return youtube_id(name) or "/".join(
         (*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0]))
@@ -66,9 +70,9 @@ def resolve(
     *,
     mapping: Mapping[str, str] | None = None,
 ) -> pl.DataFrame:
-    """Find the file that each name means.
+    """Find the file that each name means; return an `AUDIT`.
 
-    A byte-exact match, else the only one by a looser comparison; return an `AUDIT`.
+    It is a byte-exact match, else the only match by a looser comparison.
     """
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain
@@ -99,7 +103,10 @@ def resolve(
 def _resolve_plain(
     wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series
 ) -> pl.DataFrame | None:
-    """Return `resolve` computed on columns where all names are plain, ids are unique, and all files exist or none; else None."""
+    """Return the result of `resolve`, computed on columns, or None where that is not possible.
+
+    It is possible where all names are plain, ids are unique, and all files exist or there are none.
+    """
     names = pl.DataFrame({"name": pl.Series(wanted, dtype=pl.String).unique().sort()})
     found = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
     there = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
@@ -135,7 +142,7 @@ NUMBERED = "#[0-9]+$"
 
 
 def segment_ids(keys: pl.Series) -> pl.Series:
-    """Make `segment_keys` unique: repeated ones get #2, #3.
+    """Make `segment_keys` unique: repeated ones get #2, #3 and so on.
 
     Keys that differ and end in no `NUMBERED` have no influence.
     """
@@ -194,7 +201,10 @@ def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
 
 
 def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
-    """Return the function that finds decision and candidates for a name among files, which are indexed by stem and id."""
+    """Return the function that finds decision and candidates for a name among files.
+
+    The files are indexed by stem and id.
+    """
     files = {path: _spell(path) for path in sorted(set(paths)) if is_audio(path)}
     alike = defaultdict(set)
     for path, spelling in files.items():

@@ -1,6 +1,7 @@
 """Progress of long work.
 
-Text on standard error in a terminal, in a notebook a bar that becomes a line of text when it ends.
+In a terminal it is text on standard error, in a notebook a bar that becomes a line of text when it
+ends.
 """
 
 import sys
@@ -25,10 +26,8 @@ _watchers: ContextVar[tuple[Any, ...]] = ContextVar("watchers", default=())
 def listen_to_progress(watcher: Any) -> Iterator[None]:
     """Notify a watcher of the work that this thread does inside the context, in this thread.
 
-    Several may watch at once.
-
-    Its methods: `stage(what, total, unit)` when a stage begins, `advance(amount)` of the stage, and
-    `note(line)` of an item that could not be used.
+    Several may watch at once. The methods of a watcher are `stage(what, total, unit)` when a stage
+    begins, `advance(amount)` of the stage, and `note(line)` of an item that could not be used.
     """
     token = _watchers.set((*_watchers.get(), watcher))
     try:
@@ -46,13 +45,19 @@ def progress_note(line: str) -> None:
 def rate_and_time_left(
     done: float, seconds: float, remaining: float
 ) -> tuple[float | None, float | None]:
-    """Return the rate of `done` units in `seconds`, per second, and the seconds that `remaining` units take; None if unknown."""
+    """Return the rate of the work per second, and the seconds that the rest takes.
+
+    So far, `done` units took `seconds`, and `remaining` units are left. Both are None if unknown.
+    """
     rate = done / seconds if done > 0 and seconds > 0 else 0.0
     return (rate, remaining / rate) if rate else (None, None)
 
 
 class _SilentHosts:
-    """Requests in flight in this process, and the bars that name hosts which have stopped responding."""
+    """Requests in flight in this process, and the bars that name silent hosts.
+
+    A silent host has stopped responding.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,7 +68,10 @@ class _SilentHosts:
 
     @contextmanager
     def waiting(self, host: str) -> Iterator[None]:
-        """Show the host's name once it has been silent for a while in this context, one request or pause."""
+        """Show the host's name once it has been silent for a while in this context.
+
+        The context is one request or pause.
+        """
         key = object()
         with self._lock:
             self._since[key] = (host, time.monotonic())
@@ -165,7 +173,7 @@ def kernel_shell() -> Any:
 def open_bar(*, of: str = "", **options: Any) -> Any:
     """Open a `tqdm` bar for a terminal or a notebook.
 
-    `of` is the unit in a notebook's final line, unless that of `options`.
+    `of` is the unit in a notebook's final line, by default that of `options`.
     """
     from tqdm import tqdm
 

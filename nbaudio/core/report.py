@@ -44,7 +44,7 @@ class Report:
     def to_pandas(self) -> "pd.DataFrame":
         """Return the facts as a pandas table.
 
-        `fact`, with dots between the names of nested ones, and `value`.
+        Its columns are `fact`, with dots between the names of nested facts, and `value`.
 
         Examples:
             >>> Report("select", {"kept": 3, "train": {"hours": 1.5}}).to_pandas().values.tolist()
@@ -132,7 +132,7 @@ _LABELS["above_0_8_without_formatting"] = "above 0.8 without formatting"
 def fact_label(name: str) -> str:
     """Return the name of a fact for people.
 
-    ``mean similarity`` for `mean_similarity`, ``audio`` for `hours`.
+    It is ``mean similarity`` for `mean_similarity`, and ``audio`` for `hours`.
     """
     return _LABELS.get(name, name.replace("_", " "))
 
@@ -140,7 +140,7 @@ def fact_label(name: str) -> str:
 def show(value: Any, name: str = "") -> str:
     """Format a fact for people, by the units of its `name`.
 
-    Thousands separated, three decimals, nested facts as a sentence.
+    Numbers have separated thousands and at most three decimals; nested facts are a sentence.
     """
     match value:
         case bool() | None:
@@ -183,7 +183,7 @@ def _cells(value: Any) -> list[list[str]]:
 def fact_key(text: str) -> str:
     """Return a text as the key of a fact.
 
-    ``near_identical_sentence`` for ``near-identical sentence``.
+    It is ``near_identical_sentence`` for ``near-identical sentence``.
     """
     return text.replace(" ", "_").replace("-", "_")
 

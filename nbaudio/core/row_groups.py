@@ -1,6 +1,6 @@
 """Read some rows of a Parquet file.
 
-Each row group by itself, so that the rows beside them are not kept in memory.
+Each row group is read by itself, so that the rows beside them are not kept in memory.
 """
 
 from collections.abc import Callable, Sequence

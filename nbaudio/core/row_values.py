@@ -1,4 +1,4 @@
-"""Streamed tables: add columns that are in memory, replace some rows, and hash the ids of some rows."""
+"""Streamed tables: add columns from memory, replace some rows, and hash the ids of some rows."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise

@@ -62,7 +62,9 @@ def rows_on_disk(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a table, which can be read several times, with functions that are applied to each batch.
+    """Rows of a table, which can be read several times.
+
+    Functions are applied to each batch of them.
 
     Examples:
         >>> rows = Rows.collect([pl.DataFrame({"name": ["a", "a"]}), pl.DataFrame({"text": ["da"]})])
@@ -101,7 +103,7 @@ class Rows:
     def ordered(cls, frames: Iterable[pl.DataFrame], key: str) -> "Rows":
         """Collect frames in the ascending order of `key`, a column of whole numbers from 0.
 
-        Of equal ones, the earlier first.
+        Of rows with equal numbers, the earlier comes first.
         """
         unordered = cls.collect(frames)
         folder = _folder.get()
@@ -126,7 +128,8 @@ class Rows:
     def batches(self, columns: Collection[str] | None = None) -> Iterator[pl.DataFrame]:
         """Yield the rows in order, at least one batch.
 
-        Of those collected only some `columns`, as far as they are there.
+        If `columns` are given, only these of the collected columns are read, as far as they are
+        there.
         """
         schema = {
             name: dtype for name, dtype in self.schema.items() if columns is None or name in columns

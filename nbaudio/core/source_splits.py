@@ -62,7 +62,7 @@ def in_training(splits: pl.Series) -> pl.Series:
 def is_split_name(name: str) -> bool:
     """Return whether a corpus can have a split of that name.
 
-    Letters, digits and ``_``, at most 64, no number alone.
+    A name has letters, digits and ``_``, at most 64, and is not a number alone.
     """
     return _NAME.fullmatch(name) is not None
 
@@ -70,7 +70,7 @@ def is_split_name(name: str) -> bool:
 def ordered_splits(names: Iterable[str | None]) -> list[str]:
     """Return the names of splits, each once, in the order in which they are listed.
 
-    For training, dev, test, others.
+    Splits for training come first, then those for dev, those for test, and others.
     """
     return sorted(
         {name for name in names if name},
@@ -79,9 +79,9 @@ def ordered_splits(names: Iterable[str | None]) -> list[str]:
 
 
 def listed_splits(names: Iterable[str | None]) -> list[str]:
-    """Return the splits to list in reports: the names in order.
+    """Return the splits to list in reports, in order.
 
-    All of train, dev and test where there are no others.
+    They are those of `names`, or all of train, dev and test where there are no others.
     """
     found = ordered_splits(names)
     return found if set(found) - {*_ROLES} else list(_ROLES)

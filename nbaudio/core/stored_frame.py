@@ -28,9 +28,9 @@ Order = NDArray[np.uint32]  # numbers of rows
 
 
 class StoredFrame:
-    """What tables use of a `polars.DataFrame`, of a file that may be replaced meanwhile.
+    """Rows of a Parquet file, with what tables use of a `polars.DataFrame`.
 
-    `recordings` are joined to segments.
+    The file may be replaced meanwhile. `recordings` are joined to segments.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class StoredFrame:
         return int(self._starts[-1])
 
     def with_further(self, rows: pl.DataFrame) -> "StoredFrame":
-        """Return the same rows with further columns, of `rows` by their number, the column `place`.
+        """Return the same rows with the further columns of `rows`.
 
-        Others have null.
+        Their column `place` is the number of the row; rows that it lacks have null.
         """
         other = copy.copy(self)
         other._further = rows.cast({"place": pl.UInt32})
@@ -168,9 +168,8 @@ class StoredFrame:
     def order(self, name: str, numbers: Order, *, descending: bool) -> Iterator[float | Order]:
         """Sort rows by a column, stably, nulls last.
 
-        Yield the share of the work that is done, and at the end the sorted rows.
-
-        Texts are ordered by their first bytes.
+        Yield the share of the work that is done, and at the end the sorted rows. Texts are ordered
+        by their first bytes.
         """
         self.release()
         dtype = self.schema[name]
@@ -257,7 +256,10 @@ class StoredFrame:
         yield order if len(numbers) == len(self) else numbers[order]
 
     def sample(self, name: str, numbers: NDArray[np.uint32], most: int) -> tuple[pl.Series, int]:
-        """Return the values of a column in some rows, those of one in so many row groups, about `most` in all, and that step."""
+        """Return the values of a column in some of the rows, about `most` in all, and a step.
+
+        With a step of n, one in n of the row groups that hold such rows is read.
+        """
         shown = np.zeros(len(self), bool)
         shown[numbers] = True
         held = [group for group, own in enumerate(np.split(shown, self._starts[1:-1])) if own.any()]
@@ -300,7 +302,10 @@ class StoredFrame:
     def _joined(
         self, frame: pl.DataFrame, names: Sequence[str], numbers: NDArray[Any]
     ) -> pl.DataFrame:
-        """Return columns of rows with the types that are asked for, with what the recordings give."""
+        """Return columns of rows with the types that are asked for.
+
+        They include what the recordings give.
+        """
         if self._recordings is not None and self._is_joined(names):
             times = {
                 name: dtype for name, dtype in self._types.items() if name in (*_TIMES, *_DECIMALS)
@@ -347,7 +352,10 @@ def _repeated(footer: Any) -> list[str]:
 
 
 def _prefixes(column: pl.Series) -> NDArray[np.uint64]:
-    """Return the first bytes of texts as numbers of the same order, in rows for the first eight and the others."""
+    """Return the first bytes of texts as numbers of the same order.
+
+    The first row has the numbers of the first eight bytes, the second those of the others.
+    """
     texts = column.fill_null("").rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = texts.buffers()
     starts = np.frombuffer(offsets, np.int64)[: len(column) + 1]

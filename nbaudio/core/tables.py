@@ -1,4 +1,7 @@
-"""The tables `recordings` and `segments`, the rules that segments keep, and all reads and writes of tables of a workspace."""
+"""The tables `recordings` and `segments`, and the rules that segments keep.
+
+All tables of a workspace are read and written here.
+"""
 
 import os
 import re
@@ -101,7 +104,8 @@ GROWN = pl.Schema(
 def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
     """Return a frame with the columns of `schema` first, cast.
 
-    Absent ones null, further ones behind; else raise InputError.
+    Absent columns are null, and further ones come behind. Raise InputError for one that cannot be
+    cast.
     """
     columns = []
     for column, dtype in schema.items():
@@ -149,7 +153,7 @@ def reading_parquet(path: Path, *, checked: bool = False) -> Iterator[None]:
 def _check_footer(path: Path) -> None:
     """Raise for what makes polars panic, which prints further lines.
 
-    A damaged footer, or columns outside of the file.
+    That is a damaged footer, or columns outside of the file.
     """
     size = path.stat().st_size
     footer = pq.read_metadata(path)
@@ -171,7 +175,7 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
 def open_parquet(path: Path) -> Callable[..., Any]:
     """Open a Parquet file; return what makes a `pyarrow.parquet.ParquetFile` for one thread.
 
-    InputError if it is unusable.
+    Raise InputError if it is unusable.
     """
     with reading_parquet(path):
         file = pa.OSFile(str(path))
@@ -192,9 +196,10 @@ def parquet_slices(
     stop: int | None = None,
     rows: int = ROWS_A_GROUP,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows [start, stop) of a Parquet file, some `rows` at a time, at least once; InputError if it is not usable.
+    """Yield the rows [start, stop) of a Parquet file, some `rows` at a time, at least once.
 
     Of `columns`, those that the file has are read; where it has none of them, its first column.
+    Raise InputError if the file is not usable.
     """
     table = pl.scan_parquet(path, glob=False)
     length = num_rows(path)
@@ -311,7 +316,10 @@ def write(
     *,
     table: str = "segments",
 ) -> None:
-    """Replace a table atomically by a frame, a lazy one, which is streamed, or frames with equal columns, one after the other."""
+    """Replace a table atomically by a frame, a lazy frame, or several frames.
+
+    A lazy frame is streamed. Several frames have equal columns and are written one after the other.
+    """
     path = table_path(workspace, table)
     failed = list[Exception]()
     rows = (
@@ -437,7 +445,7 @@ def text_names(columns: Iterable[str]) -> dict[str, str]:
 def hypothesis_names(columns: Iterable[str]) -> dict[str, str]:
     """Return the columns of hypotheses by name, in order.
 
-    The source's `asr_text` as `asr`, then `asr_text_NAME` as NAME.
+    The source's `asr_text` comes first as `asr`, then each `asr_text_NAME` as NAME.
     """
     columns = list(columns)
     own = {"asr": "asr_text"} if "asr_text" in columns else {}
@@ -460,7 +468,7 @@ def text_column(frame: pl.DataFrame, name: str) -> pl.Series:
 def seconds_column() -> pl.Expr:
     """Return the duration in seconds, from samples or else from the source's decimals.
 
-    To show and sum, not to cut by.
+    It is to show and to sum, not to cut by.
     """
     by_samples = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
     by_source = pl.col("source_end").cast(pl.Float64, strict=False) - pl.col("source_start").cast(
@@ -470,7 +478,10 @@ def seconds_column() -> pl.Expr:
 
 
 def with_durations(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Join `sampling_rate` (Hz, null without audio) and `duration_s` (seconds) to segments, in order."""
+    """Join `sampling_rate` and `duration_s` to segments, in order.
+
+    The sampling rate is in Hz and null without audio; the duration is in seconds.
+    """
     rates = recordings.select("recording_id", "sampling_rate")
     return segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(
         seconds_column()
@@ -491,12 +502,18 @@ def amounts(segments: pl.DataFrame) -> dict[str, Any]:
 
 
 def without_audio(recordings: pl.DataFrame) -> bool:
-    """Return whether no recording has audio yet, so that a selection is a preview by the source's own times."""
+    """Return whether no recording has audio yet.
+
+    A selection is then a preview by the source's own times.
+    """
     return recordings["num_samples"].null_count() == len(recordings)
 
 
 def whole_recording() -> pl.Expr:
-    """Return whether a segment has no times: it is a whole recording whose length is not known yet."""
+    """Return whether a segment has no times.
+
+    It is then a whole recording whose length is not known yet.
+    """
     return pl.col("source_start").is_null() & pl.col("source_end").is_null()
 
 
@@ -530,7 +547,7 @@ def window() -> pl.Expr:
 def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     """Return the rules that a segment can fail, most specific first.
 
-    Expressions over `with_recordings`, true for a failure.
+    They are expressions over `with_recordings`, true for a failure.
     """
     start = pl.col("source_start").cast(pl.Float64, strict=False)
     end = pl.col("source_end").cast(pl.Float64, strict=False)
@@ -551,7 +568,10 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
 
 
 def with_recordings(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Join `source_channel` and the recordings' columns that the rules need to segments, in order."""
+    """Join `source_channel` and columns of the recordings to segments, in order.
+
+    The columns are those that the rules need.
+    """
     facts = recordings.select("recording_id", "sampling_rate", "num_channels", "num_samples")
     return segments.with_columns(source_channel(segments)).join(
         facts, on="recording_id", how="left", maintain_order="left"

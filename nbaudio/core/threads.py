@@ -38,5 +38,8 @@ def ordered_map(
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Generator[Result, None, None]:
-    """Call `ordered_map` with up to four threads, at most one per core, and few results in memory."""
+    """Call `ordered_map` with up to four threads, at most one per core.
+
+    Few results are in memory.
+    """
     return ordered_map(function, items, jobs=min(4, os.cpu_count() or 1), ahead=1)

@@ -1,6 +1,6 @@
 """Seconds to samples, the only place where times are rounded.
 
-``floor(seconds * rate + 1/2)`` of exact decimals, rate in Hz.
+A sample is ``floor(seconds * rate + 1/2)`` of exact decimals, with the rate in Hz.
 """
 
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ _PLACES = 12
 def to_samples(seconds: str | int | Decimal, rate: int) -> int | None:
     """Return the sample index of a time in decimal seconds, exponents and signs allowed.
 
-    None where it is not a finite number.
+    It is None where the time is not a finite number.
     """
     try:
         value = Decimal(seconds)
@@ -46,7 +46,8 @@ def rescale(position: int, from_rate: int, to_rate: int) -> int:
 def to_samples_column(seconds: pl.Series, rate: pl.Series) -> pl.Series:
     """Return `to_samples` of two columns.
 
-    Str seconds and integer Hz -> i64, null where either is null or not usable.
+    Seconds are str, rates are integers in Hz; the result is i64, null where either is null or not
+    usable.
     """
     million = 1_000_000
     frame = pl.DataFrame({"seconds": seconds, "rate": rate.cast(pl.Int64)}).with_columns(

@@ -1,4 +1,7 @@
-"""Tombstones: hashes that stand for withdrawn speakers, recordings and segments, without naming them."""
+"""Tombstones: hashes that stand for what was withdrawn, without naming it.
+
+Speakers, recordings and segments can be withdrawn.
+"""
 
 import hashlib
 
@@ -36,7 +39,7 @@ def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
 def withdrawal_reasons(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
     """Return why each row (`segment_id`, `recording_id`, `speaker_id`) was withdrawn.
 
-    Null if it was not.
+    The reason is null for a row that was not.
     """
     kinds = ("segment", "recording", "speaker")
     return pl.select(

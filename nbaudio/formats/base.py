@@ -44,9 +44,9 @@ BATCH_ROWS = 10_000  # that are Python objects at once; as columns they take a t
 
 
 class Problem(NamedTuple):
-    """An unusable item of a source.
+    """An unusable item of a source: its file, line and reason.
 
-    Its file, line (from 1; None where lines do not apply) and the reason.
+    Lines count from 1; the line is None where lines do not apply.
     """
 
     file: str
@@ -67,22 +67,17 @@ class Transcripts:
     # `source_channel` (see `nbaudio.core.channels`).
     rows: Rows
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
-    audio_root: Path | str | None = (
-        None  # where the source itself brings its recordings; `--audio` takes precedence
-    )
-    embedded: Iterable[tuple[str, bytes]] | None = (
-        None  # names and bytes of recordings, which ingest writes into the workspace
-    )
-    windows: tuple[Decimal, bool] | None = (
-        None  # of whole recordings: seconds, and whether a shorter last one is kept
-    )
-    columns: Mapping[str, str] = field(
-        default_factory=dict
-    )  # that fields were read from, such as ``{"text": "sentence"}``
+    # Where the source itself brings its recordings; `--audio` takes precedence.
+    audio_root: Path | str | None = None
+    # Names and bytes of recordings, which ingest writes into the workspace.
+    embedded: Iterable[tuple[str, bytes]] | None = None
+    # Windows of whole recordings: seconds, and whether a shorter last one is kept.
+    windows: tuple[Decimal, bool] | None = None
+    # Columns that fields were read from, such as ``{"text": "sentence"}``.
+    columns: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()  # what to report about how the source was read
-    unmatched: pl.DataFrame | None = (
-        None  # table of what `align` did not match, with `name` of the recording
-    )
+    # Table of what `align` did not match, with `name` of the recording.
+    unmatched: pl.DataFrame | None = None
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -95,8 +90,9 @@ RECORDING_FIELDS = ("recording", "recording_id", "orig_file", "file", "audio", "
 
 _Parsed = Iterable[dict[str, Any] | tuple[int | None, str]]
 
-#: Reads a source (a `Path`, or any `Location` for `sources.remote_sources.REMOTE_FORMATS`), with the options of the format,
-#: keyword-only strings. A broken item becomes a `Problem`; a source without any usable item raises an InputError.
+#: Reads a source (a `Path`, or any `Location` for `sources.remote_sources.REMOTE_FORMATS`), with
+#: the options of the format, keyword-only strings. A broken item becomes a `Problem`; a source
+#: without any usable item raises an InputError.
 Reader = Callable[..., Transcripts]
 
 
@@ -119,9 +115,9 @@ def collect_rows(
     further: Sequence[str] = (),
     expected: str,
 ) -> Transcripts:
-    """Collect rows and problems; raise InputError with what is `expected` without a row.
+    """Collect the rows and problems of a source.
 
-    Empty `further` columns are dropped.
+    Empty `further` columns are dropped. Without any row, raise InputError with what is `expected`.
     """
     schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
     problems: list[Problem] = []
@@ -153,7 +149,10 @@ def collect_rows(
 
 
 def clean_columns(rows: Rows) -> Rows:
-    """Prefix columns whose names are reserved (`RESERVED`, `WRITTEN`) with ``source_``, and make blank speakers null."""
+    """Prefix reserved names of columns with ``source_``, and make blank speakers null.
+
+    The names in `RESERVED` and `WRITTEN` of `nbaudio.core.tables` are reserved.
+    """
     names = {
         name: source_column(name, tables.RESERVED | tables.WRITTEN, rows.schema)
         for name in rows.schema
@@ -169,7 +168,10 @@ def clean_columns(rows: Rows) -> Rows:
 
 
 def source_column(name: str, reserved: Container[str], taken: Container[str]) -> str:
-    """Prefix the name of a source's column with ``source_`` while it is reserved, or not its own and taken."""
+    """Prefix a column's name with ``source_`` until it is neither reserved nor taken.
+
+    A name that is not reserved stays as it is, also if it is in `taken`.
+    """
     new = name
     while new in reserved or (new != name and new in taken):
         new = f"source_{new}"
@@ -177,7 +179,10 @@ def source_column(name: str, reserved: Container[str], taken: Container[str]) ->
 
 
 def check_link(path: Path, folder: Path) -> None:
-    """Raise an InputError if a file or folder of a source is a link to outside its folder, or not a regular file."""
+    """Raise InputError if a file or folder of a source must not be read.
+
+    It must not if it is a link to outside its folder, or neither a folder nor a regular file.
+    """
     if atomic.escapes_folder(path, atomic.trusted_root(folder)):
         raise InputError(
             f"{path}: a link that points outside its folder is not followed; "
@@ -189,7 +194,10 @@ def check_link(path: Path, folder: Path) -> None:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Iterate over the lines of a UTF-8 file that are not blank, without line ends, numbered from 1; only line feeds split."""
+    """Iterate over the lines of a UTF-8 file that are not blank, numbered from 1.
+
+    Only line feeds separate lines. The lines come without their ends.
+    """
     number = 0
     check_link(path, path.parent)
     try:
@@ -205,9 +213,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def decode_text(data: bytes, encoding: str | None = None, *, errors: str = "strict") -> str:
-    """Decode a text file, by default UTF-8 or marked UTF-16.
+    """Decode a text file, by default as UTF-8 or as UTF-16 with a byte order mark.
 
-    No byte order mark, line feeds end lines; or UnicodeDecodeError.
+    The text has no byte order mark, and its lines end in line feeds. Raise UnicodeDecodeError if
+    the bytes are no such text.
     """
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = data.decode(encoding or ("utf-16" if utf16 else "utf-8"), errors).removeprefix("\ufeff")
@@ -215,14 +224,18 @@ def decode_text(data: bytes, encoding: str | None = None, *, errors: str = "stri
 
 
 def unescape(text: str) -> str:
-    """Resolve the character references of HTML, but not numbers that are too long for `html.unescape`."""
+    """Resolve the character references of HTML.
+
+    Numbers that are too long for `html.unescape` stay as they are.
+    """
     return re.sub(r"&#?\w{1,40}\b;?", lambda found: html.unescape(found[0]), text)
 
 
 def json_values(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield values with their places: of JSON lines, else of a whole file, lists item by item.
+    """Yield the values of a file of JSON and their places in it.
 
-    Numbers are text, as written.
+    The file has JSON lines, or is read as a whole if its first line is not JSON. Lists are yielded
+    item by item. Numbers are text, as written.
     """
     lines = numbered_lines(path.resolve())
     try:
@@ -255,7 +268,10 @@ def json_values(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
-    """List the source itself, or the files in it with one of `endings`, sorted, without hidden ones."""
+    """List the source itself, or the files in it with one of `endings`.
+
+    Files are sorted; hidden ones are left out.
+    """
     if source.is_file():
         return [source]
     if not source.is_dir():
@@ -277,7 +293,7 @@ def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
 def with_audio_root(found: Transcripts, folder: Path) -> Transcripts:
     """Set `audio_root` to the innermost folder that holds all existing recordings.
 
-    Names are absolute or relative to `folder`.
+    Names of recordings are absolute, or relative to `folder`.
     """
     paths = (os.path.normpath(folder / name) for name in found.rows.unique("name")["name"])
     folders = {os.path.dirname(path) for path in paths if os.path.isfile(path)}  # noqa: PTH113, PTH120  # accepts any name
@@ -293,9 +309,9 @@ def read_sidecars(
     encoding: str | None,
     expected: str,
 ) -> Transcripts:
-    """Read text files beside recordings of the same name, or one file.
+    """Read text files beside recordings of the same name, or one such file.
 
-    `parse` yields rows without `name`, or line and reason.
+    `parse` yields rows without `name`, or the line and the reason of what cannot be read.
     """
     try:
         "".encode(encoding or "utf8")  # some known codecs are not for text

@@ -27,7 +27,10 @@ _ABOUT |= {name: (name,) for name in ("up_votes", "down_votes", "locale")}
 
 
 def read(source: Path) -> Transcripts:
-    """Read one language of Common Voice from its folder, such as ``cv-corpus-17.0-2024-03-15/hr``."""
+    """Read one language of Common Voice from its folder.
+
+    Such a folder is ``cv-corpus-17.0-2024-03-15/hr``.
+    """
     tables = [name for name in (*_SPLITS, "validated") if (source / f"{name}.tsv").is_file()]
     if not tables:
         raise InputError(

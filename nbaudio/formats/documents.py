@@ -1,6 +1,6 @@
 """Read transcripts as people have them, not cut.
 
-Plain text, TEI, Word documents, web pages, JSON lines.
+They are plain text, TEI, Word documents, web pages or JSON lines.
 """
 
 import codecs
@@ -22,7 +22,7 @@ from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, une
 class Utterance(NamedTuple):
     """A paragraph or turn of a document.
 
-    Its characters in the text (half open), and what the source says about it.
+    It has its characters in the text (half open), and what the source says about it.
     """
 
     start: int
@@ -32,7 +32,11 @@ class Utterance(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A transcript: the recording that it names itself, its text as typed, and utterances in order, which hold all words."""
+    """A transcript and its utterances.
+
+    It has the recording that it names itself, its text as typed, and utterances in order, which
+    hold all words.
+    """
 
     recording: str | None
     text: str
@@ -82,7 +86,8 @@ _SIGNS = {"lb": " ", "w:tab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
 
 _HTML = re.compile(
-    r"(?is)\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|div|p|h\d|table|[uo]l|span|br)\b"
+    r"(?is)\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*"
+    r"<(?:!doctype\s+html|html|head|body|div|p|h\d|table|[uo]l|span|br)\b"
 )
 _CHARSET = re.compile(
     r"charset\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b"
@@ -92,7 +97,8 @@ _ATTRIBUTES = r"(?:[^>=]++|=\s*+(?:\"[^\"]*\"|'[^']*')?+)*+"
 # Linear in time, which html.parser is not: what is not finished extends to the end of the page.
 _MARKUP = re.compile(
     rf"""(?isx)<!--(?:-?>|.*?(?:-->|\Z))
-    | <(script|style|title|template)(?=[\s/>]){_ATTRIBUTES}(?:(?<=/)>|.*?(?:</\1(?=[\s/>])[^>]*>?|\Z))
+    | <(script|style|title|template)(?=[\s/>]){_ATTRIBUTES}
+      (?:(?<=/)>|.*?(?:</\1(?=[\s/>])[^>]*>?|\Z))
     | <(/?[a-z][^\s/>]*){_ATTRIBUTES}>? | <[!?/][^>]*>?"""
 )
 
@@ -161,9 +167,10 @@ def _documents(path: Path, data: bytes) -> Iterable[Document]:
     if _HTML.match(head):
         declared = _CHARSET.search(head.lower())
         name = declared[1] if declared and not is_marked else None
+        # Browsers read Latin-1 as cp1252.
         return [
             _document(_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name)))
-        ]  # as browsers do
+        ]
     if _XML.match(head):
         return [_document(_read_xml(path, data))]
     if _JSON.match(head):
@@ -182,7 +189,10 @@ def _documents(path: Path, data: bytes) -> Iterable[Document]:
 
 
 def _document(said: Iterable[_Said], recording: str | None = None) -> Document:
-    """Return the document of utterances that line ends separate; those without words are left out."""
+    """Return the document of utterances, which line ends separate.
+
+    Utterances without words are left out.
+    """
     kept = [(text.strip(), speaker, own) for text, speaker, own in said if re.search(r"\w", text)]
     starts = accumulate((len(text) + 1 for text, _, _ in kept), initial=0)
     utterances = [
@@ -220,7 +230,7 @@ def _read_html(text: str) -> Iterator[_Said]:
 def _unpack(path: Path, data: bytes) -> bytes:
     """Return the XML of a Word document's text.
 
-    Zipfile unpacks no more than the header says, which is checked.
+    Its size according to the header is checked; zipfile unpacks no more than that.
     """
     with zipfile.ZipFile(BytesIO(data)) as book:
         if "word/document.xml" not in book.namelist():
@@ -265,9 +275,8 @@ def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
         elif name in _BLOCKS and not left_out:
             text = " ".join("".join(element.itertext()).split())
             who = turn.get("who", "").split()
-            speaker = (
-                who[0].rpartition("#")[2] if len(who) == 1 else None
-            )  # several are no single speaker
+            # Several are no single speaker.
+            speaker = who[0].rpartition("#")[2] if len(who) == 1 else None
             yield re.sub(" ?\0 ?", "", text), speaker, element.get(_ID, turn.get(_ID))
         if name in _TOKENS:  # a null character joins two of them
             join = element.get("join")

@@ -1,4 +1,7 @@
-"""Export the segments of a workspace as manifests for other toolkits, which then read exactly the same samples of recordings."""
+"""Export the segments of a workspace as manifests for other toolkits.
+
+These then read exactly the same samples of recordings.
+"""
 
 import json
 import os
@@ -40,7 +43,9 @@ _MARK = ".nbaudio-export.json"  # in a folder that an export wrote and may repla
 def export(
     workspace: str | Path | Workspace, format: str, *, out: str | Path, paths: str = "absolute"
 ) -> Report:
-    """Write manifests of the accepted segments, or of all that are not rejected if nothing is selected yet.
+    """Write manifests of the accepted segments.
+
+    If nothing is selected yet, the manifests have all segments that are not rejected.
 
     Args:
         workspace: the folder that `ingest` made; its recordings must be there.
@@ -61,7 +66,13 @@ def export(
         >>> from nbaudio.core.bundled_files import bundled
         >>> from nbaudio import ingest
         >>> demo, folder = bundled("data_manifests/demo"), Path(tempfile.mkdtemp())
-        >>> _ = ingest("parlaspeech", demo / "transcripts.jsonl", audio=demo / "audio", names=demo / "wav.scp", out=folder / "W")
+        >>> _ = ingest(
+        ...     "parlaspeech",
+        ...     demo / "transcripts.jsonl",
+        ...     audio=demo / "audio",
+        ...     names=demo / "wav.scp",
+        ...     out=folder / "W",
+        ... )
         >>> export(folder / "W", "nemo", out=folder / "manifests").facts["files"]
         ['manifest.jsonl']
     """
@@ -146,7 +157,10 @@ def _counts(workspace: Workspace) -> pl.DataFrame:
 def _named_recordings(
     workspace: Workspace, segments: pl.DataFrame, writer: Writer, *, out: Path, relative: bool
 ) -> tuple[pl.DataFrame, list[str]]:
-    """Return the recordings of these segments, with `file` as the manifests name it, and why others cannot be named."""
+    """Return the recordings of these segments, and why others cannot be named.
+
+    Their `file` is the name that the manifests have.
+    """
     counts = segments.group_by("recording_id").agg(pl.col("segments").sum())
     named = counts.join(
         workspace.recordings, on="recording_id", how="left", maintain_order="left"

@@ -1,4 +1,7 @@
-"""Read Hugging Face datasets on disk, as Parquet or from ``save_to_disk``, with an Audio column (a struct of bytes and path)."""
+"""Read Hugging Face datasets on disk, as Parquet or from ``save_to_disk``.
+
+They have an Audio column, a struct of bytes and path.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +33,11 @@ _FIELDS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "se
 
 
 class _Part(NamedTuple):
-    """One file: its path, name without extension, split, Audio column and whether that holds any bytes."""
+    """One file of a dataset.
+
+    It has its path, its name without extension, its split, its Audio column and whether that holds
+    any bytes.
+    """
 
     path: Path
     stem: str
@@ -48,7 +55,10 @@ def read(
     speaker: str | None = None,
     id: str | None = None,
 ) -> Transcripts:
-    """Read one file, a folder of Parquet files (also nested), or a saved `Dataset` or `DatasetDict`; options name columns."""
+    """Read one file, a folder of Parquet files, or a saved `Dataset` or `DatasetDict`.
+
+    Parquet files may be in nested folders. Options name columns.
+    """
     parts: list[_Part] = []
     problems: list[Problem] = []
     root = source if source.is_dir() else source.parent
@@ -124,9 +134,10 @@ def _visible(source: Path, pattern: str) -> list[Path]:
 
 
 def _saved(state: Path) -> list[tuple[Path, str | None]]:
-    """List the files of one saved dataset; others are left over from its cache.
+    """List the files of one saved dataset, and their split.
 
-    In a `DatasetDict` its folder is its split.
+    Other files are left over from its cache. In a `DatasetDict` the split is the name of the
+    dataset's folder.
     """
     content = atomic.read_json(state)
     if content.get("_indices_data_files"):
@@ -198,18 +209,23 @@ def _rows(
 def _name(part: _Part, row: int, path: str | None) -> str:
     """Name a recording after its file and row, never after the dataset's own path."""
     extension = PurePosixPath(path or "").suffix
-    return f"{part.stem}/{row:08d}{extension.strip().lower() if name_matching.is_audio(path or '') else '.wav'}"
+    return (
+        f"{part.stem}/{row:08d}"
+        f"{extension.strip().lower() if name_matching.is_audio(path or '') else '.wav'}"
+    )
 
 
 def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
-    """Yield names and bytes of all recordings; those without bytes, or behind damage, are missing."""
+    """Yield names and bytes of all recordings.
+
+    Recordings without bytes, or behind damage, are missing.
+    """
     for part in parts:
         values = chain.from_iterable(
             batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS)
         )
-        with suppress(
-            pa.ArrowException, OSError
-        ):  # what is behind damage cannot be read here either, and is a problem already
+        # What is behind damage cannot be read here either, and is a problem already.
+        with suppress(pa.ArrowException, OSError):
             for row, value in enumerate(values):
                 audio = value.as_py() or {}
                 if audio.get("bytes") is not None:

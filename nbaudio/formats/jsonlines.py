@@ -1,4 +1,7 @@
-"""Read JSON lines into columns, faster than one Python object per line and without losing a digit or a line."""
+"""Read JSON lines into columns.
+
+This is faster than one Python object per line, and loses neither a digit nor a line.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,9 +45,10 @@ class Kind(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some lines of a file: `line` (from 1) and fields of readable ones, others with reasons.
+    """Some lines of a file.
 
-    `composed`: all text is in NFC.
+    `values` has the number of each readable line (`line`, from 1) and its fields; `problems` has
+    the numbers of the other lines and the reasons. `composed` says that all text is in NFC.
     """
 
     values: pl.DataFrame
@@ -67,9 +71,8 @@ def _fast_number(name: str, values: pa.Array, lines: pl.Series) -> pl.Series:
 
     Comparing values proves that they belong to this field.
     """
-    if (
-        values.null_count and lines.str.contains(f'"{name}"', literal=True).any()
-    ):  # null is told apart from absent
+    # Null is told apart from absent.
+    if values.null_count and lines.str.contains(f'"{name}"', literal=True).any():
         raise _OddError
     found = lines.str.extract(f'"{name}"' + r"\s*:\s*(-?[0-9][-+.0-9eE]*)").alias(name)
     if not found.cast(pl.Float64, strict=False).eq_missing(pl.Series(values)).all():
@@ -94,7 +97,8 @@ def _slow_floats(raw: bytes) -> list[float | None] | None:
 
 
 TEXT = Kind(pl.String(), pa.string(), _slow_text)  # a string; a number keeps its characters
-#: A number in the source's own characters; a string stands for its content, null and NaN stay as they are.
+#: A number in the source's own characters; a string stands for its content, null and NaN stay as
+#: they are.
 NUMBER = Kind(pl.String(), pa.float64(), _slow_number, _fast_number)
 #: A list of words, joined by a blank; a single string stays as it is.
 WORDS = Kind(pl.String(), pa.list_(pa.string()), _slow_words, _fast_words)

@@ -1,6 +1,6 @@
 """Read and write Kaldi data folders.
 
-``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and others.
+They have ``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and other files.
 """
 
 import heapq
@@ -42,7 +42,10 @@ _FURTHER = (
 
 
 def read(source: Path, *, asr: str | None = None) -> Transcripts:
-    """Read a Kaldi data folder; `asr` is a file of hypotheses beside ``text``, in the same format."""
+    """Read a Kaldi data folder.
+
+    `asr` is a file of hypotheses beside ``text``, in the same format.
+    """
     if not (source / "wav.scp").is_file():
         raise InputError(f"{source}: there is no wav.scp; expected a Kaldi data folder")
     if asr is not None and not (source / asr).is_file():
@@ -119,7 +122,7 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
 def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
     """Split numbered lines into key and rest.
 
-    Blanks are spaces and tabs, others belong to names and texts.
+    Only spaces and tabs are blanks here; others belong to names and texts.
     """
     for number, line in lines:
         if found := _LINE.fullmatch(line):
@@ -148,7 +151,7 @@ def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None]
 def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
     """Return the channels of recordings that share a file.
 
-    Of others the side only says what the file was made from.
+    The side of any other recording only says what its file was made from.
     """
     if not path.is_file():
         return {}
@@ -275,9 +278,9 @@ def _write(
 
 
 def _sorted(lines: Iterator[bytes], folder: Path) -> Iterator[bytes]:
-    """Sort lines by their bytes, as LC_ALL=C does; runs are merged from unnamed files in a folder.
+    """Sort lines by their bytes, as LC_ALL=C does.
 
-    Blanks sort before keys.
+    Runs are merged from unnamed files in a folder. Blanks sort before keys.
     """
     with ExitStack() as stack, atomic.raise_disk_full(folder):
         runs: list[IO[bytes]] = []

@@ -1,6 +1,6 @@
 """Read and write Lhotse manifests.
 
-Recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
+They are recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
 """
 
 import gzip
@@ -67,7 +67,10 @@ class _Cut(msgspec.Struct):
 
 
 def read(source: Path) -> Transcripts:
-    """Read a file of cuts, or a folder with recordings and supervisions, or with cuts where one of these is missing."""
+    """Read a file of cuts, or a folder of manifests.
+
+    Of a folder, recordings and supervisions are read, or cuts where one of these is missing.
+    """
     found = collect_rows(
         source,
         (item for split, files in _sets(source).items() for item in _items(split, files)),
@@ -214,7 +217,10 @@ def _name(recording: _Recording) -> str:
 
 
 def _channel(channel: int | list[int], recording: _Recording) -> str | None:
-    """Return the places of a supervision's channels in the file; None if they are all that it has."""
+    """Return the places of a supervision's channels in the file.
+
+    Return None if they are all channels that the file has.
+    """
     numbers = [channel] if isinstance(channel, int) else channel
     available = recording.sources[0].channels
     if unknown := set(numbers) - set(available):
@@ -257,9 +263,8 @@ def _read(
                 if not line.strip():
                     continue
                 try:
-                    rows = list(
-                        take(decode(line.decode("utf8")))
-                    )  # msgspec does not look into the values that it leaves raw
+                    # Msgspec does not look into the values that it leaves raw.
+                    rows = list(take(decode(line.decode("utf8"))))
                 except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                     yield Problem(file.name, number, str(error))
                     continue

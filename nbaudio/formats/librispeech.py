@@ -1,4 +1,7 @@
-"""Read LibriSpeech: ``split/speaker/chapter/`` with ``*.flac`` and one ``*.trans.txt``, and ``SPEAKERS.TXT`` at the top."""
+"""Read LibriSpeech, whose folders are ``split/speaker/chapter/``.
+
+A chapter has ``*.flac`` and one ``*.trans.txt``; ``SPEAKERS.TXT`` is at the top.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -27,9 +30,9 @@ _File = tuple[str, bytes | None] | Problem
 
 
 def read(source: LocationLike) -> Transcripts:
-    """Read LibriSpeech from a tar file, or a folder or URL.
+    """Read LibriSpeech from a tar file, a folder or a URL.
 
-    Of the splits, of one of them, or around ``LibriSpeech``.
+    The folder is that of all splits, that of one of them, or the one around ``LibriSpeech``.
     """
     place = location(source)
     path = place.local
@@ -111,9 +114,8 @@ def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Proble
         yield Problem(path, None, "not UTF-8 text")
         return
     folders = path.split("/")[:-1]
-    split, speaker = ("", "", top, *folders)[
-        -3:-1
-    ]  # a split that is the source itself is named by its folder
+    # A split that is the source itself is named by its folder.
+    split, speaker = ("", "", top, *folders)[-3:-1]
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -154,9 +156,8 @@ def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
     def files() -> Iterator[_File]:
         yield from (Problem(path, None, reason) for path, reason in refused)
         if _SPEAKERS not in paths and (source.local or "/" in str(source).partition("://")[2]):
-            with suppress(
-                AudioError, OSError
-            ):  # the file about all splits lies beside a single one
+            # The file about all splits lies beside a single one.
+            with suppress(AudioError, OSError):
                 yield _SPEAKERS, read_whole(source.parent / _SPEAKERS, input_guards.MAX_TEXT_BYTES)
         chapters = (
             list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0])

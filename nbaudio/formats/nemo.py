@@ -1,6 +1,6 @@
 """Read and write NeMo manifests.
 
-JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text.
+They are JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text.
 """
 
 from collections.abc import Iterator

@@ -73,7 +73,10 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
 def blocks(
     source: Path, *, word_times: str = "yes"
 ) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
-    """Iterate over blocks of some thousand transcripts of `read`, each with number and reason of its unreadable lines."""
+    """Iterate over blocks of some thousand transcripts, as `read` returns them.
+
+    Each block comes with the number and the reason of each of its unreadable lines.
+    """
     if not source.is_file():
         raise InputError(
             f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; "
@@ -136,7 +139,7 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
 def _word_times(values: pl.DataFrame) -> pl.Series:
     """Zip lists of starts and lists of ends.
 
-    Null where there are no starts or where the two differ in length.
+    The result is null where there are no starts, or where the two differ in length.
     """
     if "word_start_times" not in values.columns:
         return pl.Series("word_times", [None] * len(values), dtype=WORD_TIMES)

@@ -1,7 +1,6 @@
-"""Columns of tables.
+"""Find columns of tables by their names, and read those of Parquet files and Arrow streams.
 
-Find them by their names, and read them (``audio.path``: one field) from Parquet files and Arrow
-streams.
+A name such as ``audio.path`` is that of one field of a struct.
 """
 
 import struct
@@ -16,7 +15,8 @@ import pyarrow.parquet as pq
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import check_expansion, check_regular
 
-#: Names that columns of tables usually have, the preferred first; other columns are found by our own names alone.
+#: Names that columns of tables usually have, the preferred first; other columns are found by our
+#: own names alone.
 USUAL_NAMES: Mapping[str, Sequence[str]] = {
     "name": ("name", "path", "file"),
     "text": ("text", "transcript", "sentence"),
@@ -42,9 +42,10 @@ def schema_of(path: Path) -> pa.Schema:
 
 
 def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator[pa.RecordBatch]:
-    """Read columns of a file (None: all, of Parquet) in batches of at most `rows`.
+    """Read columns of a file in batches of at most `rows`.
 
-    An InputError for a decompression bomb.
+    If `columns` is None, all columns of a Parquet file are read. Raise InputError for a
+    decompression bomb.
     """
     if path.suffix != ARROW:
         yield from _parquet(path, columns, rows)
@@ -63,7 +64,7 @@ def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator
 
 
 def has_any_value(path: Path, leaf: str) -> bool:
-    """Whether any value of a struct's field is not null.
+    """Return whether any value of a struct's field is not null.
 
     Without statistics in Parquet, assume that one is.
     """
@@ -110,7 +111,10 @@ def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[p
 def _longest_values(
     path: Path, file: pq.ParquetFile, columns: Sequence[str] | None
 ) -> Iterator[int]:
-    """Estimate the bytes of text in a row, for each row group, since a value that is stored once may stand in a million rows."""
+    """Estimate the bytes of text in a row, for each row group.
+
+    A value that is stored once may stand in a million rows.
+    """
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     selected = [
         leaf
@@ -173,9 +177,9 @@ def _batch(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Whether a message holds a compressed batch.
+    """Return whether a message holds a compressed batch.
 
-    Parses its flatbuffer as Arrow's Message.fbs defines it.
+    Its flatbuffer is parsed as Arrow's Message.fbs defines it.
     """
 
     def pointed(position: int) -> int:
@@ -204,9 +208,10 @@ def choose(
     chosen: Mapping[str, str | None],
     names: Mapping[str, Sequence[str]] = USUAL_NAMES,
 ) -> tuple[dict[str, str], list[str]]:
-    """Find columns by field, with a note on each guess.
+    """Find the column of each field, with a note on each guess.
 
-    `chosen` has a name, ``none``, or None for the first of `names`.
+    `chosen` has the name of a column, ``none`` for no column, or None for the first of `names` that
+    there is.
     """
     columns: dict[str, str] = {}
     notes = []

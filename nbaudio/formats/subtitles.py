@@ -1,4 +1,7 @@
-"""Read subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt), a segment for every cue."""
+"""Read subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt).
+
+Every cue is a segment.
+"""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ _NO_CUES = ("WEBVTT", "NOTE", "STYLE", "REGION")
 def read(source: Path, *, language: str | None = None, encoding: str | None = None) -> Transcripts:
     """Read a folder of recordings with subtitles, or one file.
 
-    With the language ``hr``, ``a.hr.srt`` is that of ``a.wav``.
+    With the language ``hr``, ``a.hr.srt`` has the subtitles of ``a.wav``.
     """
     middle = f".{language.lower()}" if language else ""
     endings = (f"{middle}.srt", f"{middle}.vtt")
@@ -32,9 +35,9 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
 
 
 def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
-    """Yield cues as rows, also with their first `line` and all `lines` with markup.
+    """Yield cues as rows, or the line and the reason where one cannot be read.
 
-    Or line and reason if one cannot be read.
+    Rows also have the first `line` of a cue, and all its `lines` with markup.
     """
     is_vtt = text.startswith("WEBVTT")
     lines = text.split("\n")

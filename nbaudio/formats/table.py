@@ -1,6 +1,6 @@
-"""Tables in any file format.
+"""Read tables in any file format: CSV, TSV, JSON lines, Parquet or Excel.
 
-CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
+Options say which column is which.
 """
 
 import csv
@@ -51,13 +51,16 @@ ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
-_Row = (
-    tuple[int, Mapping[str, str | None]] | Problem
-)  # a row by column with its line, or what is wrong with a line
+# A row by column with its line, or what is wrong with a line.
+_Row = tuple[int, Mapping[str, str | None]] | Problem
 
 
 class Cells(NamedTuple):
-    """A table, the line of each row (from 1; the row where a format has no lines), and what could not be read."""
+    """A table as it was read.
+
+    `lines` has the line of each row (from 1; the row where a format has no lines), and `problems`
+    what could not be read.
+    """
 
     rows: Rows
     lines: Sequence[int]
@@ -204,7 +207,8 @@ def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
 def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
     """Rename columns as in `Transcripts`.
 
-    Compute the end from a duration, or make it the duration of whole recordings.
+    A duration gives the end of a segment, or becomes the duration of whole recordings if there are
+    no starts.
     """
     names = {"start": "source_start", "end": "source_end", "split": "source_split"}
     given |= {
@@ -352,7 +356,10 @@ def _json_text(raw: bytes) -> str | None:
 
 
 def _parquet(source: Path) -> Iterator[pl.DataFrame]:
-    """Read and validate with pyarrow, since polars panics at some broken files and at text that is not UTF-8."""
+    """Read and validate a Parquet file with pyarrow.
+
+    Polars panics at some broken files and at text that is not UTF-8.
+    """
     is_empty = True
     for batch in batches(source, None, rows=BATCH_ROWS):
         is_empty = False
@@ -367,5 +374,7 @@ def _sheet(source: Path, sheet: str | None) -> pl.DataFrame:
     input_guards.check_workbook(source)
     try:
         return pl.read_excel(source, sheet_name=sheet, engine="openpyxl", infer_schema_length=0)
-    except Exception as error:  # a broken archive raises whatever zipfile, zlib, the XML parser and openpyxl happen to raise
+    except Exception as error:
+        # A broken archive raises whatever zipfile, zlib, the XML parser and openpyxl happen to
+        # raise.
         raise ValueError(f"{type(error).__name__}: {one_line(error)}") from error

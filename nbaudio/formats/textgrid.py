@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 def read(source: Path, *, tier: str | None = None, encoding: str | None = None) -> Transcripts:
     """Read a folder of recordings with TextGrids, or one file.
 
-    `tier` may be omitted where a file has one of intervals.
+    `tier` may be omitted where a file has only one tier of intervals.
     """
     parse = partial(_intervals, tier=tier)
     return read_sidecars(

@@ -1,6 +1,6 @@
 """Read recognizers' hypotheses with a time for every word.
 
-CTM, Whisper-style JSON, subtitles, ParlaSpeech JSON lines.
+They are CTM, Whisper-style JSON, subtitles or ParlaSpeech JSON lines.
 """
 
 import math
@@ -29,19 +29,18 @@ from nbaudio.formats.base import (
 
 _EXPECTED = "expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, or ParlaSpeech JSON lines"
 _NEEDED = "word times are needed; Whisper writes them with the option word_timestamps"
-_SECONDS_A_CHARACTER = (
-    0.07  # of words without times before the first or after the last that has one
-)
+# Of words without times before the first or after the last that has one.
+_SECONDS_A_CHARACTER = 0.07
 _ENDING = re.compile(
     r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE
 )
-_LANGUAGE = re.compile(
-    r"(?<=\])\.[a-z]{2,3}(?:-\w+)*$"
-)  # yt-dlp writes it after the id in brackets
+# Yt-dlp writes the language after the id in brackets.
+_LANGUAGE = re.compile(r"(?<=\])\.[a-z]{2,3}(?:-\w+)*$")
 _AUDIO = re.compile(rf"(?<=[^/])\.(?:{'|'.join(sorted(AUDIO_EXTENSIONS))})$", re.IGNORECASE)
 # The name of a recording may have blanks; a confidence, a type and a speaker may follow the word.
 _CTM = re.compile(
-    r"\s*(\S.{0,300}?)\s+\S+\s+(nan|-?[\d.]+)\s+(nan|-?[\d.]+)(?:\s+(\S+)(?:\s+(?:NA|nan|[-+\d.eE]+)(?:\s+\S+){0,2})?)?\s*$"
+    r"\s*(\S.{0,300}?)\s+\S+\s+(nan|-?[\d.]+)\s+(nan|-?[\d.]+)"
+    r"(?:\s+(\S+)(?:\s+(?:NA|nan|[-+\d.eE]+)(?:\s+\S+){0,2})?)?\s*$"
 )
 _JSON = re.compile(r"\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\]]|$)")
 _CUES = re.compile(r"(?m)^(?:WEBVTT|[ \t]*[\d:.,]+[ \t]*-->[ \t]*\d)")
@@ -49,13 +48,15 @@ _CLOCK = re.compile(r"<((?:\d+:)?\d+:\d+\.?\d*)>")
 _UNDERLINED = re.compile(r"(\S?)<u>([^<>]*)</u>")
 
 _Token = tuple[Any, Any, Any]  # text, start and end, as found
-_Group = tuple[
-    str | None, str, list[_Token], Any, Any
-]  # recording, place in the file, neighbors, and start and end of all
+# Recording, place in the file, neighbors, and start and end of all.
+_Group = tuple[str | None, str, list[_Token], Any, Any]
 
 
 class TimedWords(NamedTuple):
-    """The words of one recording, sorted by start; there are none where the recognizer heard none."""
+    """The words of one recording, sorted by start.
+
+    There are none where the recognizer heard none.
+    """
 
     name: str  # of the recording, as the file says it, else as the caller does
     words: list[str]  # as written, without blanks, none empty
@@ -64,7 +65,9 @@ class TimedWords(NamedTuple):
 
 
 def stem(path: str) -> str:
-    """Return a path without the ending of a text file, and without one of `AUDIO_EXTENSIONS` that is last then.
+    """Return a path without the ending of a text file.
+
+    One of `AUDIO_EXTENSIONS` that is last then is removed as well.
 
     Example:
         >>> stem("2024/day 1 [HlauTe_NK6U].wav.json")
@@ -74,7 +77,10 @@ def stem(path: str) -> str:
 
 
 def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
-    r"""Read CTM, JSON of Whisper and its relatives, SRT or WebVTT with word times, or ParlaSpeech JSON lines.
+    r"""Read the words of recordings from a recognizer's file with word times.
+
+    The file is CTM, JSON of Whisper and its relatives, SRT or WebVTT with word times, or
+    ParlaSpeech JSON lines.
 
     Words whose times are missing or unusable get times between those of their neighbors; a token
     with blanks is several words. Recordings come in order of first appearance; `name` is that of
@@ -123,7 +129,10 @@ def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
 
 
 def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Replace unknown edges (start, end, start, ...) by times between the known ones, in proportion to characters."""
+    """Replace unknown edges (start, end, start, ...) by times between the known ones.
+
+    The times are in proportion to characters.
+    """
     known = np.flatnonzero(~np.isnan(edges))
     if len(known) == len(edges):
         return edges
@@ -140,7 +149,7 @@ def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArra
 def _split(where: str, tokens: list[_Token]) -> tuple[list[str], list[float]]:
     """Return words and their edges.
 
-    Where tokens begin with a blank, one that does not continues a word.
+    Where tokens begin with a blank, a token that does not continues the word before it.
     """
     words: list[str] = []
     edges: list[float] = []
@@ -266,7 +275,7 @@ def _parlaspeech(where: str, row: dict[str, Any]) -> tuple[list[_Token], Any, An
 def _read_subtitles(path: Path) -> Iterator[_Group]:
     """Yield the words of cues.
 
-    Those that several cues show, as they are underlined in turn or lines roll up, come once.
+    Words that several cues show, as they are underlined in turn or lines roll up, come only once.
     """
     text = decode_text(input_guards.read_all(path))
     has_clocks = bool(_CLOCK.search(text))

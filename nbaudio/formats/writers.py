@@ -1,6 +1,6 @@
 """What writers of manifests for other toolkits share.
 
-The type `Writer`, segments with exact times, and JSON lines.
+These are the type `Writer`, segments with exact times, and JSON lines.
 """
 
 import gzip
@@ -25,16 +25,18 @@ Parts = Callable[[], Iterable[pl.DataFrame]]  # reads segments from the beginnin
 class Writer(NamedTuple):
     """A format of manifests for other toolkits."""
 
-    files: Callable[
-        [Path, str | None], list[Path]
-    ]  # lists those of a split (None: of segments without one) in a folder
+    # Lists the files of a split (None: of segments without one) in a folder.
+    files: Callable[[Path, str | None], list[Path]]
     # Writes segments and their recordings (with `file`), and returns files and notes to the user.
     write: Callable[[Parts, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
     rejects: Callable[[str], str | None] = lambda _: None  # tells why it cannot name such a file
 
 
 def timed_segments(parts: Parts, recordings: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Iterate over segments and their recordings, with `start`, `end`, `duration` (seconds, exact), `channels` and `partly`."""
+    """Iterate over segments with the facts of their recordings.
+
+    Each row also has `start`, `end` and `duration` (seconds, exact), `channels` and `partly`.
+    """
     facts = recordings.select(
         "recording_id", "file", "sampling_rate", "num_channels", "num_samples"
     )

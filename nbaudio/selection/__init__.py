@@ -1,4 +1,4 @@
 """Select what goes into a corpus.
 
-`select`, its parameters and report, the splits, their grouping and the leakage checks.
+This has `select`, its parameters and report, the splits, their grouping and the leakage checks.
 """

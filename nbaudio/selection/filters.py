@@ -31,11 +31,11 @@ def filtered(
     *,
     by_hand: pl.DataFrame | None = None,
 ) -> pl.LazyFrame:
-    """Return for each segment, in order, the first filter that it fails as `reason`, and what splits and budgets need.
+    """Return for each segment, in order, the first filter that it fails as `reason`.
 
-    The other columns are `row` (from 0), `segment_id`, the grouping keys (categorical), times in
-    samples, `micros` (duration), `by_hand`: whether it would pass, had it not been rejected by
-    hand, and `is_preferred`: whether it was accepted by hand.
+    The other columns are what splits and budgets need: `row` (from 0), `segment_id`, the grouping
+    keys (categorical), times in samples, `micros` (duration), `by_hand`: whether it would pass, had
+    it not been rejected by hand, and `is_preferred`: whether it was accepted by hand.
     """
     schema = segments.collect_schema()
     empty = pl.DataFrame(schema=schema)
@@ -129,7 +129,10 @@ def filtered(
 def _conditions(
     recordings: pl.DataFrame, segments: pl.LazyFrame, where: Sequence[str]
 ) -> tuple[pl.LazyFrame, dict[str, pl.Expr]]:
-    """Return the table with durations, and the conditions by the reason of segments for which they are not true."""
+    """Return the table with durations, and the conditions by reason.
+
+    The reason is that of segments for which the condition is not true.
+    """
     if not where:
         return segments, {}
     rates = recordings.select("recording_id", "sampling_rate").lazy()
@@ -151,7 +154,10 @@ def _conditions(
 
 
 def _duplicates(frame: pl.LazyFrame) -> pl.Series | None:
-    """Return whether each segment has the window of another one, which precedes it in the order of ids; None if none has."""
+    """Return whether each segment has the window of another one, which precedes it.
+
+    The order is that of ids. Return None if no segment has.
+    """
     hashes = frame.select(tables.window().hash().alias("hash")).collect(**STREAMED).to_series()
     shared = repeated(hashes)
     if shared.is_empty():

@@ -1,6 +1,6 @@
 """Splits that are fixed before segments are divided.
 
-Given ones, and those of earlier versions of a corpus (docs/splits.md).
+They are given ones, and those of earlier versions of a corpus (docs/splits.md).
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,11 +23,12 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class FixedSplits:
-    """Fixed splits, the segments of `earlier` versions, and what follows from both for each of the `segments`.
+    """Fixed splits, and what follows from them and from `earlier` versions.
 
-    `rows` has in their order `fixed` (the split, or null), `is_given`, `earlier` (its split in an
-    earlier version, or null), `may_hold_out`, and `not_train`, the reason for which the segment
-    cannot be in train, or null; texts are categorical. It is empty where nothing is fixed.
+    For each of the `segments`, `rows` has in their order `fixed` (the split, or null), `is_given`,
+    `earlier` (its split in an earlier version, or null), `may_hold_out`, and `not_train`, the
+    reason for which the segment cannot be in train, or null; texts are categorical. It is empty
+    where nothing is fixed.
     """
 
     segments: pl.LazyFrame
@@ -36,7 +37,10 @@ class FixedSplits:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the earlier versions were grouped by, as far as the segments have them."""
+        """The columns that the earlier versions were grouped by.
+
+        Columns that the segments do not have are left out.
+        """
         return _columns(self.earlier, self.segments)
 
     @property
@@ -45,7 +49,10 @@ class FixedSplits:
         return self.rows.width > 0
 
     def values(self) -> list[pl.Expr]:
-        """Return the columns of `rows` where nothing is fixed, so that all rows have the same values; none otherwise."""
+        """Return the columns of `rows` if nothing is fixed, and none otherwise.
+
+        All rows then have the same values.
+        """
         texts = [pl.lit(None).alias(name) for name in ("fixed", "earlier", "not_train")]
         return (
             []
@@ -154,9 +161,10 @@ class FixedSplits:
         return facts, warnings
 
     def _shared(self, chosen: pl.DataFrame, keys: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield what several fixed splits share: `check`, `splits`, and `shared`, how many.
+        """Yield what several fixed splits share.
 
-        Sentences of given ones only.
+        Each row has `check`, `splits` and `shared`, the number of values. Only sentences of given
+        splits are compared.
         """
         kept = chosen.with_columns(self.rows["fixed", "is_given"]).drop_nulls(["fixed", "split"])
         order = ordered_splits(kept["split"].unique())
@@ -189,7 +197,7 @@ def fixed_splits(
 ) -> FixedSplits:
     """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`).
 
-    InputError for a contradiction.
+    Raise InputError for a contradiction.
     """
     segments = segments.lazy()
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
@@ -264,7 +272,10 @@ def _columns(earlier: pl.DataFrame, segments: pl.LazyFrame) -> tuple[str, ...]:
 
 
 def _hashed(sentence: pl.Expr) -> pl.Expr:
-    """Return 64-bit hashes of folded sentences, which take less memory than texts; null stays null."""
+    """Return 64-bit hashes of folded sentences, which take less memory than texts.
+
+    Null stays null.
+    """
     return pl.when(sentence.is_not_null()).then(sentence.hash())
 
 

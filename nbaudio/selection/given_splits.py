@@ -28,7 +28,11 @@ Splits = str | Path | Frame
 
 
 class GivenSplits(NamedTuple):
-    """The `split` of each segment or null, the segments of an earlier corpus (as `EARLIER_SPLITS`), and notes for the report."""
+    """Splits that are given to segments.
+
+    These are the `split` of each segment or null, the segments of an earlier corpus (as
+    `EARLIER_SPLITS`), and notes for the report.
+    """
 
     split: pl.Series | None
     corpus: pl.DataFrame | None = None
@@ -38,9 +42,9 @@ class GivenSplits(NamedTuple):
 def given_splits(
     segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None
 ) -> GivenSplits:
-    """Read given splits, from what `select` takes; source sets keep names of `earlier` ones.
+    """Read given splits, from what `select` takes.
 
-    InputError for a contradiction.
+    Sets of the source keep the names of `earlier` ones. Raise InputError for a contradiction.
     """
     if isinstance(splits, str) and splits == SOURCE:
         return _of_source(segments, earlier)

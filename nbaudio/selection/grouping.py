@@ -1,4 +1,7 @@
-"""Choice of the columns that keep train, dev and test apart, by the segments that each choice loses (`GROUPING_RULES`)."""
+"""Choice of the columns that keep train, dev and test apart.
+
+It is made by the segments that each choice loses (`GROUPING_RULES`).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,15 +21,16 @@ from nbaudio.selection.size_budget import Budget
 from nbaudio.selection.splits import Target, assign_splits, usable_keys
 
 AUTO = "auto"  # takes the first of `DEFAULTS` that is not costly
-DEFAULTS = (
-    GROUPS,
-    ("speaker_id",),
-)  # no speaker is ever in two splits, no recording if that costs little
+# No speaker is ever in two splits, no recording if that costs little.
+DEFAULTS = (GROUPS, ("speaker_id",))
 COSTLY = 0.05
 
 
 class Loss(NamedTuple):
-    """The `segments` that a choice of columns loses, and their `share` of what could be kept, in [0, 1]."""
+    """The `segments` that a choice of columns loses.
+
+    `share` is their share of what could be kept, in [0, 1].
+    """
 
     segments: int
     share: float
@@ -44,9 +48,8 @@ class Grouping:
 
     columns: tuple[str, ...]
     divided: pl.DataFrame
-    losses: dict[
-        tuple[str, ...], Loss | None
-    ]  # of these and other columns; None if dev, test or train cannot be filled
+    # Losses of these and other columns; None if dev, test or train cannot be filled.
+    losses: dict[tuple[str, ...], Loss | None]
     by_default: bool
 
     def alternatives(self) -> list[dict[str, Any]]:
@@ -94,9 +97,10 @@ def choose_grouping(
     budget: Budget | None,
     hashes: RowHashes,
 ) -> Grouping:
-    """Divide segments that pass the filters by the requested columns, or by the first of `DEFAULTS` that is not costly.
+    """Divide segments that pass the filters by the requested columns.
 
-    Single columns are tried for the report. Raises InputError if all choices leave too little.
+    If none were requested, they are the first of `DEFAULTS` that is not costly. Single columns are
+    tried for the report. Raise InputError if all choices leave too little.
     """
     default = len(fit)
     room = 0
@@ -181,7 +185,8 @@ def still_needed(
 ) -> dict[str, Target]:
     """Return what test and dev need besides fixed segments.
 
-    Full if less than the longest is missing; `gold` is for the rest.
+    A split is full if less than the longest segment is missing. `gold` is for the segments that are
+    not fixed.
     """
     needed = {}
     names = fit["fixed"].unique().drop_nulls().cast(pl.String)

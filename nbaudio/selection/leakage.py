@@ -50,13 +50,16 @@ _MATCHES = pl.Schema([*EXCEPTIONS.items(), ("edits", pl.Int64())])
 def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
     """Return the columns to check in a corpus.
 
-    `GROUPS`, and those that its selection was grouped by.
+    They are `GROUPS`, and those that its selection was grouped by.
     """
     return list(dict.fromkeys((*GROUPS, *selection.get("parameters", {}).get("group_by", []))))
 
 
 def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
-    """List every held-out segment that shares something with a segment of another split, once per check, as `EXCEPTIONS`."""
+    """List every held-out segment that shares something with a segment of another split.
+
+    It is listed once per check, as `EXCEPTIONS`.
+    """
     table = _lazy(segments)
     checks = _checks(segments, keys)
     usable_keys(pl.DataFrame(schema=table.collect_schema()), keys)
@@ -121,8 +124,10 @@ def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> 
         InputError: a key is no column of `segments`.
 
     Examples:
-        >>> rows = {"segment_id": ["a", "b"], "speaker_id": ["x", "y"], "text": ["Hvala  lijepa", "hvala lijepa"]}
-        >>> leakage(pl.DataFrame({**rows, "split": ["train", "test"]}), keys=["speaker_id"]).rows()[:2]
+        >>> texts = ["Hvala  lijepa", "hvala lijepa"]
+        >>> rows = {"segment_id": ["a", "b"], "speaker_id": ["x", "y"], "text": texts}
+        >>> segments = pl.DataFrame({**rows, "split": ["train", "test"]})
+        >>> leakage(segments, keys=["speaker_id"]).rows()[:2]
         [('speaker_id', 0, 0, []), ('identical sentence', 1, 1, ['hvala lijepa'])]
     """
     values = pl.col("value")
@@ -145,7 +150,7 @@ def leakage_record(
 ) -> dict[str, Any]:
     """Return the leakage checks as corpus.json holds them.
 
-    By check `shared`, `segments` and the first exceptions.
+    Each check has `shared`, `segments` and the first exceptions.
     """
     found = exceptions(segments, keys=keys)
     record = {}

@@ -1,4 +1,7 @@
-"""Sizes of dev and test before a selection: what was requested, and whether there is enough for it."""
+"""Sizes of dev and test before a selection.
+
+They are what was requested, and it is checked whether there is enough for that.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

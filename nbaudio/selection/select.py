@@ -1,10 +1,8 @@
 """Select segments for a corpus by filters, splits and a budget.
 
-Each is accepted, or rejected with a reason.
-
-The first rule that applies is the reason: rejected by hand, `tables.segment_failures`, the filters,
-`tables.LATER_RULES`. Durations are compared in samples (without audio, microseconds). No choice
-depends on the order of rows.
+Each segment is accepted, or rejected with a reason. The first rule that applies is the reason:
+rejected by hand, `tables.segment_failures`, the filters, `tables.LATER_RULES`. Durations are
+compared in samples (without audio, microseconds). No choice depends on the order of rows.
 """
 
 import os
@@ -101,9 +99,11 @@ def select(
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp() + "/w", source="asr.json", audio=None)
-        >>> rows = {"segment_id": ["a", "b"], "recording_id": ["r", "r"], "text": ["da", "ne"], "similarity": [0.9, 0.1]}
+        >>> rows = {"segment_id": ["a", "b"], "recording_id": ["r", "r"], "text": ["da", "ne"]}
         >>> times = {"source_start": ["0", "2"], "source_end": ["1", "3"]}
-        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame({**rows, **times}))
+        >>> segments = pl.DataFrame({**rows, **times, "similarity": [0.9, 0.1]})
+        >>> recordings = pl.DataFrame({"recording_id": ["r"]})
+        >>> workspace.save(recordings=recordings, segments=segments)
         >>> select(workspace, dev=0, test=0).facts["rejected"]
         {'below_similarity': 1}
     """
@@ -172,7 +172,10 @@ def select(
 def _fixed(
     workspace: Workspace, segments: pl.LazyFrame, splits: Splits | None
 ) -> tuple[FixedSplits, tuple[str, ...]]:
-    """Return the splits that are fixed by `splits` and by earlier versions, and notes about given ones."""
+    """Return the splits that are fixed, and notes about given ones.
+
+    `splits` and earlier versions fix splits.
+    """
     has_earlier = os.path.lexists(tables.table_path(workspace, EARLIER_SPLITS))
     earlier = workspace.table(EARLIER_SPLITS) if has_earlier else None
     given = GivenSplits(None)
@@ -188,7 +191,10 @@ def _fixed(
 def _sample(
     recordings: pl.DataFrame, segments: pl.LazyFrame, parameters: Parameters
 ) -> pl.DataFrame:
-    """Return the windows of some segments that pass the filters, with what is needed to read them, by recording."""
+    """Return the windows of some segments that pass the filters, by recording.
+
+    Each row has what is needed to read its window.
+    """
     frame = filtered(recordings, segments, parameters)
     rows = _collect(frame.filter(pl.col("reason").is_null()).select("row"))["row"]
     some = rows[
@@ -212,10 +218,11 @@ def decide(
     by_hand: Frame | None = None,
     fixed: FixedSplits | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame, Grouping]:
-    """Return `split`, `decision` and `reason` of each segment, the table `LEFT_OUT`, and what the splits were grouped by.
+    """Decide for each segment whether it goes into the corpus and into which split.
 
-    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they
-    judged right.
+    Return `split`, `decision` and `reason` of each segment, the table `LEFT_OUT`, and what the
+    splits were grouped by. `reviewed` are ids of segments that reviewers were given or judged,
+    `gold` of those that they judged right.
     """
     recordings = as_polars(recordings, "recordings")
     if not isinstance(segments, pl.LazyFrame):

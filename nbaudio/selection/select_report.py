@@ -144,7 +144,10 @@ def _groups(
     columns: Sequence[str],
     fixed: FixedSplits,
 ) -> pl.DataFrame:
-    """Count segments, their duration (whole microseconds) and their cost by all that the report tells apart."""
+    """Count segments, their duration and their cost by all that the report tells apart.
+
+    Durations are in whole microseconds.
+    """
     rates = (
         recordings.select("recording_id", "sampling_rate")
         .unique("recording_id", keep="first")
@@ -186,7 +189,10 @@ def count_reasons(reasons: pl.Series) -> dict[str, int]:
 def reasons_of(
     counts: Mapping[str, int], parameters: Parameters, taken: Mapping[str, int] | None = None
 ) -> str:
-    """List the reasons of rejected segments, the most frequent first, with limits and the segments `taken` by each review."""
+    """List the reasons of rejected segments, the most frequent first.
+
+    Reasons come with their limits and the segments `taken` by each review.
+    """
     limits = {
         "below_similarity": f"min_similarity {parameters.min_similarity:g}",
         "too_long": f"max_duration {parameters.max_duration:g}",
@@ -203,7 +209,10 @@ def reasons_of(
 def _decision_warnings(
     chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl.DataFrame
 ) -> Iterator[str]:
-    """Warn of segments that people accepted but other rules reject, or that are below the threshold."""
+    """Warn of segments that people accepted against the rules.
+
+    Other rules reject these segments, or they are below the threshold.
+    """
     ids = by_hand.filter(pl.col("decision") == "accept")["segment_id"]
     said = chosen.filter(pl.col("segment_id").is_in(ids.implode())).select("reason", "similarity")
     accepted = said.collect(**STREAMED)
@@ -220,7 +229,10 @@ def _decision_warnings(
 def _split_warnings(
     groups: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int], fixed: FixedSplits
 ) -> Iterator[str]:
-    """Warn of splits that are empty though requested, lost many segments to reviews, or have more fixed ones than requested."""
+    """Warn of splits that are not as requested.
+
+    They are empty, lost many segments to reviews, or have more fixed segments than requested.
+    """
     sizes: dict[str | None, int] = dict(
         groups.group_by("split").agg(pl.sum("segments")).iter_rows()
     )

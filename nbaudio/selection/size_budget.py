@@ -1,6 +1,6 @@
 """Budget of hours or of disk, in whole microseconds or bytes, so that it is never exceeded.
 
-Disk is for 16 kHz mono FLAC.
+A budget of disk is for 16 kHz mono FLAC.
 """
 
 import math
@@ -24,13 +24,12 @@ _RATE = 16000
 # bytes: up to three archive members with headers and padding, the text, and a row in
 # segments.parquet
 CLIP_OVERHEAD = 3000
-PCM = (
-    2.0 * _RATE
-)  # bytes a second, the upper bound: FLAC stores what it cannot compress uncompressed
+# Bytes a second, the upper bound: FLAC stores what it cannot compress uncompressed.
+PCM = 2.0 * _RATE
 
 
 def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> float | None:
-    """Encode some `clips`.
+    """Encode some `clips` to estimate the size of a clip.
 
     Return three standard errors above their mean bytes a second, None if fewer than two can be
     read.
@@ -72,7 +71,10 @@ def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> float | None:
 
 
 class Budget(NamedTuple):
-    """The limit of a corpus, the cost of a segment (an expression over `micros`), and how many of them are a `unit`."""
+    """The limit of a corpus, and the cost of a segment (an expression over `micros`).
+
+    `scale` says how much of the cost is one `unit`.
+    """
 
     limit: int
     cost: pl.Expr
@@ -84,7 +86,10 @@ class Budget(NamedTuple):
         return f"{amount / self.scale:,.3f} {self.unit}"
 
     def total(self, segments: pl.DataFrame, some: pl.Series | None = None) -> int:
-        """Sum the cost of segments with `micros` (duration, whole microseconds), or of some of them."""
+        """Sum the cost of segments, or of some of them.
+
+        They have `micros` (duration, whole microseconds).
+        """
         cost = self.cost if some is None else self.cost.filter(some)
         return int(segments.select(cost.sum()).item())
 
@@ -94,11 +99,10 @@ def over_budget(
 ) -> pl.Series:
     """Return the `row` of train segments that exceed the budget less dev and test.
 
-    Those that meet `first` are taken first.
-
-    Speakers (recordings, if unknown) take turns in seeded order, until one does not fit. Those that
-    are `barred` take their turn but nothing of the budget, so that it ends at the same place
-    whichever segments were reviewed. `hashes` are those of ids.
+    Segments that meet `first` are taken first. Speakers (recordings, if unknown) take turns in
+    seeded order, until one does not fit. Those that are `barred` take their turn but nothing of the
+    budget, so that it ends at the same place whichever segments were reviewed. `hashes` are those
+    of ids.
     """
     in_train = in_training(kept["split"])
     held_out = budget.total(kept, ~in_train)

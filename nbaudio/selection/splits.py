@@ -1,4 +1,6 @@
-"""Assign segments to train, dev and test so that no speaker or recording is in two of them (docs/splits.md).
+"""Assign segments to train, dev and test (docs/splits.md).
+
+No speaker or recording is in two of them.
 
 A *value* is one value of one grouping key, a *unit* a distinct tuple of values of the keys. Each
 value belongs to one split, and a segment is in a split if all its values are. Choices follow hashes
@@ -87,7 +89,7 @@ def parse_target(value: int | str, name: str) -> Target:
 def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
     """Return the grouping keys that hold values.
 
-    Raise `InputError` for one that is no column, or a nested one.
+    Raise InputError for a key that is not a column, or that is a nested one.
     """
     for key in group_by:
         if key not in segments.columns or segments.schema[key].is_nested() or key in _NO_KEYS:
@@ -188,7 +190,10 @@ def assign_splits(
 
 
 def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:
-    """Return the distinct values of a column, sorted, and for each row the place of its value among them, -1 for null."""
+    """Return the distinct values of a column, sorted, and the place of each row's value.
+
+    Places are those among the distinct values, -1 for null.
+    """
     values = (
         column if column.dtype == pl.Categorical else column.cast(pl.String).cast(pl.Categorical)
     )
@@ -205,9 +210,9 @@ def _dense(numbers: Numbers) -> Numbers:
 
 
 class _Division:
-    """The split of each value so far, and `members`.
+    """The split of each value so far.
 
-    A sparse matrix of units by values, 1 where a unit has a value.
+    `members` is a sparse matrix of units by values, 1 where a unit has a value.
     """
 
     def __init__(
@@ -289,7 +294,7 @@ class _Division:
     def _by_unit(self, values: Numbers) -> Numbers:
         """Sum a value of each row by unit.
 
-        In parts, as NumPy first copies what it sums, 16 bytes a row.
+        This is done in parts, as NumPy first copies what it sums, 16 bytes a row.
         """
         found = np.zeros(len(self.size))
         for rows in (slice(start, start + _ROWS) for start in range(0, len(values), _ROWS)):
@@ -299,7 +304,7 @@ class _Division:
     def _sums(self, split: int, target: Target, allowed: Flags) -> tuple[Numbers, Numbers, Numbers]:
         """Return sums by unit, for a split.
 
-        Weights of all rows, weights of allowed rows, number of allowed rows.
+        They are weights of all rows, weights of allowed rows, and the number of allowed rows.
         """
         if split not in self.sums:
             weights = self.weights[target.unit]
@@ -317,7 +322,10 @@ class _Division:
         self.split[~self.preset & (self.split != _OPEN) & (used == 0)] = _TRAIN
 
     def improve(self, wanted: Mapping[int, tuple[Target, Flags]], seed: int) -> None:
-        """Free a third of one held-out split or all, and refill, if less is lost (large neighborhood search; Shaw, 1998)."""
+        """Free a part of the held-out splits and refill them, if less is lost.
+
+        A trial frees a third of one of them, or of all (large neighborhood search; Shaw, 1998).
+        """
         draw = np.random.PCG64(seed % 2**64).random_raw
         max_visits = self.visits + _MAX_VISITS
         fewest = self._lost(wanted)
@@ -345,7 +353,10 @@ class _Division:
                 self.split = before
 
     def _lost(self, wanted: Mapping[int, tuple[Target, Flags]]) -> float:
-        """Count the segments that cross splits, exceed a split's target or are not allowed in it."""
+        """Count the segments that are lost.
+
+        They cross splits, exceed a split's target or are not allowed in it.
+        """
         split = self._split_of_units()
         lost = float(self.rows[split < 0].sum())
         for number, (target, allowed) in wanted.items():
@@ -358,7 +369,7 @@ class _Division:
     def fill(self, split: int, target: Target, allowed: Flags) -> int:
         """Give open values to `split` until the allowed rows of its whole units reach the target.
 
-        Return their sum.
+        Return the sum of these rows.
         """
         every, weight, _ = self._sums(split, target, allowed)
         fitting = self._fitting_groups(target.amount - self._weight_within(split, weight), weight)
@@ -384,7 +395,7 @@ class _Division:
     def _fitting_groups(self, amount: float, weight: Numbers) -> dict[int, float]:
         """Return groups without a split that fit into the amount, and their weights.
 
-        In seeded order, small ones first.
+        They are in seeded order, small ones first.
         """
         group_weight = np.bincount(self.group_of_unit, weight, minlength=len(self.group))
         group_hash = np.zeros(len(self.group), dtype=np.uint64)
@@ -403,9 +414,10 @@ class _Division:
         return fitting
 
     def _best_step(self, split: int, missing: float, weight: Numbers, every: Numbers) -> Numbers:
-        """Return next values for `split`.
+        """Return the next values for `split`.
 
-        One that completes units, or all of a new one, whichever gains most for its price.
+        This is one value that completes units, or all values of a new unit, whichever gains most
+        for its price.
         """
         self.visits += self.members.nnz
         is_open = self.split == _OPEN

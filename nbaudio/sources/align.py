@@ -1,4 +1,7 @@
-"""Align: make a workspace of long recordings and transcripts that are not cut, by the words that a recognizer heard and when."""
+"""Align: make a workspace of long recordings and transcripts that are not cut.
+
+Transcripts are aligned by the words that a recognizer heard, and when.
+"""
 
 import hashlib
 import json
@@ -58,12 +61,13 @@ def align(
     add: bool = False,
     show_progress: bool = True,
 ) -> Report:
-    r"""Find the words of transcripts in hypotheses with word times, cut segments, and write the tables of a workspace.
+    r"""Find the words of transcripts in hypotheses with word times, and cut segments.
 
-    Only texts are compared; docs/align.md has the method. A segment is cut where both edges are
-    sure, at pauses, at ends of sentences first, never inside a word or across speakers. What is in
-    no segment is listed in ``unmatched.parquet``. Formats are recognized by content. Recordings
-    that were aligned before are not aligned again, unless their files changed.
+    This writes the tables of a workspace. Only texts are compared; docs/align.md has the method. A
+    segment is cut where both edges are sure, at pauses, at ends of sentences first, never inside a
+    word or across speakers. What is in no segment is listed in ``unmatched.parquet``. Formats are
+    recognized by content. Recordings that were aligned before are not aligned again, unless their
+    files changed.
 
     Args:
         hypotheses: file or folder of a recognizer's words with times: CTM, Whisper-style JSON,
@@ -101,9 +105,13 @@ def align(
         >>> words = "poštovane kolegice i kolege otvaram sjednicu hrvatskoga sabora".split()
         >>> lines = [f"day1 1 {second} 0.8 {word}" for second, word in enumerate(words)]
         >>> _ = (folder / "day1.ctm").write_text("\n".join(lines), "utf8")
-        >>> _ = (folder / "day1.txt").write_text("Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.", "utf8")
-        >>> _ = align(folder / "day1.ctm", folder / "day1.txt", out=folder / "W", show_progress=False)
-        >>> Workspace.open(folder / "W").segments.select("source_start", "source_end", "text").row(0)
+        >>> text = "Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora."
+        >>> _ = (folder / "day1.txt").write_text(text, "utf8")
+        >>> _ = align(
+        ...     folder / "day1.ctm", folder / "day1.txt", out=folder / "W", show_progress=False
+        ... )
+        >>> segments = Workspace.open(folder / "W").segments
+        >>> segments.select("source_start", "source_end", "text").row(0)
         ('0', '7.8', 'Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.')
     """
     if not 0 < min_duration < max_duration < math.inf:
@@ -126,15 +134,13 @@ def align(
         problems: Problems = []
         apart = {stored.parent}
         heard = list_items(source, problems, hypotheses=True, apart=apart)
-        apart |= {
-            item.path.absolute() for item in heard
-        }  # what was heard is no transcript of itself
+        # What was heard is no transcript of itself.
+        apart |= {item.path.absolute() for item in heard}
         recordings = pair(
             heard, list_items(texts, problems, hypotheses=False, apart=apart), table, problems
         )
-        paths = {
-            item.path for _, items in recordings for item in items
-        }  # in one folder with the hypotheses, but none of them
+        # Transcripts may be in one folder with the hypotheses, but are none of them.
+        paths = {item.path for _, items in recordings for item in items}
         problems = [
             (file, reason) for file, reason in problems if source.absolute() / file not in paths
         ]
@@ -170,7 +176,7 @@ def _align_all(
 ) -> list[pl.DataFrame | Path]:
     """Return what each task gives, or a file with it.
 
-    Results are stored as they come, and used where nothing has changed.
+    Results are stored as they come. Stored ones are used where nothing has changed.
     """
     results: list[pl.DataFrame | Path] = [stored / f"{_key(task)}.arrow" for task in tasks]
     missing = [

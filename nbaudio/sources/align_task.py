@@ -21,28 +21,27 @@ from nbaudio.text.word_pairs import WordPairs, pair_words
 VERSION = 1  # of the method: stored results of another one are not used
 
 _FURTHER = ("kind", "reason", "utterance_id_start", "utterance_id_end", "document")
-#: Columns of what a recording gives: rows of the kinds ``segment``, ``text`` and ``audio`` (runs of words in no segment), and
-#: ``unmatched`` or ``unreadable`` (problems, whose `document` is the file); `words` has the numbers of words.
+#: Columns of what a recording gives: rows of the kinds ``segment``, ``text`` and ``audio`` (runs of
+#: words in no segment), and ``unmatched`` or ``unreadable`` (problems, whose `document` is the
+#: file); `words` has the numbers of words.
 ALIGNED = pl.Schema(
     {**TRANSCRIPTS, **dict.fromkeys(_FURTHER, pl.String())}
     | dict.fromkeys(("edge_confidence", "room_before_s", "room_after_s"), pl.Float64())
     | dict.fromkeys(("document_start", "document_end", "words"), pl.Int64())
 )
 
-_LEAST_SHARE = (
-    0.02  # of the words of the shorter side that match; less is what all speeches have in common
-)
+# Of the words of the shorter side that match; less is what all speeches have in common.
+_LEAST_SHARE = 0.02
 _TOKEN = re.compile(r"\S+")
 _SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # or that of a remark
-_MARKS = re.compile(
-    r"[.!?…:;。؟।,،%\"'”’»)\]]+"
-)  # that belong to the word before them, after a blank as well
+# Marks that belong to the word before them, after a blank as well.
+_MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")
 
 
 class Item(NamedTuple):
     """A hypothesis or transcript of a recording.
 
-    Its name without endings, its file as listed, and what is read there.
+    It has its name without endings, its file as listed, and what is read there.
     """
 
     name: str
@@ -65,9 +64,8 @@ class _Words(NamedTuple):
     """The words of documents, one after the other."""
 
     typed: Typed
-    spans: list[
-        tuple[int, int, int, int]
-    ]  # of each word with its marks: document, utterance, start and end in characters
+    # Of each word with its marks: document, utterance, start and end in characters.
+    spans: list[tuple[int, int, int, int]]
 
 
 def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
@@ -176,7 +174,7 @@ def _spoken(heard: TimedWords) -> tuple[TimedWords, Heard]:
 
 
 def _normalized(words: Sequence[str]) -> list[str]:
-    """Normalize words, ligatures as well.
+    """Normalize words, also their ligatures.
 
     Soft hyphens, zero-width characters and blanks in place of punctuation are removed.
     """
@@ -299,7 +297,10 @@ def _heard_only(
 def _runs(
     groups: Sequence[int], ranges: np.ndarray, paired: np.ndarray
 ) -> Iterator[tuple[list[int], bool]]:
-    """Yield runs of words of one group outside of `ranges` (n x 2), and whether most of their words are `paired`."""
+    """Yield runs of words of one group outside of `ranges` (n x 2).
+
+    Each comes with whether most of its words are `paired`.
+    """
     covered = np.zeros(len(groups), np.bool_)
     is_paired = np.zeros(len(groups), np.bool_)
     for start, end in ranges:

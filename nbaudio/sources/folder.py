@@ -1,6 +1,6 @@
 """Read a folder of audio without transcripts.
 
-Each file is a segment, or divided into windows of one length.
+Each file is a segment, or is divided into windows of one length.
 """
 
 import re
@@ -17,9 +17,10 @@ _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment 
 
 
 def read(source: LocationLike, *, window: str | None = None, partial: str = "keep") -> Transcripts:
-    """Read all audio files below a folder or URL, in windows of so many seconds.
+    """Read all audio files below a folder or URL.
 
-    `partial` keeps or drops a shorter last one.
+    `window` divides them into windows of so many seconds; `partial` says whether to keep or drop a
+    shorter last one.
     """
     place = location(source)
     if place.local is not None and not place.is_folder():

@@ -1,4 +1,7 @@
-"""Growth: bring a source that has grown or changed, or a further one, into a workspace that has tables (`ingest --add`)."""
+"""Growth: bring a further or a changed source into a workspace (`ingest --add`).
+
+The workspace has tables. The source is one that has grown or changed, or a further one.
+"""
 
 import os
 from collections.abc import Mapping
@@ -75,7 +78,7 @@ class Before:
     def all_rows(self, table: str, own: pl.DataFrame) -> pl.DataFrame:
         """Return ``names`` or ``problems`` with the rows of this source.
 
-        Numbered only if there are several sources.
+        Rows have the number of their source only if there are several sources.
         """
         if len(self.sources) == 1:
             return own
@@ -92,7 +95,10 @@ class Before:
         return self.with_is_other("segment_id").select("is_other").collect(**STREAMED).to_series()
 
     def with_is_other(self, *columns: str) -> pl.LazyFrame:
-        """Return columns of the segments table, `segment_id` among them, and whether a row `is_other`."""
+        """Return columns of the segments table, and whether a row `is_other`.
+
+        `segment_id` must be among the columns.
+        """
         held = tables.scan(self.workspace, columns)
         if len(self.sources) == 1:
             return held.with_columns(is_other=pl.lit(value=False))
@@ -134,7 +140,10 @@ def is_same_place(a: str, b: str) -> bool:
 
 
 def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.DataFrame, bool]:
-    """Return the audio folder of the grown workspace, recordings with paths below it or absolute, and whether `root` is apart."""
+    """Return the audio folder of the grown workspace, and its recordings.
+
+    The paths of recordings are below that folder, or absolute. Return also whether `root` is apart.
+    """
     held = before.workspace.audio
     recordings = before.workspace.recordings
     if held is None or root is None or str(held) == str(root):
@@ -157,7 +166,10 @@ def absolute(paths: pl.Series, root: Location) -> pl.Series:
 def keep_ids(
     before: Before, recordings: pl.DataFrame, audit: pl.DataFrame, facts: pl.DataFrame
 ) -> pl.DataFrame:
-    """Give names in an audit the ids that their recordings had (same path, or name and content), and others new ids."""
+    """Give names in an audit the ids that their recordings had, and others new ids.
+
+    A recording is known by the same path, or by the same name and content.
+    """
     own = (
         before.numbered("names")
         .filter(pl.col("source_number").is_in(before.numbers))
@@ -205,7 +217,10 @@ def _numbered(key: str, taken: set[str]) -> str:
 
 
 def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
-    """Return new ids (`row`, `segment_id`), such as ``x#2``, where another source has the id with another text or times."""
+    """Return new ids (`row`, `segment_id`) where another source has the same id.
+
+    Only segments with another text or other times get one, such as ``x#2``.
+    """
     if len(before.sources) == 1:
         return placed.ids.clear()
     compared = ("recording_id", "source_start", "source_end", "text")
@@ -245,7 +260,7 @@ def merge_recordings(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Merge what was probed now into the recordings table.
 
-    Return also `recording_id` and `status` of what was probed.
+    Return also the `recording_id` and `status` of what was probed.
     """
     was = conform(old, _FACTS, "recordings").with_columns(there=True)
     joined = conform(new, _FACTS, "recordings")
@@ -286,7 +301,10 @@ def merge_recordings(
 
 
 def _updated(old: pl.DataFrame, new: pl.DataFrame, key: str = "segment_id") -> pl.DataFrame:
-    """Return the rows of two tables in order, a row of the second in place of that of the first with the same key."""
+    """Return the rows of two tables in order.
+
+    A row of the second table takes the place of that of the first with the same key.
+    """
     order = pl.concat([old[key], new[key]]).unique(maintain_order=True).to_frame()
     rows = pl.concat([old.join(new, on=key, how="anti"), new], how="diagonal_relaxed")
     return order.join(rows, on=key, maintain_order="left").select(rows.columns)
@@ -319,9 +337,9 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
 
 
 def keep_splits(workspace: Workspace) -> pl.LazyFrame | None:
-    """Return the earlier splits with those of the current selection, None without one.
+    """Return the earlier splits with those of the current selection.
 
-    What was held out keeps its rows.
+    Return None without a selection. What was held out keeps its rows.
     """
     keys = workspace.report("select").get("facts", {}).get("parameters", {}).get("group_by", [])
     held = tables.scan(workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys)))
@@ -357,7 +375,7 @@ def grown_settings(
 ) -> dict[str, Any]:
     """Return the settings of the workspace with those of the source.
 
-    `replaced`: segments were added or changed.
+    `replaced` says whether segments were added or changed.
     """
     held = before.workspace.settings
     own = {name: settings[name] for name in _SOURCE}

@@ -117,7 +117,10 @@ def ingest(
     Examples:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
-        >>> line = '{"file": "a [HlauTe_NK6U].wav", "start": 0.5, "end": 2, "words": ["dobar", "dan"], "asr": ["dobar"]}'
+        >>> line = (
+        ...     '{"file": "a [HlauTe_NK6U].wav", "start": 0.5, "end": 2, '
+        ...     '"words": ["dobar", "dan"], "asr": ["dobar"]}'
+        ... )
         >>> _ = (folder / "asr.json").write_text(line)
         >>> ingest("parlaspeech", folder / "asr.json", out=folder / "W").facts["segments"]
         1
@@ -150,7 +153,7 @@ def bring_in(
     places: Mapping[str, Any],
     **given: Any,
 ) -> Report:
-    """Ingest what `read` returns of the source.
+    """Ingest what `read` returns for the source.
 
     `places` and `given` are the other parameters of `ingest`.
     """
@@ -183,7 +186,10 @@ def bring_in(
     }
 
     def create_workspace(root: Location | None) -> None:
-        """Store the settings of a new workspace, before any data, so that a killed run can be run again."""
+        """Store the settings of a new workspace.
+
+        This precedes any data, so that a killed run can be run again.
+        """
         limit = {"cache": store.limit} if root and root.local is None else {}
         settings.update(audio=root and str(root), **limit)
         if before is None:
@@ -271,7 +277,10 @@ def _place(
 
 
 def _withdrawn_names(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -> pl.Series:
-    """Return for each name of an audit whether its recording, or the speaker of all its segments, was withdrawn."""
+    """Return for each name of an audit whether it was withdrawn.
+
+    It was if its recording was, or the speaker of all its segments.
+    """
     if withdrawn.is_empty():
         return pl.Series([False] * len(audit), dtype=pl.Boolean)
     plain = pl.Series([name_matching.recording_id(name) for name in audit["name"]], dtype=pl.String)
@@ -322,7 +331,7 @@ def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
 def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Before | None:
     """Return the workspace that grows, if any.
 
-    Raise an ExistsError if the folder holds something else, or other sources.
+    Raise ExistsError if the folder holds something else, or other sources.
     """
     if (out / "workspace.json").is_file():
         workspace = Workspace.open(out)
@@ -380,7 +389,11 @@ def _resolve_names(
 def _recordings_table(
     resolved: Resolved, facts: pl.DataFrame, keys: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Return the recordings table with `name` (one of the source's spellings), `error`, and `source_recording` if it has ids."""
+    """Return the recordings table with `name` and `error`.
+
+    `name` is one of the source's spellings. If the source has ids, the table has them as
+    `source_recording`.
+    """
     recordings = resolved.audit.group_by("recording_id", maintain_order=True).agg(
         pl.first("path", "name")
     )

@@ -50,7 +50,7 @@ def save_tables(
 ) -> Report:
     """Save the tables of a workspace and the report of its ingest.
 
-    `source` is the name that problems have as their file.
+    `source` is what problems have as their file.
     """
     problems = _problems(placed, source)
     listed = pl.concat(problems.values(), how="vertical")
@@ -155,7 +155,10 @@ def _listed(ids: pl.Series) -> str:
 
 
 def _problems(placed: Placed, source: str) -> dict[str, pl.DataFrame]:
-    """Return tables of `file`, `item` and `reason` for everything of a source that is unusable, by kind."""
+    """Return tables of what is unusable in a source, by kind.
+
+    Their columns are `file`, `item` and `reason`.
+    """
     resolved = placed.resolved
     recordings = placed.recordings
     line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))

@@ -1,4 +1,7 @@
-"""Join: a further transcript, hypothesis or fact of each segment from a table, by the segment's id or by file and times."""
+"""Join: a further transcript, hypothesis or fact of each segment from a table.
+
+Segments are found by their ids, or by file and times.
+"""
 
 import unicodedata
 from collections import defaultdict
@@ -65,10 +68,11 @@ def join(
     from_: str | None = None,
     tolerance: float | str = 0,
 ) -> Report:
-    """Bring a further transcript, hypothesis or fact of each segment into a workspace, as a column of the segments table.
+    """Bring a further transcript, hypothesis or fact of each segment into a workspace.
 
-    What matches no segment, or not exactly one, is listed in the table ``joined/COLUMN`` of the
-    workspace and not used. Called again, it replaces what `join` wrote before.
+    It becomes a column of the segments table. What matches no segment, or not exactly one, is
+    listed in the table ``joined/COLUMN`` of the workspace and not used. Called again, it replaces
+    what `join` wrote before.
 
     Args:
         workspace: the workspace or its folder.
@@ -91,7 +95,8 @@ def join(
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "text": ["evo blic", "da"]}))
+        >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "text": ["evo blic", "da"]})
+        >>> workspace.save(segments=segments)
         >>> heard = pl.DataFrame({"segment_id": ["b", "a", "z"], "text": ["da", "evo blitz", "ne"]})
         >>> report = join(workspace, heard, hypothesis="large")
         >>> report.facts["matched"], report.problems
@@ -208,7 +213,7 @@ class _Joined:
     def values(self, *, no_blanks: bool) -> Iterator[pl.DataFrame]:
         """Yield the number of a segment (`row`) and its `value`, and count them.
 
-        Add `problems` with other rows.
+        Add the other rows to `problems`.
         """
         for start, batch in with_starts(self.cells.rows.batches((self.held, *self.used.values()))):
             values = self.convert(batch[self.held])
@@ -290,9 +295,10 @@ def _value_column(
 
 
 def _converter(source: Path, rows: Rows, held: str, kind: str) -> Callable[[pl.Series], pl.Series]:
-    """Return what converts a column's values: texts composed, lists of words joined.
+    """Return a function that converts a column's values.
 
-    Of other columns numbers, true or false.
+    It composes texts and joins lists of words. In columns of other kinds it recognizes numbers, and
+    true or false.
     """
     dtype = rows.schema[held]
     if kind != "column":
@@ -374,7 +380,7 @@ def _by_id(workspace: Workspace, total: int, _tolerance: Decimal) -> _Match:
 def _by_times(workspace: Workspace, total: int, tolerance: Decimal) -> _Match:
     """Return the function that matches recordings and times.
 
-    Equal ones, or else those that differ by `tolerance` at most.
+    Times match if they are equal, or else if they differ by `tolerance` at most.
     """
     known = _recording_names(workspace)
     most = int(tolerance * _SECOND)
@@ -444,7 +450,7 @@ def _times(texts: pl.Series) -> IntArray:
 def _recording_names(workspace: Workspace) -> dict[str, str | int]:
     """Return the recording of each id, path and name in the source, and of each file name.
 
-    A number for several recordings.
+    A name of several recordings has their number.
     """
     pairs = workspace.recordings.select("recording_id", "path").rows()
     if tables.table_path(workspace, "names").exists():

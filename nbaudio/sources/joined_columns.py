@@ -1,6 +1,6 @@
 """Columns that steps add to the segments table beside the source's own.
 
-Further transcripts, hypotheses and facts.
+They are further transcripts, hypotheses and facts.
 """
 
 import re
@@ -24,7 +24,7 @@ _OTHERS = {*tables.RESERVED, *tables.WRITTEN, *tables.SEGMENTS} - {tables.RAW_TE
 def check_name(workspace: Workspace, kind: str, name: str) -> str:
     """Return the column of a `text`, `hypothesis` or `column` of this name.
 
-    Raise InputError where a step cannot write it.
+    Raise InputError if a step cannot write it.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -68,7 +68,7 @@ def store_column(
 ) -> dict[str, int]:
     """Write the `value` of each `segment_id` or ascending `row`, else null, as a column.
 
-    Drop stale scores; count changes.
+    Scores of the column that no longer hold are dropped. Return counts of changes.
     """
     if isinstance(values, pl.DataFrame):
         ids = tables.read(workspace, ["segment_id"]).with_row_index("row")
@@ -121,7 +121,10 @@ def _beside(
 
 
 def _scores_of(column: str, held: Collection[str]) -> list[str]:
-    """Return the columns with scores of a text or hypothesis, and of the agreement of hypotheses."""
+    """Return the columns with scores of a text or hypothesis.
+
+    Those of the agreement of hypotheses are among them.
+    """
     texts = tables.text_names([column])
     hypotheses = tables.hypothesis_names([column])
     if not (names := {*texts, *hypotheses}):

@@ -22,9 +22,8 @@ _TRANSCRIPT = ("transcript", "transcripts", "document", "text")
 
 _HEAD_BYTES = 1 << 16
 _NAMED = re.compile(rf'"(?:{"|".join(RECORDING_FIELDS)})"\s*:\s*"'.encode())
-_ONE_RECORDING = re.compile(
-    rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]|(?s:.*)-->|WEBVTT"
-)  # JSON without names, and subtitles
+# JSON without names, and subtitles.
+_ONE_RECORDING = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]|(?s:.*)-->|WEBVTT")
 
 
 def list_items(
@@ -32,9 +31,8 @@ def list_items(
 ) -> list[Item]:
     """List the hypotheses or transcripts of a file or folder.
 
-    Files that name several recordings are read.
-
-    Files and folders of the absolute paths `apart` are left out.
+    Files that name several recordings are read. Files and folders of the absolute paths `apart` are
+    left out.
     """
     found: list[Item] = []
     for file, path in _files(source, problems):
@@ -89,10 +87,11 @@ def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
 def pair(
     hypotheses: Sequence[Item], transcripts: Sequence[Item], table: Path | None, problems: Problems
 ) -> list[tuple[Item, tuple[Item, ...]]]:
-    """Return each hypothesis that has transcripts, with its transcripts, paired by a table or by name.
+    """Return each hypothesis that has transcripts, and these.
 
-    Names are compared as those of recordings are (see `name_matching.resolve`), also those of the
-    folders of transcripts. One recording and one transcript need no names.
+    They are paired by a table or by name. Names are compared as those of recordings are (see
+    `name_matching.resolve`), also those of the folders of transcripts. One recording and one
+    transcript need no names.
     """
     names = [item.name for item in hypotheses]
     if table is not None:
@@ -174,7 +173,7 @@ def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
 def _find(names: Sequence[str], items: Sequence[Item]) -> list[list[int]]:
     """Return the numbers of the items that each name means.
 
-    Of files, paths or their last parts, or recordings.
+    A name is that of a file, a path or its last part, or that of a recording.
     """
     exact: dict[str, list[int]] = defaultdict(list)
     for number, item in enumerate(items):

@@ -1,4 +1,7 @@
-"""Place segments in their recordings, judge them by the rules that every segment must keep, and merge them into the table."""
+"""Place segments in their recordings, judge them, and merge them into the table.
+
+They are judged by the rules that every segment must keep.
+"""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
@@ -36,9 +39,10 @@ def fill_times(
     recordings: pl.DataFrame,
     windows: tuple[Decimal, bool] | None,
 ) -> pl.DataFrame:
-    """Fill in times of whole recordings with audio, in a row per window if divided.
+    """Fill in times of whole recordings with audio.
 
-    Without own ids, those of recordings.
+    A recording that is divided gets a row per window. Segments without their own ids get those of
+    recordings.
     """
     whole = tables.whole_recording()
     if not frame.select(whole.any()).item():
@@ -148,19 +152,17 @@ _NO_ROWS = pl.Series("row", dtype=pl.UInt32)
 class PlacedSegments:
     """The segments of a source in their recordings.
 
-    Only what concerns several of them is in memory.
+    Only what concerns several segments is in memory.
     """
 
     rows: Rows  # transcripts
     audit: pl.DataFrame
     recordings: pl.DataFrame
-    ids: pl.DataFrame = field(
-        default_factory=_NO_IDS.clone
-    )  # `row` (from 0) and `segment_id` where the key alone is not the id
+    # `row` (from 0) and `segment_id` where the key alone is not the id.
+    ids: pl.DataFrame = field(default_factory=_NO_IDS.clone)
     withdrawn: pl.Series = field(default_factory=_NO_ROWS.clone)  # rows that stay out
-    duplicates: pl.Series = field(
-        default_factory=_NO_ROWS.clone
-    )  # rows that have the window of an earlier one
+    # Rows that have the window of an earlier one.
+    duplicates: pl.Series = field(default_factory=_NO_ROWS.clone)
     has_texts: bool = True
 
     def numbered(self) -> "PlacedSegments":
@@ -210,7 +212,10 @@ class PlacedSegments:
         return replace(self, duplicates=duplicates, has_texts=texts > 0)
 
     def find(self, condition: pl.Expr, **told: pl.Expr) -> pl.DataFrame:
-        """Return `row`, `segment_id` and what is `told` of the placed rows that meet a condition."""
+        """Return the placed rows that meet a condition.
+
+        The columns are `row`, `segment_id` and what is `told`.
+        """
         return pl.concat(
             batch.filter(condition).select("row", "segment_id", **told) for batch in self.placed()
         )
@@ -231,7 +236,7 @@ class PlacedSegments:
     def judged(self) -> Iterator[pl.DataFrame]:
         """Yield the segments table in batches.
 
-        As placed, rejected with the first rule that a segment breaks.
+        Segments are as placed. One that breaks rules is rejected with the first of them.
         """
         for frame, placed in self._batches():
             found = self._judged(placed).select(
@@ -317,7 +322,10 @@ class Merge:
 
     @property
     def replaced(self) -> pl.DataFrame:
-        """The rows that count as added now: new ones, and those with another text, times or audio."""
+        """The rows that count as added now.
+
+        They are new ones, and those with another text, times or audio.
+        """
         return self.rows.filter(is_("new", *_REPLACED))
 
     def table(self) -> Iterator[pl.DataFrame]:
@@ -382,7 +390,7 @@ class Merge:
     def corrected_texts(self) -> pl.DataFrame | None:
         """Return the table of texts before corrections without those that hold no more.
 
-        None if it stays.
+        Return None if all of them still hold.
         """
         if not table_path(self.workspace, tables.CORRECTED_TEXTS).exists():
             return None
@@ -396,7 +404,7 @@ def merge_segments(
 ) -> Merge:
     """Compare the segments of a source with the table.
 
-    Rows of the table for which `is_other` are not missing.
+    Rows of the table for which `is_other` is true do not count as missing.
     """
     audio = {
         flag: pl.col("recording_id").is_in(status.filter(status=name)["recording_id"].implode())
@@ -483,7 +491,10 @@ def _changed(
     placed: PlacedSegments,
     has_other_audio: pl.Expr,
 ) -> tuple[int, pl.DataFrame, pl.Series, NDArray[np.bool_]]:
-    """Return the number of segments, those that differ from the table by a hash, their rows in it, and its rows in the source."""
+    """Return the number of segments, and those that differ from the table by a hash.
+
+    Return also the rows of these in the table, and which rows of the table are in the source.
+    """
     whole = (pl.col("segment_id").hash(), pl.struct(_HASHED).hash().alias("whole"))
     was = compared(held).select(whole).collect(**STREAMED)
     order = np.argsort(was["segment_id"].to_numpy(), kind="stable")
@@ -516,7 +527,10 @@ def _changed(
 
 
 def _uncorrected(workspace: Workspace) -> pl.LazyFrame:
-    """Scan the segments table with the source's words where a reviewer corrected them, and `text_corrected`."""
+    """Scan the segments table with the source's words where a reviewer corrected them.
+
+    `text_corrected` tells where.
+    """
     held = tables.scan(workspace)
     if (
         "text_corrected" not in held.collect_schema()
@@ -552,7 +566,7 @@ def _compared(segments: pl.LazyFrame, told: list[str], *, compares_raw: bool) ->
 def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Judge rows beside all other rows of the table.
 
-    One that has the times of an earlier row is a duplicate.
+    A row that has the times of an earlier one is a duplicate.
     """
     columns = (
         "segment_id",

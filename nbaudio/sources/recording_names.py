@@ -1,4 +1,7 @@
-"""Resolve names of recordings: names files, redacted URLs, and the source's own ids of recordings."""
+"""Resolve names of recordings.
+
+Names may come from names files and redacted URLs, or be the source's own ids of recordings.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +24,11 @@ _NOT_REDACTED = ("name", "text", "text_raw", "asr_text")  # names have their own
 
 
 class Resolved(NamedTuple):
-    """Transcripts with redacted names, the recording of each name (`names.resolve`), and rejected recordings with reasons."""
+    """Transcripts with redacted names, and the recording of each name.
+
+    `audit` is that of `name_matching.resolve`. `rejected` has recordings that are rejected, with
+    reasons.
+    """
 
     transcripts: Transcripts
     audit: pl.DataFrame
@@ -32,7 +39,7 @@ class Resolved(NamedTuple):
 def read_mapping(path: Path) -> dict[str, str]:
     """Read a names file.
 
-    A .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands.
+    It is a .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands.
     """
     separator = TABLES.get(path.suffix.lower())
     mapping: dict[str, str] = {}
@@ -87,7 +94,8 @@ def redact_names(
 ) -> tuple[Transcripts, dict[str, str]]:
     """Redact secrets in URLs.
 
-    In names of recordings, in further columns, in reasons of problems and in the names file.
+    They may be in names of recordings, in further columns, in reasons of problems and in the names
+    file.
     """
     rows = transcripts.rows
     problems = transcripts.problems
@@ -122,7 +130,7 @@ def redact_names(
 def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> pl.DataFrame:
     """Find the source's own ids of recordings, joined by blanks.
 
-    Keys of a ``wav.scp`` (`mapping`), and `source_recording`.
+    They are the keys of a ``wav.scp`` (`mapping`), and `source_recording`.
     """
     by_name = dict(audit.select("name", "recording_id").iter_rows())
     by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())

@@ -1,4 +1,7 @@
-"""List the recordings of an audio folder and probe each of them, with a cache of results for interrupted runs."""
+"""List the recordings of an audio folder and probe each of them.
+
+A cache of results serves interrupted runs.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,13 +33,11 @@ FACTS = pl.Schema(
     }
 )
 
-Paths: TypeAlias = (
-    Sequence[str] | pl.Series
-)  # a column if there are many, since objects take several times the memory
+# A column if there are many, since objects take several times the memory.
+Paths: TypeAlias = Sequence[str] | pl.Series
 
-_Bundle: TypeAlias = tuple[
-    Iterable[tuple[str, Location]], float
-]  # paths and places, and how much of the work they are
+# Paths and places, and how much of the work they are.
+_Bundle: TypeAlias = tuple[Iterable[tuple[str, Location]], float]
 
 _BUNDLE_BYTES = 8_000_000
 _SMALL_GB = 16e-6
@@ -48,9 +49,9 @@ _encode = msgspec.json.Encoder().encode
 def list_audio(
     root: LocationLike, names: Iterable[str] = ()
 ) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """List the audio files below a folder, sorted, or those of `names` if a server lists none.
+    """List the audio files below a folder, and the rejected ones with reasons.
 
-    And rejected ones with reasons.
+    Files are sorted. If a server lists none, they are those of `names`.
     """
     place = location(root)
     listed = (
@@ -95,12 +96,8 @@ class Probes:
             known = frame_of_rows(
                 (row for row in lines if row.get("nbaudio") == __version__), schema
             )
-        except (
-            pl.exceptions.PolarsError,
-            ValueError,
-            TypeError,
-            OverflowError,
-        ):  # damaged: all are probed again
+        except (pl.exceptions.PolarsError, ValueError, TypeError, OverflowError):
+            # The file is damaged: all are probed again.
             known = pl.DataFrame(schema=schema)
         if before is not None:
             known = pl.concat(
@@ -113,7 +110,11 @@ class Probes:
         self._numbers = {file: number for number, file in enumerate(self._known["file"])}
 
     def get(self, file: object, **now: object) -> dict[str, Any] | None:
-        """Return the known facts of a file if `now`, its `num_bytes` and `mtime_ns` or `version`, is not None and the same."""
+        """Return the known facts of a file, or None if it may have changed.
+
+        They hold if `now`, its `num_bytes` and its `mtime_ns` or `version`, is not None and the
+        same.
+        """
         number = self._numbers.get(str(file))
         if number is None or None in now.values():
             return None
@@ -186,7 +187,7 @@ def probe_recordings(
 def _bundles(root: LocalPath, paths: Paths) -> Iterator[_Bundle]:
     """Group paths for one thread each, with their gigabytes.
 
-    Many small files together, large ones alone.
+    Many small files are together, large ones alone.
     """
     first = 0
     size = 0

@@ -1,6 +1,6 @@
 """Read remote sources.
 
-Fetch a file, or all files of a folder that are not recordings, into the workspace.
+A file, or all files of a folder that are not recordings, are fetched into the workspace.
 """
 
 import json
@@ -21,9 +21,8 @@ from nbaudio.storage.cache import Cache
 from nbaudio.storage.location import LocalPath
 from nbaudio.storage.remote import Remote, remote
 
-REMOTE_FORMATS = frozenset(
-    {"librispeech", "folder"}
-)  # read a remote folder themselves: many files, or only recordings
+# These read a remote folder themselves: many files, or only recordings.
+REMOTE_FORMATS = frozenset({"librispeech", "folder"})
 _FETCHED = ".fetched.jsonl"
 _JOBS = 8
 _MOST_NAME_BYTES = 230  # file systems allow 255, and `.name.pid.partial` must fit
@@ -53,7 +52,7 @@ def read_remote(
 ) -> Transcripts:
     """Read a remote source, fetched into `folder`.
 
-    `begin` is called once it is known to exist, before anything is written.
+    `begin` is called once the source is known to exist, before anything is written.
     """
     try:
         is_folder = place.is_folder()
@@ -73,9 +72,8 @@ def read_remote(
             _fetch(
                 folder, {name: place / name for name in names if not name_matching.is_audio(name)}
             )
-            for name in {
-                str(PurePosixPath(name).parent) for name in names
-            }:  # readers look for folders of recordings
+            # Readers look for folders of recordings.
+            for name in {str(PurePosixPath(name).parent) for name in names}:
                 (folder / name).mkdir(parents=True, exist_ok=True)
             found = read(folder)
             rejected = [

@@ -1,4 +1,7 @@
-"""Agreement of several hypotheses among themselves and with the transcript, which may be wrong where all have other words."""
+"""Agreement of several hypotheses among themselves and with the transcript.
+
+The transcript may be wrong where all hypotheses have other words.
+"""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -14,7 +17,11 @@ _NONE = "–"
 def with_agreement(
     segments: pl.DataFrame, hypotheses: Mapping[str, str], formatting: Formatting
 ) -> pl.DataFrame:
-    """Return segments with `tables.AGREEMENT`, null without a text or two of the `hypotheses`, columns with their similarity."""
+    """Return segments with the columns `tables.AGREEMENT`.
+
+    They are null without a text or two of the `hypotheses`, a mapping of their columns to those
+    with their similarity.
+    """
     between = [
         similarity_column(segments[one], segments[other])
         for one, other in combinations(hypotheses, 2)
@@ -47,7 +54,11 @@ def with_agreement(
 def _dispute(
     text: str | None, heard: list[str], formatting: Formatting, *, agrees: bool | None
 ) -> tuple[bool | None, str | None]:
-    """Return whether all hypotheses have the same words but not those of the text, and where all differ in the same way."""
+    """Return whether the hypotheses dispute a text, and where.
+
+    They do if all have the same words, but not those of the text. The places are those where all
+    differ from the text in the same way.
+    """
     if text is None or len(heard) < 2:
         return None, None
     if agrees:  # one of them with the text

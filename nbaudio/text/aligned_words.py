@@ -1,6 +1,6 @@
 """Words of a transcript aligned with those of a hypothesis.
 
-The edits, and with their times, as players show them.
+They are given as edits, or word by word with times, as players show them.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,10 @@ MOST_CHARACTERS = 2000
 
 @dataclass(frozen=True)
 class DiffPart:
-    """A run of words that are equal, or read alike (``formatting``), or differ, in reference and hypothesis."""
+    """A run of words in reference and hypothesis.
+
+    They are equal, are read alike (``formatting``), or differ.
+    """
 
     kind: Kind
     reference: tuple[str, ...]
@@ -30,7 +33,7 @@ class DiffPart:
 class WordPair(NamedTuple):
     """Aligned words of transcript and hypothesis.
 
-    Kind is that of `word_diff`, times are seconds from the segment's start.
+    The kind is that of `word_diff`; the times are seconds from the segment's start.
     """
 
     kind: str
@@ -47,12 +50,12 @@ def word_diff(
     steps: Sequence[str] = (),
     formatting: Formatting | None = None,
 ) -> list[DiffPart]:
-    """Return the edits that turn the reference into the hypothesis, word by word, as few as `wer` counts.
+    """Return the edits that turn the reference into the hypothesis, word by word.
 
-    With `steps` of normalization (see `normal.NORMALIZERS`) words are equal where their normal
-    forms are, and words with an empty normal form, such as a lone dash, do not differ. With
-    `formatting` words that are read alike are of the kind ``formatting``. The parts have the
-    original words.
+    They are as few as `wer` counts. With `steps` of normalization (see `normal.NORMALIZERS`) words
+    are equal where their normal forms are, and words with an empty normal form, such as a lone
+    dash, do not differ. With `formatting` words that are read alike are of the kind ``formatting``.
+    The parts have the original words.
 
     Examples:
         >>> [(part.kind, part.reference, part.hypothesis) for part in word_diff("evo blic", "evo blitz na")]
@@ -108,7 +111,10 @@ def align_words(
     times: Sequence[tuple[float, float]] | None = None,
     **compared: Any,
 ) -> list[WordPair]:
-    """Align the words of a transcript, and `times` if they are as many, with a hypothesis, as `word_diff`; long texts are cut."""
+    """Align the words of a transcript with a hypothesis, as `word_diff` does.
+
+    The pairs have `times` if these are as many as the words of the transcript. Long texts are cut.
+    """
     if times is not None and len(times) != len(words(text)):
         times = None
     text = text[:MOST_CHARACTERS]

@@ -1,4 +1,7 @@
-"""Find runs of words that a transcript and a hypothesis share, and chain them, also where blocks of either were moved."""
+"""Find runs of words that a transcript and a hypothesis share, and chain them.
+
+This also works where blocks of either text were moved.
+"""
 
 from typing import NamedTuple
 
@@ -38,11 +41,12 @@ def find_anchors(
     most_places: int = _MOST_PLACES,
     least: int = _LEAST_WORDS,
 ) -> Pairs:
-    """Return the pairs of equal words in chains of rare n-grams, each word in one pair at most, in the order of the left words.
+    """Return the pairs of equal words in chains of rare n-grams.
 
-    Words are codes from 0, the same for the same word; negative ones match nothing. A chain goes
-    forward in both texts; chains of at least `least` words are taken in the order of their lengths,
-    so that moved blocks are found, and of repeats the one in the longer chain.
+    Each word is in one pair at most, and the pairs are in the order of the left words. Words are
+    codes from 0, the same for the same word; negative ones match nothing. A chain goes forward in
+    both texts; chains of at least `least` words are taken in the order of their lengths, so that
+    moved blocks are found, and of repeats the one in the longer chain.
 
     Examples:
         >>> words = np.arange(30)
@@ -85,7 +89,10 @@ def find_anchors(
 
 
 def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs:
-    """Return the runs of n-grams that both texts share, sorted by their first word in the left text."""
+    """Return the runs of n-grams that both texts share.
+
+    They are sorted by their first word in the left text.
+    """
     size = int(max(left.max(initial=0), right.max(initial=0))) + 1
     sides = []
     for codes in (left, right):
@@ -115,7 +122,10 @@ def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs
 
 
 def _chain_scores(runs: _Runs) -> tuple[npt.NDArray[np.float64], Ints]:
-    """Return for each run the score of the best chain that ends in it, and the run before it in that chain, -1 for none."""
+    """Return for each run the score of the best chain that ends in it, and the run before it.
+
+    The run before it is that in the same chain, -1 for none.
+    """
     score = runs.size.astype(np.float64)
     before = np.full(len(score), -1)
     left_end = runs.left + runs.size

@@ -1,6 +1,7 @@
 """Characters of a corpus.
 
-Ids as in wav2vec2's ``vocab.json``, where ``|`` is the space, and odd characters to review.
+Their ids are as in wav2vec2's ``vocab.json``, where ``|`` is the space; odd characters are for
+review.
 """
 
 import unicodedata
@@ -35,7 +36,8 @@ _BLOCK = 16_384
 class Vocabulary:
     """The characters of a corpus.
 
-    Their `ids`, with delimiter and special tokens, `counts`, and the `odd` ones (as `ODD`).
+    It has their `ids`, with delimiter and special tokens, their `counts`, and the `odd` ones (as
+    `ODD`).
     """
 
     ids: dict[str, int]

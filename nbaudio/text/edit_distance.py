@@ -1,6 +1,6 @@
 """Compare a hypothesis with a transcript by code points.
 
-Similarity, and error rates with words as in jiwer.
+The measures are similarity, and error rates with words as in jiwer.
 """
 
 import os
@@ -52,9 +52,8 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 def similarity(a: str, b: str) -> float:
     """Return ``1 - 2 * levenshtein(a, b) / (len(a) + len(b))`` over characters.
 
-    It is not `Levenshtein.ratio`.
-
-    It is from -1 (nothing in common, or one side empty) to 1 (equal, also both empty).
+    It is from -1 (nothing in common, or one side empty) to 1 (equal, also both empty). It is not
+    `Levenshtein.ratio`.
 
     Examples:
         >>> similarity("sabor", "sabora")
@@ -68,10 +67,9 @@ def similarity(a: str, b: str) -> float:
 def wer(reference: str, hypothesis: str) -> float:
     """Return the word error rate.
 
-    Substituted, deleted and inserted words per word of the reference.
-
-    It is more than 1 for more errors than words, and the number of words in the hypothesis for an
-    empty reference.
+    It is the number of substituted, deleted and inserted words per word of the reference. It is
+    more than 1 for more errors than words, and the number of words in the hypothesis for an empty
+    reference.
 
     Examples:
         >>> wer("evo blic odgovori", "evo odgovori na")
@@ -84,7 +82,7 @@ def wer(reference: str, hypothesis: str) -> float:
 def cer(reference: str, hypothesis: str) -> float:
     """Return the character error rate.
 
-    As `wer` over characters, including blanks except at the ends.
+    It is `wer` over characters, including blanks except at the ends.
 
     Examples:
         >>> cer("sabor", "sabora ")
@@ -97,7 +95,7 @@ def cer(reference: str, hypothesis: str) -> float:
 def similarity_column(text: Column, asr_text: Column) -> pl.Series:
     """Return `similarity` of two columns of equal length.
 
-    Str, str -> f64, null where either is null.
+    The columns are str; the result is f64, null where either is null.
 
     Examples:
         >>> similarity_column(pl.Series(["da", "da", ""]), pl.Series(["da", None, "ne"])).to_list()
@@ -119,10 +117,10 @@ def cer_column(reference: Column, hypothesis: Column) -> pl.Series:
 def score_columns(
     text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES
 ) -> pl.DataFrame:
-    """Return several measures of two columns, one f64 column for each, null where either text is null.
+    """Return several measures of two columns, one f64 column for each.
 
-    Characters are compared only once for all; raises InputError where the columns differ in length
-    or are not text.
+    They are null where either text is null. Characters are compared only once for all. Raise
+    InputError where the columns differ in length or are not text.
 
     Examples:
         >>> score_columns(pl.Series(["evo blic"]), pl.Series(["evo blitz"])).row(0)
@@ -152,7 +150,7 @@ def edit_counts(
 ) -> pl.DataFrame:
     """Return numerators and denominators of the measures, which can be summed.
 
-    I64 columns, null where either text is null.
+    The columns are i64, null where either text is null.
     """
     text = as_series(text)
     asr_text = as_series(asr_text)
@@ -198,7 +196,7 @@ def _distances(
 ) -> npt.NDArray[np.int64]:
     """Return the edits of all pairs, of which `left` and `right` are those that differ.
 
-    Equal ones are frequent.
+    Equal pairs are frequent.
     """
     found = np.zeros(len(differ), dtype=np.int64)
     found[differ.to_numpy()] = cpdist(
@@ -212,7 +210,7 @@ def _word_distances(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
     """Return edits and reference words of each pair, and whether all texts are tidy.
 
-    Only single spaces, between words.
+    Tidy texts have only single spaces, between words.
     """
     both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
     codes, lengths, distinct = encode_words(both)
@@ -250,9 +248,9 @@ def tidy_blanks(texts: pl.Series) -> pl.Series:
 def encode_words(
     texts: pl.Series,
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], pl.Series]:
-    """Return a number for each word of all texts, split at every space; words per text.
+    """Return a number for each word of all texts, the words per text, and the distinct words.
 
-    And the distinct words, with a space.
+    Texts are split at every space. Each distinct word ends with a space.
     """
     texts = texts.cast(pl.String)  # a column without values has no type
     full = texts != ""

@@ -1,4 +1,7 @@
-"""Formatting: words that are equal when they are read aloud, such as ``25 %`` and ``twenty-five percent``; docs/hypotheses.md."""
+"""Formatting: words that are equal when they are read aloud; see docs/hypotheses.md.
+
+Examples are ``25 %`` and ``twenty-five percent``.
+"""
 
 import re
 import unicodedata
@@ -48,7 +51,7 @@ _OTHER = 1001
 class Group(NamedTuple):
     """Words that correspond.
 
-    Their numbers in both texts, the words as they are read, and how many of those differ.
+    It has their numbers in both texts, the words as they are read, and how many of those differ.
     """
 
     numbers: tuple[tuple[int, ...], tuple[int, ...]]
@@ -57,9 +60,9 @@ class Group(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A place in the readings of some words: before a word, or after some steps of a reading of it.
+    """A place in the readings of some words, and the edges into it.
 
-    And the edges into it.
+    The place is before a word, or after some steps of a reading of it.
     """
 
     word: int
@@ -72,7 +75,7 @@ class Node(NamedTuple):
 class Formatting:
     """Rules of a language, such as ``hr`` or ``en``: which words are read alike.
 
-    None has only those of all languages.
+    Without a language, there are only the rules of all languages.
 
     `table` is a file of tab-separated lines `language`, `written`, `spoken` that extend
     ``nbaudio/text/formatting.tsv``: alternatives are separated by ``|``, the language ``*`` is any.
@@ -148,7 +151,10 @@ class Formatting:
         return frozenset(fold(stem + ending) for ending in self._endings.get(at + name, [""]))
 
     def alternatives(self, written: str) -> list[Reading]:
-        """Return how a word, or several with blanks between them, may be read besides as it is written; often empty."""
+        """Return how a word may be read besides as it is written; often empty.
+
+        Several words with blanks between them may be given.
+        """
         plain = (
             unicodedata.normalize("NFKC", written)
             .casefold()
@@ -232,7 +238,7 @@ class Formatting:
     def _parts(self, number: int) -> list[int] | None:
         """Return the numbers of the table that a number is made of.
 
-        None if they are not in the table.
+        The result is None if they are not in the table.
         """
         if str(number) in self._spoken and number < 1000:
             return [number]
@@ -274,11 +280,17 @@ class Formatting:
         return [*map(self._key, written)]
 
     def has_readings(self, written: Iterable[str]) -> bool:
-        """Return whether any of the words, of which `keys` was called, may be read besides as it is written."""
+        """Return whether any of the words may be read besides as it is written.
+
+        `keys` must have been called with the words before.
+        """
         return not self._readings.keys().isdisjoint(written)
 
     def graph(self, written: Sequence[str]) -> list[Node]:
-        """Return the ways to read words, each or a few together, as a graph in order from its start to its end."""
+        """Return the ways to read words, each or a few together, as a graph.
+
+        Its nodes are in order from its start to its end.
+        """
         edges: dict[tuple[int, int], list[tuple[tuple[int, int], frozenset[str]]]] = {(0, 0): []}
         for start, key in enumerate(self.keys(written)):
             readings = [
@@ -303,7 +315,7 @@ class Formatting:
     def differences(self, left: str, right: str) -> set[tuple[int, int, tuple[str, ...]]]:
         """Return where other words are read.
 
-        First and one past the last word of `left`, and the words of `right` as read.
+        A place is the first and one past the last word of `left`, and the words of `right` as read.
         """
         found = set[tuple[int, int, tuple[str, ...]]]()
         at = 0
@@ -329,7 +341,10 @@ class Formatting:
         return found
 
     def _split_text(self, text: str) -> tuple[list[str], str, bool]:
-        """Return what is compared of each word of a text, this as a text, and whether any word has readings."""
+        """Return what is compared of a text, and whether any word has readings.
+
+        What is compared is given for each word, then joined as a text.
+        """
         written = words(text)
         keys = self.keys(written)
         return keys, " ".join(filter(None, keys)), self.has_readings(written)
@@ -341,7 +356,7 @@ class Formatting:
     def spoken_forms(self, left: str, right: str) -> tuple[str, str]:
         """Return two texts as they are read, where they agree best.
 
-        Equal if they differ in formatting only.
+        The results are equal if the texts differ in formatting only.
         """
         if left == right:
             return left, right
@@ -356,7 +371,10 @@ class Formatting:
         return one, other
 
     def uncovered(self, texts: Column) -> Counter[str]:
-        """Count words with digits or fractions, and abbreviations within a text, that no rule reads."""
+        """Count words that should be covered by a rule, but that no rule reads.
+
+        These are words with digits or fractions, and abbreviations within a text.
+        """
         column = as_series(texts).cast(pl.String)
         column = column.filter(column.str.contains(_MAYBE_UNCOVERED).fill_null(value=False))
         codes, lengths, distinct = encode_words(tidy_blanks(column))
@@ -380,7 +398,7 @@ def spoken_counts(
 ) -> pl.DataFrame:
     """Return `edit_counts` of two columns with formatting aside.
 
-    Fewer edits than the `plain` ones, over the same lengths.
+    The edits are fewer than the `plain` ones, over the same lengths.
     """
     pairs = pl.DataFrame(
         {"text": as_series(text), "asr_text": as_series(asr_text)}
@@ -405,7 +423,7 @@ def spoken_counts(
 def fold(word: str) -> str:
     """Return what of a word is compared.
 
-    Composed, in lower case, without ligatures, punctuation and hyphens.
+    It is composed and in lower case, without ligatures, punctuation and hyphens.
     """
     plain = unicodedata.normalize("NFKC", word).casefold().translate(_LIGATURES)
     return (
@@ -422,7 +440,7 @@ def align(
 ) -> list[Group]:
     """Align words with the fewest edits between them, or between words as they are read.
 
-    Those without any key are left out.
+    Words without any key are left out.
     """
     keys = [formatting.keys(side) if formatting else side for side in (left, right)]
     kept = [[number for number, key in enumerate(side) if key] for side in keys]
@@ -464,7 +482,11 @@ def align(
 def _compose(
     left: Sequence[Node], right: Sequence[Node], lefts: Sequence[int], rights: Sequence[int]
 ) -> list[Group]:
-    """Return the readings of words, of these numbers, with the fewest edits, divided wherever a written word ends in both."""
+    """Return the readings of words with the fewest edits.
+
+    `lefts` and `rights` are the numbers of the words. The result is divided wherever a written word
+    ends in both texts.
+    """
     best = [[0] * len(right) for _ in left]
     came: dict[tuple[int, int], Any] = {}
     nobody: frozenset[str] = frozenset()

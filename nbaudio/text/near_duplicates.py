@@ -36,7 +36,7 @@ _PLAIN = "\\x00-\\x7FÀ-ÖØ-Þàáâãäåæçèéêëìíîïðñòóôõöø�
 def sentences(texts: pl.Expr) -> pl.Expr:
     """Fold texts: they are the same sentence if their folded forms are equal, for all steps.
 
-    Null where nothing is left.
+    A folded text is null where nothing is left.
 
     Case, punctuation, symbols, the number of blanks, the Unicode normal form and format characters
     (joiners, soft hyphens) are ignored. Combining marks are kept: vowel signs (Hindi, Thai, Arabic)
@@ -126,7 +126,7 @@ class NearIndex:
     def among(self, texts: Sequence[str] | pl.Series) -> pl.DataFrame:
         """Return the near pairs of a sentence and a folded text.
 
-        Their numbers from 0, in order, and their `edits`.
+        The columns are their numbers from 0, in order, and their `edits`.
         """
         # By length, so that texts for pieces of a size are next to each other.
         texts = pl.Series(texts, dtype=pl.String)
@@ -164,9 +164,9 @@ class NearIndex:
         return np.stack([sentence[near], numbers[text[near]], edits[near]])
 
     def _candidates(self, codes: Hashes, starts: Integers, lengths: Integers) -> Iterator[Integers]:
-        """Yield pairs that share a piece at a possible position, as sentence * texts + text, with duplicates.
+        """Yield pairs that share a piece at a possible position, with duplicates.
 
-        Texts are sorted by length.
+        A pair is the number sentence * texts + text. Texts are sorted by length.
         """
         sums, powers = _sums(codes)
         known_lengths, counts = np.unique(lengths, return_counts=True)
@@ -220,14 +220,17 @@ def _length_class(lengths: Integers) -> Integers:
 def _place_width(classes: Integers) -> Integers:
     """Return how many characters of texts in a class of lengths count as one place.
 
-    A quarter of the shortest.
+    They are a quarter of the shortest.
     """
     width: NDArray[np.float64] = (1 + 1 / _PART) ** classes / 8
     return np.maximum(width.astype(np.int64), 1)
 
 
 def _place_key(classes: Integers, places: Integers) -> Hashes:
-    """Return what is added to the hash of a piece, so that hashes are equal only for the same class and place."""
+    """Return what is added to the hash of a piece.
+
+    It makes hashes equal only for the same class and place.
+    """
     return (classes << 32 | places).astype(np.uint64) * _PLACE_FACTOR
 
 
@@ -256,9 +259,9 @@ def _letters(codes: Hashes, starts: Integers, lengths: Integers) -> NDArray[np.i
 
 
 def _codes(texts: pl.Series) -> tuple[Hashes, Integers, Integers]:
-    """Return the code points of all texts, each followed by a line end, which no sentence contains.
+    """Return the code points of all texts, and the starts and lengths of the texts.
 
-    Starts; and lengths.
+    Each text is followed by a line end, which no sentence contains.
     """
     lengths = texts.str.len_chars().to_numpy().astype(np.int64)
     ended = (texts.str.join("\n").item() + "\n" * bool(len(texts))).encode("utf-32-le")
@@ -270,14 +273,17 @@ def _codes(texts: pl.Series) -> tuple[Hashes, Integers, Integers]:
 
 
 def _flag(hashes: Hashes, flags: int) -> Integers:
-    """Return the number of the flag of each hash, of 2^n flags, which rule out most hashes that no piece has."""
+    """Return the number of the flag of each hash, of 2^n flags.
+
+    The flags rule out most hashes that no piece has.
+    """
     return (hashes * _FACTOR >> np.uint64(65 - flags.bit_length())).view(np.int64)
 
 
 def _expanded(numbers: Integers) -> tuple[Integers, Integers]:
     """Return each place as often as its number says, and a count from 0 of its repetitions.
 
-    2, 1 gives 0, 0, 1 and 0, 1, 0.
+    For example, 2, 1 gives 0, 0, 1 and 0, 1, 0.
     """
     return np.repeat(np.arange(len(numbers)), numbers), _counted(numbers)
 

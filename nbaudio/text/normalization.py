@@ -1,6 +1,6 @@
 """Normalize transcripts by named steps, in order.
 
-All preserve Unicode normal form C, and the default ones are idempotent.
+All steps preserve Unicode normal form C, and the default ones are idempotent.
 """
 
 import re
@@ -26,11 +26,12 @@ def lower(text: str) -> str:
 
 
 def punctuation(text: str) -> str:
-    """Remove punctuation (Unicode's category P, and ` and ´ in place of quotes) unless it is part of a number or a word.
+    """Remove punctuation unless it is part of a number or a word.
 
-    A full stop directly after a number stays, as in ordinals, unless further full stops follow. An
-    apostrophe or hyphen inside a word becomes the plain ``'`` or ``-``; dashes are not hyphens.
-    Other punctuation between two words without a blank becomes a blank.
+    Punctuation is Unicode's category P, and ` and ´ in place of quotes. A full stop directly after
+    a number stays, as in ordinals, unless further full stops follow. An apostrophe or hyphen inside
+    a word becomes the plain ``'`` or ``-``; dashes are not hyphens. Other punctuation between two
+    words without a blank becomes a blank.
     """
     marks = "".join(
         sorted(
@@ -57,7 +58,7 @@ _NO_WORD = re.compile(r"[^\w\s]|_")
 def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     """Return patterns for these few marks (a class of all is ten times slower).
 
-    Inner apostrophes, inner hyphens, others.
+    They find inner apostrophes, inner hyphens, and others.
     """
     mark = f"[{re.escape(marks)}]"
     other = f"[^\\s{re.escape(marks)}]"
@@ -73,7 +74,7 @@ def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[
 def blanks(text: str) -> str:
     """Collapse whitespace to one space between words, none at the ends.
 
-    Tabs, line ends and no-break spaces count.
+    Tabs, line ends and no-break spaces are whitespace.
     """
     return " ".join(text.split())
 

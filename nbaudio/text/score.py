@@ -1,4 +1,4 @@
-"""Score hypotheses: how well each segment's hypotheses agree with a transcript, and among themselves."""
+"""Score how well each segment's hypotheses agree with a transcript, and among themselves."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,12 +57,13 @@ def score(
     language: str | None = None,
     formatting: str | Path | None = None,
 ) -> Report:
-    """Write similarity, WER and CER of every segment to the segments table, whose rows and order of columns stay.
+    """Write similarity, WER and CER of every segment to the segments table.
 
-    Texts never change. With `text` and `hypothesis` the columns are `similarity_NAME`, `wer_NAME`
-    and so on, ``_TEXT_HYP`` with both. `spoken_similarity`, `spoken_wer` and `spoken_cer` beside
-    them count as equal what differs in formatting only: case, punctuation, hyphens, ligatures, and
-    in a `language` also digits, percent, currency and abbreviations (`text.formatting`).
+    The rows and the order of columns stay, and texts never change. With `text` and `hypothesis` the
+    columns are `similarity_NAME`, `wer_NAME` and so on, ``_TEXT_HYP`` with both.
+    `spoken_similarity`, `spoken_wer` and `spoken_cer` beside them count as equal what differs in
+    formatting only: case, punctuation, hyphens, ligatures, and in a `language` also digits,
+    percent, currency and abbreviations (`text.formatting`).
 
     With normalization steps the normal forms are compared; those of `text` and `asr_text` are
     stored as `text_normalized` and `asr_text_normalized`, which a score of the two without steps
@@ -238,14 +239,17 @@ def _pairs(workspace: Workspace) -> dict[str, Pair]:
 
 
 def normalization_steps(workspace: Workspace) -> tuple[str, ...]:
-    """Return the normalization steps of the last `score` of `text` and `asr_text`; none before any."""
+    """Return the normalization steps of the last `score` of `text` and `asr_text`.
+
+    There are none before any score.
+    """
     return tuple(workspace.settings.get("scored", {}).get("", {}).get("normalize", ()))
 
 
 def formatting_rules(workspace: Workspace) -> Formatting:
     """Return the formatting rules of the last `score`.
 
-    Its language, and the table that extends them.
+    They are those of its language, and the table that extends them.
     """
     table = _own_table(workspace)
     return _rules(workspace.settings.get("language"), table, table and table.stat().st_mtime_ns)
@@ -271,7 +275,10 @@ def _own_table(workspace: Workspace) -> Path | None:
 
 
 def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of the segments table with all scores that there are, computed again from their texts."""
+    """Return rows of the segments table with their scores computed again.
+
+    All scores that there are come from the texts of the rows.
+    """
     pairs = [*_pairs(workspace).values()] or [Pair("text", "asr_text", "")]
     there = [pair for pair in pairs if {pair.text, pair.hypothesis} <= {*segments.columns}]
     return _all_scores(segments, there, _agreeing(segments, pairs), formatting_rules(workspace))[0]
@@ -280,7 +287,10 @@ def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
 def _all_scores(
     segments: pl.DataFrame, pairs: Iterable[Pair], agreeing: Mapping[str, str], rules: Formatting
 ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
-    """Return segments with the scores of all pairs and their agreement, and the counts of each pair."""
+    """Return segments with the scores of all pairs and their agreement, and the counts.
+
+    There are edit counts for each pair.
+    """
     counts = []
     for pair in pairs:
         segments, count = _scored(segments, pair, rules)
@@ -293,7 +303,10 @@ def _all_scores(
 def _scored(
     segments: pl.DataFrame, pair: Pair, rules: Formatting
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Score a pair: return segments with the scores, and with normal forms of `text` and `asr_text`; and the edit counts."""
+    """Score a pair; return segments with the scores, and the edit counts.
+
+    For `text` and `asr_text`, the segments also get the normal forms.
+    """
     compared = pair.texts(segments), segments[pair.hypothesis]
     if pair.steps:
         compared = (
@@ -321,7 +334,7 @@ def _scored(
 def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> dict[str, str]:
     """Return the hypotheses, each with the column of its similarity with `text`.
 
-    None unless there are several, all scored.
+    There are none unless several exist and all are scored.
     """
     schema = segments.collect_schema()
     there = [name for name in tables.hypothesis_names(schema).values() if schema[name] == pl.String]

@@ -1,4 +1,7 @@
-"""Cut paired words into segments: where the pairs are sure, at pauses, at ends of sentences first."""
+"""Cut paired words into segments.
+
+Cuts are where the pairs are sure, at pauses, and at ends of sentences first.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -42,9 +45,9 @@ _SHORTEST_CHARACTER = 0.01  # seconds: what has more characters than a segment c
 
 
 class Typed(NamedTuple):
-    """The words of a transcript.
+    """The words of a transcript, normalized.
 
-    Normalized, whether each ends a sentence, and the turn of each, which segments do not leave.
+    It also has whether each ends a sentence, and the turn of each, which segments do not leave.
     """
 
     words: Sequence[str]
@@ -53,9 +56,9 @@ class Typed(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """The words of a hypothesis.
+    """The words of a hypothesis, normalized.
 
-    Normalized, and their times in seconds, in the order of their starts.
+    It also has their times in seconds. The words are in the order of their starts.
     """
 
     words: Sequence[str]
@@ -76,7 +79,7 @@ class Segments(NamedTuple):
 class _Edges(NamedTuple):
     """For each pair, the edge of a segment there.
 
-    Its cost, and the seconds of silence inside and outside of the segment.
+    An edge has a cost, and the seconds of silence inside and outside of the segment.
     """
 
     cost: Seconds
@@ -151,10 +154,11 @@ def cut_segments(
 
 
 def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[Flags, Ints]:
-    """Return whether a segment may span each two consecutive pairs, and the words without a pair between them.
+    """Return whether a segment may span each two consecutive pairs, and the words between them.
 
-    What is between them has at most `most` characters, no word with a pair elsewhere, and no whole
-    sentence that was not heard, such as the name of a speaker.
+    These are the words without a pair. What is between the pairs has at most `most` characters, no
+    word with a pair elsewhere, and no whole sentence that was not heard, such as the name of a
+    speaker.
     """
     between = [(side[:-1] + 1, side[1:]) for side in (pairs.left, pairs.right)]
     rank = np.argsort(np.argsort(pairs.right))
@@ -181,7 +185,10 @@ def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[
 
 
 def _edges(silence: Seconds, missing: Ints, *, tidy: Flags, sentence: Flags) -> _Edges:
-    """Return edges next to a silence, which may hold a word without a pair that has so many `missing` letters."""
+    """Return edges next to a silence.
+
+    It may hold a word without a pair that has so many `missing` letters.
+    """
     is_unheard = (missing > 0) & (silence >= missing * _FASTEST)
     most = np.where(is_unheard, np.clip(silence - missing * _USUAL, *_UNHEARD_ROOM), _MOST_ROOM)
     room = np.clip(np.minimum(silence / 2, most), 0, None)

@@ -58,7 +58,10 @@ def word_accuracy(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _normalized(texts: pl.Series) -> tuple[pl.Series, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the distinct normalized words, the number of each word of all texts, and words per text."""
+    """Return the distinct normalized words, the number of each word, and the words per text.
+
+    A number is given for each word of all texts.
+    """
     codes, lengths, distinct = encode_words(texts)
     held: dict[str, int] = {}
     normal = [

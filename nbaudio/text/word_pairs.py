@@ -1,4 +1,7 @@
-"""Pair the words of a long transcript with those of a hypothesis, and estimate the probability of each pair."""
+"""Pair the words of a long transcript with those of a hypothesis.
+
+The probability of each pair is estimated, too.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -46,7 +49,10 @@ _PAIRS_AT_ONCE = 8192
 
 
 class WordPairs(NamedTuple):
-    """Numbers of words of a transcript and of a hypothesis, in the order of the transcript, and the probability of each pair."""
+    """Pairs of words of a transcript and of a hypothesis, with their probabilities.
+
+    The words are given by their numbers, in the order of the transcript.
+    """
 
     left: Ints
     right: Ints
@@ -56,12 +62,10 @@ class WordPairs(NamedTuple):
 def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
     """Pair normalized words of a transcript and of a hypothesis, each with one word at most.
 
-    Empty words have no pair.
-
-    What the hypothesis repeats at once, three times or for 15 words, has no pairs.
-    Anchors are chains of rare n-grams (see `anchors`). Between anchors, words are aligned by
-    `align_words`. The probability of a pair is its posterior probability in a pair HMM (Durbin et
-    al., Biological Sequence Analysis, 1998, chapter 4) of the five words on both sides, whose
+    Empty words have no pair. What the hypothesis repeats at once, three times or for 15 words, has
+    no pairs. Anchors are chains of rare n-grams (see `anchors`). Between anchors, words are aligned
+    by `align_words`. The probability of a pair is its posterior probability in a pair HMM (Durbin
+    et al., Biological Sequence Analysis, 1998, chapter 4) of the five words on both sides, whose
     states are a pair and a gap in either text. Pairs with less than 0.5 are left out.
 
     Examples:
@@ -150,7 +154,7 @@ def _fill_gaps(
 ) -> Pairs:
     """Add pairs in the gaps of the left text between anchors.
 
-    With what follows the anchor before, and precedes the next one.
+    A gap is paired with what follows the anchor before it, and with what precedes the next one.
     """
     left, right = words
     one, other = anchors
@@ -233,7 +237,10 @@ def _probabilities(
 
 
 def _joined(words: tuple[Sequence[str], Sequence[str]], codes: Pairs) -> Iterator[Ints]:
-    """Yield for each word of each text the code of the other text's word that equals the word before it and it, joined; or -1."""
+    """Yield for each text the codes of the other text's words that join two of its words.
+
+    Each word has the code of the word that equals the one before it and itself, joined, or -1.
+    """
     for text, other, numbers in ((*words, codes[1]), (*words[::-1], codes[0])):
         known = dict(zip(other, numbers.tolist(), strict=True))
         joined = [
