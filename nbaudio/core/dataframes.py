@@ -34,8 +34,7 @@ IN_ORDER: Any = {"maintain_order": True, "optimizations": _ORDERED}
 """The same for `collect_batches` and `sink_parquet`."""
 
 Ids = Iterable[str] | Frame
-"""Segment ids: strings, a pandas or polars Series of them, or a table with a column `segment_id`.
-"""
+"""Segment ids: strings, a Series of pandas or polars, or a table with a column `segment_id`."""
 
 
 def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:

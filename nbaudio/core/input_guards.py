@@ -18,13 +18,16 @@ from typing import IO, AnyStr
 
 from nbaudio.core.errors import InputError
 
-#: Limit of a text file that is read at once, and of one line: a day of speech has 1 MB of words and 5 MB of word times.
+#: Limit of a text file that is read at once, and of one line: a day of speech has 1 MB of words
+#: and 5 MB of word times.
 MAX_TEXT_BYTES = 64 << 20
-#: Limit of a file written by nbaudio, such as corpus.json: one with 300,000 recordings and as many shards has 200 MB.
+#: Limit of a file written by nbaudio, such as corpus.json: one with 300,000 recordings and as many
+#: shards has 200 MB.
 MOST_JSON_BYTES = 512 << 20
 #: Any packed file may expand to so many bytes ...
 FREE_BYTES = 64 << 20
-#: ... and to so many times its size: transcripts expand 10 times, cells of a workbook 30 times, zeros 1,000 times.
+#: ... and to so many times its size: transcripts expand 10 times, cells of a workbook 30 times,
+#: zeros 1,000 times.
 MOST_TIMES = 100
 #: Limit of a workbook on disk: 2 million cells of text take 100 MB.
 MOST_WORKBOOK_BYTES = 256 << 20

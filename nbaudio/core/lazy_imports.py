@@ -54,8 +54,11 @@ class _AliasImporter(MetaPathFinder, Loader):
         self._aliases = aliases
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:  # noqa: ARG002
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
         for name, module in self._aliases.items():
             if fullname == name or fullname.startswith(f"{name}."):
                 return spec_from_loader(fullname, self, origin=module + fullname[len(name) :])

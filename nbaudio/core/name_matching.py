@@ -16,10 +16,11 @@ DECISIONS = ("exact", "unicode", "extension", "blanks", "id", "ambiguous", "miss
 
 # fmt: off
 AUDIO_EXTENSIONS = frozenset({
-    "3g2", "3gp", "aac", "ac3", "aif", "aifc", "aiff", "amr", "ape", "asf", "au", "avi", "awb", "caf", "dsf", "dts", "eac3",
-    "flac", "flv", "m2ts", "m4a", "m4b", "m4v", "mka", "mkv", "mov", "mp1", "mp2", "mp3", "mp4", "mpc", "mpeg", "mpg", "mpga",
-    "mts", "nist", "oga", "ogg", "ogv", "opus", "ra", "rf64", "rm", "shn", "snd", "sph", "spx", "tak", "ts", "tta", "vob", "voc",
-    "w64", "wav", "wave", "webm", "wma", "wmv", "wv", "wv1", "wv2",
+    "3g2", "3gp", "aac", "ac3", "aif", "aifc", "aiff", "amr", "ape", "asf", "au", "avi", "awb",
+    "caf", "dsf", "dts", "eac3", "flac", "flv", "m2ts", "m4a", "m4b", "m4v", "mka", "mkv", "mov",
+    "mp1", "mp2", "mp3", "mp4", "mpc", "mpeg", "mpg", "mpga", "mts", "nist", "oga", "ogg", "ogv",
+    "opus", "ra", "rf64", "rm", "shn", "snd", "sph", "spx", "tak", "ts", "tta", "vob", "voc", "w64",
+    "wav", "wave", "webm", "wma", "wmv", "wv", "wv1", "wv2",
 })
 # fmt: on
 
@@ -36,7 +37,10 @@ AUDIT = pl.Schema(
 
 # A plain name, which every comparison leaves unchanged: nothing to normalize, no id in brackets, no
 # folder to skip.
-_PLAIN = rf"^((?:[A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*)\.(?i:{'|'.join(sorted(AUDIO_EXTENSIONS))})$"
+_PLAIN = (
+    r"^((?:[A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*)"
+    rf"\.(?i:{'|'.join(sorted(AUDIO_EXTENSIONS))})$"
+)
 # Zero-width blanks are blanks too, though str.isspace() does not know them.
 _BLANKS = re.compile(r"[\s\u200b\u2060\ufeff]+")
 _ID = re.compile(r"\[([A-Za-z0-9_-]{11})\]$")

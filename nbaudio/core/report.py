@@ -24,7 +24,8 @@ class Report:
         hidden: facts that are only for machines, as others show the same.
 
     Examples:
-        >>> print(Report("score", {"segments": 2, "mean_similarity": 0.98765, "train": {"segments": 1, "hours": 0.001}}))
+        >>> train = {"segments": 1, "hours": 0.001}
+        >>> print(Report("score", {"segments": 2, "mean_similarity": 0.98765, "train": train}))
         score
           segments         2
           mean similarity  0.988

@@ -19,7 +19,9 @@ ROW = "\0row"
 """Column with the row number, from 0, of a streamed table."""
 
 RowHashes = Callable[[pl.Series, str], pl.Series]
-"""Returns `hash_column` of the ids of some rows of a table, by their ascending numbers, and a salt.
+"""Returns `hash_column` of the ids of some rows of a table.
+
+It takes the ascending numbers of the rows, and a salt.
 """
 
 

@@ -67,8 +67,9 @@ class Rows:
     Functions are applied to each batch of them.
 
     Examples:
-        >>> rows = Rows.collect([pl.DataFrame({"name": ["a", "a"]}), pl.DataFrame({"text": ["da"]})])
-        >>> rows.map(lambda batch: batch.with_columns(pl.col("name").str.to_uppercase())).frame().rows()
+        >>> frames = [pl.DataFrame({"name": ["a", "a"]}), pl.DataFrame({"text": ["da"]})]
+        >>> upper = pl.col("name").str.to_uppercase()
+        >>> Rows.collect(frames).map(lambda batch: batch.with_columns(upper)).frame().rows()
         [('A', None), ('A', None), (None, 'da')]
     """
 

@@ -84,10 +84,16 @@ CORRECTED_TEXTS = "corrected_texts"
 """Name of the workspace table with texts and scores before reviewers' corrections."""
 
 LEFT_OUT = "left_out"
-"""Name of the workspace table with the segments that `select` leaves out only as they were reviewed, or rejected by hand."""
+"""Name of the workspace table with the segments that only reviews keep out.
+
+`select` leaves them out only as they were reviewed, or rejected by hand.
+"""
 
 EARLIER_SPLITS = "earlier_splits"
-"""Name of the workspace table with the splits, sentences and grouping columns of the selection before the workspace last grew."""
+"""Name of the workspace table with an earlier selection.
+
+It has the splits, sentences and grouping columns from before the workspace last grew.
+"""
 
 GROWTH = "growth"
 """Name of the workspace table of segments that `ingest --add` added or changed, as `GROWN`.
@@ -284,7 +290,9 @@ def read(
         rows = pl.scan_parquet(path, glob=False, row_index_name=number)
         if where is None:
             frame = rows.select(number, *names).collect()
-        else:  # by numbers: filtered lists of polars keep the lists of all rows that were read with them
+        else:
+            # By numbers: filtered lists of polars keep the lists of all rows that were read with
+            # them.
             before = path.stat()
             reader = open_parquet(path)
             found = rows.filter(where).select(number).collect(**STREAMED)
@@ -518,7 +526,10 @@ def whole_recording() -> pl.Expr:
 
 
 GROUPING_RULES = ("crosses_splits", "beyond_split_size", "not_gold", "held_out_sentence")
-"""Reasons of segments that grouping, or a sentence of an earlier dev or test, keeps out of all splits."""
+"""Reasons of segments that are kept out of all splits.
+
+Grouping, or a sentence of an earlier dev or test, keeps them out.
+"""
 
 LATER_RULES = ("reviewed", *GROUPING_RULES, "over_budget")
 """Reasons of segments that pass every filter and still are out."""

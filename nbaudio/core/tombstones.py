@@ -13,7 +13,8 @@ WITHDRAWN = "withdrawn"
 TOMBSTONES = pl.Schema({"kind": pl.String, "sha256": pl.String, "reason": pl.String})
 """What was withdrawn, not by name.
 
-`kind` (``speaker``, ``recording`` or ``segment``), `tombstone` of its id, and the reason.
+The columns are `kind` (``speaker``, ``recording`` or ``segment``), the `tombstone` of its id, and
+the reason.
 """
 
 

@@ -1,1 +1,5 @@
-"""URLs, remote files and folders, cache, retries, archives, uploads, downloads, run logs, and the workspace."""
+"""Storage of files, on this machine and remote.
+
+It has URLs, remote files and folders, cache, retries, archives, uploads, downloads, run logs, and
+the workspace.
+"""

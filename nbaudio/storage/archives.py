@@ -1,6 +1,6 @@
 """Compressed tars, which cannot be sought in.
 
-Read once, in the order of their files, with their bytes (`Remote.content`).
+They are read once, in the order of their files, with their bytes (`Remote.content`).
 """
 
 import bz2
@@ -38,7 +38,7 @@ _MAX_CONTENT_BYTES = 256 << 20
 class Member(NamedTuple):
     """A file in an archive.
 
-    Its normalized name, its entry, and the archive, positioned at its bytes.
+    It has its normalized name, its entry, and the archive, positioned at its bytes.
     """
 
     name: str
@@ -141,7 +141,10 @@ def listing(
 def all_in_order(
     folder: Remote, wanted: Iterable[str], absent: Content | None = None
 ) -> Iterator[Remote]:
-    """Yield the wanted files with their bytes, in the archive's order, then those that it lacks, with `absent` as their bytes."""
+    """Yield the wanted files with their bytes, in the archive's order.
+
+    Those that it lacks follow, with `absent` as their bytes.
+    """
     missing = set(wanted)
     with suppress(AudioError):  # the archive is truncated
         for place in members_in_order(folder, missing):
@@ -153,9 +156,10 @@ def all_in_order(
 
 
 def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[Remote]:
-    """Yield the wanted files below a folder with their bytes, all without if None.
+    """Yield the wanted files below a folder with their bytes.
 
-    Raise AudioError where it is damaged.
+    If `wanted` is None, yield all files, without their bytes. Raise AudioError where the archive is
+    damaged.
     """
     inside, _, outer = folder.root.partition("::")
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))

@@ -17,7 +17,10 @@ NO_LENGTH = (
 
 
 class RangeFile(io.RawIOBase):
-    """A file over a function that returns the bytes [start, stop); its AudioError, which decoders in C lose, is for `settle`."""
+    """A file over a function that returns the bytes [start, stop).
+
+    Decoders in C lose the AudioError of that function; `settle` raises it.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,8 @@ class RangeFile(io.RawIOBase):
 class FileStatus(NamedTuple):
     """Size of a file, and its version.
 
-    ETag or time of change on a server, nanoseconds of the last change on this machine.
+    The version is the ETag or time of change on a server, or the nanoseconds of the last change on
+    this machine.
     """
 
     num_bytes: int

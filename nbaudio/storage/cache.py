@@ -118,7 +118,7 @@ class Cache:
 def _read_number(file: BinaryIO) -> int:
     """Return the number in a file.
 
-    If it is unreadable, one above any limit, so that the files are counted again.
+    If it is unreadable, return one above any limit, so that the files are counted again.
     """
     file.seek(0)
     text = file.read()

@@ -1,6 +1,6 @@
-"""Filesystems of URLs: `HttpFiles` for the web, else those of fsspec.
+"""Filesystems of URLs, and recursive listings of them.
 
-And recursive listings of them.
+The web has `HttpFiles`, all others are those of fsspec.
 """
 
 import re
@@ -37,7 +37,7 @@ class FilesystemPath(NamedTuple):
 def filesystem_path(address: str, network: Network) -> FilesystemPath:
     """Return the filesystem and the path of a URL.
 
-    MissingExtraError if the package for its scheme is not installed.
+    Raise MissingExtraError if the package for its scheme is not installed.
     """
     scheme = urlsplit(address).scheme
     archive = address.rpartition("::")[2]
@@ -108,9 +108,9 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
 def filter_names(
     names: Iterable[str], wanted: Callable[[str], bool]
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the wanted names that are not hidden, sorted.
+    """Return the wanted names that are not hidden, sorted, and the refused ones.
 
-    And, with a reason, those that point outside their folder.
+    Refused are those that point outside their folder; each has a reason.
     """
     paths = []
     refused = []
@@ -141,7 +141,10 @@ def list_files(fs: Any, folder: str, levels: int) -> Iterator[str]:
 
 
 def list_links(fs: http.HttpFiles, top: str) -> set[str]:
-    """Return the files that the pages of a web folder and its subfolders link to, relative to it."""
+    """Return the files that the pages of a web folder and its subfolders link to.
+
+    They are relative to the folder.
+    """
     top = f"{top.rstrip('/')}/"
     names: set[str] = set()
     seen = {top}

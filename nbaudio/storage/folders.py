@@ -1,6 +1,6 @@
 """Folders that complete files are published to under paths inside them, and read from.
 
-Remote ones by way of the local disk.
+Files of remote folders go by way of the local disk.
 """
 
 import os
@@ -28,7 +28,11 @@ _READ = (
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder; `desk` holds files before their upload, and hash and version of uploaded ones, which then need no fetch."""
+    """A folder that files are published to and read from.
+
+    `desk` holds files before their upload, and hash and version of uploaded ones, which then need
+    no fetch.
+    """
 
     place: Location
     desk: Path | None = None
@@ -48,7 +52,10 @@ class Folder:
             yield path
 
     def loaded(self, name: str, most: int) -> Location:
-        """Return a file; a remote one of at most `most` bytes is fetched, in one request on the web."""
+        """Return a file; a remote one of at most `most` bytes is fetched.
+
+        On the web, it is fetched in one request.
+        """
         with self._regular(name) as place:
             return place.loaded(most)
 
@@ -117,7 +124,10 @@ class Folder:
             return False
 
     def copy_from(self, other: "Folder", name: str, sha256: str, num_bytes: int) -> None:
-        """Publish what another folder has under the same name, by links, by the server or by copies; only copies are hashed."""
+        """Publish what another folder has under the same name.
+
+        This is done by links, by the server or by copies; only copies are hashed.
+        """
         source = other._place(name)
         target = self._place(name)
         parts = [f"{name}/{part}" for part in source.files()] if source.is_folder() else [name]
@@ -213,7 +223,10 @@ class Folder:
             self.remove(f"{name}/{part}")
 
     def _sha256(self, name: str) -> str:
-        """Return the hash of a remote file, without fetching it if the version in the store is still the uploaded one."""
+        """Return the hash of a remote file.
+
+        The file is not fetched if the version in the store is still the uploaded one.
+        """
         found = self._place(name).status()
         if sent := self._sent(name, found):
             return sent

@@ -1,6 +1,6 @@
-"""HTTP over urllib3: pooled connections, proxies, bodies that are bounded and never decompressed.
+"""HTTP over urllib3, and web folders as in fsspec.
 
-Web folders as in fsspec.
+Connections are pooled, proxies are used, and bodies are bounded and never decompressed.
 """
 
 import io
@@ -70,7 +70,7 @@ class HttpStatusError(OSError):
 class HttpClient:
     """A pool of connections, so many kept open per host, through the proxies of the environment.
 
-    `timeout` is without a byte.
+    `timeout` is the longest time without a byte, in seconds.
     """
 
     def __init__(self, *, connections: int, timeout: float) -> None:
@@ -207,7 +207,7 @@ def content_coding(headers: Mapping[str, str]) -> str | None:
 
 
 def _environment() -> tuple[str | None, ...]:
-    """Return what of the environment tells proxies.
+    """Return what the environment says about proxies.
 
     Looking all of it through takes longer than a request.
     """
@@ -232,7 +232,10 @@ os.register_at_fork(after_in_child=_clients.clear)
 
 
 def _authorization(url: str) -> dict[str, str]:
-    """Return the header with the credentials of a host in ~/.netrc, or the file that NETRC names."""
+    """Return the header with the credentials of a host.
+
+    They are in ~/.netrc, or in the file that NETRC names.
+    """
     path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
     with suppress(OSError, netrc.NetrcParseError):
         if found := netrc.netrc(path).authenticators(urlsplit(url).hostname or ""):
@@ -244,14 +247,17 @@ def _authorization(url: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class HttpFiles:
-    """Files and folders of web servers, with the methods of an fsspec filesystem that `Remote` calls."""
+    """Files and folders of web servers.
+
+    It has the methods of an fsspec filesystem that `Remote` calls.
+    """
 
     network: Network
 
     def info(self, url: str) -> dict[str, Any]:
         """Return what a server reports about a file.
 
-        `size` (or None), `mimetype`, and the headers that identify its version.
+        It has `size` (or None), `mimetype`, and the headers that identify its version.
         """
         try:
             with suppress(ConnectionResetError), self._request("HEAD", url) as response:
@@ -268,7 +274,10 @@ class HttpFiles:
             return _file_info(response.headers)
 
     def cat_file(self, url: str, *, start: int, end: int) -> bytes:
-        """Return the bytes [start, end); raise RemoteRefusedError if the server does not support ranges, or sends another one."""
+        """Return the bytes [start, end).
+
+        Raise RemoteRefusedError if the server does not support ranges, or sends another one.
+        """
         with self._request("GET", url, Range=f"bytes={start}-{end - 1}") as response:
             range_ = response.headers.get("Content-Range", "")
             # A whole file is as good if all of it was requested.
@@ -289,7 +298,7 @@ class HttpFiles:
     def cat_whole(self, url: str, most: int) -> bytes | None:
         """Return a whole file; None where more than `most` bytes are announced.
 
-        Raise RemoteRefusedError where no length is.
+        Raise RemoteRefusedError where no length is announced.
         """
         with self._request("GET", url) as response:
             size = _file_info(response.headers)["size"]
@@ -369,7 +378,10 @@ def _body(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) 
 def _chunks(
     response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str
 ) -> Iterator[bytes]:
-    """Yield a body; raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`)."""
+    """Yield the chunks of a body.
+
+    Raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`).
+    """
     if coding := content_coding(response.headers):
         raise RemoteRefusedError(
             f"{url}: the server sends it compressed ({coding}), which was not requested"

@@ -28,7 +28,10 @@ _limits = {"timeout": 15.0}
 
 
 def _prepare(seconds: float) -> None:
-    """Give all requests of huggingface_hub a timeout, of which it sends most without, and redact signed URLs in its log."""
+    """Give all requests of huggingface_hub a timeout, and redact signed URLs in its log.
+
+    It sends most of them without a timeout of its own.
+    """
     with requires_extra("hub"):
         from huggingface_hub import get_session
     logging.getLogger("huggingface_hub.utils._http").addFilter(_redact_record)
@@ -87,7 +90,7 @@ class Upload:
 class HubDataset:
     """A dataset at a URL without revision.
 
-    Its `files` by path and last commit (`head`) when listed, and commits on top of it.
+    It has its `files` by path and its last commit (`head`) when listed, and commits on top of that.
     """
 
     def __init__(self, place: "Remote") -> None:
@@ -103,7 +106,10 @@ class HubDataset:
         self.files: dict[str, Any] = {}
 
     def refresh(self) -> None:
-        """List the dataset; raise RemoteNotFoundError if it does not exist, other AudioErrors as `with_retries` does."""
+        """List the dataset.
+
+        Raise RemoteNotFoundError if it does not exist, other AudioErrors as `with_retries` does.
+        """
         self._send(self._list)
 
     def changed(self, uploads: Mapping[str, Upload]) -> dict[str, Upload]:

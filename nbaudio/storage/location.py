@@ -1,6 +1,6 @@
 """Locations, what steps read and write: files and folders on this machine, or remote.
 
-And the location of any path or address.
+The location of any path or address is found here, too.
 """
 
 import os
@@ -64,7 +64,7 @@ class LocalPath:
     def is_folder(self) -> bool:
         """Return whether it is a folder.
 
-        On the web, whether the server sends a page instead of a file.
+        On the web, a folder is where the server sends a page instead of a file.
         """
         return self.local.is_dir()
 
@@ -89,15 +89,19 @@ class LocalPath:
         return nullcontext(self.local)
 
     def ranges(self, _windows: int, _share: float) -> tuple[None, None]:
-        """Return the status if requested, and a file that reads ranges if that is cheaper for a share of it in some windows."""
+        """Return the status if requested, and a file that reads ranges if that is cheaper.
+
+        The cost is that of a share of the file in some windows.
+        """
         return None, None
 
     def listing(
         self, wanted: Callable[[str], bool]
     ) -> tuple[Collection[str], list[tuple[str, str]]]:
-        """Return wanted files below it, relative, sorted, not hidden.
+        """Return the wanted files below it, and refused ones with reasons.
 
-        And refused ones with reasons; None where unlisted.
+        The files are relative, sorted and not hidden. The result is None where they cannot be
+        listed.
         """
         import polars as pl  # imported on demand, so that workers start faster
 
@@ -153,13 +157,16 @@ class LocalPath:
     def files(self) -> Iterator[str]:
         """Yield the files in a folder, sorted, of a remote one with its subfolders.
 
-        None if it does not exist.
+        There are none if it does not exist.
         """
         with suppress(FileNotFoundError):
             yield from sorted(path.name for path in self.local.iterdir())
 
     def names(self) -> Iterator[str]:
-        """Yield the files and folders in a folder; none if it does not exist or cannot be listed."""
+        """Yield the files and folders in a folder.
+
+        There are none if it does not exist or cannot be listed.
+        """
         with suppress(OSError):
             yield from self.files()
 
@@ -184,7 +191,7 @@ class LocalPath:
     def shared(self) -> Iterator[None]:
         """Let several runs write to a folder within the context.
 
-        `tidy` it if no other run uses it, by a shared lock.
+        `tidy` it if no other run uses it, which a shared lock shows.
         """
         with raise_disk_full(self.local):
             self.local.mkdir(parents=True, exist_ok=True)
@@ -198,7 +205,10 @@ class LocalPath:
             os.close(folder)
 
     def with_sha256(self, _sha256: str | None) -> "LocalPath":
-        """Return the file with its hash, if known, so that a remote one is refused when it is fetched with other bytes."""
+        """Return the file with its hash, if known.
+
+        A remote file is then refused when it is fetched with other bytes.
+        """
         return self
 
     def _tidy_unshared(self, descriptor: int) -> None:

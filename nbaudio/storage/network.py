@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from nbaudio.storage.download.fetch import Transfer
     from nbaudio.storage.remote import Remote
 
-#: Default size limits in bytes: of a file whose length the server announces, and of one whose length it does not.
+#: Default size limits in bytes: of a file whose length the server announces, and of one whose
+#: length it does not.
 MAX_ANNOUNCED = 1_000_000_000_000
 MAX_UNKNOWN_LENGTH = 1_000_000_000
 
@@ -45,7 +46,8 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = 
 class _Failing:
     """A host since its last success.
 
-    Seconds of failed requests (parallel ones once) and of Retry-After; last reason.
+    It has the seconds of failed requests (parallel ones once) and of Retry-After, and the last
+    reason.
     """
 
     spent: float = 0.0
@@ -73,7 +75,10 @@ class Network:
 
     @classmethod
     def of(cls, **given: Any) -> "Network":
-        """Return the limits that are given and not None, else those of the environment, else the defaults."""
+        """Return the limits that are given, else those of the environment, else the defaults.
+
+        A limit of None is not given.
+        """
         found: dict[str, Any] = {}
         for name, (kind, usable, wanted) in _KINDS.items():
             called = name
@@ -111,7 +116,10 @@ class Network:
         )
 
     def failed(self, host: str, seconds: float, reason: str, *, now: float) -> None:
-        """Record a failed request of so many seconds, with the pause before it, of a broken transfer only the silence."""
+        """Record a failed request of so many seconds, with the pause before it.
+
+        Of a broken transfer only the silence is recorded.
+        """
         with _lock:
             state = _failing.setdefault((self.run, host), _Failing())
             state.spent += max(0.0, now - max(now - seconds, state.until))
@@ -202,9 +210,8 @@ def with_retries(
 ) -> Result:
     """Return the result of a request, with retries (docs/network.md).
 
-    `proves`: a result shows that the host works.
-
-    Tries are counted anew when more bytes were `received`; `wait` replaces `time.sleep`.
+    `proves` is whether a result shows that the host works. Tries are counted anew when more bytes
+    were `received`; `wait` replaces `time.sleep`.
     """
     network = place.network
     host = place.host
@@ -268,7 +275,7 @@ def with_retries(
 def backoff_seconds(failures: int) -> float:
     """Return the seconds before the next try.
 
-    Doubled with each failure, times a random number from 0.75 to 1.25.
+    They are doubled with each failure, times a random number from 0.75 to 1.25.
     """
     jitter = random.uniform(0.75, 1.25)  # noqa: S311 - spreads requests, no secret
     return min(FIRST_PAUSE_S * 2.0 ** min(max(failures - 1, 0), 100) * jitter, _MAX_PAUSE_S)
@@ -295,7 +302,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def http_status(error: BaseException) -> int | None:
-    """Return the HTTP status of an error (`status`), of Azure, Google, botocore or huggingface_hub, if it has one."""
+    """Return the HTTP status of an error, if it has one.
+
+    It is known of errors with a `status`, and of Azure, Google, botocore and huggingface_hub.
+    """
     both = (error, getattr(error, "response", None))
     known = (
         getattr(each, name, None) for each in both for name in ("status", "status_code", "code")

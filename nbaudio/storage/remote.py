@@ -159,7 +159,7 @@ class Remote:
     def loaded(self, most: int) -> "Remote":
         """Return the file with its content, fetched in one request on the web.
 
-        Without it if it has more than `most` bytes.
+        Return it without the content if it has more than `most` bytes.
         """
         if not self._is_on_web:
             size = self.status().num_bytes
@@ -180,7 +180,7 @@ class Remote:
     def fetched(self, status: FileStatus | None = None) -> Iterator[Path]:
         """Yield a local copy of the whole file, held in the cache within the context.
 
-        Errors within name the address instead.
+        Errors within the context name the address instead of the copy.
         """
         found = status or self.status()
 
@@ -236,7 +236,8 @@ class Remote:
     def ranges(self, windows: int, share: float) -> tuple[FileStatus, RangeFile | None]:
         """See `LocalPath.ranges`.
 
-        For WAV and FLAC from a server with ranges and versions, unless the file is cached.
+        Ranges are read of WAV and FLAC from a server with ranges and versions, unless the file is
+        cached.
         """
         status = self.status()
         cost = share * status.num_bytes + windows * _WINDOW_BYTES
@@ -333,10 +334,10 @@ class Remote:
         *,
         new: bool = False,
     ) -> None:
-        """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete.
+        """Call `write` in a way that the file appears when it is complete.
 
-        A `new` file replaces no other. HDFS does not rename to a name that exists: to replace a
-        file, it is removed first.
+        Its arguments are filesystem, path and options for uploads. A `new` file replaces no other.
+        HDFS does not rename to a name that exists: to replace a file, it is removed first.
         """
         writer = f"{int(time.time()):x}-{os.urandom(4).hex()}"
 
@@ -396,7 +397,7 @@ class Remote:
     def shared(self) -> Iterator[None]:
         """Tidy a folder that runs write to, as in `LocalPath.shared`.
 
-        Without locks only what is old.
+        Without locks, only what is old is removed.
         """
         self.tidy(older_than_s=_OLD_S)
         yield
@@ -408,7 +409,10 @@ class Remote:
         return with_retries(self, lambda: self.located.fs.info(self.located.path), proves=False)
 
     def _names(self) -> set[str]:
-        """Return all files below the folder, relative to it; to be called through `with_retries`."""
+        """Return all files below the folder, relative to it.
+
+        It must be called through `with_retries`.
+        """
         fs, top, scheme = self.located
         if scheme in WEB:
             return list_links(fs, top)
@@ -423,7 +427,7 @@ class Remote:
     def _download(self, partial: Path, found: FileStatus) -> None:
         """Fetch the whole file; on the web, resume with the missing bytes.
 
-        From the Hub, in ranges, as its library shows bars.
+        Files from the Hub are fetched in ranges, as its library shows bars.
         """
         held = size_of(partial)
         (fs, path, scheme) = self.located

@@ -1,6 +1,6 @@
 """Run log of a long run.
 
-JSON lines without secrets, and a lock on the file that shows whether the run is alive.
+It has JSON lines without secrets, and a lock on the file that shows whether the run is alive.
 
 Every line has `at` (UTC) and `event`: began (step, pid, host, parameters), stage (stage, total,
 unit), progress (done, seconds since the stage began, failures of the run), failure (detail), ended

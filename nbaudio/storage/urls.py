@@ -96,7 +96,7 @@ def public_url(address: str) -> str:
 def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
     """Map URLs with user or query to the names that are stored.
 
-    With a hash if they would be equal, or `always`.
+    Names have a hash if they would be equal, or `always`.
     """
     whole = {name: public_url(name) for name in names if "://" in name and redact_url(name) != name}
     counts = Counter(whole.values())

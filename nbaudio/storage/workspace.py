@@ -101,7 +101,7 @@ class Workspace:
     def fingerprint(self) -> str:
         """Return what identifies the rows of the segments table in a review.
 
-        A hash of their ids, and the later generation.
+        It is a hash of their ids, and the generation if that is a later one.
         """
         hashed = hashlib.sha256(b"[")
         for number, key in enumerate(row_values.sorted_values(tables.scan(self, ["segment_id"]))):
@@ -111,7 +111,10 @@ class Workspace:
         return own if self.generation == 1 else f"{own} {self.generation}"
 
     def known_states(self, current: str | None = None) -> list[str]:
-        """Return the fingerprints of the segments table from before each change of its rows by a step, and the current one."""
+        """Return the known fingerprints of the segments table.
+
+        They are those from before each change of its rows by a step, and the current one.
+        """
         return list(
             dict.fromkeys([*self.settings.get("generations", []), current or self.fingerprint()])
         )
@@ -134,7 +137,8 @@ class Workspace:
 
         Examples:
             >>> import tempfile
-            >>> workspace = Workspace.create(tempfile.mkdtemp() + "/w", source="asr.json", audio=None)
+            >>> folder = tempfile.mkdtemp() + "/w"
+            >>> workspace = Workspace.create(folder, source="asr.json", audio=None)
             >>> workspace.choose_threshold(0.83)
             >>> workspace.threshold
             0.83
@@ -176,7 +180,7 @@ class Workspace:
     def withdrawn(self) -> pl.DataFrame:
         """The tombstones of what was withdrawn (`core.tombstones.TOMBSTONES`).
 
-        Empty if nothing was.
+        The table is empty if nothing was.
         """
         return self.table(tombstones.WITHDRAWN, tombstones.TOMBSTONES)
 
@@ -227,7 +231,8 @@ class Workspace:
         Examples:
             >>> import tempfile
             >>> workspace = Workspace.create(tempfile.mkdtemp())
-            >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "similarity": [0.5, None]}))
+            >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "similarity": [0.5, None]})
+            >>> workspace.save(segments=segments)
             >>> float(workspace.to_pandas()["similarity"].mean())
             0.5
         """
@@ -251,7 +256,7 @@ class Workspace:
     ) -> None:
         """Write tables (frames, or iterators of frames) and settings that belong together.
 
-        If the run is killed, all or none.
+        If the run is killed, all of them are written, or none.
         """
         staged = self.path / _SAVING
         atomic.remove(staged)
@@ -267,7 +272,10 @@ class Workspace:
         self._finish_saving()
 
     def _finish_saving(self) -> None:
-        """Move the files of a complete `save_together` to their names; those of a killed run, too."""
+        """Move the files of a complete `save_together` to their names.
+
+        The files of a killed run are moved, too.
+        """
         saved = self.path / _SAVED
         for path in sorted(saved.iterdir()) if saved.is_dir() else ():
             with suppress(FileNotFoundError):  # another process does the same
@@ -312,7 +320,10 @@ def _rows_of(table: Any, name: str) -> Any:
 def locks_workspace(
     step: str, what: str = "tables", *, new: str = ""
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Lock `what` of a workspace, the first argument (or a possibly `new` one, of that name), while a function runs."""
+    """Lock `what` of a workspace while a function runs.
+
+    The workspace is the first argument, or a possibly `new` one in the argument of that name.
+    """
 
     def locking(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)

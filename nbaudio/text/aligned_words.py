@@ -58,9 +58,11 @@ def word_diff(
     The parts have the original words.
 
     Examples:
-        >>> [(part.kind, part.reference, part.hypothesis) for part in word_diff("evo blic", "evo blitz na")]
+        >>> parts = word_diff("evo blic", "evo blitz na")
+        >>> [(part.kind, part.reference, part.hypothesis) for part in parts]
         [('equal', ('evo',), ('evo',)), ('insert', (), ('blitz',)), ('replace', ('blic',), ('na',))]
-        >>> [(part.kind, part.reference) for part in word_diff("Evo – blic.", "evo blic", steps=["lower", "punctuation"])]
+        >>> parts = word_diff("Evo – blic.", "evo blic", steps=["lower", "punctuation"])
+        >>> [(part.kind, part.reference) for part in parts]
         [('equal', ('Evo',)), ('equal', ('–',)), ('equal', ('blic.',))]
     """
     sides = words(reference), words(hypothesis)

@@ -122,9 +122,9 @@ def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs
 
 
 def _chain_scores(runs: _Runs) -> tuple[npt.NDArray[np.float64], Ints]:
-    """Return for each run the score of the best chain that ends in it, and the run before it.
+    """Return for each run the best chain that ends in it: its score, and the run before.
 
-    The run before it is that in the same chain, -1 for none.
+    The run before is the one that precedes it in the chain, -1 for none.
     """
     score = runs.size.astype(np.float64)
     before = np.full(len(score), -1)

@@ -398,7 +398,7 @@ def spoken_counts(
 ) -> pl.DataFrame:
     """Return `edit_counts` of two columns with formatting aside.
 
-    The edits are fewer than the `plain` ones, over the same lengths.
+    There are fewer edits than the `plain` ones, over the same lengths.
     """
     pairs = pl.DataFrame(
         {"text": as_series(text), "asr_text": as_series(asr_text)}

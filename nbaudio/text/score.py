@@ -89,8 +89,8 @@ def score(
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "text": ["evo blic", "da"], "asr_text": ["evo blitz", None]})
-        >>> workspace.save(segments=segments)
+        >>> texts = {"text": ["evo blic", "da"], "asr_text": ["evo blitz", None]}
+        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], **texts}))
         >>> score(workspace).facts["above_0_8"]
         0
         >>> workspace.segments["similarity"].round(3).to_list()
@@ -277,7 +277,7 @@ def _own_table(workspace: Workspace) -> Path | None:
 def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
     """Return rows of the segments table with their scores computed again.
 
-    All scores that there are come from the texts of the rows.
+    All existing scores are computed from the texts of the rows.
     """
     pairs = [*_pairs(workspace).values()] or [Pair("text", "asr_text", "")]
     there = [pair for pair in pairs if {pair.text, pair.hypothesis} <= {*segments.columns}]

@@ -18,10 +18,8 @@ Flags = npt.NDArray[np.bool_]
 
 _LEAST_CONFIDENCE = 0.8  # of the pairs at both edges of a segment
 _MOST_ROOM = 0.5  # seconds between a word and the boundary of its segment
-_UNHEARD_ROOM = (
-    0.03,
-    0.1,
-)  # the same where the pause may hold a word that was not recognized: what is left of it, in seconds
+# The same where the pause may hold a word that was not recognized: what is left of it, in seconds.
+_UNHEARD_ROOM = (0.03, 0.1)
 _FASTEST, _USUAL = 0.04, 0.08  # seconds per character of such a word
 
 _TOLERANCE = 1e-9  # seconds, of sums of decimals
@@ -101,7 +99,8 @@ def cut_segments(
         >>> words, start = ["dobar", "dan", "evo", "blic"], np.array([0.5, 1, 3, 4.0])
         >>> pairs = WordPairs(np.arange(4), np.arange(4), np.ones(4, np.float32))
         >>> typed = Typed(words, np.array([False, True, False, True]), np.zeros(4, np.int64))
-        >>> cut_segments(pairs, typed, Heard(words, start, start + 0.5), shortest=1, longest=3).seconds.tolist()
+        >>> heard = Heard(words, start, start + 0.5)
+        >>> cut_segments(pairs, typed, heard, shortest=1, longest=3).seconds.tolist()
         [[0.25, 2.0], [2.5, 4.5]]
     """
     if not len(pairs.left):
@@ -154,11 +153,11 @@ def cut_segments(
 
 
 def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[Flags, Ints]:
-    """Return whether a segment may span each two consecutive pairs, and the words between them.
+    """Return whether a segment may span each two consecutive pairs, and the gap between them.
 
-    These are the words without a pair. What is between the pairs has at most `most` characters, no
-    word with a pair elsewhere, and no whole sentence that was not heard, such as the name of a
-    speaker.
+    The gap is the number of words without a pair; 0 where no segment may span it. What is between
+    the pairs has at most `most` characters, no word with a pair elsewhere, and no whole sentence
+    that was not heard, such as the name of a speaker.
     """
     between = [(side[:-1] + 1, side[1:]) for side in (pairs.left, pairs.right)]
     rank = np.argsort(np.argsort(pairs.right))

@@ -1,6 +1,6 @@
 """Download files from the web.
 
-A list in, a folder out that `ingest` reads, and a ledger of all files.
+The input is a list; the output is a folder that `ingest` reads, with a ledger of all files.
 """
 
 from collections.abc import Iterator
@@ -170,7 +170,7 @@ def _find_missing(
 class _Worker(Fetcher):
     """Downloads files in threads.
 
-    One that a host lets wait keeps its thread, and others go on with the files of other hosts.
+    A file that a host lets wait keeps its thread, and others go on with the files of other hosts.
     """
 
     def work_in_threads(self, wanted: list[DownloadItem], connections: int, per_host: int) -> None:

@@ -217,7 +217,7 @@ class Fetcher:
     def _check_body(self, wanted: DownloadItem, headers: Mapping[str, str]) -> int | None:
         """Return the announced length of a body.
 
-        RemoteRefusedError for one that is not the file, too large or of no length.
+        Raise RemoteRefusedError for a body that is not the file, too large or of no length.
         """
         name = wanted.name.lower()
         if (coding := content_coding(headers)) and not name.endswith((".gz", ".tgz")):
@@ -252,7 +252,7 @@ class Fetcher:
     def _max_bytes(self, address: str) -> int:
         """Return the limit of a body of unannounced length.
 
-        The length of a HEAD request, or that of the network limits.
+        It is the length that a HEAD request announces, or that of the network limits.
         """
         with suppress(ConnectionError), self.client.request("HEAD", address) as head:
             if (
@@ -307,7 +307,7 @@ class Fetcher:
     def _publish(self, wanted: DownloadItem, begun: Row, *, joined: bool) -> Row:
         """Verify the checksum of a complete file and move it to its final name.
 
-        `joined`: it came in parts.
+        `joined` is whether the file came in parts.
         """
         partial = partial_path(self.folder, wanted)
         sha256, checksum = _hashes(partial, wanted.checksum)
@@ -336,7 +336,10 @@ class Fetcher:
 
 
 def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | None:
-    """Return the row of a file that is complete by its hash, a failed one if another file has its name, else None."""
+    """Return the row of a file that is complete by its hash.
+
+    Return a failed row if another file has its name, else None.
+    """
     row = ledger.row(wanted)
     final = folder / wanted.name
     partial = partial_path(folder, wanted)
@@ -368,14 +371,18 @@ def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | N
 
 
 def _hashes(path: Path, checksum: str | None) -> tuple[str, str | None]:
-    """Return the SHA-256 of a file, and its checksum by the algorithm of another one (None if that is None)."""
+    """Return the SHA-256 of a file, and its checksum by the algorithm of `checksum`.
+
+    The second value is None if `checksum` is None.
+    """
     sha256 = sha256_file(path)
     if checksum is None or checksum.startswith("sha256:"):
         return sha256, checksum and f"sha256:{sha256}"
     with path.open("rb") as file:
         return (
             sha256,
-            f"md5:{hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()}",
+            "md5:"
+            f"{hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()}",
         )
 
 

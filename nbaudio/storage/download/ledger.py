@@ -1,6 +1,6 @@
-"""State of every download in JSON lines, the last of which counts for a URL and name.
+"""State of every download, and lists of files to download.
 
-And lists of files to download.
+The state is in JSON lines, the last of which counts for a URL and name.
 """
 
 import hashlib
@@ -105,7 +105,7 @@ class Ledger:
     def forget(self, wanted: list[DownloadItem]) -> None:
         """Drop failures that a corrected list no longer has.
 
-        Rows without a URL, and URLs under another name.
+        These are rows without a URL, and URLs under another name.
         """
         keys = {(sha256_of(one.url), one.name) for one in wanted}
         known = {url for url, _ in keys}
@@ -138,7 +138,10 @@ class Ledger:
 
 @contextmanager
 def open_ledger(folder: Path) -> Iterator[Ledger]:
-    """Create a folder, lock it against other downloads (ExistsError if another one has the lock) and open its ledger."""
+    """Create a folder, lock it against other downloads and open its ledger.
+
+    Raise ExistsError if another download has the lock.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / f".{LEDGER}.lock").open("wb")
@@ -173,7 +176,10 @@ _MAX_NAME_BYTES = 240
 
 
 def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Row]]:
-    """Return the files of a list (see `download`), in order and each once, and its invalid rows as those of the ledger."""
+    """Return the files of a list (see `download`), and its invalid rows.
+
+    The files are in order and each once; the invalid rows are as those of the ledger.
+    """
     wanted: dict[str, tuple[DownloadItem, str]] = {}
     refused = []
     for where, row in (
@@ -229,13 +235,16 @@ def check_name(name: str) -> str:
 def display_url(url: str) -> str:
     """Return a URL, even an invalid one, for messages and the ledger.
 
-    Short, without user, password and query.
+    It is short, without user, password and query.
     """
     return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public_url(url))[:200]
 
 
 def check_url(url: str) -> str:
-    """Return the URL; raise InputError unless it is an http or https URL without user and password."""
+    """Return the URL if it is one of the web.
+
+    Raise InputError unless it is an http or https URL without user and password.
+    """
     try:
         parts = urllib3.util.parse_url(url)
     except urllib3.exceptions.LocationParseError as error:

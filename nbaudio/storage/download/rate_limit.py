@@ -14,7 +14,10 @@ from nbaudio.storage.network import RemoteRefusedError
 
 
 class HostLimits:
-    """So many requests at once and per second to each host, and none while it rests, at most `max_wait` seconds."""
+    """Limits of the requests to each host: so many at once and per second.
+
+    No request is sent while a host rests, which is at most `max_wait` seconds.
+    """
 
     def __init__(self, *, per_host: int, per_second: float, max_wait: float) -> None:
         self._spacing = 1 / per_second
@@ -41,7 +44,10 @@ class HostLimits:
             yield
 
     def rest(self, host: str, seconds: float) -> None:
-        """Send no request to a host for some seconds (Retry-After), and none at all if they are more than `max_wait`."""
+        """Send no request to a host for some seconds (Retry-After).
+
+        Send none at all if they are more than `max_wait`.
+        """
         with self._lock:
             if seconds > self._max_wait:
                 self._required[host] = seconds
