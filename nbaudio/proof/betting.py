@@ -198,7 +198,7 @@ class Draws:
         return self.wrong | self.unsure | self.replaced if upper else self.wrong
 
     def known_items(self, *, upper: bool) -> tuple[Ints, Ints]:
-        """Return the known items that bounds take as judged, and those of them that count as wrong."""
+        """Return known items that bounds take as judged, and those of them that count as wrong."""
         kept = (
             ~self.is_replaced[self.known]
             if upper and self.frames
@@ -215,11 +215,13 @@ class Draws:
     def faulty_share(
         self, value: Array | Values, rounds: Sequence[int] | None = None
     ) -> tuple[float, float] | None:
-        """Return the estimated share of the value that is wrong or unsure (Hajek, 1971) and its standard error, or None."""
+        """Return the estimated share of the value that is wrong or unsure, and its standard error.
+
+        The estimate is that of Hajek (1971). Return None if no draw counts for anything.
+        """
         weight = self.worth(Values.of(value), upper=True)
-        for number, frame in enumerate(
-            self.frames
-        ):  # the number of items that each draw stands for, on average
+        # The number of items that each draw stands for, on average.
+        for number, frame in enumerate(self.frames):
             own = self.round == number
             weight[own] *= (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
         weight = weight if rounds is None else weight * np.isin(self.round, rounds)
@@ -243,9 +245,9 @@ class Path:
 
 
 def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0) -> float:
-    """Return what the wrong value is below, or else the total, at any time with error `alpha`.
+    """Return the value that the wrong value is below, or the total if no less is proven.
 
-    `also` is one of the nulls.
+    The probability that this is wrong at any time is at most `alpha`. `also` is one of the nulls.
     """
     value = Values.of(value)
     total = value.total
@@ -265,7 +267,7 @@ def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0
 def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     """Return a lower bound of the value that is wrong.
 
-    It is too high at any time with error `alpha`.
+    The probability that it is too high at any time is at most `alpha`.
     """
     value = Values.of(value)
     total = value.total
@@ -286,7 +288,7 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
 def bet(
     draws: Draws, value: Array | Values, nulls: Array, *, upper: bool = True, level: float = np.inf
 ) -> Path:
-    """Bet against the nulls "the wrong value is m or more", or without `upper` "it is m or less"."""
+    """Bet against nulls "the wrong value is m or more", or without `upper` "it is m or less"."""
     value = Values.of(value)
     sign = 1.0 if upper else -1.0
     fault = draws.faults(upper=upper)
@@ -366,11 +368,12 @@ class _Book:
 
     def __init__(self, frame: Frame, value: Values, draws: Draws, valid: Bools) -> None:
         number = int(frame.bins.max(initial=-1)) + 1
+        # Of unseen items.
         self.value, hits, self.largest = (
             np.zeros(number),
             np.zeros(number, dtype=np.int64),
             np.zeros(number),
-        )  # unseen
+        )
         for some, part in value.blocks():
             inside = (frame.stratum[some] >= 0) & valid[some] & (part > 0)
             bins = frame.bins[frame.stratum[some][inside]]
@@ -442,7 +445,10 @@ class _Book:
         return np.vstack([found, expected])
 
     def solve(self, rest: Array, sign: float) -> tuple[Array, Array, Array]:
-        """Return the predicted rates of wrong items by bin, and for each null its stake mu and its rates c by bin."""
+        """Return the predicted rates of wrong items by bin, and the bet against each null.
+
+        The bet is the stake mu of the null, and its rates c by bin.
+        """
         # Rates of the priors, weighted by how well they have predicted so far.
         weight = np.exp(self._log_weight - self._log_weight.max())
         rates: Array = weight / weight.sum() @ self._predicted()
@@ -488,7 +494,10 @@ class _Book:
         return rates, np.where(wants, stake[:, 0] / scale[0], 0.0), share
 
     def growth(self, rates: Array, stake: float, share: Array, sign: float) -> tuple[float, float]:
-        """Return the expected gain of a logarithm of the capital at the next draw, and if that is right."""
+        """Return the expected gain of the logarithm of the capital at the next draw.
+
+        The second number is the expected gain if that draw is right.
+        """
         chance = self.value / self._scale
         right = np.log(np.maximum(1 + sign * stake * self._scale * share, _TINY))
         wrong = np.log(np.maximum(1 + sign * stake * self._scale * (share - 1), _TINY))

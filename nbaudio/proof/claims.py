@@ -41,7 +41,7 @@ def check_target(precision: float, confidence: float) -> None:
 class Part:
     """What ships of a part of the corpus, with what was left out of it.
 
-    Bounds of the share of it that is right.
+    Its methods give bounds of the share that is right.
     """
 
     def __init__(self, state: ProofState, ships: Bools, left_out: Bools | None = None) -> None:
@@ -53,7 +53,10 @@ class Part:
         self.inside = self.ships | self.out if self.out.any() else self.ships
 
     def claim(self, *, target: float, error: float, high_error: float) -> dict[str, Any]:
-        """Return the claim by segments, with `by_hours` and `by_words`, whose bounds are two-sided with the same confidence."""
+        """Return the claim by segments, with `by_hours` and `by_words`.
+
+        The bounds by hours and by words are two-sided with the same confidence.
+        """
         found = self.by("segments", target=target, error=error, high_error=high_error)
         side = (error + high_error) / 2
         return found | {
@@ -113,7 +116,10 @@ class Part:
         return self.state.value(what, self.inside, upper=upper)
 
     def least_not_allowed(self, what: str, target: float) -> float:
-        """Return the least value that is wrong, with what does not ship, for which less than the target is right."""
+        """Return the least wrong value for which less than the target is right.
+
+        The value includes the faults of what does not ship.
+        """
         allowed = (1 - target) * self._sum(what, self.ships)
         return self._found(what) + (
             math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12
@@ -122,7 +128,7 @@ class Part:
     def _found(self, what: str) -> float:
         """Return the part of an upper bound that is no fault of what ships.
 
-        Faults left out or gone, and those mended since.
+        These are faults that were left out or are gone, and those mended since.
         """
         state = self.state
         size = len(self.ships)
@@ -146,7 +152,7 @@ class Part:
     def further_reviews(self, strata: Strata, *, target: float, error: float) -> int | None:
         """Predict how many more reviews the target takes if strata with rates are drawn from.
 
-        None if out of reach.
+        Return None if the target is out of reach.
         """
         state = self.state
         number = strata.number[self.inside & (strata.number >= 0)]
@@ -165,7 +171,11 @@ class Part:
         )
 
     def progress(self, *, target: float, error: float) -> dict[str, Any]:
-        """Return after how many verdicts and since when the target is proven, or how many more it is expected to take."""
+        """Return when the target was proven, or how many more verdicts it is expected to take.
+
+        If it is proven, `verdicts` says after how many verdicts, and `since` at what time. If not,
+        `expected` and `least` are numbers of further verdicts.
+        """
         state = self.state
         level = -math.log(error)
         path = self.path(target, error)
@@ -187,7 +197,7 @@ class Part:
 
 
 def selected(state: ProofState, threshold: float, ships: Bools) -> Part:
-    """Return what ships with what was left out of it, or all `above` the threshold if nothing ships."""
+    """Return what ships with what was left out, or all `above` a threshold if nothing ships."""
     return (
         Part(state, ships, state.population.mask(state.left_out["segment_id"]))
         if ships.any()
@@ -198,7 +208,7 @@ def selected(state: ProofState, threshold: float, ships: Bools) -> Part:
 def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
     """Return what is `selected` as `selection`, and what ships of each split.
 
-    `without` do not ship.
+    The segments in `without` do not ship.
     """
     ships = state.accepted & ~state.population.mask(pl.Series(list(without), dtype=pl.String))
     found = {"selection": selected(state, threshold, ships)}
@@ -220,7 +230,10 @@ def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -
 def above(
     state: ProofState, threshold: float, where: Bools | None = None, values: Array | None = None
 ) -> Part:
-    """Return all segments at or above a threshold on values, by default similarity or none, whether they ship or not."""
+    """Return all segments at or above a threshold on values, whether they ship or not.
+
+    By default the values are similarities, and segments without one are taken too.
+    """
     # A similarity that is NaN is not below the threshold.
     keeps = (
         ~(state.population.numbers["similarity"] < threshold)
@@ -234,7 +247,10 @@ def above(
 def rule_error(
     state: ProofState, rule: Mapping[str, Any], confidence: float
 ) -> tuple[int, int, float]:
-    """Return a rule's place among those asked about, their number, and the share of errors that it gets; log a new one."""
+    """Return a rule's place among those asked about, their number, and its share of errors.
+
+    A new rule is logged once there are verdicts and accepted segments.
+    """
     path = state.workspace.path / RULES
     known = read_lines(path, json.loads, "a rule")
     rules = [json.dumps(each["rule"], sort_keys=True) for each in known]
@@ -263,10 +279,11 @@ def curve(
     where: Bools | None = None,
     values: Array | None = None,
 ) -> pl.DataFrame:
-    """Compute the claim about all segments at or above each threshold (ascending), by default those without a similarity too.
+    """Compute the claim about all segments at or above each threshold (ascending).
 
-    `low` and `high` hold for each threshold by itself, `proven` for all at once (docs/evidence.md).
-    Of more than 24 thresholds, the bounds of some serve those between them, which is cautious.
+    By default, segments without a similarity are taken too. `low` and `high` hold for each
+    threshold by itself, `proven` for all at once (docs/evidence.md). Of more than 24 thresholds,
+    the bounds of some serve those between them, which is cautious.
     """
     check_target(precision, confidence)
     grid = sorted(thresholds)
@@ -335,7 +352,10 @@ def _proven(
     confidence: float,
     knots: Sequence[int],
 ) -> list[int]:
-    """Return the thresholds that are proven to keep the target precision, all of them with the confidence."""
+    """Return the thresholds that are proven to keep the target precision.
+
+    The confidence is that of all of them together.
+    """
     order = [place for place in reversed(knots) if sizes[place]]
     if not order or not len(at(order[0]).state.lines):
         return []

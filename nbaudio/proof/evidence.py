@@ -1,6 +1,7 @@
 """The command `evidence`.
 
-Report how right the labels of what ships are, as far as verdicts prove it, and what to review next.
+It reports how right the labels of what ships are, as far as verdicts prove it, and what to review
+next.
 """
 
 import math
@@ -75,7 +76,8 @@ def evidence(
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp())
         >>> times = {"recording_id": "r", "source_start": ["0", "4"], "source_end": ["4", "9"]}
-        >>> segments = pl.DataFrame({"segment_id": ["a", "b"], **times, "text": "da", "similarity": [0.9, 1.0]})
+        >>> rows = {"segment_id": ["a", "b"], **times, "text": "da", "similarity": [0.9, 1.0]}
+        >>> segments = pl.DataFrame(rows)
         >>> workspace.save(segments=segments, recordings=pl.DataFrame({"recording_id": ["r"]}))
         >>> evidence(workspace).warnings
         ['nothing has been judged yet: the quality of the labels is unknown']
@@ -153,7 +155,10 @@ def risk_facts(
     selection: Mapping[str, Any],
     threshold: float,
 ) -> dict[str, Any]:
-    """Return how well `risk` tells wrong from right, and how many reviews are left if it steers the draws."""
+    """Return how well `risk` tells wrong from right, and how many reviews are left.
+
+    The number of reviews is what is left if `risk` steers the draws.
+    """
     if "missing" in model:
         return {"model": model["missing"], "useful": False}
     strata = state.population.strata("risk", threshold=threshold, rounds=state.rounds)
@@ -195,7 +200,7 @@ def selection_claim(
 ) -> dict[str, Any]:
     """Return claims as in ``corpus.json``.
 
-    `asked` has the parameters of `evidence`, by default of its last call.
+    `asked` has the parameters of `evidence`, by default those of its last call.
     """
     state = ProofState.load(workspace)
     asked = dict(state.workspace.report("evidence").get("asked", {}) if asked is None else asked)
@@ -247,7 +252,7 @@ def selection_claim(
 def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     """Return the claim about a selection under readable names, the answers first.
 
-    Empty if there is none.
+    The result is empty if there is no claim.
     """
     if not claim:
         return {}
@@ -297,7 +302,10 @@ def _down(bound: float | None) -> float | None:
 
 
 def describe_progress(claim: Mapping[str, Any]) -> str:
-    """Say whether the target of a claim is proven and since when, or how many more reviews that is expected to take."""
+    """Say whether the target of a claim is proven, and since when.
+
+    If it is not, say how many more reviews that is expected to take.
+    """
     rule = claim["rule"]
     progress = claim["progress"]
     errors = (
@@ -325,7 +333,7 @@ def describe_progress(claim: Mapping[str, Any]) -> str:
 def weakest(part: Part) -> list[dict[str, Any]]:
     """Return where most of what was judged is wrong.
 
-    Bands of similarity, and the speakers and recordings with most faults.
+    The rows are bands of similarity, and the speakers and recordings with most faults.
     """
     state = part.state
     places = np.flatnonzero(part.inside & (state.label >= 0))
@@ -362,7 +370,7 @@ def weakest(part: Part) -> list[dict[str, Any]]:
 
 
 def selection_threshold(selection: Mapping[str, Any]) -> float:
-    """Return the threshold on similarity from the facts of the report of `select`, 0.8 if there is none."""
+    """Return the threshold on similarity in the facts of a report of `select`, or else 0.8."""
     return float(selection.get("parameters", {}).get("min_similarity", 0.8))
 
 
@@ -424,7 +432,10 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
 
 
 def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
-    """Compare rounds whose reviewers saw hypothesis and similarity with blind ones, if there are both."""
+    """Compare rounds whose reviewers saw hypothesis and similarity with blind ones.
+
+    Yield nothing unless there are both.
+    """
     blind = [state.records[one.name].blind for one in state.usable]
     of = {
         kind: [place for place, each in enumerate(blind) if each is kind] for kind in (True, False)
@@ -446,7 +457,7 @@ def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
 
 
 def _jump(one: Round) -> str:
-    """Say what rows that were skipped do to the share of right ones among those that were reached."""
+    """Say what skipped rows do to the share of right ones among those that were reached."""
     # Without segments that are gone and were never judged.
     reached = one.rows.drop_nulls(["line", "verdict"]).sort("line", maintain_order=True)
     right = (reached["verdict"] == "right").to_numpy()

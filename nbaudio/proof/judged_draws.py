@@ -1,4 +1,7 @@
-"""The segments of a workspace as a population, and its reviews as draws from it, in the order in which reviewers reached them."""
+"""The segments of a workspace as a population, and its reviews as draws from it.
+
+The draws are in the order in which reviewers reached them.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -42,7 +45,7 @@ class ProofState(ReviewState):
     def label(self) -> NDArray[np.int8]:
         """The verdict on what each segment is now: its place among right, wrong, unsure.
 
-        -1 without one.
+        Segments without a verdict have -1.
         """
         judged = self.verdicts["segment_id"]
         held = tables.read(
@@ -67,7 +70,7 @@ class ProofState(ReviewState):
     def amounts(self, what: str, where: Bools) -> Values:
         """Return what each segment counts for by `segments`, `hours` or `words`.
 
-        0 outside of a part.
+        Segments outside of the part `where` count for 0.
         """
         if what == "segments":
             return Values(np.broadcast_to(1.0, len(where)), where)
@@ -87,7 +90,10 @@ class ProofState(ReviewState):
 
     @cached_property
     def left_out(self) -> pl.DataFrame:
-        """`segment_id` and `split` of what `select` leaves out only as it was reviewed, or rejected by hand (null)."""
+        """`segment_id` and `split` of what `select` leaves out only because it was reviewed.
+
+        What was rejected by hand is among them, with a null `split`.
+        """
         if not table_path(self.workspace, LEFT_OUT).exists():  # nothing is selected yet
             return pl.DataFrame(schema={"segment_id": pl.String, "split": pl.String})
         held = self.workspace.table(LEFT_OUT)
@@ -104,7 +110,7 @@ class ProofState(ReviewState):
     def usable(self) -> list[Round]:
         """The rounds whose draws count.
 
-        Those with a stored frame, after a frozen `risk` if there is one.
+        They have a stored frame, and come after a frozen `risk` if there is one.
         """
         known = frozen(self.workspace).get("reviews", [])
         return [one for one in self.rounds if one.name in self._frames and one.name not in known]
@@ -214,7 +220,7 @@ class ProofState(ReviewState):
 
     @cached_property
     def judged(self) -> Bools:
-        """Which segments reviewers reached in a round, or judged although no round could draw them."""
+        """Which segments were reached in a round, or judged although no round could draw them."""
         found = np.zeros(len(self.population), dtype=bool)
         places = np.concatenate([self.draws.item, self.draws.known])
         found[places[places < len(found)]] = True
@@ -223,7 +229,7 @@ class ProofState(ReviewState):
     def value(self, what: str, where: Bools, *, upper: bool) -> Values:
         """Return `amounts` of all items of the draws.
 
-        In upper bounds, replaced items that are gone are average, else 0.
+        Items that were replaced and are gone count for the average in upper bounds, else for 0.
         """
         found = self.amounts(what, where)
         replaced = self.draws.is_replaced[len(where) :]
@@ -236,7 +242,7 @@ class ProofState(ReviewState):
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:
-        """The rows of all rounds that were reached, in that order.
+        """The rows of all rounds that were reached, in the order in which they were.
 
         A segment of several rounds is in each of them.
         """
@@ -290,7 +296,7 @@ class ProofState(ReviewState):
 
 
 def _with_further(held: _Stored, further: Mapping[int, int]) -> Frame:
-    """Return a frame whose items are the segments and `further` ones, by the hashes of their ids."""
+    """Return a frame of the segments and of `further` items, given by the hashes of their ids."""
     frame, gone = held
     if not further:
         return frame

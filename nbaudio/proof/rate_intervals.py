@@ -25,7 +25,10 @@ _RATES = {
 def clustered_rates(
     frames: Iterable[pl.DataFrame], text: str, hypotheses: Mapping[str, str], confidence: float
 ) -> pl.DataFrame:
-    """Return the rows of `views.error_rates` for each `group` of frames, clustered by their column `cluster`; in no order."""
+    """Return the rows of `views.error_rates` for each `group` of frames, in no order.
+
+    The segments are clustered by the column `cluster` of the frames.
+    """
     from scipy.special import stdtrit
 
     rates = _RATES if len(hypotheses) > 1 else {name: _RATES[name] for name in ("wer", "cer")}

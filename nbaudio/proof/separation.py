@@ -1,6 +1,6 @@
 """Which columns separate right from wrong labels.
 
-Precision by value, and the AUC, from the verdicts on drawn segments.
+The measures are precision by value and the AUC, from the verdicts on drawn segments.
 """
 
 from collections.abc import Collection, Sequence
@@ -37,7 +37,7 @@ _TARGET = 0.98  # of a claim, which the bounds do not depend on
 
 
 def ranked_columns(workspace: Workspace) -> list[str]:
-    """Return the scores, signals, agreements and risk that the segments table has, and the duration."""
+    """Return the scores, signals, agreements and risk in the segments table, and the duration."""
     held = tables.number_columns(table_schema(workspace))
     return [
         *(name for name in held if is_score(name) or name in SIGNALS or name == "risk"),
@@ -50,7 +50,7 @@ def column_values(
 ) -> pl.DataFrame:
     """Return columns as numbers, null for NaN, as they were before corrections.
 
-    Of all segments, or of some with `segment_id`.
+    The rows are all segments, or those with `ids`, which then have a `segment_id`.
     """
     usable = {*tables.number_columns(table_schema(state.workspace)), "duration_s"}
     for name in columns:
@@ -73,11 +73,11 @@ def column_values(
 
 
 def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataFrame:
-    """Rank scores, signals, agreement, risk and duration by how well they separate right from wrong labels in this corpus.
+    """Rank columns by how well they separate right from wrong labels in this corpus.
 
-    Verdicts count as far as they are on drawn segments, weighted by the inverse of the probability
-    of each draw; unsure ones do not. The interval of each column holds by itself; `auc` has its
-    method and sources.
+    The columns are scores, signals, agreement, risk and duration. Verdicts count as far as they are
+    on drawn segments, weighted by the inverse of the probability of each draw; unsure ones do not.
+    The interval of each column holds by itself; `auc` has its method and sources.
 
     Returns:
         `column`, `auc` (the chance that a right segment has the greater value than a wrong one),
@@ -125,7 +125,7 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
 def draw_weights(draws: Draws) -> Array:
     """Return how many items each draw stands for.
 
-    The mean, over all draws, of 1 / P for itself and 1 for those before it.
+    That is the mean, over all draws, of 1 / P for itself and 1 for those before it.
     """
     later = draws.first.sum() - np.cumsum(draws.first)
     return np.asarray((draws.inverse + later) / max(1, draws.first.sum()))
@@ -134,14 +134,14 @@ def draw_weights(draws: Draws) -> Array:
 def auc(
     values: Array, wrong: Bools, weight: Array, cluster: Ints, confidence: float
 ) -> tuple[float, float, float]:
-    """Return the weighted AUC, the chance that a right segment has the greater value than a wrong one, and its interval.
+    """Return the weighted AUC and its interval.
 
-    The interval is that of Clopper and Pearson (1934) with an effective number of verdicts, as Korn
-    and Graubard (Survey Methodology 24, 1998) use it for shares. The number is that of the rarer
-    label, as no distribution of values has a greater variance than auc * (1 - auc) / min(m, n) (van
-    Dantzig, 1951; Birnbaum and Klose, 1957), counted in draws of the greatest weight, since a fault
-    that such a draw would find may be missing. It is less if recordings vary more (linearized
-    variance).
+    The AUC is the chance that a right segment has the greater value than a wrong one. The interval
+    is that of Clopper and Pearson (1934) with an effective number of verdicts, as Korn and Graubard
+    (Survey Methodology 24, 1998) use it for shares. The number is that of the rarer label, as no
+    distribution of values has a greater variance than auc * (1 - auc) / min(m, n) (van Dantzig,
+    1951; Birnbaum and Klose, 1957), counted in draws of the greatest weight, since a fault that
+    such a draw would find may be missing. It is less if recordings vary more (linearized variance).
     """
     from scipy.special import betaincinv
 
@@ -157,12 +157,13 @@ def auc(
 
 
 def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) -> pl.DataFrame:
-    """Return the share of right labels by the value of a column, in groups of about equally many segments.
+    """Return the share of right labels in groups of segments by the value of a column.
 
-    There is one group for every 15 verdicts, at most ten. A value that many segments share is a
-    group, and so is the lack of one. `precision`, `low` and `high` are those of `evidence`: bets on
-    the draws in order, which hold for weighted draws, without a fault, and whenever one looks
-    (Waudby-Smith and Ramdas, 2024), for each group by itself.
+    The groups have about equally many segments; there is one for every 15 verdicts, at most ten. A
+    value that many segments share is a group, and so is the lack of one. `precision`, `low` and
+    `high` are those of `evidence`: bets on the draws in order, which hold for weighted draws,
+    without a fault, and whenever one looks (Waudby-Smith and Ramdas, 2024), for each group by
+    itself.
 
     Args:
         workspace: the workspace or its folder.
@@ -198,9 +199,9 @@ def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) ->
 
 
 def _groups(state: ProofState, known: pl.Series) -> Sequence[int] | Ints:
-    """Return a group of each value, about equally many segments in each.
+    """Return the group of each value, with about equally many segments in each group.
 
-    A value that many share has one for itself.
+    A value that many segments share has a group for itself.
     """
     reviewed = int((known.is_not_null().to_numpy() & state.judged).sum())
     values = known.filter(pl.Series(state.population.reviewable)).drop_nulls().to_numpy()

@@ -1,4 +1,4 @@
-"""Review: draw segments into spreadsheets or pages with clips, and import the verdicts of reviewers."""
+"""Review: draw segments into spreadsheets or pages with clips, and import the verdicts."""
 
 from typing import TYPE_CHECKING
 

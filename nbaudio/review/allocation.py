@@ -1,4 +1,7 @@
-"""Divide a sample among strata so that as few reviews as possible prove that few segments are wrong; see docs/evidence.md."""
+"""Divide a sample among strata for a proof with as few reviews as possible.
+
+What is to be proven is that few segments are wrong; see docs/evidence.md.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +12,10 @@ _TARGET, _LEAST_ROOM = 0.98, 1.2  # what a proof must exclude is more than what 
 
 
 def largest_rates(rate: Array, divergence: float) -> Array:
-    """Return for each rate p the largest q whose Kullback-Leibler divergence D(p || q) is at most `divergence`."""
+    """Return for each rate p the largest q with a divergence D(p || q) of at most `divergence`.
+
+    The divergence is that of Kullback and Leibler.
+    """
     low = rate.copy()
     high = np.ones_like(rate)
     for _ in range(40):
@@ -22,7 +28,10 @@ def largest_rates(rate: Array, divergence: float) -> Array:
 
 
 def least_divergence(sizes: Array, rate: Array, wrong: float) -> float:
-    """Return the least T for which ``sum(sizes * largest_rates(rate, T))`` reaches a number of wrong segments."""
+    """Return the least T for which ``sum(sizes * largest_rates(rate, T))`` reaches `wrong`.
+
+    `wrong` is a number of wrong segments.
+    """
     low = 0.0
     high = 10.0
     for _ in range(40):

@@ -1,6 +1,7 @@
-"""Annotator agreement: share, Cohen's kappa and Krippendorff's alpha on segments judged by several.
+"""Annotator agreement, and what is left to judge.
 
-And what is left to judge.
+The measures are the share, Cohen's kappa and Krippendorff's alpha on segments judged by several
+reviewers.
 """
 
 import shlex
@@ -40,9 +41,8 @@ def agreement(
 ) -> pl.DataFrame:
     """Compute the annotator agreement of the verdicts that hold.
 
-    Over all words, and over ``ok`` or not without ``unsure``.
-
-    Verdicts of several faults agree over all words only if they are the same.
+    It is computed over all words, and over ``ok`` or not without ``unsure``. Verdicts of several
+    faults agree over all words only if they are the same.
 
     Args:
         workspace: the workspace, its folder or its review state.
@@ -65,7 +65,11 @@ def agreement(
         >>> said = {"ana": ["ok", "ok", "noise", "ok"], "ben": ["ok", "ok", "noise", "cut off"]}
         >>> append_verdicts(
         ...     workspace,
-        ...     [Verdict(f"s{i}", "", word, "", None, who, "", "sheet") for who in said for i, word in enumerate(said[who])],
+        ...     [
+        ...         Verdict(f"s{i}", "", word, "", None, who, "", "sheet")
+        ...         for who in said
+        ...         for i, word in enumerate(said[who])
+        ...     ],
         ... )
         >>> agreement(workspace)["value"].round(3).to_list()
         [0.75, 0.556, 0.588, 0.75, 0.5, 0.533]
@@ -90,9 +94,8 @@ def agreement(
 def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
     """Return the segments on which reviewers disagree.
 
-    `segment_id`, `verdicts` (such as ``ana: ok; ben: noise``).
-
-    Segments that an adjudicator has judged are left out.
+    The columns are `segment_id` and `verdicts` (such as ``ana: ok; ben: noise``). Segments that an
+    adjudicator has judged are left out.
     """
     state = ReviewState.load(workspace)
     decided = state.verdicts.filter(pl.col("reviewer").is_in(state.adjudicators))
@@ -109,7 +112,11 @@ def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFra
 
 
 def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
-    """Return a share with the score interval of E. B. Wilson, J. of the American Statistical Association 22 (1927), 209-212."""
+    """Return a share with its score interval.
+
+    The interval is that of E. B. Wilson, J. of the American Statistical Association 22 (1927),
+    209-212.
+    """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     p = part / whole
     middle = (p + z**2 / (2 * whole)) / (1 + z**2 / whole)
@@ -118,7 +125,10 @@ def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
 
 
 def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimate:
-    """Compute Cohen's kappa from how often one reviewer chose the word of the row and the other that of the column."""
+    """Compute Cohen's kappa from a table of the words that two reviewers chose.
+
+    A cell says how often one chose the word of the row and the other that of the column.
+    """
     n = table.sum()
     p = table / n
     rows = p.sum(axis=1)
@@ -145,7 +155,10 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
 def krippendorff_alpha(
     ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42
 ) -> Estimate:
-    """Compute Krippendorff's alpha (Content Analysis, 2004, 11.3) of ratings (segments, reviewers), -1 where there is none."""
+    """Compute Krippendorff's alpha (Content Analysis, 2004, 11.3).
+
+    `ratings` has the shape (segments, reviewers), and -1 where there is no rating.
+    """
     counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
     judged = counts.sum(axis=1)
     counts = counts[judged > 1]
@@ -167,7 +180,10 @@ def krippendorff_alpha(
 
 
 def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[np.float64]:
-    """Return 1 less observed over expected disagreement, from the sum of `differing` and the counts of the words."""
+    """Return 1 less observed over expected disagreement.
+
+    It is computed from the sum of `differing` and the counts of the words.
+    """
     n = totals.sum(axis=-1)
     by_chance = n**2 - (totals**2).sum(axis=-1)
     return np.where(by_chance > 0, 1 - differing * (n - 1) / np.maximum(by_chance, 1), np.nan)
@@ -176,7 +192,10 @@ def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[
 def _measures(
     given: pl.DataFrame, *, confidence: float, seed: int
 ) -> Iterator[tuple[str, str, int, float, float, float]]:
-    """Yield each measure with its reviewers and the number of segments, from the columns `shown`, `reviewer` and `rating`."""
+    """Yield each measure with its reviewers and the number of segments.
+
+    `given` has the columns `shown`, `reviewer` and `rating`.
+    """
     given = given.filter(pl.len().over("shown") > 1)
     columns = (given[name].to_numpy() for name in ("shown", "reviewer", "rating"))
     (shown, row), (reviewers, column), (words, rating) = (
@@ -209,7 +228,7 @@ def _measures(
 def left_to_judge(state: ReviewState, record: ReviewRecord) -> dict[str, int]:
     """Return how many segments of a review have no verdict yet, by reviewer.
 
-    An empty name if it has no reviewers.
+    The name is empty if the review has no reviewers.
     """
     shown = (pl.col("review") == record.name) | pl.col("content").is_in(record.contents)
     said = state.verdicts.filter(shown).select("reviewer", "segment_id")
@@ -223,7 +242,7 @@ def left_to_judge(state: ReviewState, record: ReviewRecord) -> dict[str, int]:
 def next_step(state: ReviewState, review: str) -> str:
     """Return one line about what comes next after a review.
 
-    For verdicts without one, `review` is no name of a record.
+    For verdicts that belong to no review, `review` is not the name of a record.
     """
     record = state.records.get(review)
     apart = disagreements(state)

@@ -1,6 +1,6 @@
 """Text in spreadsheet cells and in CSV and TSV files.
 
-Escaped so that no program interprets it, and restored when read.
+It is escaped so that no program interprets it, and restored when read.
 """
 
 import csv
@@ -22,9 +22,8 @@ from nbaudio.text import word_diff, word_spans
 MAX_CELL = 32_767  # UTF-16 code units
 #: The creation date of every workbook: with the real one, equal rows would give different bytes.
 MADE = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
-TRUNCATED = re.compile(
-    r" \[cut here: [\d,]+ characters in all\]$"
-)  # ends a text that was too long for its cell
+# Ends a text that was too long for its cell.
+TRUNCATED = re.compile(r" \[cut here: [\d,]+ characters in all\]$")
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 # XML cannot hold control characters, and LibreOffice drops tabs; Unicode has pictures of them.
@@ -57,7 +56,7 @@ def new_workbook(out: BinaryIO, title: str) -> Any:
 def cell_text(text: str) -> str:
     """Return a text that a cell can hold.
 
-    Control characters as pictures, truncated with a mark if it is too long.
+    Control characters become pictures, and a text that is too long is truncated with a mark.
     """
     text = text.translate(_PICTURES)
     encoded = text.encode("utf-16-le")
@@ -69,7 +68,10 @@ def cell_text(text: str) -> str:
 
 
 def restore_controls(text: str, original: str) -> str:
-    """Replace pictures by the control characters that the original text has (and that it has no pictures of)."""
+    """Replace pictures by the control characters that the original text has.
+
+    Pictures that the original text itself has stay as they are.
+    """
     back = {_PICTURES[code]: code for code in map(ord, original) if code in _PICTURES}
     return text.translate(
         {picture: code for picture, code in back.items() if chr(picture) not in original}
@@ -134,7 +136,10 @@ def put_fragments(
 
 
 def escape_formula(text: str) -> str:
-    """Return a text that no spreadsheet computes or reads as a number, by an apostrophe in front, as people write it by hand."""
+    """Return a text that no spreadsheet computes or reads as a number.
+
+    Where it is needed, an apostrophe is put in front, as people write it by hand.
+    """
     return f"'{text}" if _COMPUTED.match(text) else text
 
 
@@ -156,10 +161,12 @@ def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
 
 
 def read_delimited(path: Path) -> list[list[str]]:
-    """Read a table in UTF-8 or UTF-16 whose separator (, ; or tab) is that of its header, with its apostrophes."""
-    data = input_guards.read_all(
-        path
-    )  # some programs remove apostrophes: only the caller knows the text
+    """Read a table in UTF-8 or UTF-16 whose separator (, ; or tab) is that of its header.
+
+    Apostrophes are kept.
+    """
+    # Some programs remove apostrophes: only the caller knows the text.
+    data = input_guards.read_all(path)
     # Excel's "Unicode text" is UTF-16.
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:

@@ -1,4 +1,7 @@
-"""Apply reviewers' corrections of texts and bounds to the segments table as the logs have them, and restore what was before."""
+"""Apply reviewers' corrections of texts and bounds, and restore what was before.
+
+The corrections in the logs are applied to the segments table.
+"""
 
 import re
 from collections.abc import Mapping
@@ -35,7 +38,7 @@ _WANTED = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": 
 
 @locks_workspace("review correct-texts")
 def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
-    """Apply the corrected texts that hold to the segments table, and revert those that no longer do.
+    """Apply corrected texts that hold to the segments table, and revert those that no longer do.
 
     A correction is applied if it is the only one, nobody says that the transcript is ok, and the
     segment is still as it was judged; an applied one stays. It is scored with the normalization
@@ -46,9 +49,11 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
         >>> import tempfile
         >>> from nbaudio.review import Verdict, append_verdicts
         >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["s"], "text": ["evo blic"], "asr_text": ["evo blitz"]}))
+        >>> rows = {"segment_id": ["s"], "text": ["evo blic"], "asr_text": ["evo blitz"]}
+        >>> workspace.save(segments=pl.DataFrame(rows))
         >>> [content] = content_hashes(workspace.segments)
-        >>> said = Verdict("s", content, "wrong words", "", "evo blitz", "ana", "2026-11-21T03:00:00Z", "sheet")
+        >>> time = "2026-11-21T03:00:00Z"
+        >>> said = Verdict("s", content, "wrong words", "", "evo blitz", "ana", time, "sheet")
         >>> append_verdicts(workspace, [said])
         >>> correct_texts(workspace).facts["corrected_now"]
         1
@@ -89,7 +94,10 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
 
 
 def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of the segments table as they were given to reviewers, with texts, scores and bounds before corrections."""
+    """Return rows of the segments table as they were given to reviewers.
+
+    Texts, scores and bounds are those from before corrections.
+    """
     state = ReviewState.load(workspace)
     segments = _uncorrected_bounds(state, segments)
     corrected = segments.filter(text_column(segments, "text_corrected").is_not_null()).select(
@@ -117,9 +125,11 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
         >>> import tempfile
         >>> from nbaudio.review.state import Correction, append_corrections
         >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> segments = pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"], "start_sample": [100], "end_sample": [900]})
-        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"], "sampling_rate": [100]}), segments=segments)
-        >>> append_corrections(workspace, [Correction("s", 80, 900, 100, 900, "ana", "2026-11-21T03:00:00Z")])
+        >>> row = {"segment_id": "s", "recording_id": "r", "start_sample": 100, "end_sample": 900}
+        >>> recordings = pl.DataFrame({"recording_id": ["r"], "sampling_rate": [100]})
+        >>> workspace.save(recordings=recordings, segments=pl.DataFrame([row]))
+        >>> correction = Correction("s", 80, 900, 100, 900, "ana", "2026-11-21T03:00:00Z")
+        >>> append_corrections(workspace, [correction])
         >>> correct_bounds(workspace).facts["corrected_now"]
         1
         >>> workspace.segments["start_sample"].to_list()
@@ -174,7 +184,10 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
 def _wanted(
     before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame
 ) -> tuple[pl.DataFrame, list[str]]:
-    """Return `segment_id`, `text_corrected` and `text_origin` of the corrections to apply, and why others are not applied."""
+    """Return the corrections to apply, and why others are not applied.
+
+    The columns are `segment_id`, `text_corrected` and `text_origin`.
+    """
     votes = said.filter(pl.col("corrected_text").is_not_null().any().over("segment_id"))
     judged = pl.col("segment_id").is_in(votes["segment_id"].implode())
     before, now = (
@@ -224,7 +237,10 @@ def _scores(segments: pl.DataFrame) -> list[str]:
 def _rewritten(
     workspace: Workspace, segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series
 ) -> pl.DataFrame:
-    """Return the table with some rows (by number) restored to `before`, and corrected if that has a `text_corrected`."""
+    """Return the table with some rows (by number) restored to `before`.
+
+    Where `before` has a `text_corrected`, the row is then corrected.
+    """
     corrected = pl.col("text_corrected").is_not_null()
     new = before[rows].with_columns(
         text=pl.coalesce("text_corrected", "text"),

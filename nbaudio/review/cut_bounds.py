@@ -42,11 +42,9 @@ def propose_bounds(
 ) -> pl.DataFrame:
     """Propose boundaries for segments with `cut_start` or `cut_end`.
 
-    Moved outward to the nearest silence, if there is one.
-
-    A boundary moves by `most_s` at most, never into a neighboring segment of its channel or what is
-    proposed for it, and never past the recording. Nothing is changed: `accept_bounds` logs
-    proposals as corrections.
+    Boundaries move outward to the nearest silence, if there is one. A boundary moves by `most_s` at
+    most, never into a neighboring segment of its channel or what is proposed for it, and never past
+    the recording. Nothing is changed: `accept_bounds` logs proposals as corrections.
 
     Args:
         workspace: a measured workspace or its folder.
@@ -159,7 +157,7 @@ def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, review
 def _with_room(workspace: Workspace, most_s: float) -> pl.DataFrame:
     """Return cut segments with audio in order, and how far each may reach.
 
-    `room_start`, `room_end`, in samples.
+    `room_start` and `room_end` are in samples.
     """
     name = str(tables.table_path(workspace))
     parts = (
@@ -212,7 +210,10 @@ def _with_room(workspace: Workspace, most_s: float) -> pl.DataFrame:
 
 
 def _proposals(workspace: Workspace, cut: pl.DataFrame, channel: str) -> Iterator[tuple[int, int]]:
-    """Yield the proposed bounds of each segment, those that it has where its recording cannot be read."""
+    """Yield the proposed bounds of each segment.
+
+    Where its recording cannot be read, they are those that it has.
+    """
     if cut.height and workspace.audio is None:
         raise InputError(
             f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio"
@@ -232,7 +233,7 @@ def _proposals(workspace: Workspace, cut: pl.DataFrame, channel: str) -> Iterato
 def _moved(recording: Recording, row: Mapping[str, Any], channel: str) -> tuple[int, int]:
     """Return start and end of a segment in the nearest silence outside.
 
-    As they are if there is none, or nothing can be read.
+    They stay as they are if there is none, or nothing can be read.
     """
     start = row["start_sample"]
     end = row["end_sample"]

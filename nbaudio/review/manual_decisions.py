@@ -30,12 +30,11 @@ _HELD = pl.Schema({**_GIVEN, "decision": SEGMENTS["decision"]})
 def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     """Import decisions edited in pandas or polars.
 
-    Accept or reject single segments, whatever the rules of `select` say.
-
-    An accepted segment passes the filters on similarity and duration, and a budget is filled with
-    accepted ones first; what would be leakage, was given to reviewers, or cannot be cut stays out.
-    ``pending`` withdraws a decision. Decisions hold from the next `select` until they are
-    withdrawn; another ingest keeps them.
+    They accept or reject single segments, whatever the rules of `select` say. An accepted segment
+    passes the filters on similarity and duration, and a budget is filled with accepted ones first;
+    what would be leakage, was given to reviewers, or cannot be cut stays out. ``pending`` withdraws
+    a decision. Decisions hold from the next `select` until they are withdrawn; another ingest keeps
+    them.
 
     Args:
         workspace: the workspace or its folder.
@@ -55,7 +54,8 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "decision": ["accept", "accept"]}))
+        >>> rows = {"segment_id": ["a", "b"], "decision": ["accept", "accept"]}
+        >>> workspace.save(segments=pl.DataFrame(rows))
         >>> table = workspace.to_pandas()
         >>> table.loc[table["segment_id"] == "b", ["decision", "reason"]] = "reject", "applause"
         >>> import_decisions(workspace, table).facts["rejected"]
@@ -134,7 +134,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
 def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
     """Return the decisions in force.
 
-    `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments).
+    The columns are `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments).
     """
     workspace = Workspace.open(workspace)
     held = conform(
@@ -146,7 +146,10 @@ def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
 
 
 def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str = "") -> None:
-    """Raise InputError with the first three values of the rows that are wrong, and how many more there are."""
+    """Raise InputError if any rows are wrong.
+
+    It names the first three values of these rows, and how many more there are.
+    """
     found = said.filter(wrong)
     if found.is_empty():
         return

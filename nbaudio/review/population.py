@@ -130,7 +130,11 @@ class Population:
         return found
 
     def batches(self, columns: Iterable[str]) -> Iterator[pl.DataFrame]:
-        """Yield columns of the segments, as far as there, with `JUDGED`, `source_channel` and facts of recordings."""
+        """Yield columns of the segments, batch by batch.
+
+        Columns that are not there are left out; `JUDGED`, `source_channel` and facts of recordings
+        are added.
+        """
         names = dict.fromkeys((*JUDGED, "source_channel", *columns))
         expected = pl.Schema({name: dtype for name, dtype in SEGMENTS.items() if name in names})
         done = 0
@@ -142,7 +146,10 @@ class Population:
             )
 
     def read(self, segment_ids: Iterable[str]) -> pl.DataFrame:
-        """Return all columns of some segments, which need not be there, in the order of the table."""
+        """Return all columns of some segments, in the order of the table.
+
+        Segments that are not there are left out.
+        """
         wanted = pl.Series(list(segment_ids), dtype=pl.String)
         rows = tables.read(self.state.workspace, where=pl.col("segment_id").is_in(wanted.implode()))
         return self._joined(
@@ -179,9 +186,8 @@ class Population:
         Whole numbers and codes take little memory.
         """
         found = pl.concat([function(batch) for batch in self.batches(columns)])
-        return pl.DataFrame(
-            [found.drop_in_place(name).rechunk() for name in found.columns]
-        )  # one at a time is held twice
+        # One at a time is held twice.
+        return pl.DataFrame([found.drop_in_place(name).rechunk() for name in found.columns])
 
     def column(self, what: pl.Expr) -> pl.Series:
         """Return an expression over columns of the table, row by row."""
@@ -191,7 +197,10 @@ class Population:
 
     @cached_property
     def numbers(self) -> dict[str, NDArray[Any]]:
-        """`seconds` (0 if unknown), `words` of the text, and `similarity` (NaN if unknown) of each segment."""
+        """`seconds`, `words` of the text, and `similarity` of each segment.
+
+        Unknown seconds are 0, and an unknown similarity is NaN.
+        """
         seconds = seconds_column().fill_null(0.0)
         similarity = pl.col("similarity").fill_null(np.nan)
         return self.arrays(
@@ -199,7 +208,7 @@ class Population:
         )
 
     def release(self) -> None:
-        """Free `numbers`, 20 bytes for each segment; they are read again when they are asked for."""
+        """Free `numbers`, 20 bytes for each segment; they are read again when asked for."""
         self.__dict__.pop("numbers", None)
 
     @cached_property
@@ -302,7 +311,7 @@ class Population:
     def frame(self, strata: Strata) -> Iterator[pl.DataFrame]:
         """Yield what a draw took segments from.
 
-        `segment_id`, `stratum`, `weight`, `rate`, `content`.
+        The columns are `segment_id`, `stratum`, `weight`, `rate` and `content`.
         """
         start = 0
         for batch in self.batches(()):

@@ -1,6 +1,6 @@
 """The command `review export`.
 
-Draw a sample, cut its clips, write the sheets, and record what was drawn.
+It draws a sample, cuts its clips, writes the sheets, and records what was drawn.
 """
 
 import io
@@ -69,11 +69,12 @@ def export(
     blind: bool | None = None,
     segment_ids: Ids | None = None,
 ) -> Report:
-    """Draw segments for review into a spreadsheet with their clips in a folder beside it, or into a page for a browser.
+    """Draw segments for review into a spreadsheet with clips, or into a page for a browser.
 
-    Segments are drawn from all that keep the rules of the tables, whatever their similarity. What
-    was drawn is recorded under the sheet's name and stays out of training. The same call again
-    gives the same bytes; a filled-in sheet is not overwritten.
+    The clips of a spreadsheet are in a folder beside it. Segments are drawn from all that keep the
+    rules of the tables, whatever their similarity. What was drawn is recorded under the sheet's
+    name and stays out of training. The same call again gives the same bytes; a filled-in sheet is
+    not overwritten.
 
     Args:
         workspace: the workspace or its folder.
@@ -275,7 +276,10 @@ def _without_missing_clips(
 def _check(
     out: Path, *, threshold: float, reviewers: Sequence[str], verdicts: Sequence[str], clips: str
 ) -> None:
-    """Raise InputError for unusable parameters, such as verdicts that a spreadsheet would not read as text, or count."""
+    """Raise InputError for unusable parameters.
+
+    Such are also verdicts that a spreadsheet would not read as text, or would not count.
+    """
     if out.suffix.lower() not in {PAGE, *KINDS} or out.is_dir():
         raise InputError(
             f"{out}: the file must end in {', '.join(KINDS)} for a sheet, or in {PAGE} for a page"

@@ -1,6 +1,6 @@
 """The command `review import`.
 
-Import the verdicts of returned review sheets, in any order and more than once.
+It imports the verdicts of returned review sheets, in any order and more than once.
 """
 
 import datetime as dt
@@ -79,9 +79,8 @@ class _Given:
         # columns as shown.
         self.texts = dict(zip(contents, cells["transcript"], strict=True))
         self.shown = dict(zip(contents, shown, strict=True))
-        self.transcripts = frozenset(
-            normalize_cell(row["transcript"]) for row in shown
-        )  # all as shown
+        # All as shown.
+        self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)
 
 
 def import_(
@@ -91,12 +90,12 @@ def import_(
     reviewer: str | None = None,
     adjudicator: str | None = None,
 ) -> Report:
-    """Import verdicts, comments and corrected texts from returned review sheets and from the verdict files of review pages.
+    """Import verdicts, comments and corrected texts from review sheets and verdict files.
 
-    Sheets may be sorted, filtered, renamed, moved and saved by other programs, as .xlsx, .csv or
-    .tsv. Verdicts are appended to the workspace's log; corrected texts are applied to the segments
-    table (see `correct_texts`). Importing a sheet again changes nothing; a later state of it adds
-    what is new.
+    Verdict files are those of review pages. Returned sheets may be sorted, filtered, renamed, moved
+    and saved by other programs, as .xlsx, .csv or .tsv. Verdicts are appended to the workspace's
+    log; corrected texts are applied to the segments table (see `correct_texts`). Importing a sheet
+    again changes nothing; a later state of it adds what is new.
 
     Args:
         workspace: the workspace or its folder.
@@ -126,9 +125,8 @@ def import_(
     given = _Given(state)
     came = sorted(map(read_sheet, paths), key=lambda sheet: (sheet.saved, sheet.path))
     came += [read_table(table) for table in named if not isinstance(table, str | Path)]
-    found = Report(
-        "review import", Counter()
-    )  # warnings: imported, but to be checked; problems: not imported
+    # Warnings: imported, but to be checked; problems: not imported.
+    found = Report("review import", Counter())
     verdicts = (Verdict(**row) for row in state.verdicts.iter_rows(named=True))
     held = {(said.reviewer, said.segment_id, said.content): said for said in verdicts}
     new: list[Verdict] = []
@@ -165,7 +163,7 @@ def import_(
 def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -> bool:
     """Return whether a verdict goes into the log.
 
-    It is new, or later than the reviewer's previous one.
+    It does if it is new, or later than the reviewer's previous one.
     """
     if held is None:
         found.facts["new"] += 1
@@ -193,7 +191,7 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -
 def _verdicts_of(
     sheet: Sheet, given: _Given, found: Report, *, reviewer: str | None
 ) -> list[Verdict]:
-    """Return the verdicts of a sheet that can be taken, one per segment, in the order of its rows."""
+    """Return the verdicts of a sheet that can be taken, one per segment, in row order."""
     # The summary names the reviewer, unless the sheet has rows of several reviewers.
     several = len({row.key[1] for row in sheet.rows if row.key}) > 1
     default = "" if several else sheet.reviewer
@@ -234,7 +232,7 @@ def _matched(
 ) -> list[tuple[Row, ReviewRecord, str, str]]:
     """Return the rows whose segment is known, with review, segment and reviewer.
 
-    None if the sheet is of another corpus.
+    There are none if the sheet is of another corpus.
     """
     place = sheet.path.name
     matched = []

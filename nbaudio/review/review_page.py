@@ -58,9 +58,9 @@ def write_page(
     compared: Mapping[str, Any],
     failed: dict[str, str],
 ) -> tuple[bytes, list[str]]:
-    """Return the page and the clips that are files in `folder`, as it holds no more.
+    """Return the page, and the clips that are files in `folder` if it cannot hold them.
 
-    Reasons for missing ones go to `failed`.
+    Reasons for missing clips go to `failed`.
     """
     names = dict(rows.select("segment_id", "clip").iter_rows())
     pictures: dict[str, bytes] = {}
@@ -104,7 +104,7 @@ def _clip(
 ) -> dict[str, Any]:
     """Return what the page knows of a segment.
 
-    Without hypothesis and similarity if the review is blind.
+    Hypothesis and similarity are left out if the review is blind.
     """
     text = row["text"] or ""
     heard = row["asr_text"]
@@ -134,7 +134,7 @@ def segment_facts(row: Mapping[str, Any]) -> list[str]:
     if row["similarity"] is not None:
         facts.append(
             "similarity "
-            f"{row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}"
+            f"{row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}"  # noqa: E501
         )
     return facts
 
@@ -142,7 +142,7 @@ def segment_facts(row: Mapping[str, Any]) -> list[str]:
 def _picture(samples: NDArray[np.int16]) -> bytes:
     """Return peaks and spectrogram of a clip, compressed.
 
-    Number of peaks (uint32), peaks, levels (bytes).
+    The order is the number of peaks (uint32), peaks, levels (bytes).
     """
     seconds = len(samples) / RATE
     wave = peaks(samples, max(1, round(seconds * _PEAKS_A_SECOND)))

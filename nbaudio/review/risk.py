@@ -2,8 +2,8 @@
 
 docs/evidence.md has the method and its sources.
 
-A ridge logistic regression, cross-fitted by recording: the `risk` of a segment is from a model
-without verdicts on its recording.
+The model is a ridge logistic regression, cross-fitted by recording: the `risk` of a segment is from
+a model without verdicts on its recording.
 """
 
 import math
@@ -39,10 +39,8 @@ _PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e6)  # the last one leaves
 _TAIL = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075])
 _QUANTILES = np.concatenate([[0.0], _TAIL, np.linspace(0.1, 0.9, 33), 1 - _TAIL[::-1], [1.0]])
 _LEAST_RANK = 0.0005
-_SPEAKER, _SPEAKER_ROWS = (
-    "speaker_id",
-    10.0,
-)  # how many verdicts the base rate counts for in the rate of a speaker
+# The latter is how many verdicts the base rate counts for in the rate of a speaker.
+_SPEAKER, _SPEAKER_ROWS = "speaker_id", 10.0
 _ALIGNED = ("edge_confidence", "room_before_s", "room_after_s")
 _DERIVED = ("duration_s", "characters_per_second")
 _OWN = (
@@ -75,7 +73,9 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a"]}), recordings=pl.DataFrame({"recording_id": ["r"]}))
+        >>> segments = pl.DataFrame({"segment_id": ["a"]})
+        >>> recordings = pl.DataFrame({"recording_id": ["r"]})
+        >>> workspace.save(segments=segments, recordings=recordings)
         >>> refresh(workspace)["missing"]
         'risk takes 5 right and 5 wrong segments of 2 recordings; judged are 0 and 0 of 0'
     """
@@ -116,9 +116,8 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
         "lines": len(state.verdict_log),
     }
     found = {"id": json_hash(found), **found}
-    _write(
-        workspace, found
-    )  # the column first: if the run is killed, the old record makes the next one learn again
+    # The column first: if the run is killed, the old record makes the next one learn again.
+    _write(workspace, found)
     write_json(workspace.path / RECORD, found)
     return found
 
@@ -132,7 +131,7 @@ def record(workspace: Workspace) -> dict[str, Any]:
 def frozen(workspace: Workspace) -> dict[str, Any]:
     """Return the model that the last `select` used in a condition.
 
-    Its `id`, and the `reviews` before that; empty if none.
+    It has an `id`, and the `reviews` before that `select`. It is empty if there is none.
     """
     return dict(workspace.report("select").get("facts", {}).get("parameters", {}).get("risk", {}))
 
@@ -158,7 +157,7 @@ def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
 
 
 def describe(known: Mapping[str, Any]) -> str:
-    """Say how well a record of `refresh` tells wrong segments from right ones, and by which columns."""
+    """Say how well a record of `refresh` tells wrong from right segments, and by what columns."""
     if "missing" in known:
         return str(known["missing"])
     columns = (
@@ -174,12 +173,14 @@ def describe(known: Mapping[str, Any]) -> str:
 def ranking(workspace: Workspace | str | Path, n: int = 100) -> pl.DataFrame:
     """Return the segments most likely to be wrong, without judged ones.
 
-    `segment_id`, `risk`, and `reason`, what weighs most.
+    The columns are `segment_id`, `risk`, and `reason`, which is what weighs most.
 
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a"]}), recordings=pl.DataFrame({"recording_id": ["r"]}))
+        >>> segments = pl.DataFrame({"segment_id": ["a"]})
+        >>> recordings = pl.DataFrame({"recording_id": ["r"]})
+        >>> workspace.save(segments=segments, recordings=recordings)
         >>> ranking(workspace).columns
         ['segment_id', 'risk', 'reason']
     """
@@ -240,7 +241,10 @@ def _needed(columns: Sequence[str] | Mapping[str, Any]) -> list[str]:
 def _values(
     rows: pl.DataFrame, workspace: Workspace, columns: Sequence[str] | Mapping[str, Any]
 ) -> pl.DataFrame:
-    """Return ids, speakers and the columns as numbers, null where they are missing or infinite, in the order of rows."""
+    """Return ids, speakers and the columns as numbers, in the order of rows.
+
+    Numbers are null where they are missing or infinite.
+    """
     joined = with_durations(rows.drop("sampling_rate", strict=False), workspace.recordings)
     joined = joined.with_columns(
         characters_per_second=pl.col("text").str.len_chars() / pl.col("duration_s")
@@ -266,7 +270,7 @@ def _number(name: str) -> pl.Expr:
 def _knots(workspace: Workspace, name: str) -> dict[str, Any]:
     """Return quantiles of a column, the normal scores of their ranks, and whether some are missing.
 
-    Empty if all are equal.
+    The result is empty if all values are equal.
     """
     derived = (values[name] for values in _batches(workspace, [name]))
     held = (
@@ -288,7 +292,11 @@ def _knots(workspace: Workspace, name: str) -> dict[str, Any]:
 
 
 def _judged(state: ReviewState) -> tuple[pl.DataFrame, Array, Ints, int]:
-    """Return the `_values` of right and wrong segments as they were judged, which are wrong, their recordings, and a salt."""
+    """Return what the model learns from, and a salt.
+
+    That is the `_values` of right and wrong segments as they were judged, which of them are wrong,
+    and their recordings.
+    """
     columns = _columns(state.workspace)
     judged = pl.col("segment_id").is_in(state.verdicts["segment_id"].implode())
     held = tables.read(
@@ -325,7 +333,10 @@ def _folds(recordings: pl.Series, salt: int) -> Ints:
 
 
 def _said_of_speakers(speakers: pl.Series, counts: Mapping[str, list[list[int]]]) -> Array:
-    """Return, for each segment and fold, how many segments of its speaker are wrong, and how many were judged."""
+    """Return how many segments of a segment's speaker are wrong, and how many were judged.
+
+    The counts are by segment and fold.
+    """
     names = speakers.fill_null("").unique()
     rows = [counts.get(tombstone("speaker", name), [[0, 0]] * _FOLDS) for name in names]
     place = (
@@ -341,7 +352,7 @@ def _terms(
 ) -> Iterator[tuple[str, Array]]:
     """Yield the terms of the model, each with its column.
 
-    Bounded normal scores, their squares, and what is missing.
+    The terms are bounded normal scores, their squares, and what is missing.
     """
     for name, facts in sorted(columns.items()):
         given = values[name].to_numpy()
@@ -357,7 +368,10 @@ def _terms(
 
 
 def _speaker_term(said: Array, base: float) -> Array:
-    """Return the logarithm of the rate of wrong segments of a speaker over the base rate, shrunk towards none."""
+    """Return the logarithm of a speaker's rate of wrong segments over the base rate.
+
+    It is shrunk towards none.
+    """
     return np.log((said[:, 0] + _SPEAKER_ROWS * base) / (said[:, 1] + _SPEAKER_ROWS) / base)
 
 
@@ -366,7 +380,7 @@ def _parts(
 ) -> Iterator[tuple[str, Array]]:
     """Yield what each column contributes to the logit of each row, by the model of its fold.
 
-    The intercept as ``""``.
+    The intercept comes as ``""``.
     """
     coefficients = np.array(known["coefficients"])  # by fold: intercept, terms, speaker
     yield "", coefficients[fold, 0]
@@ -389,9 +403,8 @@ def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
     for values in _batches(workspace, known["columns"]):
         fold = _folds(values["recording_id"], known["salt"])
         logit = sum((part for _, part in _parts(values, known, fold)), np.zeros(len(values)))
-        parts.append(
-            pl.Series("risk", np.round(_probability(logit), 9))
-        )  # the same in batches of any size
+        # Rounded, it is the same in batches of any size.
+        parts.append(pl.Series("risk", np.round(_probability(logit), 9)))
     tables.replace_columns(workspace, pl.concat(parts).to_frame())
 
 
@@ -542,7 +555,9 @@ def _fit(matrix: Array, wrong: Array, penalty: float, offset: Array | float = 0.
 
 
 def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, float, float]:
-    """Return the area under the ROC curve (ties count half) with a 95 % interval for whole clusters (Obuchowski, 1997).
+    """Return the area under the ROC curve (ties count half) with a 95 % interval.
+
+    The interval is for whole clusters (Obuchowski, 1997).
 
     Args:
         score: of each item; wrong ones should have higher scores.
@@ -550,7 +565,8 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
         cluster: the number of the recording of each item, from 0.
 
     Examples:
-        >>> area_under_curve(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.0, 1.0, 0.0, 1.0]), np.arange(4))[0]
+        >>> wrong = np.array([0.0, 1.0, 0.0, 1.0])
+        >>> area_under_curve(np.array([0.1, 0.2, 0.3, 0.4]), wrong, np.arange(4))[0]
         0.75
     """
     area, variance = weighted_auc(score, wrong == 0, np.ones(len(score)), cluster)
@@ -564,14 +580,14 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
 def weighted_auc(
     values: Array, wrong: NDArray[np.bool_], weight: Array, cluster: Ints
 ) -> tuple[float, float]:
-    """Return the weighted chance that a right item has the greater value than a wrong one (ties count half), and its variance.
+    """Return the weighted AUC and its variance.
 
-    The variance is linearized, of the sums of whole clusters, which are numbered from 0.
+    The AUC is the chance that a right item has the greater value than a wrong one (ties count
+    half). The variance is linearized, of the sums of whole clusters, which are numbered from 0.
     """
     share = weight / np.where(wrong, weight[wrong].sum(), weight[~wrong].sum())
-    part = np.empty(
-        len(values)
-    )  # the share of the items of the other kind on the right side of each item
+    # The share of the items of the other kind on the right side of each item.
+    part = np.empty(len(values))
     for kind in (wrong, ~wrong):
         order = np.argsort(values[~kind])
         others = values[~kind][order]

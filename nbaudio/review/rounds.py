@@ -1,4 +1,7 @@
-"""Rounds of review: the outcome of each draw, by the rules in docs/review.md and docs/evidence.md."""
+"""Rounds of review: the outcome of each draw.
+
+The rules are in docs/review.md and docs/evidence.md.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +66,7 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
 def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
     """Merge the last verdict of each reviewer (`segment_id`, `reviewer`, `verdict`) by segment.
 
-    Right, wrong or unsure.
+    The merged verdict is right, wrong or unsure.
     """
     said = said.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     last = said.filter(pl.col("reviewer").is_in(adjudicators)).unique(
@@ -95,14 +98,17 @@ def undecided_ids(state: ReviewState) -> list[str]:
 
 
 def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[str]:
-    """Return the segments that are right with these words, whatever case and punctuation are now."""
+    """Return the segments that are right with these words, whatever their case and punctuation."""
     return set(
         current_labels(ReviewState.load(workspace), segments).filter(verdict="right")["segment_id"]
     )
 
 
 def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
-    """Return `segment_id` and `verdict` (right, wrong, unsure) of segments that were judged with the words that they have now."""
+    """Return the verdicts on segments that were judged with the words that they have now.
+
+    The columns are `segment_id` and `verdict` (right, wrong, unsure).
+    """
     said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
     corrected = (
@@ -162,7 +168,10 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round
 
 
 def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
-    """Return the `segment_id` of what reviewers have reached, and the first `line` of the log on it or on a row after it."""
+    """Return what reviewers have reached, and the first line of the log that says so.
+
+    The columns are `segment_id` and `line`, that of a verdict on it or on a row after it.
+    """
     shares = record.shares()
     held = state.verdicts_ever.filter(review=record.name)
     log = state.verdict_log.with_row_index("line").filter(review=record.name)
@@ -187,7 +196,7 @@ def _rows_of(
 ) -> Iterator[Sequence[str]]:
     """Yield the rows that a reviewer was given.
 
-    For a name that is on no sheet, the shares that hold what was judged.
+    For a name that is on no sheet, these are the shares that hold what was judged.
     """
     if reviewer in shares:
         yield shares[reviewer]

@@ -1,4 +1,7 @@
-"""Sampling of segments for review, row by row, so that every beginning of a sheet is a smaller sample; see docs/evidence.md."""
+"""Sampling of segments for review, row by row.
+
+Every beginning of a sheet is a smaller sample; see docs/evidence.md.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -91,7 +94,7 @@ class Strata:
         return Strata(np.minimum(self.number, 0), ["all"], np.ones(1), rates)
 
     def table(self, places: Ints) -> pl.DataFrame:
-        """Return `stratum`, `weight` and `rate` (null if there is none) of segments that can be drawn."""
+        """Return `stratum`, `weight` and `rate` (null if none) of segments that can be drawn."""
         number = self.number[places]
         rates = [None] * len(places) if self.rates is None else self.rates[number]
         stratum = pl.Series(self.names, dtype=pl.String).gather(number)
@@ -105,7 +108,10 @@ class Strata:
 
 
 def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> Strata:
-    """Return the strata of a pool, with `pool_columns`, `wrong` (null if unknown) and `reached` (in an earlier round)."""
+    """Return the strata of a pool.
+
+    The pool has `pool_columns`, `wrong` (null if unknown) and `reached` (in an earlier round).
+    """
     _, divide = STRATEGIES.get(strategy, ((), partial(_by_column, column=strategy)))
     number, names, size, rates = divide(pool, threshold)
     number = np.where(pool["reached"].to_numpy(), -1, number).astype(np.int32)
@@ -114,9 +120,9 @@ def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> S
 
 
 def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
-    """Return the columns that a strategy looks at, which may be a column of numbers.
+    """Return the columns that a strategy looks at.
 
-    Raise InputError where there is none.
+    A strategy may also be a column of numbers. Raise InputError if there is none of this name.
     """
     if strategy in STRATEGIES:
         return STRATEGIES[strategy][0]
@@ -150,9 +156,8 @@ def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.Dat
     places = np.flatnonzero(strata.number >= 0).astype(np.uint32)
     hashed = hashes(pl.Series(places), salt).to_numpy()
     first = np.zeros(0, dtype=np.int64)
-    for start, part in with_starts(
-        slices(places)
-    ):  # the first of each stratum so far, by stratum and hash
+    # The first of each stratum so far, by stratum and hash.
+    for start, part in with_starts(slices(places)):
         some = np.append(first, np.arange(start, start + len(part)))
         some = some[np.lexsort((hashed[some], strata.number[places[some]]))]
         number = strata.number[places[some]]
@@ -195,7 +200,7 @@ def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
 
 
 def _numbered(codes: Ints, name: Callable[[int], str]) -> tuple[Ints, list[str], Ints]:
-    """Return the number of each row among the codes that occur, the names of these, and the codes."""
+    """Return the number of each row among the codes that occur, their names, and the codes."""
     used = np.flatnonzero(counts(codes, int(codes.max(initial=-1)) + 1))
     place = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int16)
     place[used] = np.arange(len(used))
@@ -266,7 +271,7 @@ def _in_slices(
 
 
 def _guess(scores: Array) -> Array:
-    """Return how often segments of a similarity (NaN for none) are wrong, as far as is known without verdicts."""
+    """Guess how often segments of a similarity (NaN for none) are wrong, without verdicts."""
     return np.where(
         np.isnan(scores), _UNSCORED, np.clip(10 * np.maximum(1 - scores, 0.0) ** 2.5, _LEAST, 0.5)
     )
@@ -277,7 +282,7 @@ def _deviation(share: Array) -> Array:
 
 
 def _scale_below(below: float, rest: float) -> float:
-    """Return the factor for sizes below the threshold that leaves at most `_BELOW` of the total there."""
+    """Return the factor that leaves at most `_BELOW` of the total size below the threshold."""
     return min(1.0, _BELOW / (1 - _BELOW) * rest / below) if below and rest else 1.0
 
 
@@ -359,7 +364,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 def risk_columns(segments: pl.DataFrame) -> pl.DataFrame:
     """Return `risk` if there is one, what the last `select` `accepted`, and `kept`.
 
-    That, or left out only as it was reviewed.
+    `kept` is what was accepted, or left out only because it was reviewed.
     """
     accepted = pl.col("decision") == "accept"
     kept = (accepted | (pl.col("reason") == "reviewed")).fill_null(value=False)
@@ -369,7 +374,7 @@ def risk_columns(segments: pl.DataFrame) -> pl.DataFrame:
 def reached(rounds: Sequence[Round]) -> pl.DataFrame:
     """Return what reviewers have reached in earlier rounds.
 
-    `segment_id`, and whether it is `wrong` (null if that is unsure).
+    The columns are `segment_id`, and whether it is `wrong` (null if that is unsure).
     """
     wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
     rows = [one.rows.drop_nulls("line").select("segment_id", wrong=wrong) for one in rounds]
@@ -404,7 +409,10 @@ def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA)
 
 
 def _grouped(values: pl.Series, name: Callable[[object], str]) -> tuple[Ints, list[str]]:
-    """Return a number for each value, null included, and the names of the numbers, in ascending order."""
+    """Return a number for each value, null included, and the names of the numbers.
+
+    The names are in ascending order.
+    """
     kinds = values.unique()
     names = [name(kind) for kind in kinds]
     order = sorted(range(len(names)), key=names.__getitem__)
@@ -422,7 +430,10 @@ def _by(pool: pl.DataFrame, column: str) -> Stratified:
 
 
 def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Stratified:
-    """Take ten strata by quantiles of a column, equal values together, and one of what has no value, all with equal weights."""
+    """Take ten strata by quantiles of a column, and one of what has no value.
+
+    Equal values are in one stratum. All strata have equal weights.
+    """
     value = pool[column].cast(pl.Float64).fill_nan(None)
     is_known = value.is_not_null().to_numpy()
     codes = np.full(len(value), _TENTHS, dtype=np.int16)
@@ -436,7 +447,10 @@ def _kind(name: str, where: pl.Expr) -> pl.Expr:
 
 
 def _focus(kinds: pl.DataFrame) -> Stratified:
-    """Give segments of a kind `_FOCUS` of the sample, evenly over the kinds, and the others the rest."""
+    """Give segments of a kind `_FOCUS` of the sample, evenly over the kinds.
+
+    The others get the rest.
+    """
     number, names = _grouped(
         kinds.to_series(), lambda kind: "elsewhere" if kind is None else str(kind)
     )
@@ -452,7 +466,7 @@ def _focus(kinds: pl.DataFrame) -> Stratified:
 def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
     """Return what `anomaly_reasons` takes, from whole rows of segments.
 
-    Numbers, codes, and hashes of texts.
+    These are numbers, codes, and hashes of texts.
     """
     word = pl.element().struct
     pauses = pl.col("word_times").list.eval(word.field("start") - word.field("end").shift(1))
@@ -474,7 +488,7 @@ def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
 def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
     """Return `reason`, one row per segment of `anomaly_facts`.
 
-    The first anomaly that applies, null for none.
+    It is the first anomaly that applies, null for none.
     """
     # How far the logarithms of the speech rates are from their median, in median absolute
     # deviations times 1.4826.

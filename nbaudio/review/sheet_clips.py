@@ -1,6 +1,6 @@
 """The clips of review sheets and pages.
 
-16 kHz mono, WAV or MP3, which every player and every spreadsheet's host system opens.
+They are 16 kHz mono, WAV or MP3, which every player and every spreadsheet's host system opens.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,10 @@ ENCODINGS = ("wav", "mp3")  # and endings of names
 def cut_clips(
     segments: pl.DataFrame, audio_root: Location | None, failed: dict[str, str], *, encoding: str
 ) -> Iterator[tuple[dict[str, Any], NDArray[np.int16], bytes]]:
-    """Yield the rows of segments in the order of the recordings, samples and clip of each.
+    """Yield the rows of segments in the order of the recordings, with samples and clip of each.
 
-    Reasons for missing clips to `failed`.
-
-    Each recording is opened once. Without audio there are no clips, and no reasons.
+    Reasons for missing clips go to `failed`. Each recording is opened once. Without audio there are
+    no clips, and no reasons.
     """
     if audio_root is None:
         return

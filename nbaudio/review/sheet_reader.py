@@ -1,6 +1,6 @@
 """Read returned review sheets.
 
-Sorted, filtered, renamed, with moved rows and columns, saved by other programs.
+They may be sorted, filtered, renamed, or saved by other programs, with moved rows and columns.
 """
 
 import codecs
@@ -42,7 +42,11 @@ FORMAT = "nbaudio verdicts 1"
 
 @dataclass(frozen=True)
 class Row:
-    """One row: its number in the file, cells by the names of `COLUMNS` and ``reviewer``, its parsed key, when it was judged."""
+    """One row of a sheet.
+
+    It has its number in the file, cells by the names of `COLUMNS` and ``reviewer``, its parsed key,
+    and when it was judged.
+    """
 
     number: int
     cells: Mapping[str, str]
@@ -60,9 +64,8 @@ class Sheet:
     path: Path  # the file
     rows: list[Row]  # those that are not blank
     reviewer: str  # the name in the summary; empty for none
-    origin: Mapping[
-        str, str
-    ]  # the facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed
+    # The facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed.
+    origin: Mapping[str, str]
     saved: dt.datetime  # when it was last saved, in UTC
     unknown: list[str]  # names of further columns with content
     further: list[str]  # names of further tables with rows that have a verdict
@@ -74,7 +77,10 @@ class Sheet:
 
 
 def sheets_in(folder: Path) -> list[Path]:
-    """Return the sheets and verdict files in a folder and its subfolders (as unpacked), without temporary files of programs."""
+    """Return the sheets and verdict files in a folder and its subfolders (as unpacked).
+
+    Temporary files of programs are left out.
+    """
     paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
     known = [
         path for path in paths if path.suffix.lower() in KINDS or _VERDICT_FILE.search(path.name)
@@ -162,9 +168,8 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
                 ]
             noted = book.properties.modified
             return tables, noted and noted.replace(tzinfo=dt.UTC)
-    except (
-        Exception
-    ) as error:  # zipfile, zlib, the XML parser and openpyxl raise anything for a broken archive
+    except Exception as error:
+        # zipfile, zlib, the XML parser and openpyxl raise anything for a broken archive.
         raise InputError(
             f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})"
         ) from error
@@ -227,7 +232,7 @@ def _named(header: Sequence[str]) -> list[str | None]:
 class _Given(msgspec.Struct):
     """One row: the segment as shown, and what the reviewer said.
 
-    Without a verdict if it was not judged.
+    It has no verdict if it was not judged.
     """
 
     segment_id: str
@@ -278,7 +283,10 @@ def _verdict_file(path: Path) -> Sheet:
 
 
 def _time(noted: str, latest: dt.datetime) -> dt.datetime:
-    """Parse a time; return the latest one possible for text that is no time in UTC, and for a later one: clocks may be wrong."""
+    """Parse a time in UTC, or return the latest one possible.
+
+    The latest one stands for other text, and for a later time, since clocks may be wrong.
+    """
     try:
         time = dt.datetime.fromisoformat(noted)
     except ValueError:

@@ -96,7 +96,10 @@ _HYPOTHESIS_STEP = (
 
 
 def row_key(content: str, reviewer: str, review: str) -> str:
-    """Return the key that identifies a row wherever it ends up, as text that no program reads as a number or formula."""
+    """Return the key that identifies a row wherever it ends up.
+
+    No program reads its text as a number or formula.
+    """
     return f"nb {content} {reviewer or '-'} {review}"
 
 
@@ -313,7 +316,7 @@ def _write_origin(book: Any, record: ReviewRecord, reviewer: str) -> None:
 def _row_height(cells: Iterable[tuple[str, float]]) -> float:
     """Return the height in points for texts that wrap, given with their column width.
 
-    A little too high rather than too low.
+    It is a little too high rather than too low.
     """
     lines = (
         sum(1 + int(1.1 * sum(map(_size, line)) / width) for line in text.split("\n"))
@@ -323,7 +326,10 @@ def _row_height(cells: Iterable[tuple[str, float]]) -> float:
 
 
 def _size(letter: str) -> float:
-    """Return the width of a letter as a multiple of the width of a digit, in which spreadsheets measure columns."""
+    """Return the width of a letter as a multiple of the width of a digit.
+
+    Spreadsheets measure columns in widths of a digit.
+    """
     return (
         2.3
         if east_asian_width(letter) in "WF"

@@ -1,4 +1,7 @@
-"""Review state: the logs (append-only; a segment's last line holds) and records in ``W/reviews/``, read once per step."""
+"""Review state: the logs and records in ``W/reviews/``, read once per step.
+
+The logs are append-only, and a segment's last line holds.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,23 +57,24 @@ class Verdict:
 
     segment_id: str  # the segment
     content: str  # the hash of what was judged (`content_hashes`)
-    verdict: (
-        str | None
-    )  # a word of the review's list, or several faults in its order, `cut off, noise`; None withdraws the last
+    # A word of the review's list, or several faults in its order, `cut off, noise`; None withdraws
+    # the last.
+    verdict: str | None
     comment: str  # a remark; empty for none
     corrected_text: str | None  # the right words; None if the transcript was not corrected
     reviewer: str  # the reviewer's name
     time: str  # ISO 8601 in UTC, such as 2026-11-21T03:00:00Z
     review: str  # the name of the sheet, or `panel`
-    blind: bool | None = (
-        # Whether hypothesis and similarity were hidden; None in older logs, where this is not known
-        None
-    )
+    # Whether hypothesis and similarity were hidden; None in older logs, where this is not known.
+    blind: bool | None = None
 
 
 @dataclass(frozen=True)
 class Correction:
-    """Segment boundaries as a reviewer corrected them, in samples at the recording's own rate, half open."""
+    """Segment boundaries as a reviewer corrected them.
+
+    They are in samples at the recording's own rate, half open.
+    """
 
     segment_id: str  # the segment
     start_sample: int | None  # first sample; None withdraws the correction
@@ -104,15 +108,13 @@ class ReviewRecord:
     probabilities: list[float]  # the probability of each of being drawn first
     contents: list[str]  # the content hash of each (`content_hashes`)
     verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))  # the words to choose from
-    reviewers: list[str] = field(
-        default_factory=list
-    )  # who gets a sheet; empty for one sheet without a name
+    # Who gets a sheet; empty for one sheet without a name.
+    reviewers: list[str] = field(default_factory=list)
     overlap: int = 0  # how many segments all reviewers are given
     strata: list[str] = field(default_factory=list)  # the stratum of each segment
     threshold: float = 0.8  # the similarity at which the decision was expected
-    after: list[str] = field(
-        default_factory=list
-    )  # earlier reviews, whose segments were not drawn again
+    # Earlier reviews, whose segments were not drawn again.
+    after: list[str] = field(default_factory=list)
     words: list[str] = field(kw_only=True)  # the word hash of each (`word_hashes`)
     blind: bool = False  # whether hypothesis and similarity are hidden from reviewers
 
@@ -152,7 +154,7 @@ class ReviewRecord:
     def row_hashes(self) -> list[str]:
         """Return what identifies each segment outside of the workspace.
 
-        Its content hash, in a blind review hashed again.
+        It is the content hash, which is hashed again in a blind review.
         """
         # A content hash alone would show whether the hypothesis equals the transcript.
         salt = json_hash(self.contents)
@@ -165,15 +167,14 @@ class ReviewRecord:
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw.
 
-        Under an empty name if there are no reviewers.
+        They are under an empty name if there are no reviewers.
         """
         if not self.reviewers:
             return {"": self.segment_ids}
         ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
         order = hash_column(ids, f"overlap {self.seed}").arg_sort()
-        shared = set(
-            ids.gather(order.head(self.overlap))
-        )  # a random part of any draw; the others go to the reviewers in turn
+        # A random part of any draw; the others go to the reviewers in turn.
+        shared = set(ids.gather(order.head(self.overlap)))
         owner = dict(
             zip(
                 (key for key in self.segment_ids if key not in shared),
@@ -233,12 +234,15 @@ class ReviewState:
         }
 
     def later(self, corpus: str) -> pl.Series:
-        """The segments that were added or changed after a review was drawn from the segments with this fingerprint."""
+        """Return the segments that were added or changed after a review was drawn.
+
+        `corpus` is the fingerprint of the segments that it was drawn from.
+        """
         generation = self.generations.get(corpus, self.workspace.generation)
         return self.growth.filter(pl.col("added_in") > generation)["segment_id"]
 
     def since_changed(self, log: pl.DataFrame, name: str) -> pl.DataFrame:
-        """Return the lines of a log without those about what a segment was before `ingest --add` changed it."""
+        """Return a log without the lines about segments before `ingest --add` changed them."""
         before = self.growth.select("segment_id", before=name)
         numbered = log.with_row_index("line").join(
             before, on="segment_id", how="left", maintain_order="left"
@@ -251,10 +255,8 @@ class ReviewState:
     def verdicts(self) -> pl.DataFrame:
         """The last verdict of each reviewer on each segment and content.
 
-        Withdrawn ones are left out.
-
-        So are those on what a segment was before `ingest --add` changed it, also if their sheet
-        returned afterwards.
+        Withdrawn ones are left out. So are those on what a segment was before `ingest --add`
+        changed it, also if their sheet returned afterwards.
         """
         said = _last(self.since_changed(self.verdict_log, "verdicts"))
         if self.growth.is_empty():
@@ -275,7 +277,7 @@ class ReviewState:
 
     @cached_property
     def verdicts_ever(self) -> pl.DataFrame:
-        """The same with verdicts on what segments were before `ingest --add` changed them.
+        """The last verdicts, also on what segments were before `ingest --add` changed them.
 
         They show how far reviewers are.
         """
@@ -322,7 +324,7 @@ def _last(log: pl.DataFrame) -> pl.DataFrame:
 def _read_log(workspace: Workspace, log: str, kind: type, what: str) -> pl.DataFrame:
     """Return all lines of a log, each of a kind, as rows.
 
-    Raise InputError for one that is not `what`.
+    Raise InputError for a line that is not `what`.
     """
     lines: list[Any] = read_lines(workspace.path / log, msgspec.json.Decoder(kind).decode, what)
     types = {**dict.fromkeys(_SAMPLES, pl.Int64), "blind": pl.Boolean}
@@ -340,7 +342,7 @@ def faults(words: Sequence[str]) -> list[str]:
 def read_verdict(text: str, words: Sequence[str]) -> str | None:
     """Return a verdict, words between commas, semicolons or slashes, as it is logged.
 
-    None if the list lacks one of them.
+    Return None if the list lacks one of the words.
     """
     known = {word.casefold() for word in words}
     parts = (" ".join(part.split()) for part in re.split("[,;]", text.casefold()))
@@ -379,7 +381,7 @@ def verdict_log(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame
 def verdicts(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
     """Return the verdicts that hold, in the order of `verdict_log`.
 
-    The last of each reviewer on each segment as it was shown.
+    These are the last of each reviewer on each segment as it was shown.
 
     Raises:
         InputError: a line of the log is not a verdict.
@@ -412,7 +414,7 @@ def append_corrections(workspace: Workspace | str | Path, rows: Iterable[Correct
 
 
 def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
-    """Return the last correction of each segment, in the order made; withdrawn ones are left out."""
+    """Return the last correction of each segment, in the order made, without withdrawn ones."""
     state = ReviewState.load(workspace)
     log = state.since_changed(state.correction_log, "corrections")
     last = log.unique("segment_id", keep="last", maintain_order=True)
@@ -439,13 +441,16 @@ def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
 def frame_table(review: str) -> str:
     """Name the table of what a review could draw, if stored.
 
-    `segment_id` (or tombstone), `stratum`, `weight`, `content`.
+    It has `segment_id` (or tombstone), `stratum`, `weight` and `content`.
     """
     return f"reviews/{review}.frame"
 
 
 def frame_contents(segments: pl.DataFrame) -> pl.Series:
-    """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
+    """Return a hash of recording, times and words of each segment.
+
+    It stays the same if texts are normalized.
+    """
     told = pl.concat_str(*_TIMING[1:], sentences(pl.col("text")), separator="\t", ignore_nulls=True)
     parts = (part.select(told).to_series() for part in segments.iter_slices(ROWS_A_GROUP))
     return pl.concat(
@@ -456,7 +461,7 @@ def frame_contents(segments: pl.DataFrame) -> pl.Series:
 def content_hashes(segments: pl.DataFrame) -> list[str]:
     """Return a hash of what a reviewer judges in each segment.
 
-    Recording, times, corrected bounds, both texts; 16 hex digits.
+    This is recording, times, corrected bounds and both texts; the hash has 16 hex digits.
     """
     rows: Iterable[tuple[object, ...]] = segments.select(*_TIMING, "text", "asr_text").iter_rows()
     if "corrected_by" in segments.columns:
@@ -469,7 +474,10 @@ def content_hashes(segments: pl.DataFrame) -> list[str]:
 
 
 def word_hashes(segments: pl.DataFrame) -> list[str]:
-    """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
+    """Return a hash of recording, times and words of each segment.
+
+    It stays the same if texts are normalized.
+    """
     return [
         json_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()
     ]
